@@ -230,7 +230,7 @@ impl Pieces {
             .collect()
     }
 
-    /// Removes `range`, which lies in the piece at `start`.
+    /// Removes `range`, which is part of the piece at `start`.
     fn cut(&mut self, start: u64, range: (u64, u64)) {
         let Some(piece) = self.list.remove(&start) else {
             return;
@@ -246,7 +246,7 @@ impl Pieces {
     }
 }
 
-/// Returns the bytes of `range`, which lies in the piece that begins at `start`.
+/// Returns the bytes of `range`, which is part of the piece that begins at `start`.
 fn part(bytes: &[u8], start: u64, range: (u64, u64)) -> &[u8] {
     &bytes[(range.0 - start) as usize..(range.1 - start) as usize]
 }

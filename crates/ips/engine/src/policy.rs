@@ -43,7 +43,8 @@ names! {
         OneSided "one_sided";
         /// A TCP segment does not belong to its connection.
         InvalidTcp "invalid_tcp";
-        /// A parser gave up because the bytes violate the protocol.
+        /// A parser gave up because the bytes violate the protocol, or a transaction was not inspected because of a
+        /// limit.
         ParserError "parser_error";
         /// The memory of parsers is full, and the flow holds most of it.
         ParserMemory "parser_memory";

@@ -112,7 +112,7 @@ fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &Aler
     });
 }
 
-/// Returns whether an action blocks the packet.
+/// Returns true if an action blocks the packet.
 fn blocks(action: Action) -> bool {
     match action {
         Action::None | Action::PassPacket | Action::PassFlow => false,

@@ -63,7 +63,7 @@ enum Format {
 #[derive(Clone, Copy)]
 struct Interface {
     link: u32,
-    /// Units of its timestamps in a second.
+    /// Number of timestamp units in a second.
     units: u128,
     /// Seconds that are added to its timestamps (option `if_tsoffset`).
     offset: i64,
@@ -92,7 +92,7 @@ impl Interface {
                     interface.units = units.unwrap_or(u128::MAX);
                 }
                 InterfaceDescriptionOption::IfTsOffset(offset) => {
-                    // The reader has it without its sign.
+                    // The reader returns this signed number as an unsigned one.
                     interface.offset = i64::from_ne_bytes(offset.to_ne_bytes());
                 }
                 _ => {}

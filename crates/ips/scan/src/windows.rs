@@ -24,7 +24,7 @@
 //! stays in the L1 cache.
 //!
 //! A window begins at most [`TAIL`] bytes before the end of its pattern. A scan of new bytes therefore starts
-//! [`TAIL`] bytes before them. The comparison of a pattern may read still earlier bytes.
+//! [`TAIL`] - 1 bytes before them. The comparison of a pattern may read still earlier bytes.
 //!
 //! The scheme follows "DFC: Accelerating String Pattern Matching for Network Applications" (Choi et al., NSDI 2016),
 //! with a window chosen by rarity in place of the first bytes.
@@ -150,7 +150,8 @@ fn folded_window(window: [u8; WINDOW]) -> u32 {
         u32::from_ne_bytes([byte; 4])
     }
     let word = u32::from_le_bytes(window);
-    // The highest bit of each byte tells if its low seven bits are at least `A`, and if they are above `Z`.
+    // The highest bit of each byte is set in `from_a` if its low seven bits are at least `A`, in `above_z` if above
+    // `Z`.
     let low = word & !HIGH;
     let from_a = low + each(0x80 - b'A');
     let above_z = low + each(0x7f - b'Z');

@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a name. Pointers may lead anywhere, as some resolvers accept them; a name ends after [`LABELS`] labels or
-    /// pointers. Returns `None` if the name is malformed, or the message needs more than [`STEPS`].
+    /// pointers. Returns `None` if the name is malformed, or the names of the message exceed [`STEP_BUDGET`].
     fn name(&mut self, events: &mut Vec<AppEvent>) -> Option<Vec<u8>> {
         let mut name = Vec::new();
         let mut at = self.at;
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns true if bytes look like a message: a valid header and questions.
+/// Returns true if bytes look like a message: a valid header, and a valid first question if there is one.
 pub fn is_message(data: &[u8]) -> bool {
     let mut reader = Reader::new(data);
     let Some(counts) = header(&mut reader) else {

@@ -13,9 +13,9 @@ use crate::app::heap::{Heap, heap};
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
 
-/// Number of commands without a reply from which on they are an anomaly.
+/// Largest number of commands without a reply; one more raises `ftp.too_many_commands`.
 const COMMANDS: usize = 256;
-/// Largest number of commands that wait for a reply at all.
+/// Number of commands without a reply at which parsing ends with the next command.
 const PIPELINE: usize = 4_096;
 /// Largest number of replies to a command that are kept.
 const REPLIES: usize = 16;

@@ -22,7 +22,7 @@ pub(super) struct Held {
     /// Offset in the stream of the first byte of `bytes`.
     offset: u64,
     bytes: Vec<u8>,
-    /// Number of these bytes that were parsed since.
+    /// Number of bytes of `bytes` that are already parsed.
     parsed: usize,
     gap_before: u64,
     is_end: bool,
@@ -36,7 +36,7 @@ impl AppState {
         !self.held.is_empty()
     }
 
-    /// Keeps a chunk.
+    /// Holds a chunk until [`AppState::resume`] parses it.
     pub(super) fn hold(&mut self, chunk: StreamChunk<'_>) {
         self.held.push(Held {
             direction: chunk.direction,
@@ -51,7 +51,7 @@ impl AppState {
     /// Parses a chunk slice by slice, and holds the rest once too many transactions are not inspected.
     #[cold]
     pub(super) fn parse_in_slices(&mut self, key: &FlowKey, mut chunk: StreamChunk<'_>) {
-        // The caller ends the direction.
+        // The caller ends the direction, after all bytes of the chunk.
         chunk.is_end = false;
         loop {
             if self.is_paused() || self.transactions.is_full() {
@@ -63,7 +63,7 @@ impl AppState {
                 bytes: slice,
                 ..chunk
             };
-            // The bytes of the slice before may have changed the protocol.
+            // The previous slice may have changed the protocol.
             match &self.mode {
                 Mode::Parsing(_) => self.parse_slice(key, slice),
                 _ => self.receive(key, slice),
@@ -115,7 +115,8 @@ impl AppState {
         true
     }
 
-    /// Counts all transactions as inspected, and parses the bytes that wait for that: for callers without rules.
+    /// Marks all transactions as inspected, and parses all held bytes. The caller does not inspect them: it has no
+    /// rules, or a rule passed the flow.
     pub fn skip_inspection(&mut self, key: &FlowKey) {
         loop {
             for direction in Direction::BOTH {
@@ -129,7 +130,8 @@ impl AppState {
         }
     }
 
-    /// Returns true if a chunk is parsed at once: it is a datagram, or a slice that finds room.
+    /// Returns true if a chunk can be parsed at once: it is not of TCP, or it is at most a slice, no bytes are held,
+    /// and the list of transactions has room.
     pub(super) fn fits(&self, key: &FlowKey, chunk: &StreamChunk<'_>) -> bool {
         chunk.bytes.len() <= SLICE && self.held.is_empty() && !self.transactions.is_full()
             || key.protocol != TCP

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::app::heap::Heap;
 
-/// UUID as text, and major version.
+/// An interface: its UUID as text, and its major version.
 pub(crate) type Interface = (Vec<u8>, u16);
 
 /// Interfaces, newest first. A clone shares them, and does not see those that are added later.
@@ -27,7 +27,7 @@ struct Node {
 }
 
 impl Interfaces {
-    /// Largest number of interfaces of a call in a record.
+    /// Largest number of interfaces of a call in an EVE record.
     pub const RECORDED: usize = 16;
 
     /// Adds an interface.

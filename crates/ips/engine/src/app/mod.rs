@@ -147,7 +147,8 @@ pub struct AppState {
     /// True while the bytes are encrypted: raw contents are not searched, as the documentation of Suricata
     /// describes for its setting `encryption-handling: track-only`.
     pub is_encrypted: bool,
-    /// True once a strict parser refused the bytes: in mode `ips` the flow is dropped.
+    /// True once data of the flow escaped inspection: a strict parser refused bytes, a transaction was removed before
+    /// its inspection, or a transaction exceeded a limit. In mode `ips` the policy for parser errors applies.
     pub has_failed: bool,
     /// The direction whose waiting bytes were parsed because a packet of the other direction identified the
     /// protocol.
@@ -157,7 +158,7 @@ pub struct AppState {
     /// Settings of the parsers.
     pub settings: AppSettings,
     mode: Mode,
-    /// Bytes that wait for the inspection of the transactions before them, in the order in which they are parsed.
+    /// Bytes that wait for the inspection of the transactions before them, in the order in which they will be parsed.
     held: Vec<held::Held>,
     has_ended: [bool; 2],
     /// True if bytes were parsed since the last call of [`AppState::take_changed`].
@@ -201,7 +202,7 @@ impl AppState {
         core::mem::take(&mut self.is_changed)
     }
 
-    /// Returns the bytes that the parser, the transactions and the bytes that wait for a parser take.
+    /// Returns the memory of the parser, the transactions, the announced connections and all waiting bytes, in bytes.
     pub(crate) fn memory(&mut self) -> usize {
         let mode = match &self.mode {
             Mode::Probing { waiting } => waiting.heap(),
@@ -211,7 +212,7 @@ impl AppState {
         mode + self.transactions.heap() + self.expected.heap() + self.held.heap()
     }
 
-    /// Frees the parser and the transactions. Later bytes are not parsed.
+    /// Frees the parser, the transactions and all waiting bytes. Later bytes are not parsed.
     pub(crate) fn give_up_memory(&mut self) {
         self.mode = Mode::Done;
         self.transactions.free();
@@ -243,7 +244,8 @@ impl AppState {
         }
     }
 
-    /// Passes in-order bytes of a TCP stream to the parser, or to protocol detection while there is none.
+    /// Passes in-order bytes of a TCP stream to the parser, or to protocol detection while there is none. Holds the
+    /// bytes if earlier ones are held.
     pub fn stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         self.is_changed = true;
         // The first bytes of one direction may identify the protocol, so that waiting bytes of the other are
@@ -270,7 +272,7 @@ impl AppState {
         }
     }
 
-    /// Ends the direction of a chunk, after the bytes that are held.
+    /// Ends the direction of a chunk; if bytes are held, after them.
     fn end_stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         if !self.is_paused() {
             self.begin_by_client(key, chunk.direction);
@@ -345,7 +347,7 @@ impl AppState {
         self.transactions.remove_finished();
     }
 
-    /// Returns the number of complete messages in held transactions after which raw stream data are inspected:
+    /// Returns the number of complete messages in stored transactions after which raw stream data are inspected:
     /// requests and responses, and the hello and the certificates of TLS.
     fn completed(&self, direction: Direction) -> usize {
         let steps = |transaction: &Transaction| {
@@ -478,7 +480,7 @@ impl AppState {
         }
     }
 
-    /// Passes bytes to the parser.
+    /// Passes bytes to the parser, at once or in slices.
     fn parse(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         match self.fits(key, &chunk) {
             true => self.parse_slice(key, chunk),
@@ -495,7 +497,7 @@ impl AppState {
         }
         self.transactions.side = chunk.direction.index();
         let outcome = parser.data(chunk, &mut self.transactions);
-        // Transactions that no rule has seen are an evasion, as bytes that cannot be parsed are.
+        // A transaction that was removed before its inspection may hide an attack, as bytes that cannot be parsed may.
         self.has_failed |= core::mem::take(&mut self.transactions.has_lost);
         self.is_encrypted = parser.is_encrypted();
         self.expected.append(&mut parser.expected());

@@ -98,7 +98,7 @@ impl Parser for Modbus {
         while let Some(header) = data[at..].first_chunk::<HEADER>() {
             let length = usize::from(u16::from_be_bytes([header[4], header[5]]));
             if !(2..=LENGTH).contains(&length) {
-                // Nothing tells where the next message begins.
+                // The beginning of the next message is unknown.
                 out.raise("modbus.invalid_length");
                 return Outcome::Failed;
             }

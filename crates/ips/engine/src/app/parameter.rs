@@ -39,7 +39,7 @@ impl<'a> Iterator for Parameters<'a> {
             let (value, rest) = match text.strip_prefix(b"\"") {
                 Some(quoted) => {
                     let (value, size) = unquoted(quoted);
-                    // Without an end, the semicolons inside may separate parameters for the recipient.
+                    // Without a closing quote, recipients may take the semicolons inside as separators of parameters.
                     (value, size.map_or(rest, |size| &quoted[size..]))
                 }
                 None => {
@@ -114,8 +114,8 @@ pub(in crate::app) fn extended_parameter(value: &[u8], name: &[u8]) -> Option<Ve
     (!sections.is_empty()).then(|| sections.into_iter().flat_map(|(_, text)| text).collect())
 }
 
-/// Returns the file names of a Content-Disposition value: the extended form, which recipients prefer if they know it (RFC
-/// 6266, section 4.3), and the plain form, if it differs.
+/// Returns the file names of a Content-Disposition value: the extended form, which recipients prefer if they support it
+/// (RFC 6266, section 4.3), then the plain form, if it differs.
 pub(in crate::app) fn file_names(value: &[u8]) -> Vec<Vec<u8>> {
     let forms = [
         extended_parameter(value, b"filename"),
@@ -126,8 +126,7 @@ pub(in crate::app) fn file_names(value: &[u8]) -> Vec<Vec<u8>> {
     names
 }
 
-/// Returns an escaped section. The charset and the language, with which the first section begins, are
-/// removed.
+/// Returns an escaped section without the charset and the language with which the first section begins.
 fn without_charset(text: &[u8], number: usize) -> &[u8] {
     let mut parts = text.splitn(3, |&byte| byte == b'\'');
     match (number, parts.next(), parts.next(), parts.next()) {

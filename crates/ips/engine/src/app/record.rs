@@ -279,7 +279,8 @@ heap!(SmbRecord {
 /// A call of DCE/RPC.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DcerpcCall {
-    /// The interfaces that the client proposed for the context; none if the bind was not seen. The parser owns them.
+    /// The interfaces that the client proposed for the context; none if the bind was not seen. Their memory is counted
+    /// with the parser, which shares them.
     pub interfaces: Interfaces,
     /// Operation number.
     pub operation: u16,

@@ -79,7 +79,8 @@ fn first_line(line: &[u8]) -> Option<FirstLine<'_>> {
     })
 }
 
-/// Returns the size of the first line and the headers with the empty line after them, and the size of the line.
+/// Returns the size of the first line, the headers and the empty line after them together, and the size of the first
+/// line without its line feed; `None` if more bytes are needed.
 fn head(data: &[u8]) -> Option<(usize, usize)> {
     let line = data.iter().position(|&byte| byte == b'\n')?;
     let mut start = line + 1;
@@ -223,8 +224,8 @@ impl Sip {
         Some((transaction.id, Length::of(headers)))
     }
 
-    /// Parses a datagram. Returns [`Outcome::Failed`] for one that is no message, as `NOTIFY` of SSDP, which has the method
-    /// of SIP and the version of HTTP.
+    /// Parses a datagram. Returns [`Outcome::Failed`] if it is no message, such as a `NOTIFY` of SSDP, which has the
+    /// method of SIP and the version of HTTP.
     fn datagram(direction: Direction, data: &[u8], out: &mut Transactions) -> Outcome {
         // Keep-alives are empty lines (RFC 5626, section 3.5.1).
         if data.trim_ascii().is_empty() {
@@ -449,7 +450,7 @@ mod tests {
             );
             assert_eq!(out.list[0].events, ["sip.invalid_data"]);
         }
-        // The first message tells whether the flow is SIP at all.
+        // After a valid message, the flow is known to be SIP.
         for (before, is_strict) in [(&b""[..], false), (INVITE, true)] {
             let bytes = [before, b"NOTIFY /events HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
             let (mut sip, mut out) = (Sip::new(Transport::Tcp), Transactions::default());

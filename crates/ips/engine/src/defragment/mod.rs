@@ -5,9 +5,10 @@
 //! ```
 //!
 //! Fragments are forwarded as they arrive. The last fragment gets the verdict on the whole packet, which the
-//! receiver cannot assemble without it. If the whole packet is dropped, its fragments are refused until the
-//! receiver has forgotten them. The same holds if fragments differ in TTL or other fields by which a router or the
-//! receiver may have discarded some of them: another fragment could join those that the receiver has.
+//! receiver cannot assemble without it. If the whole packet is dropped, its fragments are refused until the receiver
+//! has forgotten them. In inline mode, further fragments are also refused if the fragments of the packet differ in TTL
+//! or another field by which a router or the receiver may have discarded some of them: the receiver could combine a
+//! new fragment with those that it has.
 
 mod header;
 
@@ -56,7 +57,7 @@ pub enum Refused {
     TooLong,
     /// The size of the data is no multiple of 8 bytes, and more fragments follow.
     Unaligned,
-    /// A fragment overlaps another one, or ends after the last one.
+    /// A fragment overlaps another one, ends after the last one, or belongs to a packet that is refused.
     Overlap,
     /// The TCP header is split over fragments.
     Tiny,
@@ -119,8 +120,8 @@ impl Key {
     }
 }
 
-/// Fields of a fragment that decide whether it reaches the receiver. Fragments of one packet have the same ones, except that
-/// the first fragment may have more IPv4 options.
+/// Fields of a fragment by which a router or the receiver may discard it. The fragments of one packet usually agree in
+/// them, except that the first one may have more IPv4 options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Route {
     ttl: u8,

@@ -4,9 +4,9 @@
 use super::evaluate::{Subject, Variables};
 use super::program::{Endianness, MathOperator, NumberForm, NumberSource, Operand, TestOperator};
 
-/// Largest size of a number of bytes.
+/// Largest size of a binary number, in bytes.
 const BINARY_SIZE: i64 = 8;
-/// Largest size of a number in digits.
+/// Largest size of a number in digits, in bytes.
 const DIGITS_SIZE: i64 = 23;
 
 /// Returns the value of an operand.
@@ -29,7 +29,7 @@ pub(super) fn unsigned(operand: Operand, variables: &Variables) -> u64 {
     }
 }
 
-/// Returns a number and the offset after it, or `None` if the number is not inside the bytes.
+/// Returns a number and the offset after it; `None` if its size is not allowed, or the bytes have no number there.
 pub(super) fn read(
     source: &NumberSource,
     subject: &Subject<'_>,
@@ -84,7 +84,7 @@ fn big<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
 }
 
 /// Returns the number at the beginning of the bytes and the number of bytes used, as `strtoull` of C reads
-/// it.
+/// it, but without a minus sign; `None` if there is no digit.
 fn digits(bytes: &[u8], base: u32) -> Option<(u64, usize)> {
     let blanks = bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
     let mut at = blanks;
@@ -133,7 +133,7 @@ pub(super) fn test(operator: TestOperator, number: u64, value: u64) -> bool {
     }
 }
 
-/// Returns the result of a computation; none for a division by zero or a shift past the width.
+/// Returns the result of a computation; `None` for a division by zero, or a shift by 64 bits or more.
 pub(super) fn compute(operator: MathOperator, number: u64, value: u64) -> Option<u64> {
     Some(match operator {
         MathOperator::Add => number.wrapping_add(value),

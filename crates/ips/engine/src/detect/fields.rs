@@ -11,7 +11,8 @@ use crate::app::file::{File, FileState};
 use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord};
 use crate::flow::Direction;
 
-/// The word of `dce_iface` for calls in any fragment. All fragments of a call are one transaction, so that it changes nothing.
+/// The word of `dce_iface` for calls in any fragment. It has no effect, because all fragments of a call are one
+/// transaction.
 const ANY_FRAGMENT: &str = "any_frag";
 
 /// Returns true if a value of the transaction satisfies a condition in words.

@@ -25,8 +25,8 @@ impl Engine {
         self.settings.records && !self.overload.sheds_records
     }
 
-    /// Returns the decision about all later packets of the flow of the last frame; `None` while they are inspected. A frame
-    /// that is a fragment, ICMP, or carries a tunnel has none.
+    /// Returns the decision about all later packets of the flow of the last frame; [`FlowVerdict::None`] while they are
+    /// inspected, and for a frame that has no ports, is a fragment, or carries a tunnel.
     pub fn settled(&self) -> FlowVerdict {
         self.settled.map_or(FlowVerdict::None, |(_, verdict)| verdict)
     }
@@ -106,8 +106,8 @@ impl Engine {
         self.exception(cause, packet, Some(flow), out)
     }
 
-    /// Returns true if a packet is dropped because its bytes violate the application protocol. Rules are not
-    /// evaluated for a packet that is dropped here.
+    /// Returns true if a packet is dropped because the application parser has failed. Rules are not evaluated for a
+    /// packet that is dropped here.
     pub(super) fn refuses_message(&mut self, packet: &Packet<'_>, flow: &mut Flow, out: &mut Events) -> bool {
         let policy = self.settings.policies.of(Cause::ParserError);
         let drops = matches!(policy, Policy::DropPacket | Policy::DropFlow);

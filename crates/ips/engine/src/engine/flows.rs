@@ -62,7 +62,7 @@ impl Engine {
         counters.packets += 1;
         counters.bytes += packet.ip.bytes.len() as u64;
         flow.was_heard[direction.index()] |= !is_quoted;
-        // Packets after the one with which encryption begins are not inspected.
+        // The payloads of packets after the one with which encryption begins are not inspected.
         packet.is_encrypted = flow.app.is_encrypted;
         let verdict = match flow.verdict {
             FlowVerdict::Drop => {
@@ -86,7 +86,7 @@ impl Engine {
                     Verdict::Drop(DropReason::Policy(Cause::ParserError))
                 }
                 Ok(None) => {
-                    // Bytes of the packet may show that the flow is not encrypted any more.
+                    // Bytes of the packet may show that the flow is no longer encrypted.
                     packet.is_encrypted &= flow.app.is_encrypted;
                     if flow.tcp.as_ref().is_some_and(|session| session.is_repeated()) {
                         packet.is_rejected_by_stream = true;
@@ -164,7 +164,8 @@ impl Engine {
         if self.keeps_records() {
             history::report_drop(&flow, packet, verdict, out);
         }
-        // The switch knows flows of ICMP by other keys: it has one for all messages between two hosts other than echo.
+        // Without ports, the flows of the switch have other keys: except for echo, it has one flow for all ICMP
+        // messages between two hosts.
         let has_flow = packet.ports.is_some() && !is_quoted;
         if has_flow && packet.tunnel_depth == 0 && !packet.is_tunnel && !packet.is_reassembled {
             self.settled = Some((index, flow.verdict));
@@ -254,7 +255,7 @@ impl Engine {
         }
     }
 
-    /// Ends a flow: all data that are left are parsed and inspected.
+    /// Ends a flow: the remaining TCP data are parsed, and inspected if the flow has no verdict yet.
     pub(super) fn end(
         &mut self,
         rules: &Ruleset,

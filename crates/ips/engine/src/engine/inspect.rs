@@ -81,16 +81,16 @@ impl Engine {
         }
     }
 
-    /// Adds flow and transaction to the events from index `first` on, before another inspection, which may remove the
-    /// transactions.
+    /// Adds flow and transaction to the alerts among the events from index `first` on, before another inspection,
+    /// which may remove the transactions.
     fn complete_alerts(&self, first: usize, flow: &Flow, direction: Direction, out: &mut Events) {
         if self.keeps_records() {
             history::complete_alerts(&mut out.list[first..], flow, direction);
         }
     }
 
-    /// Adds flow and transaction to the events from index `first` on, reports the transactions that are complete, and removes
-    /// those that are finished.
+    /// Adds flow and transaction to the alerts among the events from index `first` on. Reports and removes the
+    /// transactions that are complete and inspected.
     fn finish_transactions(
         &self,
         first: usize,
@@ -106,7 +106,7 @@ impl Engine {
         flow.app.remove_finished_transactions();
     }
 
-    /// Evaluates the rules once on a packet and on the stream data that are due.
+    /// Evaluates the rules once on a packet, on the stream data that are due, and on the transactions of a direction.
     pub(super) fn inspect_once(
         &mut self,
         rules: &Ruleset,
@@ -146,9 +146,9 @@ impl Engine {
         action
     }
 
-    /// Parses the held bytes of a direction, and evaluates the rules on their transactions, as many at a time as are
-    /// kept. `first` is the index of the packet's first event, `action` the decision so far. A rule that passes the flow ends
-    /// the evaluation, as it does among the matches of one part.
+    /// Parses the held bytes of a direction in parts, and evaluates the rules on the transactions of each part.
+    /// `first` is the index of the first event of the preceding inspection, `action` the decision so far. A rule that
+    /// passes the flow ends the evaluation, as it does among the matches of one part.
     #[cold]
     fn inspect_held(
         &mut self,
@@ -182,8 +182,8 @@ impl Engine {
         }
     }
 
-    /// Parses all held bytes, and evaluates the rules on their transactions, in turn for both directions: the transactions
-    /// of one direction may keep the bytes of the other back.
+    /// Parses all held bytes, and evaluates the rules on their transactions, alternately for both directions:
+    /// uninspected transactions of one direction may block the bytes of the other.
     #[cold]
     pub(super) fn inspect_all_held(
         &mut self,

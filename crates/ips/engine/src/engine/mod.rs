@@ -30,7 +30,8 @@ use inspect::rejection;
 const EXPIRY_SCAN: usize = 1024;
 const EXPIRED_AT_ONCE: usize = 64;
 
-/// The share of a pool that is kept for later flows: one part in this many.
+/// The reserved share of a pool, for memory that ended flows leave to later ones, and for TCP data in order: one part
+/// in this many.
 const SPARE_PART: usize = 8;
 
 /// Number of buffers of ended streams that are kept for new streams, and the size limit of each in bytes.
@@ -66,7 +67,7 @@ pub struct Counters {
     pub dropped: u64,
     /// Frames that were changed.
     pub rewritten: u64,
-    /// Packets that were dropped because a rule dropped their flow before.
+    /// Packets that were dropped because a rule or a policy had dropped their flow.
     pub dropped_flow: u64,
     /// Flows whose parser was given up because the memory of parsers was full.
     pub parsers_given_up: u64,
@@ -301,7 +302,7 @@ impl Engine {
             if context.reassemblies >= self.settings.tunnel_depth {
                 return verdict.max(self.undecoded(Undecoded::TooDeep));
             }
-            // Receivers discard a fragment with a wrong checksum (RFC 1122, section 3.2.1.2).
+            // Receivers discard a fragment with a wrong header checksum (RFC 1122, section 3.2.1.2).
             let is_checked = self.settings.mode == Mode::Ips && self.settings.checks_checksums;
             if is_checked && !packet.ip_checksum_is_right() {
                 return verdict.max(self.undecoded(Undecoded::InvalidIp));

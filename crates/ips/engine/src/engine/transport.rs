@@ -52,7 +52,8 @@ impl Engine {
             self.buffers.clear();
             self.buffer_bytes = 0;
         }
-        // In line, data that wait for others leave a part of the memory to data in order, which fill holes and free memory.
+        // In mode `ips`, the last part of the memory is reserved for data in order, because they fill holes and so free
+        // memory.
         let limit = self.settings.segment_bytes;
         let is_full = needed > limit - limit / SPARE_PART
             && (needed > limit || self.settings.mode == Mode::Ips && !session.continues(tcp, direction));

@@ -248,8 +248,8 @@ fn ppp_header(frame: &[u8], mut at: usize) -> Result<(Next, usize), Undecoded> {
     Ok((next, at + size))
 }
 
-/// Returns true if bytes that begin like IP have lengths of IP. The MAC address of a pseudowire without control word may begin
-/// like IP (RFC 8469).
+/// Returns true if the lengths in an IP header fit the bytes. The first four bits alone do not prove IP, because the
+/// MAC address of a pseudowire without control word may begin with 4 or 6 (RFC 8469).
 fn is_ip(bytes: &[u8]) -> bool {
     let word = |at: usize| {
         bytes
@@ -265,7 +265,7 @@ fn is_ip(bytes: &[u8]) -> bool {
     }
 }
 
-/// Skips a label stack. The first four bits of the payload, and its lengths, tell whether it is IP or an Ethernet pseudowire
+/// Skips a label stack. The payload is IP if its first four bits and its lengths fit, otherwise an Ethernet pseudowire
 /// (RFC 4385, RFC 4448).
 fn label_stack(frame: &[u8], mut at: usize) -> Result<(Next, usize), Undecoded> {
     for _ in 0..HEADERS_MAX {

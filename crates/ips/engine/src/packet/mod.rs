@@ -205,7 +205,7 @@ pub struct Packet<'a> {
     /// True if the packet carries an inner packet. The inner packet is inspected, and not the payload of this
     /// one.
     pub is_tunnel: bool,
-    /// True if the data of the flow are encrypted from this packet on. The payload is not inspected.
+    /// True if the flow was encrypted before this packet, and still is. The payload is not inspected.
     pub is_encrypted: bool,
     /// True for a segment that its connection did not accept. The segment is inspected on its own, not as
     /// part of the stream.

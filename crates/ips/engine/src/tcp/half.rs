@@ -38,7 +38,7 @@ pub(super) struct Half {
     pub(super) window_scale: Option<u8>,
     /// True if the stream begins in the middle of a connection: its SYN was not seen.
     pub(super) is_midstream: bool,
-    /// True if the SYN offered timestamps, or was not seen.
+    /// True if the SYN offered timestamps, or if the stream begins in the middle of a connection.
     pub(super) has_timestamps: bool,
     /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
     pub(super) timestamp: Option<u32>,
@@ -133,8 +133,8 @@ impl Half {
         }
     }
 
-    /// Applies the acknowledgment of a SYN that was removed. Returns false if none was. Its options are not known: the largest
-    /// window is assumed.
+    /// Applies `ack` as the acknowledgment of a SYN that was removed. Returns false if no SYN was removed. The options
+    /// of the SYN are not known: the largest window scale and no timestamps are assumed.
     pub(super) fn acknowledge_lost_syn(&mut self, ack: u32) -> bool {
         if self.has_lost_syn {
             self.choose(Syn {

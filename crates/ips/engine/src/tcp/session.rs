@@ -151,7 +151,8 @@ impl Session {
             };
         }
         if self.state == FlowState::Closed && self.is_reset {
-            // A repetition of the reset changes nothing, nor does the acknowledgment by which the receiver refuses it.
+            // A repetition of the reset changes nothing, nor does the challenge ACK of a receiver that did not accept
+            // the reset (RFC 5961, section 3.2).
             let is_answer = settings.mode == Mode::Ips && is_bare_ack(packet, tcp);
             return match tcp.has(flags::RST) || is_answer {
                 true => Ok(accepted),
@@ -193,9 +194,9 @@ impl Session {
 
     /// Returns true if a segment after a repeated SYN carries nothing new for the receiver.
     ///
-    /// The reset or FIN that ended the connection may have expired before it reached the receiver. Only a new
-    /// handshake and acknowledgments (RFC 5961, section 3.2) may follow a reset, and only bytes that the receiver
-    /// acknowledged may follow a FIN. Data in a SYN belong to the new connection.
+    /// The reset or FIN that ended the connection may have expired before it reached the receiver. Only a SYN, a
+    /// reset, and an acknowledgment without data (the challenge ACK of RFC 5961, section 3.2) may follow a reset. Only
+    /// bytes that the receiver acknowledged may follow a FIN. Data in a SYN belong to the new connection.
     fn is_repetition(&self, packet: &Packet<'_>, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
         if tcp.has(flags::SYN) && !packet.payload.is_empty() {
             return false;
@@ -223,7 +224,8 @@ impl Session {
         let accepts_async = settings.accepts_async;
         let (sender, receiver) = self.ends(direction);
         if tcp.has(flags::SYN) {
-            // An IDS is not in the path, and sees SYNs that never arrive. They do not hide the one that is answered.
+            // An IDS is not in the path, and sees SYNs that never reach the server. They do not hide the one that is
+            // answered.
             let is_acked = !tcp.has(flags::ACK)
                 || receiver.acknowledge_syn(tcp.ack, 1 << 16)
                 || settings.mode == Mode::Ids && receiver.acknowledge_lost_syn(tcp.ack);
@@ -463,7 +465,7 @@ impl Session {
         }
     }
 
-    /// Tells the parser that no byte of `direction` follows.
+    /// Passes the end of `direction` to `parse`, unless it was passed before.
     pub(crate) fn end(&mut self, direction: Direction, parse: impl FnMut(StreamChunk<'_>)) {
         if let Some(stream) = &mut self.halves[direction.index()].stream {
             stream.end(parse);
@@ -484,7 +486,7 @@ impl Session {
             .then(|| stream.take_for_inspection(settings.mode, flushes))
     }
 
-    /// Returns true if the data of a segment do not wait for others.
+    /// Returns true if the data of a segment need not wait for earlier data of its stream.
     pub(crate) fn continues(&self, tcp: &TcpHeader<'_>, direction: Direction) -> bool {
         self.stream(direction)
             .is_some_and(|stream| stream.needs_no_wait(tcp.seq))
@@ -520,7 +522,7 @@ impl Session {
         }
     }
 
-    /// Returns true if data wait behind a hole that will not be filled.
+    /// Returns true if data wait after a hole that will not be filled.
     pub(crate) fn waits_behind_hole(&self, direction: Direction) -> bool {
         self.stream(direction).is_some_and(Stream::waits_behind_hole)
     }

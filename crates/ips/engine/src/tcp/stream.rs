@@ -133,7 +133,7 @@ impl Stream {
         self.first_seq
     }
 
-    /// Returns true if data at a sequence number are not kept, or do not wait for earlier data.
+    /// Returns true if data at a sequence number are not stored, or need not wait for earlier data.
     pub(super) fn needs_no_wait(&self, seq: u32) -> bool {
         self.is_at_depth() || self.offset_of(seq).is_none_or(|offset| offset <= self.next)
     }
@@ -163,7 +163,8 @@ impl Stream {
         self.fin.is_some_and(|fin| self.known_end() >= fin)
     }
 
-    /// Returns true if a first FIN at `offset` is older than the data that the receiver has, as far as they are known.
+    /// Returns true if no FIN was recorded, and one at `offset` would precede data that were acknowledged or seen in
+    /// order.
     pub(super) fn is_old_fin(&mut self, offset: u64) -> bool {
         self.fin.is_none() && (offset + 1 < self.acked || offset < self.known_end())
     }
@@ -310,7 +311,7 @@ impl Stream {
         self.inspected < self.next
     }
 
-    /// Returns true if data wait behind a hole that will not be filled.
+    /// Returns true if data wait after a hole that will not be filled.
     pub(super) fn waits_behind_hole(&self) -> bool {
         self.pieces
             .first_offset()
@@ -327,7 +328,7 @@ impl Stream {
         self.depth != 0 && self.next >= self.depth
     }
 
-    /// Tells the parser that no byte follows.
+    /// Passes the end of the stream to `parse`, unless it was passed before.
     pub(super) fn end(&mut self, mut parse: impl FnMut(StreamChunk<'_>)) {
         if !self.is_ended {
             self.is_ended = true;

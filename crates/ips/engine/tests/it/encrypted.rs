@@ -1,4 +1,4 @@
-//! Flows that only begin as encrypted ones: their contents are searched.
+//! Flows that are encrypted only at their beginning, or only seem to be: their plain contents are searched.
 
 use millrace_ips_engine::Mode;
 

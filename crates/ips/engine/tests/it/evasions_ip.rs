@@ -7,7 +7,7 @@ use crate::bed::{
     ATTACK, TestBed, datagram, fragment, fragments, geneve, gre, six_in_four, vxlan, with_ident,
 };
 
-/// Returns a datagram whose word lies across the fragments of 8 bytes.
+/// Returns a datagram whose word is split between fragments of 8 bytes.
 fn attack() -> Vec<u8> {
     datagram(b"0123 attack 0123456789")
 }

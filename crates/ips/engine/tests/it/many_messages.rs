@@ -7,7 +7,7 @@ use crate::conversation::Conversation;
 
 const MODES: [Mode; 2] = [Mode::Ids, Mode::Ips];
 
-/// Returns requests; rules are to find those at `evil`.
+/// Returns `count` requests. Rules match those whose index is in `evil`.
 fn requests(count: usize, evil: &[usize]) -> Vec<u8> {
     let of = |at: usize| match evil.contains(&at) {
         true => &b"GET /evil HTTP/1.1\r\n\r\n"[..],

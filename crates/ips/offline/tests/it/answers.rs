@@ -1,5 +1,5 @@
-//! Comparison of alerts with the frozen answers of another engine. It needs `../shared/data` beside the
-//! repository.
+//! Comparison of alerts with the frozen answers of another engine. It needs the folder `../shared/data` next to
+//! the repository.
 //!
 //! The sets are (mode, protocol, endpoints, sid). The capture is not compared: the answers attribute the first packet of a
 //! capture to the capture before it. With `MILLRACE_ANSWERS=all` every source is read, otherwise the smallest; the table of
@@ -130,7 +130,7 @@ impl Found {
         for &alerts in &limits[..1 + usize::from(has_reasons)] {
             let settings = Settings {
                 mode,
-                // The reference searches for idle flows seldom, whatever the times of packets.
+                // The reference seldom searches for idle flows, whatever the times of packets are.
                 idle_search: 0,
                 detect: DetectSettings {
                     alerts,

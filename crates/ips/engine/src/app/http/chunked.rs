@@ -42,7 +42,7 @@ pub(super) enum Part<'a> {
 }
 
 impl Chunked {
-    /// Returns the next part of the bytes, and moves after it.
+    /// Returns the next part of the bytes, and advances the position past it.
     pub(super) fn step<'a>(&mut self, data: &'a [u8], side: Direction) -> Part<'a> {
         let framing = |size| Part::Framing {
             size,
@@ -51,7 +51,7 @@ impl Chunked {
         match *self {
             Chunked::Size => {
                 let Some((end, next)) = line(data, side, false) else {
-                    // A line that does not begin with a digit is not a chunk size.
+                    // A line that does not begin with a hexadecimal digit is not a chunk size.
                     return match data.iter().find(|byte| !byte.is_ascii_whitespace()) {
                         Some(byte) if !byte.is_ascii_hexdigit() => Part::Invalid(0),
                         _ => Part::NeedMore,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  Gzip ── header ──▶ Data ── end ──▶ Trailer ──▶ Gzip: the next member (RFC 1952, section 2.2) ── other bytes ──▶ Ended
-//!  Zlib ── 1 byte ──▶ Data ── end ──▶ Ended
+//!  Zlib ── 2 bytes ──▶ Data ── end ──▶ Ended
 //! ```
 
 use std::borrow::Cow;
@@ -12,12 +12,12 @@ use flate2::{Decompress, FlushDecompress, Status};
 
 /// Largest number of content codings that are undone.
 pub(super) const LAYERS: usize = 2;
-/// Output of all pieces that is no bomb for any input (1 MiB).
+/// Output of a layer, in bytes, up to which its ratio to the input is not checked (1 MiB).
 const BOMB_SIZE: u64 = 1 << 20;
-/// Ratio of the output of a layer to the bytes of the body above which the body is a decompression bomb. Deflate alone
+/// Ratio of the output of a layer to the compressed body above which the body is a decompression bomb. Deflate alone
 /// reaches 1,032.
 const BOMB_RATIO: u64 = 2048;
-/// Output as which the beginning of compressed data counts: its window is cleared (32 KiB).
+/// Bytes of output for which each start of compressed data counts (32 KiB): the decompressor clears its window.
 const BEGIN_SIZE: u64 = 32 << 10;
 /// Size of the trailer of a gzip member, in bytes (RFC 1952, section 2.3.1).
 const GZIP_TRAILER: usize = 8;
@@ -46,7 +46,7 @@ pub(super) enum DecodeError {
 enum State {
     /// In the header of a gzip member.
     Gzip(GzipHeader),
-    /// Before the first two bytes, which tell zlib from raw deflate: the first one, once it is known.
+    /// Before the first two bytes, which distinguish zlib from raw deflate. Holds the first byte, once it is known.
     Zlib(Option<u8>),
     /// In compressed data.
     Data,
@@ -54,7 +54,7 @@ enum State {
     Trailer(usize),
     /// After the data.
     Ended,
-    /// The data do not have the format of the coding and pass unchanged.
+    /// The body has no gzip header, and its bytes pass unchanged.
     Verbatim,
 }
 
@@ -63,9 +63,9 @@ enum State {
 struct Layer {
     coding: Coding,
     state: State,
-    /// The decompressor, from the first data on until the last end.
+    /// The decompressor, from the first compressed data until the layer ends.
     inflate: Option<Box<Decompress>>,
-    /// The output so far, and [`BEGIN_SIZE`] for each beginning.
+    /// Output so far in bytes, plus [`BEGIN_SIZE`] for each start of compressed data.
     made: u64,
 }
 
@@ -81,9 +81,9 @@ impl Heap for Layer {
 /// The limits of a step.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// Output of a layer for the bytes of the step.
+    /// Largest output of a layer for the bytes of this step, in bytes.
     room: usize,
-    /// Output of a layer for all bytes so far.
+    /// Largest value of [`Layer::made`] after this step.
     total: u64,
 }
 
@@ -165,7 +165,7 @@ impl Layer {
         Ok(())
     }
 
-    /// Inflates bytes, and returns those after the end of the compressed data.
+    /// Inflates bytes. Returns those after the compressed data of a gzip member, and no bytes in all other cases.
     fn inflate<'a>(
         &mut self,
         input: &'a [u8],
@@ -198,7 +198,8 @@ impl Layer {
     }
 }
 
-/// Inflates all of the input. Returns the number of bytes up to the end of the compressed data, if it is there.
+/// Inflates all of the input. Returns the number of bytes up to the end of the compressed data; `None` if the end is
+/// not reached.
 fn inflate_all(
     inflate: &mut Decompress,
     input: &[u8],
@@ -235,7 +236,8 @@ fn inflate_all(
 /// The first bytes of a gzip member: the magic number, and deflate as its method.
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
 
-/// The fields of the header of a gzip member (RFC 1952, section 2.3); the flags say which of them are there.
+/// The fields of the header of a gzip member (RFC 1952, section 2.3), in their order. All but the first are optional,
+/// by the flags of the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Field {
     #[default]
@@ -259,7 +261,7 @@ struct GzipHeader {
 
 enum HeaderEnd {
     Incomplete,
-    /// The bytes are no header; those before the position are the beginning of [`GZIP_MAGIC`].
+    /// The bytes are no header. The bytes that were read before this one are the beginning of [`GZIP_MAGIC`].
     Invalid,
     Complete,
 }
@@ -309,7 +311,7 @@ impl GzipHeader {
 #[derive(Debug, Default)]
 pub(super) struct Decoder {
     layers: Vec<Layer>,
-    /// Bytes of the body so far.
+    /// Size of the compressed body so far, in bytes.
     input: u64,
     is_stopped: bool,
 }
@@ -326,8 +328,8 @@ impl Decoder {
         }
     }
 
-    /// Decodes the next bytes of the body. Output beyond `room` bytes is a bomb. After an error the output so far is
-    /// valid and nothing more is decoded.
+    /// Decodes the next bytes of the body. Output beyond `room` bytes is a bomb. After an error, the output so far is
+    /// valid, and later bytes are not decoded: they are discarded, or pass unchanged if the body has no gzip header.
     pub(super) fn decode(&mut self, input: &[u8], room: usize) -> (Vec<u8>, Option<DecodeError>) {
         if self.is_stopped {
             return (Vec::new(), None);

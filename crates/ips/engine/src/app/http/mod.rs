@@ -67,9 +67,9 @@ struct Pairing {
     waiting: VecDeque<Waiting>,
     /// The answer to CONNECT, once it is known: true if the tunnel is open.
     connect: Option<bool>,
-    /// True if the client has sent more after a CONNECT that waits for its answer.
+    /// True if bytes of the client after a CONNECT wait for the answer to it.
     has_held_requests: bool,
-    /// True while the server's bytes after a refused CONNECT wait for these requests, to which they respond.
+    /// True while the server's bytes after a refused CONNECT wait until the requests to which they respond are parsed.
     pauses_responses: bool,
     /// True if the tunnel of CONNECT carries HTTP.
     resumes_http: bool,
@@ -77,7 +77,7 @@ struct Pairing {
     is_tunnel: bool,
     /// The transaction whose response refuses the body for which its request waits (status 4xx after "Expect: 100-continue").
     refuses_body: Option<u64>,
-    /// True once a message is refused: its framing is invalid, or recipients disagree where it ends.
+    /// True once a message is refused: its framing is invalid, or recipients disagree on its end.
     is_refused: bool,
 }
 

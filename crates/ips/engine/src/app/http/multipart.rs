@@ -1,8 +1,9 @@
 //! Files in the body of a request of type multipart/form-data (RFC 7578).
 //!
-//! Lines end with CR LF (RFC 2046, section 4.1.1); some recipients take LF alone. If the first boundary line ends with LF, all
-//! lines may. In other forms recipients disagree on a boundary line that follows LF alone: its part is a file if it has
-//! a name, and the bytes belong to the file before it otherwise.
+//! Lines end with CR LF (RFC 2046, section 4.1.1). Some recipients also accept LF alone. If the first boundary line
+//! ends with LF alone, all lines of the form may. In other forms, recipients disagree on a boundary line that follows
+//! LF alone. The parser then begins a file if the part has a file name; otherwise the bytes belong to the file before
+//! it.
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -39,15 +40,15 @@ pub(super) struct Multipart {
     /// Line feed, two hyphens, boundary.
     delimiter: Vec<u8>,
     pending: Vec<u8>,
-    /// Offset in `pending` before which no line ends with an empty line after it.
+    /// Offset in `pending` at which the search for the empty line after headers continues.
     searched: usize,
-    /// Number of bytes that were searched for the ends of headers.
+    /// Number of bytes that were searched for the empty line after headers.
     #[cfg(test)]
     searched_total: usize,
     state: State,
-    /// True if line feed alone ends lines; `None` before the first boundary.
+    /// True if lines may end with LF alone; `None` before the first boundary.
     has_bare_lines: Option<bool>,
-    /// The file that goes on if the part in whose headers the parser is has no name: index of its buffer and of the file.
+    /// The file that continues if the headers in progress have no file name: index of its buffer and of the file.
     outer: Option<(usize, usize)>,
     /// Number of files so far.
     files: usize,
@@ -56,7 +57,7 @@ pub(super) struct Multipart {
 heap!(Multipart { delimiter, pending });
 
 impl Multipart {
-    /// Returns a parser for a Content-Type value, if it is of a multipart form with a boundary.
+    /// Returns a parser for a Content-Type value, if it is multipart/form-data with a boundary.
     pub(super) fn for_content_type(value: &[u8]) -> Option<Multipart> {
         const TYPE: &[u8] = b"multipart/form-data";
         let is_form = value.len() >= TYPE.len() && value[..TYPE.len()].eq_ignore_ascii_case(TYPE);
@@ -66,7 +67,7 @@ impl Multipart {
         let boundary = parameter(value, b"boundary").filter(|boundary| !boundary.is_empty())?;
         let mut delimiter = b"\n--".to_vec();
         delimiter.extend_from_slice(&boundary[..boundary.len().min(BOUNDARY_SIZE)]);
-        // The first boundary has no line end before it.
+        // The first boundary has no line end before it, so one is added.
         Some(Multipart {
             delimiter,
             pending: b"\r\n".to_vec(),
@@ -253,8 +254,9 @@ fn close(transaction: &mut Transaction, file: (usize, usize)) {
     }
 }
 
-/// Returns the size of header lines and the offset of the line feed of the empty line after them, or `None` if more bytes are
-/// needed; and the offset to search from with more bytes. No line that ends before `from` has an empty line after it.
+/// Returns the size of the header lines and the offset of the line feed of the empty line after them, or `None` if
+/// more bytes are needed. Also returns the value of `from` for the next call. `from` is the offset at which the search
+/// begins: no line that ends before it has an empty line after it.
 fn headers_end(text: &[u8], from: usize) -> (Option<(usize, usize)>, usize) {
     let empty_line = |at: usize| match text[at..] {
         [b'\n', ..] => Some((at, at)),

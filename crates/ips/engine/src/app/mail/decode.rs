@@ -18,7 +18,7 @@ pub(super) enum Encoding {
 #[derive(Debug)]
 pub(super) struct Decoder {
     encoding: Encoding,
-    /// Base64: bits that do not make a byte yet, and their number. Padding ends a group.
+    /// Base64: bits that do not yet make a byte, and their number. Padding ends a group.
     bits: u32,
     count: u32,
     is_padded: bool,
@@ -107,7 +107,7 @@ impl Decoder {
             match digit(byte) {
                 Some(value) => {
                     if core::mem::take(&mut self.is_padded) {
-                        // Data after padding begin a new group, as mail programs take them.
+                        // Data after padding begin a new group, as mail programs treat them.
                         (self.bits, self.count) = (0, 0);
                         problem = Some("smtp.mime_invalid_base64");
                     }

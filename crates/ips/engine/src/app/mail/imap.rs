@@ -1,11 +1,11 @@
 //! IMAP (RFC 9051): commands, responses with literals, the mails that FETCH delivers and APPEND stores, STARTTLS.
 //!
-//! A line may end in `{SIZE}`: that number of bytes follows, and then the line continues. A literal of the
-//! item `BODY[]`, `RFC822` or of APPEND is a mail, whose attachments are files. A literal of `BODY[]<ORIGIN>` is a piece of a
-//! mail; the pieces of a mail that follow one another are parsed as one.
+//! A line may end in `{SIZE}`: that number of bytes follows, and then the line continues. A literal of the item
+//! `BODY[]`, `RFC822` or of APPEND is a mail, whose attachments are files. A literal of `BODY[]<ORIGIN>` is a piece of
+//! a mail; consecutive pieces are parsed as one mail.
 //!
 //! ```text
-//!  line ──{SIZE}──▶ Literal(left) ──0──▶ line goes on
+//!  line ──{SIZE}──▶ Literal(left) ──0──▶ line continues
 //!    └───line end──▶ next line
 //! ```
 //!
@@ -38,10 +38,10 @@ struct Command {
 
 heap!(Command { tag });
 
-/// A mail whose first piece the server has sent.
+/// A mail that the server sends in pieces, between two of them.
 #[derive(Debug)]
 struct Piece {
-    /// The number of the mail in its box.
+    /// The message sequence number of the mail (RFC 9051, section 2.3.1.2).
     message: u64,
     /// The offset of the next piece in bytes.
     next: u64,
@@ -54,7 +54,7 @@ heap!(Piece { mail });
 #[derive(Debug)]
 struct Literal {
     left: u64,
-    /// The number of the mail, and the offset after the literal, if the literal is a piece of a mail.
+    /// For a piece of a mail: the message sequence number, and the offset in the mail after the piece.
     piece: Option<(u64, u64)>,
     /// True until the first byte of a synchronizing literal, which the server must permit (RFC 9051, section 4.3).
     waits: bool,
@@ -85,7 +85,7 @@ pub(in crate::app) struct Imap {
     settings: AppSettings,
     sides: [Side; 2],
     waiting: Vec<Command>,
-    /// The number of the mail in the server's response in progress.
+    /// The message sequence number in the server's response in progress; 0 if there is none.
     message: u64,
     /// The mail whose next piece may follow.
     mail: Option<Piece>,
@@ -105,26 +105,27 @@ fn literal(text: &[u8]) -> Option<u64> {
     (size <= LITERAL_SIZE).then_some(size)
 }
 
-/// Returns the item to which the literal after a line belongs.
+/// Returns the data item to which the literal after a line belongs, such as `BODY[]`.
 fn item(text: &[u8]) -> &[u8] {
     text.rsplit(|&byte| byte == b'(' || byte == b' ')
         .find(|item| !item.is_empty() && !item.starts_with(b"{"))
         .unwrap_or_default()
 }
 
-/// Returns true if the literal after a line is a mail, a piece or the text of one.
+/// Returns true if the literal after a line is a mail, a piece of a mail, or the text of a mail.
 fn is_mail(text: &[u8]) -> bool {
     let item = item(text).to_ascii_uppercase();
     item.starts_with(b"BODY[]") || item.starts_with(b"RFC822") && !item.ends_with(b".HEADER")
 }
 
-/// Returns the offset in the mail of the literal after a line, if it is a piece (RFC 9051, section 7.5.2).
+/// Returns the offset in the mail of the piece after a line; `None` if the literal is not a piece (RFC 9051, section
+/// 7.5.2).
 fn origin(text: &[u8]) -> Option<u64> {
     let (_, origin) = core::str::from_utf8(item(text)).ok()?.split_once("[]<")?;
     origin.strip_suffix('>')?.parse().ok()
 }
 
-/// Returns the number of the mail in a response.
+/// Returns the message sequence number in a response; 0 if there is none.
 fn message(text: &[u8]) -> u64 {
     let digits = text.get(2..).map_or(&b""[..], |rest| word(rest).0);
     let digits = core::str::from_utf8(digits).ok();
@@ -161,7 +162,7 @@ impl Imap {
         (Some(id), verb.eq_ignore_ascii_case(b"APPEND"))
     }
 
-    /// Handles the first line of a response.
+    /// Handles the first line of a tagged response.
     fn response(&mut self, text: &[u8], out: &mut Transactions) {
         let (tag, rest) = word(text);
         let tag = &tag[..tag.len().min(TAG_SIZE)];
@@ -248,7 +249,8 @@ impl Imap {
         });
     }
 
-    /// Returns the parser of the mail, or of the piece of a mail, that begins.
+    /// Returns the parser of the literal that begins: for the next piece of a mail the parser of the mail, otherwise a
+    /// new one.
     fn mail(&mut self, direction: Direction, origin: Option<u64>) -> Box<Mime> {
         let message = self.message;
         let follows = |piece: &mut Piece| piece.message == message && origin == Some(piece.next);
@@ -437,7 +439,7 @@ mod tests {
                     let data = transaction.buffers(Buffer::FileData, Direction::ToClient);
                     let names = transaction.buffers(Buffer::FileName, Direction::ToClient);
                     for (name, data) in names.zip(data) {
-                        // The second piece comes with the end of the first one.
+                        // The buffer of the second piece begins with the end of the first one.
                         found.insert(name.bytes.to_vec(), data.bytes.to_vec());
                     }
                 }
@@ -476,7 +478,7 @@ mod tests {
             imap.data(StreamChunk::of(Direction::ToClient, &reply), &mut out);
             let names = out.list[0].buffers(Buffer::FileName, Direction::ToClient);
             let data = out.list[0].buffers(Buffer::FileData, Direction::ToClient);
-            // Each piece comes with the end of the one before it.
+            // The buffer of each piece begins with the end of the previous one.
             let files = names.map(|name| name.bytes).zip(data.map(|data| data.bytes));
             let files: std::collections::BTreeMap<_, _> = files.collect();
             let whole: Vec<_> = files.into_values().collect();

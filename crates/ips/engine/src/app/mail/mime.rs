@@ -6,7 +6,7 @@
 //!             └──── boundary ◀────────┘   multipart: boundaries form a stack; message/rfc822: headers again
 //! ```
 //!
-//! A message/rfc822 with a name is a file, and its own parts are files, too.
+//! A message/rfc822 with a name is a file, and its own parts with names are files, too.
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -26,10 +26,11 @@ const DEPTH: usize = 10;
 const HEADERS_SIZE: usize = 64 << 10;
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
 const BOUNDARY_SIZE: usize = 254;
-/// Largest number of attachments of a message, and of files in a transaction to which another piece of a file is added.
+/// Largest number of attachments of a message. Also the number of files of a transaction at which no further piece of a
+/// file is added to it.
 const ATTACHMENTS: usize = 256;
-/// Number of bytes at the end of a piece of a file that are inspected again with the next piece, which may have the rest of
-/// a content.
+/// Number of bytes at the end of a piece of a file that are inspected again with the next piece: a content may begin in
+/// one piece and end in the next.
 const OVERLAP: usize = 1024;
 
 /// The headers of the message itself that records need.
@@ -61,7 +62,7 @@ struct Part {
     file: usize,
     /// Number of bytes of the file in earlier pieces.
     earlier: u64,
-    /// The last bytes of the piece before, up to [`OVERLAP`], until the next piece begins.
+    /// Between two pieces: the last bytes of the previous piece, at most [`OVERLAP`].
     overlap: Vec<u8>,
 }
 
@@ -104,8 +105,8 @@ impl Part {
         }
     }
 
-    /// Begins the rest of the file in a transaction. Without room in the transaction, the bytes up to the end of the piece
-    /// are in no buffer.
+    /// Begins the next piece of the file in a transaction. If the transaction has too many files, the piece is stored
+    /// in no buffer.
     fn resume(&mut self, direction: Direction, transaction: &mut Transaction, settings: &AppSettings) {
         let overlap = core::mem::take(&mut self.overlap);
         if transaction.files.len() >= ATTACHMENTS {
@@ -231,7 +232,8 @@ pub(in crate::app) struct Mime {
     is_top: bool,
     /// True if the last piece did not end its line.
     is_in_line: bool,
-    /// The end of a piece of the message: the beginning of a header, and of what may be a boundary or a line end.
+    /// The end of the last piece that is not parsed yet: an incomplete header line, or bytes that may begin a boundary
+    /// or a line end.
     held: Vec<u8>,
     pub(in crate::app) summary: Summary,
 }
@@ -355,7 +357,7 @@ impl Mime {
         }
     }
 
-    /// Continues with a message in a transaction.
+    /// Continues the message with another piece, whose files belong to `transaction`.
     pub(in crate::app) fn resume(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
         let direction = self.direction;
         for part in self.parts() {
@@ -453,7 +455,7 @@ impl Mime {
         let of = |find: fn(&[u8], &[u8]) -> Option<Vec<u8>>| {
             find(&disposition, b"filename").or_else(|| find(&content_type, b"name"))
         };
-        // Recipients prefer the extended form (RFC 6266, section 4.3), if they know it.
+        // Recipients prefer the extended form (RFC 6266, section 4.3), if they support it.
         let (extended, plain) = (of(extended_parameter), of(parameter));
         let other = extended
             .as_ref()
@@ -510,7 +512,8 @@ impl Mime {
             earlier: 0,
             overlap: Vec::new(),
         };
-        // RFC 2046, section 5.2.1, allows no other encoding. Some programs use one; then the message is a file only.
+        // RFC 2046, section 5.2.1, allows only 7bit, 8bit and binary for a message. If a program uses another
+        // encoding, the message is only a file.
         self.state = match is_message && encoding == Encoding::Identity {
             true => {
                 self.enclosing.push((part, self.boundaries.len()));

@@ -24,7 +24,7 @@ const SERVER: Direction = Direction::ToClient;
 
 /// Largest number of commands that wait for a reply, each with a transaction; RFC 2449 allows pipelines.
 const COMMANDS: usize = 256;
-/// Largest number of commands that wait for a reply at all.
+/// Number of commands without a reply at which parsing ends with the next command.
 const PIPELINE: usize = 16_384;
 
 /// The kinds of commands whose replies differ.

@@ -1,4 +1,4 @@
-//! Parts of POP3 and IMAP: the lines of a direction, and a mail that the server sends.
+//! Parts of the POP3 and IMAP parsers: a mail that the POP3 server sends, and the words of a line.
 
 use super::lines;
 use super::mime::Mime;
@@ -58,7 +58,7 @@ impl Delivery {
         at
     }
 
-    /// Skips a line of the mail, or a piece of a long line, by its end.
+    /// Skips a line of the mail with the line end `end`; a piece of a long line has an empty one.
     pub(super) fn skip(&mut self, end: &[u8]) {
         self.is_in_line = end.is_empty();
     }

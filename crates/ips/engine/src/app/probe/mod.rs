@@ -211,7 +211,8 @@ pub fn detect_protocol(
         }
     }
     if transport == Transport::Tcp {
-        // The first bytes of DNS and Modbus are numbers that the sender chooses, so on their ports the header is tested first.
+        // DNS over TCP and Modbus begin with numbers that the sender chooses. On their ports, the header is tested
+        // first.
         if matches!(ports.1, 53 | 502) {
             match by_port(data, direction, transport, ports) {
                 ProtocolDetection::Unknown => {}
@@ -234,7 +235,7 @@ pub fn detect_protocol(
     }
 }
 
-/// Returns true if the server's port is one of SMTP. The client chooses its own port, which says nothing.
+/// Returns true if the server's port is one of SMTP. The client's port is no evidence, because the client chooses it.
 fn is_mail_port(ports: (u16, u16)) -> bool {
     matches!(ports.1, 25 | 587 | 2525)
 }
@@ -257,8 +258,8 @@ fn is_space(byte: &&u8) -> bool {
     matches!(byte, b'\r' | b'\n' | b' ' | b'\t')
 }
 
-/// Removes white space before a request, as servers ignore any number of such bytes. Returns true if detection has room for more
-/// bytes. One byte stays, so that the parser raises the anomaly of a space.
+/// Removes white space before a request, because servers ignore any number of such bytes. Returns true if bytes were
+/// removed and detection has room for more. One byte stays, so that the parser raises the anomaly for white space.
 pub(super) fn remove_space(bytes: &mut Vec<u8>) -> bool {
     let size = bytes.iter().take_while(is_space).count();
     bytes.drain(..size.saturating_sub(1));
@@ -300,8 +301,8 @@ fn dcerpc(data: &[u8]) -> Option<bool> {
     Some(size >= 16)
 }
 
-/// Returns the protocol by port, if the bytes do not contradict it. The client's port counts only if the server's
-/// belongs to no protocol: the server's packets may have arrived first.
+/// Returns the protocol by port, if the bytes do not contradict it. The client's port counts only if the server's port
+/// belongs to no protocol: if the server's packets arrived first, the server is taken for the client.
 fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16, u16)) -> ProtocolDetection {
     if transport == Transport::Tcp && direction == Direction::ToClient {
         // Other protocols greet with the same code, so a port that the client chose is no evidence.
@@ -321,9 +322,9 @@ fn by_port(data: &[u8], direction: Direction, transport: Transport, ports: (u16,
         .unwrap_or(ProtocolDetection::Unknown)
 }
 
-/// Compares the bytes with a message of DNS after its size (RFC 1035, section 4.2.2).
+/// Compares the bytes with a DNS message after its length field (RFC 1035, section 4.2.2).
 fn dns_over_tcp(data: &[u8]) -> ProtocolDetection {
-    /// Size of a header and the longest question.
+    /// Size of a header and the longest question, in bytes.
     const QUESTION: usize = 12 + 255 + 4;
     let Some((size, message)) = data.split_first_chunk::<2>() else {
         return ProtocolDetection::Undecided;

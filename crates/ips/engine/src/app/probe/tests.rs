@@ -189,7 +189,7 @@ fn numbers_that_a_sender_chooses_hide_neither_modbus_nor_dns() {
             found(&request, 502),
             Some(ProtocolDetection::Found(AppProtocol::Modbus))
         );
-        // The size of a message of DNS over TCP.
+        // The identifier is the length field of the DNS message here.
         let query = [
             &identifier[..],
             b"\x01\0\x01\0\0\x01\0\0\0\0\0\0\x01a\0\0\x01\0\x01",

@@ -20,7 +20,7 @@ const HEADER: usize = 16;
 const STUB_SIZE: usize = 1 << 20;
 /// Largest number of calls whose answers are expected, and of calls in fragments in a direction.
 const CALLS: usize = 256;
-/// Largest number of contexts of a connection that are kept.
+/// Largest number of interfaces that are kept, over all contexts of a connection or pipe.
 const CONTEXTS_MAX: usize = 1024;
 
 const REQUEST: u8 = 0;
@@ -33,7 +33,7 @@ const FIRST_FRAGMENT: u8 = 1;
 const LAST_FRAGMENT: u8 = 2;
 const HAS_OBJECT: u8 = 0x80;
 
-/// A PDU: what its headers say, and its stub data.
+/// A PDU: the fields of its headers, and its stub data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pdu<'a> {
     kind: u8,
@@ -67,7 +67,7 @@ fn short_at(data: &[u8], at: usize, is_little: bool) -> Option<u16> {
     Some(short(*bytes, is_little))
 }
 
-/// Returns the PDU that data begin with.
+/// Returns the PDU at the beginning of the data.
 fn pdu(data: &[u8]) -> Found<'_> {
     let version = data.first().copied();
     if version.is_some_and(|version| version != 5) {
@@ -153,8 +153,8 @@ pub(super) struct Carrier {
     pub(super) command: &'static [u8],
 }
 
-/// The contexts of a connection or pipe, in the order of their numbers. If several have the same number, all are kept:
-/// the parser does not know which one the server accepted.
+/// The contexts of a connection or pipe, in the order of their numbers. If the client proposes several interfaces for
+/// one number, all are kept: the parser does not know which one the server accepted.
 #[derive(Debug, Default)]
 struct Contexts {
     list: Vec<(u16, Interfaces)>,
@@ -165,7 +165,7 @@ struct Contexts {
 heap!(Contexts { list });
 
 impl Contexts {
-    /// Adds the interface that a client proposes for a context, unless there are too many.
+    /// Adds the interface that a client proposes for a context, unless it is known or there are too many.
     fn add(&mut self, id: u16, interface: Interface) {
         if self.len >= CONTEXTS_MAX {
             return;
@@ -323,7 +323,7 @@ impl Calls {
         }
     }
 
-    /// Opens the stub buffer of a call or of its answer. Returns its transaction and its index.
+    /// Opens the stub buffer of a call or of its answer. Returns its transaction, and the index of the buffer.
     fn begin(
         &mut self,
         pdu: &Pdu<'_>,
@@ -359,7 +359,7 @@ impl Calls {
         } else if known.is_none() {
             transaction.advance(direction.reverse(), Progress::Complete);
         }
-        // The first fragment decides about all of its call.
+        // The byte order of the first fragment applies to the whole call.
         let buffer = transaction.open(Buffer::DceStubData, None, direction, 0);
         transaction.set_big_endian(buffer, !pdu.is_little);
         (id, buffer)

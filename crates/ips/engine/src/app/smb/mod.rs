@@ -70,7 +70,7 @@ fn narrow(text: &[u8]) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(super) struct Smb {
     pending: [Vec<u8>; 2],
-    /// Bytes of a message that is too large.
+    /// By direction: bytes of a message that is too large, which are still to be skipped.
     skip: [usize; 2],
     has_failed: [bool; 2],
     pipes: Pipes,

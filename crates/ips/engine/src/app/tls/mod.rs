@@ -1,5 +1,5 @@
 //! TLS up to 1.3 and the SSLv2 hello: records, handshake messages over any number of records, names, certificates and
-//! fingerprints. One transaction stands for the handshake of a connection.
+//! fingerprints. The handshake of a connection is one transaction.
 
 mod certificate;
 mod fingerprint;
@@ -93,10 +93,10 @@ pub(super) struct Tls {
     version: u16,
     client_session: Vec<u8>,
     has_certificate: bool,
-    /// True by direction after a hello.
+    /// By direction: true after a valid hello.
     has_hello: [bool; 2],
     has_data: bool,
-    /// True after bytes that are no record: later bytes may be plain text.
+    /// True after bytes that violate the protocol: later bytes may be plain text.
     has_other_bytes: bool,
     /// True after an empty record of a type that must not be empty.
     has_empty_record: bool,
@@ -148,7 +148,8 @@ impl Tls {
         };
     }
 
-    /// Consumes a record from the front of the pending bytes; returns false if more bytes are needed.
+    /// Consumes a record from the front of the pending bytes; returns false if more bytes are needed, or if parsing
+    /// failed.
     fn record(&mut self, direction: Direction, out: &mut Transactions) -> bool {
         let side = &mut self.sides[direction.index()];
         if side.skip > 0 {

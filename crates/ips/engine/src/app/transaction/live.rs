@@ -13,14 +13,14 @@ const HTTP_BUFFERS: usize = 28;
 /// Size of the text of those buffers, in bytes.
 const HTTP_TEXT: usize = 2048;
 
-/// Largest number of transactions of a flow that are kept at a time, unless the oldest is not inspected.
+/// Largest number of transactions of a flow that are kept at a time. More are kept while the oldest is not inspected.
 pub const LIVE_TRANSACTIONS: usize = 512;
-/// Number of transactions that are not inspected, from which the parser waits for their inspection.
+/// Number of uninspected transactions at which parsing pauses until they are inspected.
 const NEW_TRANSACTIONS: usize = 256;
-/// Size in bytes of the slices of a chunk. The messages of a slice find room in the list of transactions, and a usual
-/// segment is one slice.
+/// Size in bytes of the slices in which a chunk is parsed. The list of transactions has room for the messages of a
+/// slice, and a usual segment is one slice.
 pub(in crate::app) const SLICE: usize = 2048;
-/// Largest number of transactions that a slice adds: a message is at least two bytes long.
+/// Number of transactions for which room is reserved for a slice: a message is at least two bytes long.
 const SLICE_TRANSACTIONS: usize = SLICE / 2;
 /// Largest size in bytes of the buffers of a flow's transactions when another one begins: 16 MiB. Requests without answers
 /// would otherwise keep up to 1 MiB each.
@@ -41,7 +41,7 @@ pub struct Transactions {
     pub evicted: u64,
     /// True once a transaction with uninspected bytes was removed.
     pub(in crate::app) has_lost: bool,
-    /// The [`Direction::index`] of the bytes that are parsed.
+    /// The [`Direction::index`] of the bytes that are being parsed.
     pub(in crate::app) side: usize,
     /// The size of all transactions, once there are at least [`SIZED`].
     sizes: Option<Box<Sizes>>,
@@ -147,7 +147,7 @@ impl Transactions {
         &mut self.list[last]
     }
 
-    /// Returns true if the oldest transaction is inspected, or if there are too many that are not.
+    /// Returns true if the oldest transaction may be removed: it is inspected, or the room for a slice is used up, too.
     fn may_evict(&self) -> bool {
         self.list.len() >= LIVE_TRANSACTIONS + SLICE_TRANSACTIONS || !self.list.front().is_some_and(is_new)
     }
@@ -164,8 +164,8 @@ impl Transactions {
         self.evicted += 1;
     }
 
-    /// Returns true if no more bytes are parsed before an inspection: many transactions are not inspected, or all
-    /// together are so large that a few more would exceed the limit.
+    /// Returns true if parsing must pause for an inspection: [`NEW_TRANSACTIONS`] are not inspected, or some are not
+    /// inspected and all together exceed half of [`LIVE_SIZE`].
     pub(in crate::app) fn is_full(&self) -> bool {
         let len = self.list.len();
         if len < SIZED {
@@ -176,14 +176,14 @@ impl Transactions {
             || is_large() && self.list.iter().any(is_new)
     }
 
-    /// Removes the oldest transactions beyond the usual number.
+    /// Removes the oldest transactions until at most [`LIVE_TRANSACTIONS`] are left.
     pub(in crate::app) fn trim(&mut self) {
         while self.list.len() > LIVE_TRANSACTIONS {
             self.evict();
         }
     }
 
-    /// Notes that the bytes of a direction are inspected.
+    /// Marks all transactions as inspected in a direction.
     pub(in crate::app) fn set_inspected(&mut self, direction: Direction) {
         for transaction in &mut self.list {
             transaction.is_new[direction.index()] = false;
@@ -210,7 +210,8 @@ impl Transactions {
         sizes.sum
     }
 
-    /// Returns the transaction with a number, if it is still kept.
+    /// Returns the transaction with a number, if it is still kept. The transaction then counts as changed, and as not
+    /// inspected in the direction that is being parsed.
     pub(in crate::app) fn by_id(&mut self, id: u64) -> Option<&mut Transaction> {
         let index = self
             .list

@@ -35,7 +35,7 @@ use crate::verdict::Action;
 const ALERTS: usize = 15;
 
 /// Size in bytes of the part of a stream, including the new bytes, that mode `ips` inspects with each packet.
-/// Suricata documents 2,560, of which up to a tenth is random. The value here agrees with its recorded
+/// Suricata documents 2,560, varied at random by up to a tenth. The value here agrees with its recorded
 /// alerts.
 const WINDOW: usize = LOOK_BACK;
 
@@ -384,7 +384,7 @@ impl Detector {
     }
 }
 
-/// Returns true if a condition requires an empty payload. As observed in the answers of Suricata, a packet
+/// Returns true if a condition requires an empty payload. As observed in the alerts of Suricata, a packet
 /// with which stream data become inspectable never satisfies it.
 fn is_empty(test: &PacketTest) -> bool {
     matches!(test, PacketTest::Number(NumberField::Dsize, Comparison::Equal(0)))

@@ -118,7 +118,7 @@ impl Detector {
         transaction.detect.directions[direction.index()] = state;
     }
 
-    /// Adds to the candidates the rules that the prefilter finds in the new bytes of a transaction.
+    /// Adds the rules that the prefilter finds in the new bytes of a transaction to the candidates.
     fn find_candidates(
         &mut self,
         rules: &Ruleset,

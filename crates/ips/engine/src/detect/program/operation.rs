@@ -21,7 +21,7 @@ pub enum Operand {
 pub struct ContentTest {
     /// The bytes; in lower case if case does not matter.
     pub pattern: Box<[u8]>,
-    /// The search of the pattern where case matters.
+    /// The searcher for the pattern; `None` if case does not matter.
     pub finder: Option<Box<Finder<'static>>>,
     /// True if the pattern must not be there.
     pub is_negated: bool,
@@ -29,11 +29,11 @@ pub struct ContentTest {
     pub nocase: bool,
     /// First byte at which the pattern may begin.
     pub offset: Option<Operand>,
-    /// Number of bytes from the offset in which the pattern lies.
+    /// Number of bytes from the offset within which the pattern must be.
     pub depth: Option<Operand>,
     /// Smallest distance from the end of the last match.
     pub distance: Option<Operand>,
-    /// Number of bytes in which the pattern lies, counted from the end of the last match plus the distance.
+    /// Number of bytes within which the pattern must be, counted from the end of the last match plus the distance.
     pub within: Option<Operand>,
     /// True if the pattern ends the buffer.
     pub endswith: bool,
@@ -82,7 +82,7 @@ pub enum NumberForm {
 /// A number in the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NumberSource {
-    /// Number of bytes; 0 for all digits.
+    /// Number of bytes; 0 for all digits, if the form is [`NumberForm::Digits`].
     pub size: Operand,
     /// The offset of the first byte.
     pub offset: Operand,
@@ -202,7 +202,7 @@ pub enum Operation {
     RemainingSize(Comparison),
     /// Decode Base64, and apply operations to the result.
     Base64 {
-        /// Largest number of bytes to decode; none for all.
+        /// Largest number of bytes to decode; `None` for all.
         bytes: Option<u32>,
         /// Offset of the first byte.
         offset: u32,

@@ -28,7 +28,7 @@ pub(crate) fn holds(operations: &[Operation], bytes: &[u8]) -> bool {
 
 /// Returns bytes that all of the lists match. Bytes that no operation asks for are those of `base`, then a letter.
 ///
-/// Contents without a fixed place lie after the first N bytes of the base; N is chosen from `starts`.
+/// Contents without a fixed place are put after the first N bytes of the base; N is chosen from `starts`.
 pub(crate) fn fill(
     lists: &[&[Operation]],
     base: &[u8],
@@ -498,7 +498,7 @@ impl Draft<'_> {
                 text.into_bytes()
             }
         };
-        // Size 0 stands for as many digits as the text has.
+        // Size 0 means as many digits as the text has.
         let size = if size == 0 { text.len() } else { size };
         let is_free = self
             .bytes

@@ -216,7 +216,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Returns the bytes in which free bytes of the payload lie.
+    /// Returns the base, from which the free bytes of the payload are taken.
     pub(crate) fn base(&self) -> Vec<u8> {
         match self.app {
             Some(AppProtocol::Dns) => dns::message(b"host.example", self.is_reply).unwrap_or_default(),
@@ -226,7 +226,7 @@ impl Draft<'_> {
         }
     }
 
-    /// Returns the places in the base after which contents without a place lie.
+    /// Returns the offsets in the base after which contents without a fixed place are put.
     pub(crate) fn starts(&self) -> &'static [usize] {
         match self.app {
             // After the header, the labels of the name, and the name.

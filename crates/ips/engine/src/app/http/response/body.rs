@@ -52,8 +52,8 @@ impl ResponseSide {
 
     /// Decides whether the next bytes are a response, after a response without a body whose headers announce one.
     ///
-    /// RFC 9112, section 6.3 ends such a response with its headers, and RFC 9110, section 8.6 allows a Content-Length in a
-    /// response 304. Some recipients take other bytes as the body that the headers announce.
+    /// RFC 9112, section 6.3 ends such a response with its headers, and RFC 9110, section 8.6 allows a Content-Length
+    /// in a response 304. If other bytes follow, some recipients take them as the body that the headers announce.
     pub(super) fn bodiless(
         &mut self,
         data: &[u8],
@@ -69,7 +69,7 @@ impl ResponseSide {
         Step::Consumed(0)
     }
 
-    /// Returns true if the headers announce a body of chunks or of a size that is not 0.
+    /// Returns true if the headers announce a body: by a Transfer-Encoding, or by a Content-Length other than 0.
     pub(super) fn has_framing(&self) -> bool {
         let length = self.headers.value(b"content-length");
         length.is_some_and(|value| content_length(value) != Some(0))
@@ -136,7 +136,7 @@ impl ResponseSide {
         self.open_body(out, settings);
     }
 
-    /// Returns true if only the boundaries of the media type `multipart/byteranges` tell where the body ends.
+    /// Returns true if only the boundaries of the media type `multipart/byteranges` mark the end of the body.
     ///
     /// Recipients disagree on such a response: RFC 2616, section 4.4 ends the body with the last boundary, and RFC 9112,
     /// section 6.3 with the connection.
@@ -212,7 +212,7 @@ fn has_no_body(method: Method, status: u16) -> bool {
     method == Method::Head || matches!(status, 100..=199 | 204 | 304)
 }
 
-/// Returns true if bytes begin a response, perhaps after empty lines, `None` if more bytes decide.
+/// Returns true if bytes begin a response, perhaps after empty lines; `None` if more bytes are needed.
 fn begins_response(data: &[u8]) -> Option<bool> {
     const LINE_ENDS_MAX: usize = 16;
     let blank = data.iter().take(LINE_ENDS_MAX);

@@ -61,7 +61,7 @@ pub(in crate::app) struct Smtp {
     waiting: Pipeline,
     transaction: Option<u64>,
     mime: Option<Mime>,
-    /// The mail that begins with another DATA after a full stop with a bare line feed. It is used if the
+    /// The mail that begins with another DATA or BDAT after a full stop with a bare line feed. It is used if the
     /// server takes that full stop as the end of the first mail.
     smuggled: Option<Mime>,
     /// True after a full stop with a bare line feed.
@@ -333,7 +333,7 @@ impl Smtp {
     }
 
     /// Handles a full stop next to a bare line feed. Some servers end the mail there; RFC 5321, section
-    /// 4.1.1.4 does not. The mail continues until a reply shows that it has ended. Another DATA meanwhile
+    /// 4.1.1.4 does not. The mail continues until a reply shows that it has ended. Another DATA or BDAT meanwhile
     /// begins a second mail, which is inspected, too.
     fn bare_stop(&mut self, end: &[u8], out: &mut Transactions) {
         self.raise(out, "smtp.bare_line_feed_at_end_of_mail");

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use crate::app::heap::{flat, heap};
 
-/// Largest number of runs of commands that wait for replies. A run is one DATA or STARTTLS, or any number of equal other commands,
-/// so that no reply is matched with a wrong command however many are pipelined.
+/// Largest number of runs of commands that wait for replies; the commands of further runs are not recorded. A run is
+/// any number of equal commands. DATA and STARTTLS with an offset are never equal, so each is a run.
 const RUNS: usize = 256;
 
 /// A command that waits for its reply.

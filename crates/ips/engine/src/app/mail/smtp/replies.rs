@@ -5,7 +5,7 @@ use super::{Smtp, State, begins_tls};
 use crate::app::transaction::Transactions;
 
 impl Smtp {
-    /// Handles a line of a reply. `client` has the pending bytes of the client.
+    /// Handles a line of a reply. `client` holds the pending bytes of the client.
     pub(super) fn reply(&mut self, text: &[u8], client: &[u8], out: &mut Transactions) {
         let Some(code) = text
             .get(..3)
