@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::idempotency::RequestMark;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
+use crate::session::CredentialError;
 
 /// An address family.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]

@@ -44,6 +44,27 @@ impl Answer {
     }
 }
 
+/// Returns the settings of the test exchange.
+fn settings() -> Settings {
+    Settings {
+        name: "Test IX".to_owned(),
+        page: Page::default(),
+        route_servers: vec![millrace_ix_api::RouteServer {
+            lan: "Tokyo peering LAN".to_owned(),
+            fqdn: "rs1.ix.example".to_owned(),
+            asn: 64_999,
+            ip_v4: "192.0.2.250".parse().unwrap(),
+            ip_v6: "2001:db8::fa".parse().unwrap(),
+            looking_glass_url: None,
+            control: Some("/run/bird/rs1.ctl".into()),
+            reject_cause: "65520:*".parse().unwrap(),
+            poll_secs: 30,
+        }],
+        webhooks_to_private: true,
+        oidc: None,
+    }
+}
+
 impl Api {
     pub(crate) fn new() -> Api {
         Api::over(demo().unwrap())
@@ -70,26 +91,19 @@ impl Api {
     ) -> Api {
         let service = FakeExchange::new(exchange);
         let credentials = Arc::new(MemoryCredentials::default());
-        let mut settings = Settings {
-            name: "Test IX".to_owned(),
-            page: Page::default(),
-            route_servers: vec![millrace_ix_api::RouteServer {
-                lan: "Tokyo peering LAN".to_owned(),
-                fqdn: "rs1.ix.example".to_owned(),
-                asn: 64_999,
-                ip_v4: "192.0.2.250".parse().unwrap(),
-                ip_v6: "2001:db8::fa".parse().unwrap(),
-                looking_glass_url: None,
-                control: Some("/run/bird/rs1.ctl".into()),
-                reject_cause: "65520:*".parse().unwrap(),
-                poll_secs: 30,
-            }],
-            webhooks_to_private: true,
-            oidc: None,
-        };
+        let mut settings = settings();
         change(&mut settings);
-        let sealer = Sealer::new(&[7; 32]).unwrap();
         let store = wrap(credentials.clone());
+        Api::start(service, credentials, store, settings)
+    }
+
+    fn start(
+        service: Arc<FakeExchange>,
+        credentials: Arc<MemoryCredentials>,
+        store: Arc<dyn CredentialStore>,
+        settings: Settings,
+    ) -> Api {
+        let sealer = Sealer::new(&[7; 32]).unwrap();
         let app = App::new(service.clone(), store, sealer, settings).unwrap();
         Api {
             service,
@@ -97,6 +111,12 @@ impl Api {
             app,
             credentials,
         }
+    }
+
+    /// Starts the API again over the same exchange and the same stored values.
+    pub(crate) fn restart(self) -> Api {
+        let store = self.credentials.clone();
+        Api::start(self.service, self.credentials, store, settings())
     }
 
     /// Returns the identifier of a user.

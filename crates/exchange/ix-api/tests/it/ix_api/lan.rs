@@ -321,4 +321,7 @@ async fn an_end_that_the_native_api_deletes_has_no_route_server_sessions() {
         let sessions = get(&api, &ann, "/network-feature-configs").await.json();
         assert_eq!(sessions.as_array().unwrap().len(), left, "{path}");
     }
+    // The record stays while the deletion may be undone.
+    assert_eq!(api.stored("record/nfc-"), 1);
+    assert_eq!(api.restart().stored("record/nfc-"), 0);
 }
