@@ -9,7 +9,7 @@ use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
 use crate::packet::{Context, IpHeaderLocation, Packet};
 use crate::policy::Cause;
-use crate::settings::Mode;
+use crate::settings::{Encryption, Mode};
 use crate::tcp::normalize::{Edits, SegmentLocation};
 use crate::verdict::{DropReason, Verdict};
 
@@ -32,6 +32,11 @@ pub(super) struct Changed {
 }
 
 impl Engine {
+    /// Returns true if the payloads of a flow are not inspected because they are encrypted.
+    fn hides_payloads(&self, flow: &Flow) -> bool {
+        flow.app.is_encrypted && self.settings.encryption != Encryption::Full
+    }
+
     /// Inspects a packet of a flow. A packet that the normaliser changes is inspected by [`Engine::in_flow_changed`].
     pub(super) fn in_flow(
         &mut self,
@@ -63,7 +68,7 @@ impl Engine {
         counters.bytes += packet.ip.bytes.len() as u64;
         flow.was_heard[direction.index()] |= !is_quoted;
         // The payloads of packets after the one with which encryption begins are not inspected.
-        packet.is_encrypted = flow.app.is_encrypted;
+        packet.is_encrypted = self.hides_payloads(&flow);
         let verdict = match flow.verdict {
             FlowVerdict::Drop => {
                 self.counters.dropped_flow += 1;
@@ -290,7 +295,7 @@ impl Engine {
                 }
                 let events = out.list.len();
                 let packet = Packet {
-                    is_encrypted: flow.app.is_encrypted,
+                    is_encrypted: self.hides_payloads(&flow),
                     ..Packet::pseudo(&flow.key, direction, now)
                 };
                 self.inspect_once(rules, &packet, &mut flow, direction, true, out);

@@ -344,8 +344,11 @@ impl Decoder {
         for layer in &mut self.layers {
             let mut out = Vec::new();
             if let Err(error) = layer.decode(&data, &mut out, limits) {
-                problem = Some(error);
-                self.is_stopped = error == DecodeError::Bomb;
+                // A later layer cannot hide a bomb, whatever it makes of the output.
+                self.is_stopped |= error == DecodeError::Bomb;
+                problem = problem
+                    .filter(|earlier| *earlier == DecodeError::Bomb)
+                    .or(Some(error));
             }
             data = Cow::Owned(out);
         }
@@ -433,6 +436,14 @@ mod tests {
         let (out, errors) = decoded(&[Coding::Gzip], b"plain text", 3);
         assert_eq!(out, b"plain text");
         assert_eq!(errors, [DecodeError::Invalid]);
+    }
+
+    #[test]
+    fn an_invalid_layer_does_not_hide_the_bomb_of_an_earlier_one() {
+        let bomb = gzip(&vec![b'x'; 16 << 20]);
+        let mut decoder = Decoder::new(&[Coding::Gzip, Coding::Gzip]);
+        assert_eq!(decoder.decode(&bomb, 1 << 20).1, Some(DecodeError::Bomb));
+        assert_eq!(decoder.decode(b"more", 1 << 20), (Vec::new(), None));
     }
 
     #[test]
