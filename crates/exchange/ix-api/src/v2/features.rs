@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::idempotency::RequestMark;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
+use crate::service::Snapshot;
 use crate::session::CredentialError;
 
 /// An address family.
@@ -256,15 +257,18 @@ pub(crate) struct Session {
     pub(crate) max_prefix_v6: Option<u32>,
 }
 
+/// Returns true if the end of a record exists.
+fn has_end(snapshot: &Snapshot, record: &FeatureConfigRecord) -> bool {
+    let config = record.config();
+    config.is_some_and(|config| snapshot.exchange.configs.contains_key(&config))
+}
+
 /// Returns the records of ends that exist. The records of a deleted end stay until [`sweep`]: if a switch refuses the
 /// deletion, the end and its sessions are there again.
 fn existing(app: &App) -> impl Iterator<Item = (String, FeatureConfigRecord)> + use<> {
     let snapshot = app.snapshot();
-    let all = app.records.all::<FeatureConfigRecord>().into_iter();
-    all.filter(move |(_, record)| {
-        let config = record.config();
-        config.is_some_and(|config| snapshot.exchange.configs.contains_key(&config))
-    })
+    let all = app.records.all().into_iter();
+    all.filter(move |(_, record)| has_end(&snapshot, record))
 }
 
 /// Returns one session for each IP address that has sessions with route servers, in the order of their creation.
@@ -298,9 +302,9 @@ pub(crate) fn configs_of(app: &App, config: ConfigId) -> Vec<String> {
 
 /// Removes the records of ends that do not exist, when the engine starts.
 pub(crate) fn sweep(app: &App) -> Result<(), CredentialError> {
-    let kept: BTreeSet<String> = existing(app).map(|(id, _)| id).collect();
-    let all = app.records.all::<FeatureConfigRecord>().into_iter();
-    for (id, _) in all.filter(|(id, _)| !kept.contains(id)) {
+    let snapshot = app.snapshot();
+    let all = app.records.all().into_iter();
+    for (id, _) in all.filter(|(_, record)| !has_end(&snapshot, record)) {
         app.records.delete(&id)?;
     }
     Ok(())
