@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers exchange-check ips-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers damage-transfers exchange-check ips-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -95,6 +95,9 @@ simulate: setup ## run a thousand random sessions of the transport in virtual ti
 
 kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and few bytes may be sent again
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture
+
+damage-transfers: setup ## damage the files of a thousand interrupted transfers between their runs; no wrong byte may get a final name (minutes)
+	MILLRACE_TRANSFERS=1000 cargo test --locked -p millrace-fileset --test it damage::
 
 exchange-check: setup ## run the long forms of the exchange's tests (docs/exchange-acceptance.md): kills, tenants under change, 100,000 entries, 24 real routers, 100 orders beside Faucet
 	@scripts/setup.sh python

@@ -4,6 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -131,6 +132,91 @@ fn make_tree(root: &Path, bytes: u64) {
     }
     for index in 0..3 {
         fs::write(root.join(format!("large-{index}")), random(bytes / 3)).unwrap();
+    }
+}
+
+/// Overwrites bytes of each large file in a directory that is in progress, and returns how many there were.
+fn damage(directory: &Path) -> usize {
+    let temporary = |path: &Path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with(".millrace-")
+            && !name.contains(".journal")
+            && path.metadata().unwrap().len() > 1 << 20
+    };
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let victims: Vec<_> = entries.filter(|path| temporary(path)).collect();
+    for victim in &victims {
+        let file = fs::OpenOptions::new().write(true).open(victim).unwrap();
+        file.write_all_at(&[0x55; 90], 70_000).unwrap();
+    }
+    victims.len()
+}
+
+#[test]
+fn bytes_that_are_overwritten_while_neither_end_runs_are_sent_again() {
+    for interrupted in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        fs::create_dir(&to).unwrap();
+        make_tree(&from, 24 << 20);
+        let (own, peer) = (dir.path().join("sender.key"), dir.path().join("receiver.key"));
+        let sender_key = key(&own, &to);
+        let receiver = || {
+            let words = [
+                "receive",
+                path(&to),
+                "--listen",
+                "127.0.0.1:0",
+                "--allow",
+                &sender_key,
+            ];
+            let program = Program::start(&[&words[..], &["--once", "--identity", path(&peer)]].concat());
+            let listening = program.wait_for("listening");
+            let text = |name: &str| listening[name].as_str().unwrap().to_owned();
+            let target = format!("{}@{}", text("key"), text("address"));
+            (program, target)
+        };
+        let source = format!("{}/", path(&from));
+        let (mut receiving, target) = receiver();
+        let words = ["send", &source, &target, "--rate", "40Mbps"];
+        let mut sending = Program::start(&[&words[..], &["--identity", path(&own)]].concat());
+        // The journal records extents once a second.
+        let has_records = || {
+            let entries = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap());
+            let mut journals =
+                entries.filter(|entry| entry.file_name().to_string_lossy().ends_with(".journal"));
+            journals.any(|journal| journal.metadata().is_ok_and(|found| found.len() > 300))
+        };
+        while !has_records() {
+            sending.wait_for("progress");
+        }
+        if interrupted {
+            sending.interrupt();
+            receiving.interrupt();
+        } else {
+            sending.kill();
+            receiving.kill();
+        }
+        assert!(damage(&to) > 0);
+        let (receiving, target) = receiver();
+        let words = ["send", &source, &target];
+        let mut sending = Program::start(&[&words[..], &["--identity", path(&own)]].concat());
+        assert_eq!(sending.wait_for("done")["outcome"], "delivered");
+        assert!(sending.child.wait().unwrap().success());
+        drop(sending);
+        receiving.wait_for("done");
+        let is_left = || {
+            fs::read_dir(&to)
+                .unwrap()
+                .any(|entry| entry.unwrap().file_name().to_string_lossy().starts_with('.'))
+        };
+        let until = Instant::now() + Duration::from_secs(60);
+        while is_left() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_same(&from, &to);
     }
 }
 

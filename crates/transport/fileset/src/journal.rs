@@ -2,7 +2,7 @@
 //! it.
 //!
 //! ```text
-//!   header   "MRFJ" 1, digest of the manifest
+//!   header   "MRFJ" 2, digest of the manifest
 //!   record   type (1 byte), number (8, little endian), value (32), checksum (8)
 //!
 //!   type  record             number  value
@@ -10,11 +10,14 @@
 //!   2     committed          file    identity of the final file: inode, size, mtime, ctime (8 bytes each)
 //!   3     extent revoked     extent  0
 //!   4     committed revoked  file    0
-//!   5     temporary          file    identity of the temporary file: inode, birth time (8 bytes each), 0
+//!   5     temporary          file    identity of the temporary file, as of a committed one
+//!   6     boot               0       identifier of the kernel's run
 //! ```
 //! Times are nanoseconds since 1970. A file name alone is no evidence of the file's bytes: another process
-//! may have replaced the file. So the extent records of a file are valid only if the file under the final or
-//! temporary name has the identity in the journal.
+//! may have replaced or changed the file. So the extent records of a file are valid only if the file under the final or
+//! temporary name has the identity in the journal: inode, size, mtime and ctime, all as they were when the record was made.
+//! Each sync writes the identities of the temporary files anew. After a loss of power the bytes of a file may be newer than
+//! its times, so a restart of the kernel ends the validity of all identities before it.
 //!
 //! A record is appended after its data is durable. A record is valid only if its checksum and the checksums
 //! of all earlier records are correct. If the data of a record is lost, a further record revokes it before
@@ -25,7 +28,7 @@ use crate::entry::Timestamp;
 use crate::fs::Metadata;
 use std::collections::BTreeMap;
 
-const MAGIC: &[u8; 5] = b"MRFJ\x01";
+const MAGIC: &[u8; 5] = b"MRFJ\x02";
 const HEADER_SIZE: usize = MAGIC.len() + 32;
 const BODY_SIZE: usize = 1 + 8 + 32;
 const CHECKSUM_SIZE: usize = 8;
@@ -37,12 +40,16 @@ const COMMITTED: u8 = 2;
 const EXTENT_REVOKED: u8 = 3;
 const COMMITTED_REVOKED: u8 = 4;
 const TEMPORARY: u8 = 5;
+const BOOT: u8 = 6;
 
-/// Properties of a file that distinguish it from every later file with the same name.
+/// Properties of a file that distinguish it from every later file with the same name, and from every later version of itself.
 pub(crate) type Identity = [u8; 32];
 
-/// Returns the identity of a complete file. A change of the file's bytes or attributes changes the identity.
-pub(crate) fn final_identity(metadata: &Metadata) -> Identity {
+/// The identity that no file has.
+pub(crate) const NO_IDENTITY: Identity = [0; 32];
+
+/// Returns the identity of a file. Each change of the file's bytes or attributes changes the identity.
+pub(crate) fn identity(metadata: &Metadata) -> Identity {
     let Metadata {
         inode,
         size,
@@ -50,15 +57,7 @@ pub(crate) fn final_identity(metadata: &Metadata) -> Identity {
         changed,
         ..
     } = metadata;
-    identity([inode.1, *size, nanoseconds(*modified), nanoseconds(*changed)])
-}
-
-/// Returns the identity of a file that still receives bytes.
-pub(crate) fn temporary_identity(metadata: &Metadata, birth_time: Timestamp) -> Identity {
-    identity([metadata.inode.1, nanoseconds(birth_time), 0, 0])
-}
-
-fn identity(words: [u64; 4]) -> Identity {
+    let words = [inode.1, *size, nanoseconds(*modified), nanoseconds(*changed)];
     let mut bytes = [0; 32];
     for (field, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *field = word.to_le_bytes();
@@ -84,6 +83,8 @@ pub(crate) enum Record {
     CommittedRevoked(u32),
     /// The extents of the file are in this temporary file.
     Temporary(u32, Identity),
+    /// The kernel runs under this identifier.
+    Boot(Identity),
 }
 
 /// The records of a journal.
@@ -92,6 +93,8 @@ pub(crate) struct Journal {
     pub(crate) extents: BTreeMap<u64, Value>,
     pub(crate) committed: BTreeMap<u32, Identity>,
     pub(crate) temporary: BTreeMap<u32, Identity>,
+    /// The run of the kernel in which the identities were recorded.
+    pub(crate) boot: Option<Identity>,
 }
 
 impl Journal {
@@ -103,6 +106,14 @@ impl Journal {
             Record::ExtentRevoked(extent) => drop(self.extents.remove(&extent)),
             Record::CommittedRevoked(file) => drop(self.committed.remove(&file)),
             Record::Temporary(file, identity) => drop(self.temporary.insert(file, identity)),
+            Record::Boot(boot) => {
+                if self.boot.replace(boot) != Some(boot) {
+                    self.temporary.clear();
+                    self.committed
+                        .values_mut()
+                        .for_each(|identity| *identity = NO_IDENTITY);
+                }
+            }
         }
     }
 }
@@ -120,6 +131,7 @@ pub(crate) fn encode(manifest: &[u8; 32], offset: u64, record: Record, out: &mut
         Record::ExtentRevoked(extent) => (EXTENT_REVOKED, extent, [0; 32]),
         Record::CommittedRevoked(file) => (COMMITTED_REVOKED, u64::from(file), [0; 32]),
         Record::Temporary(file, identity) => (TEMPORARY, u64::from(file), identity),
+        Record::Boot(boot) => (BOOT, 0, boot),
     };
     let start = out.len();
     out.push(tag);
@@ -153,6 +165,7 @@ pub(crate) fn decode(manifest: &[u8; 32], bytes: &[u8]) -> Option<(Journal, u64)
             (EXTENT_REVOKED, ..) => Record::ExtentRevoked(number),
             (COMMITTED_REVOKED, _, Ok(file)) => Record::CommittedRevoked(file),
             (TEMPORARY, Ok(identity), Ok(file)) => Record::Temporary(file, identity),
+            (BOOT, Ok(boot), _) => Record::Boot(boot),
             _ => break,
         };
         journal.apply(record);
@@ -194,6 +207,24 @@ mod tests {
         assert_eq!(journal.temporary.get(&6), Some(&[9; 32]));
         let journal = append(Record::Extent(1, [3; 32]));
         assert_eq!(journal.extents.get(&1), Some(&[3; 32]));
+    }
+
+    #[test]
+    fn identities_from_before_a_restart_of_the_kernel_do_not_count() {
+        let mut journal = Journal::default();
+        let records = [
+            Record::Boot([1; 32]),
+            Record::Extent(1, [1; 32]),
+            Record::Committed(7, [8; 32]),
+            Record::Temporary(6, [9; 32]),
+            Record::Boot([1; 32]),
+        ];
+        records.into_iter().for_each(|record| journal.apply(record));
+        assert_eq!(journal.temporary.len(), 1, "the kernel still runs");
+        journal.apply(Record::Boot([2; 32]));
+        assert!(journal.temporary.is_empty());
+        assert_eq!(journal.committed.get(&7), Some(&NO_IDENTITY));
+        assert_eq!(journal.extents.len(), 1);
     }
 
     #[test]

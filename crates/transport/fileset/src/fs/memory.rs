@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SECTOR_SIZE: u64 = 512;
 const ROOT: usize = 0;
+const UMASK: u32 = 0o022;
 
 #[derive(Clone, Debug)]
 enum FileChange {
@@ -67,6 +68,8 @@ struct Inode {
     owner: (u32, u32),
     modified: Timestamp,
     changed: Timestamp,
+    /// The times of the last modification and of the last change that were synced.
+    durable_times: (Timestamp, Timestamp),
     xattrs: Vec<Xattr>,
 }
 
@@ -75,6 +78,8 @@ struct State {
     inodes: Vec<Inode>,
     /// Changes so far; also the clock, in nanoseconds.
     operations: u64,
+    /// Losses of power so far.
+    crashes: u64,
     kill_at: Option<u64>,
 }
 
@@ -94,6 +99,7 @@ impl MemoryFs {
         let mut state = State {
             inodes: Vec::new(),
             operations: 0,
+            crashes: 0,
             kill_at: None,
         };
         state.create(directory(), 0o755);
@@ -117,6 +123,10 @@ impl MemoryFs {
         let mut state = self.state().clone();
         let mut random = Random::new(seed);
         for inode in &mut state.inodes {
+            // The times of a file may be older than its bytes.
+            if random.below(2) == 0 {
+                (inode.modified, inode.changed) = inode.durable_times;
+            }
             match &mut inode.node {
                 Node::File {
                     live,
@@ -144,6 +154,7 @@ impl MemoryFs {
             }
         }
         state.kill_at = None;
+        state.crashes += 1;
         MemoryFs(Arc::new(Mutex::new(state)))
     }
 
@@ -163,12 +174,15 @@ impl MemoryFs {
         let Some(bytes) = bytes else {
             return self.create_directory(path);
         };
-        let file = self.open(path, Access::Create)?;
+        let file = match self.open(path, Access::New(0o644)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.open(path, Access::Write),
+            result => result,
+        }?;
         self.set_size(&file, 0)?;
         self.write_at(&file, 0, bytes)
     }
 
-    /// Changes bytes of a file, but neither its size nor its times; for tests.
+    /// Changes bytes of a file, but neither its size nor its times, as no program can; for tests.
     ///
     /// # Errors
     /// If the file does not exist.
@@ -240,6 +254,7 @@ impl State {
             owner: (0, 0),
             modified: now,
             changed: now,
+            durable_times: (now, now),
             xattrs: Vec::new(),
         });
         self.inodes.len() - 1
@@ -300,6 +315,7 @@ impl State {
     }
 
     fn sync(&mut self, inode: usize) {
+        self.inodes[inode].durable_times = (self.inodes[inode].modified, self.inodes[inode].changed);
         match &mut self.inodes[inode].node {
             Node::File {
                 live,
@@ -362,10 +378,18 @@ impl FileSystem for MemoryFs {
         Ok(self.state().metadata(*file))
     }
 
-    /// The time is not needed, because inode numbers are never used again.
-    fn birth_time(&self, _: &usize) -> io::Result<Timestamp> {
-        Ok(Timestamp::default())
+    fn boot(&self) -> [u8; 32] {
+        let mut identifier = [0; 32];
+        identifier[..8].copy_from_slice(&self.state().crashes.to_le_bytes());
+        identifier
     }
+
+    /// Each change has a time of its own.
+    fn is_past(&self, _: Timestamp) -> bool {
+        true
+    }
+
+    fn settle(&self) {}
 
     fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
         let state = self.state();
@@ -386,11 +410,15 @@ impl FileSystem for MemoryFs {
     fn open(&self, path: &RelativePath, access: Access) -> io::Result<usize> {
         let mut state = self.state();
         match (state.find(path), access) {
-            (Err(error), Access::Create | Access::CreatePrivate)
+            (Ok(_), Access::New(_)) => Err(io::ErrorKind::AlreadyExists.into()),
+            (Err(error), Access::New(_) | Access::CreatePrivate)
                 if error.kind() == io::ErrorKind::NotFound =>
             {
                 state.step()?;
-                let mode = if access == Access::Create { 0o644 } else { 0o600 };
+                let mode = match access {
+                    Access::New(mode) => mode & !UMASK,
+                    _ => 0o600,
+                };
                 let (live, durable) = (Content::default(), Content::default());
                 state.add(
                     path,
@@ -459,8 +487,9 @@ impl FileSystem for MemoryFs {
 
     fn set_mode(&self, file: &usize, mode: u32) -> io::Result<()> {
         let mut state = self.state();
-        state.step()?;
+        let now = state.step()?;
         state.inodes[*file].mode = mode;
+        state.inodes[*file].changed = now;
         Ok(())
     }
 
@@ -546,6 +575,7 @@ impl FileSystem for MemoryFs {
         if state.find(to).is_ok_and(|target| target == inode) {
             return Ok(());
         }
+        state.inodes[inode].changed = state.now();
         state.change_names(&parent, NameChange::Rename(old.to_vec(), new.to_vec(), inode))
     }
 

@@ -49,10 +49,10 @@ pub enum Access {
     Read,
     /// Reads and writes a file that exists.
     Write,
-    /// Reads and writes a file, which is made if it does not exist, with mode 0666 less the umask.
-    Create,
-    /// As `Create`, with mode 0600.
+    /// Reads and writes a file, which is made with mode 0600 if it does not exist.
     CreatePrivate,
+    /// Makes a file with this mode less the umask, and reads and writes it. An entry that has the name already is an error.
+    New(u32),
     /// Opens a directory, for its attributes.
     Directory,
 }
@@ -80,12 +80,13 @@ pub trait FileSystem {
     /// # Errors
     /// The errors of `fstat(2)`.
     fn file_metadata(&self, file: &Self::File) -> io::Result<Metadata>;
-    /// Returns the time at which an open file was made. It distinguishes the file from a later one with the
-    /// same inode number. The time is zero if the file system does not keep it.
-    ///
-    /// # Errors
-    /// The errors of `statx(2)`.
-    fn birth_time(&self, file: &Self::File) -> io::Result<Timestamp>;
+    /// Returns an identifier of the kernel's run: it changes with each start of the machine.
+    fn boot(&self) -> [u8; 32];
+    /// Returns true if every change of a file from now on gets a later time than `time`, the time of an earlier change. Times of
+    /// files advance in steps of some milliseconds.
+    fn is_past(&self, time: Timestamp) -> bool;
+    /// Waits until the times of all changes so far are past.
+    fn settle(&self);
     /// Returns the names in a directory, in any order, without `.` and `..`.
     ///
     /// # Errors

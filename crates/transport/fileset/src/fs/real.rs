@@ -5,8 +5,8 @@ use super::{Access, FileSystem, FileType, Metadata};
 use crate::entry::{Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use rustix::fs::{
-    self, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, StatxFlags,
-    Timespec, Uid, XattrFlags,
+    self, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, Timespec, Uid,
+    XattrFlags,
 };
 use rustix::io::Errno;
 use std::fs::File;
@@ -15,12 +15,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The number of attempts to resolve a path while others rename directories (`EAGAIN` of `openat2(2)`).
 const ATTEMPTS: usize = 16;
 /// The maximum size of a list of extended attributes and of one attribute, in bytes (`XATTR_LIST_MAX`,
 /// `XATTR_SIZE_MAX`).
 const XATTR_SIZE_MAX: usize = 64 << 10;
+
+/// The longest step in which the times of files advance, and a reserve: a tick of the kernel takes 10 ms at most (`CONFIG_HZ`).
+const TIME_STEP: Duration = Duration::from_millis(20);
 
 /// The files below a directory.
 #[derive(Debug)]
@@ -66,19 +70,13 @@ impl Root {
         Ok((Root { directory }, created))
     }
 
-    fn resolve(&self, path: &RelativePath, flags: OFlags, mode: u16) -> io::Result<OwnedFd> {
+    fn resolve(&self, path: &RelativePath, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
         let bytes = if path.is_root() { b"." } else { path.as_bytes() };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let flags = flags | OFlags::CLOEXEC;
         let mut attempts = 0;
         loop {
-            match fs::openat2(
-                &self.directory,
-                bytes,
-                flags,
-                Mode::from_raw_mode(mode.into()),
-                resolve,
-            ) {
+            match fs::openat2(&self.directory, bytes, flags, Mode::from_raw_mode(mode), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) if attempts < ATTEMPTS => attempts += 1,
                 result => return Ok(result?),
             }
@@ -154,18 +152,23 @@ impl FileSystem for Root {
         Ok(convert(&fs::fstat(file)?))
     }
 
-    fn birth_time(&self, file: &File) -> io::Result<Timestamp> {
-        let found = match fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME) {
-            Err(Errno::NOSYS | Errno::OPNOTSUPP) => return Ok(Timestamp::default()),
-            result => result?,
+    fn boot(&self) -> [u8; 32] {
+        // random(4). Without this file, no start of the machine is distinguished from another.
+        let identifier = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        *blake3::hash(&identifier).as_bytes()
+    }
+
+    fn is_past(&self, time: Timestamp) -> bool {
+        let Ok(seconds) = u64::try_from(time.seconds) else {
+            return true;
         };
-        if found.stx_mask & StatxFlags::BTIME.bits() == 0 {
-            return Ok(Timestamp::default());
-        }
-        Ok(Timestamp {
-            seconds: found.stx_btime.tv_sec,
-            nanoseconds: found.stx_btime.tv_nsec,
-        })
+        let step = Duration::new(seconds, time.nanoseconds).saturating_add(TIME_STEP);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        now.is_ok_and(|now| now > step)
+    }
+
+    fn settle(&self) {
+        std::thread::sleep(TIME_STEP);
     }
 
     fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
@@ -191,8 +194,8 @@ impl FileSystem for Root {
             // A pipe must not block the scan.
             Access::Read => (OFlags::RDONLY | OFlags::NONBLOCK, 0),
             Access::Write => (OFlags::RDWR | OFlags::NONBLOCK, 0),
-            Access::Create => (OFlags::RDWR | OFlags::CREATE, 0o666),
             Access::CreatePrivate => (OFlags::RDWR | OFlags::CREATE, 0o600),
+            Access::New(mode) => (OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode),
             Access::Directory => (OFlags::RDONLY | OFlags::DIRECTORY, 0),
         };
         Ok(File::from(self.resolve(path, flags | OFlags::NOFOLLOW, mode)?))

@@ -2,7 +2,7 @@
 
 use super::{Commit, FileProgress, FileState, Sink, SinkError, SinkEvent, journal_path, reserved};
 use crate::entry::{Attributes, Entry, EntryKind};
-use crate::fs::{Access, FileSystem, optional};
+use crate::fs::{Access, FileSystem, Metadata, optional};
 use crate::journal::{self, Record};
 use crate::path::RelativePath;
 use millrace_types::Time;
@@ -50,9 +50,15 @@ impl<F: FileSystem> Sink<F> {
     /// # Errors
     /// As for [`Sink::poll`].
     pub fn flush(&mut self) -> Result<(), SinkError> {
-        if self.started && !self.complete && !(self.unsaved.is_empty() && self.ready.is_empty()) {
-            self.next_sync = None;
-            self.save()?;
+        let is_saved = self.unsaved.is_empty() && self.ready.is_empty() && self.dirty.is_empty();
+        if !self.started || self.complete || is_saved && self.unrecorded.is_empty() {
+            return Ok(());
+        }
+        self.next_sync = None;
+        self.save()?;
+        if !self.complete && !self.unrecorded.is_empty() {
+            self.fs.settle();
+            self.record_extents(&[])?;
         }
         Ok(())
     }
@@ -107,6 +113,7 @@ impl<F: FileSystem> Sink<F> {
     fn sync(&mut self) -> Result<(), SinkError> {
         let dirty = std::mem::take(&mut self.dirty);
         let directories = std::mem::take(&mut self.dirty_directories);
+        self.unrecorded.extend(&dirty);
         if dirty.len() + directories.len() > SYNC_ONE_BY_ONE {
             let path = RelativePath::root();
             return self.fs.sync_all().map_err(|error| SinkError::Io { path, error });
@@ -124,24 +131,27 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Writes extents that are durable to the journal, after the temporary files that hold them. `renames`: files whose temporary
-    /// files are about to go.
+    /// Writes extents that are durable to the journal, after the temporary files that hold them: their identities changed with each
+    /// write. `renames`: files whose temporary files are about to go.
     fn record_extents(&mut self, renames: &[u32]) -> Result<(), SinkError> {
         let unsaved = std::mem::take(&mut self.unsaved);
         let mut records = Vec::new();
-        let manifest = Arc::clone(&self.manifest);
         let renames: HashSet<u32> = renames.iter().copied().collect();
-        for extent in &unsaved {
-            let (start, end) = manifest.layout().bounds(*extent);
-            for file in manifest.slices(start..end).map(|slice| slice.file) {
-                let FileProgress { state, temporary, .. } = self.files[file as usize];
-                let stays = state == FileState::Pending && temporary && !renames.contains(&file);
-                if stays && !self.earlier.temporary.contains_key(&file) {
-                    let record = Record::Temporary(file, self.temporary_identity(file)?);
+        for file in std::mem::take(&mut self.unrecorded) {
+            let FileProgress { state, temporary, .. } = self.files[file as usize];
+            if state != FileState::Pending || !temporary || renames.contains(&file) {
+                continue;
+            }
+            match self.temporary_identity(file)? {
+                Some(identity) => {
+                    let record = Record::Temporary(file, identity);
                     self.earlier.apply(record);
                     records.push(record);
                 }
+                None => drop(self.unrecorded.insert(file)),
             }
+        }
+        for extent in &unsaved {
             if let Some(value) = self.value(*extent) {
                 records.push(Record::Extent(*extent, value));
             }
@@ -225,9 +235,7 @@ impl<F: FileSystem> Sink<F> {
                         Some(open) => self.fs.file_metadata(&open),
                         None => self.fs.metadata(&path),
                     };
-                    // A file that another process has taken away already has no identity: its record is never believed.
-                    let identity = found.map_or([0; 32], |found| journal::final_identity(&found));
-                    done.push(Record::Committed(*file, identity));
+                    done.push((*file, found));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     self.fail(*file, &SinkError::Exists(path));
@@ -236,11 +244,18 @@ impl<F: FileSystem> Sink<F> {
             }
         }
         self.sync()?;
-        self.append(&done)?;
-        for record in done {
-            let Record::Committed(file, _) = record else {
-                continue;
-            };
+        // A file that another process has taken away already, or that may still change without a change of its times, gets no
+        // identity: its bytes are read in a later run.
+        let identity = |found: &io::Result<Metadata>| {
+            let lasting = found.as_ref().ok().and_then(|found| self.lasting_identity(found));
+            lasting.unwrap_or(journal::NO_IDENTITY)
+        };
+        let records = done
+            .iter()
+            .map(|(file, found)| Record::Committed(*file, identity(found)));
+        let records: Vec<Record> = records.collect();
+        self.append(&records)?;
+        for (file, _) in done {
             self.earlier.temporary.remove(&file);
             self.files[file as usize].temporary = false;
             self.finish_file(file, FileState::Done);

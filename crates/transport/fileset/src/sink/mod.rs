@@ -8,23 +8,26 @@
 //!
 //! **Invariant**: a file gets its final name only after a digest has verified all its bytes and the bytes are
 //! synced. A temporary file is in the directory of the final file. Its name is a digest of the sender, path, size, change
-//! time and segments, so that any later transfer of the same version of the file by the same sender finds it.
+//! time and segments, so that any later transfer of the same version of the file by the same sender finds it. Bytes of an earlier
+//! run count only after this run has read and hashed them, or if the file still has the identity of the journal's last sync
+//! ([`journal`]): no byte has changed since they were verified.
 
 mod claims;
 mod commit;
+mod local;
 mod prepare;
 mod receive;
 
 use crate::digest::{ExtentValue, Value, set_root};
 use crate::entry::Entry;
-use crate::fs::{Access, FileSystem};
+use crate::fs::{Access, FileSystem, Metadata};
 use crate::journal::{self, Identity, Journal};
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use claims::Claims;
+use local::Existing;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::{Duration, Time};
-use prepare::Existing;
 use receive::{ExtentProgress, PartialGroup};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
@@ -34,6 +37,10 @@ use thiserror::Error;
 
 /// The number of temporary files that stay open between writes.
 const OPEN_FILES: usize = 64;
+/// The permission bits for user, group and others.
+const PERMISSIONS: u32 = 0o777;
+/// The permission bits with which only the user reads and writes.
+const PRIVATE: u32 = 0o600;
 
 /// The time at which files get their final names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,11 +62,10 @@ pub struct SinkOptions {
     pub commit: Commit,
     /// Existing files are read, and their extents are offered in the have-map.
     pub delta: bool,
-    /// Extents that the journal records are read and hashed again, too.
-    pub recheck: bool,
     /// Existing files are replaced.
     pub overwrite: bool,
-    /// Permission bits are those of the source. If false, the umask determines them.
+    /// Permission bits are those of the source. If false, a new file or directory has those of the source less the umask, and a
+    /// file that is replaced keeps its own.
     pub modes: bool,
     /// Modification times are those of the source.
     pub times: bool,
@@ -78,7 +84,6 @@ impl Default for SinkOptions {
             sender: [0; 32],
             commit: Commit::Each,
             delta: false,
-            recheck: false,
             overwrite: true,
             modes: false,
             times: false,
@@ -215,6 +220,8 @@ pub struct Sink<F: FileSystem> {
     manifest: Arc<Manifest>,
     options: SinkOptions,
     claims: Claims,
+    /// The journal is new, or has identities from before a restart of the machine.
+    is_restarted: bool,
     /// Records of an earlier run.
     earlier: Journal,
     journal: F::File,
@@ -236,6 +243,8 @@ pub struct Sink<F: FileSystem> {
     open: VecDeque<(u32, F::File)>,
     /// Temporary files with bytes that are not synced; `dirty_directories` are directories with names that are not synced.
     dirty: BTreeSet<u32>,
+    /// Synced temporary files whose identity is not in the journal.
+    unrecorded: BTreeSet<u32>,
     dirty_directories: HashMap<RelativePath, ()>,
     /// Files with all extents verified.
     ready: Vec<u32>,
@@ -376,24 +385,24 @@ impl<F: FileSystem> Sink<F> {
         }
     }
 
-    /// Returns the identity of a file's temporary file.
-    fn temporary_identity(&self, file: u32) -> Result<Identity, SinkError> {
-        let identify = |open: &F::File| -> io::Result<Identity> {
-            let metadata = self.fs.file_metadata(open)?;
-            Ok(journal::temporary_identity(&metadata, self.fs.birth_time(open)?))
-        };
+    /// Returns the identity of a file's temporary file; `None` if the file may still change without a change of its identity.
+    fn temporary_identity(&self, file: u32) -> Result<Option<Identity>, SinkError> {
         let open = self.open.iter().find(|(open, _)| *open == file);
-        let identity = match open {
-            Some((_, open)) => identify(open),
-            None => self
-                .fs
-                .open(&self.temporary(file), Access::Read)
-                .and_then(|open| identify(&open)),
+        let metadata = match open {
+            Some((_, open)) => self.fs.file_metadata(open),
+            None => self.fs.metadata(&self.temporary(file)),
         };
-        identity.map_err(|error| SinkError::Io {
+        let metadata = metadata.map_err(|error| SinkError::Io {
             path: self.temporary(file),
             error,
-        })
+        })?;
+        Ok(self.lasting_identity(&metadata))
+    }
+
+    /// Returns the identity of a file whose metadata are these, unless a later change could have the same times.
+    fn lasting_identity(&self, metadata: &Metadata) -> Option<Identity> {
+        let is_past = self.fs.is_past(metadata.changed.max(metadata.modified));
+        is_past.then(|| journal::identity(metadata))
     }
 
     fn open_temporary(&mut self, file: u32, path: &RelativePath) -> io::Result<F::File> {
@@ -409,12 +418,20 @@ impl<F: FileSystem> Sink<F> {
                 result => result,
             };
         }
-        let access = if self.options.modes {
-            Access::CreatePrivate
-        } else {
-            Access::Create
+        let entry = self.manifest.file(file).map(|(entry, _)| entry);
+        let mode = match entry {
+            // The receiver reads and writes the file until it is complete.
+            Some(entry) if !self.options.modes => entry.attributes.mode & PERMISSIONS | PRIVATE,
+            _ => PRIVATE,
         };
-        let open = self.fs.open(path, access)?;
+        // Only a file that this sink makes, or whose bytes it read, is written into.
+        let open = match self.fs.open(path, Access::New(mode)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.fs.remove(path)?;
+                self.fs.open(path, Access::New(mode))
+            }
+            result => result,
+        }?;
         progress.temporary = true;
         self.earlier.temporary.remove(&file);
         self.dirty.insert(file);

@@ -1,6 +1,7 @@
 //! The beginning of a sink: directories, the journal of an earlier run, and the have-map.
 
 use super::claims::Claims;
+use super::local::Existing;
 use super::{
     FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, have_entry,
     holds_temporary_files, journal_path,
@@ -18,27 +19,6 @@ use std::sync::Arc;
 
 /// The maximum number of bytes of a journal that are read.
 const JOURNAL_SIZE_MAX: u64 = 1 << 32;
-
-/// The location of the local bytes that a file may keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Existing {
-    None,
-    /// The temporary file that the journal's records are about.
-    Temporary,
-    /// A temporary file that another transfer made, or that the journal does not mention: its bytes are read.
-    OtherTemporary,
-    /// The file under its final name: an older version, the file that an earlier run renamed, or a file that has
-    /// replaced it. Its bytes are read.
-    Final,
-    /// The file under its final name that an earlier run committed, unchanged.
-    Committed,
-}
-
-impl Existing {
-    fn is_temporary(self) -> bool {
-        matches!(self, Existing::Temporary | Existing::OtherTemporary)
-    }
-}
 
 impl<F: FileSystem> Sink<F> {
     /// Opens a sink, and reads the journal of an earlier run. Before [`Sink::start`] the sink creates only an
@@ -63,7 +43,11 @@ impl<F: FileSystem> Sink<F> {
         let size = fs.file_metadata(&journal).map_err(io)?.size;
         let mut bytes = vec![0; size.min(JOURNAL_SIZE_MAX) as usize];
         let len = fs.read_at(&journal, 0, &mut bytes).map_err(io)?;
-        let (earlier, journal_size) = journal::decode(manifest.digest(), &bytes[..len]).unwrap_or_default();
+        let (mut earlier, journal_size) =
+            journal::decode(manifest.digest(), &bytes[..len]).unwrap_or_default();
+        let boot = Record::Boot(fs.boot());
+        let is_restarted = earlier.boot != Some(fs.boot());
+        earlier.apply(boot);
         let extents = usize::try_from(manifest.layout().extents()).unwrap_or(usize::MAX);
         // A peer may announce any number of bytes, and an allocation that fails otherwise ends the process.
         let mut values = Vec::new();
@@ -88,6 +72,7 @@ impl<F: FileSystem> Sink<F> {
             manifest,
             options,
             claims,
+            is_restarted,
             earlier,
             journal,
             journal_size,
@@ -101,6 +86,7 @@ impl<F: FileSystem> Sink<F> {
             written: 0,
             open: VecDeque::new(),
             dirty: BTreeSet::new(),
+            unrecorded: BTreeSet::new(),
             dirty_directories: HashMap::from([(root, ())]),
             ready: Vec::new(),
             next_sync: None,
@@ -151,7 +137,7 @@ impl<F: FileSystem> Sink<F> {
 
     /// Returns the next extent whose bytes exist locally; `None` after the last.
     ///
-    /// Files are not read for extents that the journal records, unless [`SinkOptions::recheck`] is set.
+    /// Files are not read for extents that the journal records, if they have the identity of the journal.
     ///
     /// # Errors
     /// If a file cannot be examined.
@@ -239,6 +225,9 @@ impl<F: FileSystem> Sink<F> {
             self.fs.set_size(&self.journal, self.journal_size).map_err(io)?;
             // A torn record must not count again once whole records precede it.
             self.fs.sync(&self.journal).map_err(io)?;
+        }
+        if self.is_restarted {
+            self.append(&[Record::Boot(self.fs.boot())])?;
         }
         Ok(())
     }
@@ -374,104 +363,11 @@ impl<F: FileSystem> Sink<F> {
         Ok(())
     }
 
-    /// Returns true if the journal records that an earlier run of this transfer wrote the file. After a crash, the
-    /// journal may lack the record of a renamed file without data: such a file counts as written if there is a journal.
-    fn is_ours(&self, file: u32) -> bool {
-        let mut extents = self.manifest.extents_of(file);
-        if extents.is_empty() && self.journal_size > 0 {
-            return true;
-        }
-        self.earlier.committed.contains_key(&file)
-            || extents.any(|extent| self.earlier.extents.contains_key(&extent))
-    }
-
     /// Returns true if two paths name one file.
     pub(super) fn is_same_file(&self, one: &RelativePath, other: &RelativePath) -> io::Result<bool> {
         let one = optional(self.fs.metadata(one))?.map(|metadata| metadata.inode);
         let other = optional(self.fs.metadata(other))?.map(|metadata| metadata.inode);
         Ok(one.is_some() && one == other)
-    }
-
-    /// Returns the place of the local bytes of a file.
-    fn existing(&mut self, file: u32) -> Result<Existing, SinkError> {
-        if let Some(existing) = self.existing[file as usize] {
-            return Ok(existing);
-        }
-        let (path, temporary) = (self.path(file), self.temporary(file));
-        let io = |error| SinkError::Io {
-            path: path.clone(),
-            error,
-        };
-        let is_file = |metadata: &crate::fs::Metadata| metadata.file_type == FileType::File;
-        let at_end = optional(self.fs.metadata(&path)).map_err(io)?.filter(is_file);
-        let ours = self.is_ours(file);
-        let committed = self.earlier.committed.get(&file).copied();
-        let existing = if committed.is_some() && committed == at_end.as_ref().map(journal::final_identity) {
-            Existing::Committed
-        } else if optional(self.fs.metadata(&temporary))
-            .map_err(io)?
-            .as_ref()
-            .is_some_and(is_file)
-        {
-            self.claim_temporary(file, &temporary)?;
-            // The temporary file of a file that was committed is gone: another transfer made this one.
-            let recorded = self.earlier.temporary.get(&file).filter(|_| committed.is_none());
-            match recorded {
-                Some(recorded) if *recorded == self.temporary_identity(file)? => Existing::Temporary,
-                _ => Existing::OtherTemporary,
-            }
-        } else if at_end.is_some() && (self.options.delta || ours) {
-            Existing::Final
-        } else {
-            Existing::None
-        };
-        self.existing[file as usize] = Some(existing);
-        Ok(existing)
-    }
-
-    /// Returns the value of an extent from the journal or from local bytes.
-    fn local_value(&mut self, extent: u64) -> Result<Option<crate::Value>, SinkError> {
-        let (start, end) = self.manifest.layout().bounds(extent);
-        let mut in_journal = !self.options.recheck;
-        let manifest = Arc::clone(&self.manifest);
-        for slice in manifest.slices(start..end) {
-            match self.existing(slice.file)? {
-                Existing::None => return Ok(None),
-                Existing::Final | Existing::OtherTemporary => in_journal = false,
-                Existing::Temporary | Existing::Committed => {}
-            }
-        }
-        if in_journal && let Some(value) = self.earlier.extents.get(&extent) {
-            return Ok(Some(*value));
-        }
-        Ok(self
-            .read_local(extent)?
-            .map(|bytes| extent_value(self.manifest.hash_offset(extent), &bytes)))
-    }
-
-    /// Returns the local bytes of an extent; `None` if a file is shorter.
-    fn read_local(&mut self, extent: u64) -> Result<Option<Vec<u8>>, SinkError> {
-        let (start, end) = self.manifest.layout().bounds(extent);
-        let mut bytes = vec![0; (end - start) as usize];
-        let manifest = Arc::clone(&self.manifest);
-        for slice in manifest.slices(start..end) {
-            let path = match self.existing(slice.file)? {
-                Existing::None => return Ok(None),
-                Existing::Temporary | Existing::OtherTemporary => self.temporary(slice.file),
-                Existing::Final | Existing::Committed => self.path(slice.file),
-            };
-            let io = |error| SinkError::Io {
-                path: path.clone(),
-                error,
-            };
-            let file = self.fs.open(&path, Access::Read).map_err(io)?;
-            let from = (slice.address - start) as usize;
-            let target = &mut bytes[from..from + slice.len as usize];
-            if self.fs.read_at(&file, slice.offset, target).map_err(io)? < target.len() {
-                return Ok(None);
-            }
-        }
-        Ok(Some(bytes))
     }
 
     /// Decides whether a file is already complete, is continued, or is received from its first byte.
@@ -490,9 +386,9 @@ impl<F: FileSystem> Sink<F> {
         if existing != Existing::Temporary {
             self.earlier.temporary.remove(&file);
         }
-        let progress = &self.files[file as usize];
-        if progress.temporary {
+        if existing == Existing::OtherTemporary {
             self.check_size(file)?;
+            self.clear_gaps(file)?;
         }
         let progress = &self.files[file as usize];
         if progress.temporary
@@ -509,38 +405,6 @@ impl<F: FileSystem> Sink<F> {
             self.events.push_back(SinkEvent::Committed(file));
         }
         Ok(())
-    }
-
-    /// Sets the size of a temporary file, if a crash left the file with another size.
-    fn check_size(&mut self, file: u32) -> Result<(), SinkError> {
-        let size = self.manifest.file(file).map_or(0, |(_, content)| content.size);
-        let path = self.temporary(file);
-        let io = |error| SinkError::Io {
-            path: path.clone(),
-            error,
-        };
-        if self.fs.metadata(&path).map_err(io)?.size != size {
-            self.with_temporary(file, |fs, open| fs.set_size(open, size))?;
-            self.dirty.insert(file);
-        }
-        Ok(())
-    }
-
-    /// Returns true if the file under the final name has the size and the holes of the manifest.
-    fn has_same_shape(&self, file: u32) -> Result<bool, SinkError> {
-        let Some((entry, content)) = self.manifest.file(file) else {
-            return Ok(false);
-        };
-        let io = |error| SinkError::Io {
-            path: entry.path.clone(),
-            error,
-        };
-        let open = self.fs.open(&entry.path, Access::Read).map_err(io)?;
-        let size = self.fs.file_metadata(&open).map_err(io)?.size;
-        if size != content.size || content.has_no_holes() {
-            return Ok(size == content.size);
-        }
-        Ok(self.fs.segments(&open, size).map_err(io)? == content.segments)
     }
 
     /// Copies the bytes of a kept extent from files under final names to temporary files.

@@ -64,7 +64,7 @@ fn an_older_version_of_another_size_takes_space_beside_the_new_one() {
 fn old_bytes_in_a_hole_do_not_survive() {
     let (from, to) = (MemoryFs::new(), MemoryFs::new());
     to.put(&path("sparse"), Some(&noise(1, 1 << 20))).unwrap();
-    let file = from.open(&path("sparse"), Access::Create).unwrap();
+    let file = from.open(&path("sparse"), Access::New(0o644)).unwrap();
     from.write_at(&file, 0, &noise(1, 4_096)).unwrap();
     from.set_size(&file, 1 << 20).unwrap();
     transfer(&from, &to, delta(), 1).unwrap();

@@ -8,6 +8,7 @@
 )]
 
 mod crash;
+mod damage;
 mod delta;
 mod hostile;
 mod integrity;

@@ -56,7 +56,7 @@ fn many_small_files_that_wait_for_all_others_cause_no_sync_at_each_step() {
 #[test]
 fn a_sparse_terabyte_needs_memory_for_its_data_only() {
     let (from, to) = (MemoryFs::new(), MemoryFs::new());
-    let file = from.open(&path("disk"), Access::Create).unwrap();
+    let file = from.open(&path("disk"), Access::New(0o644)).unwrap();
     for index in 0..300 {
         from.write_at(&file, index * (1 << 40) / 301, &noise(index, 10_000))
             .unwrap();

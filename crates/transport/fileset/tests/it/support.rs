@@ -80,7 +80,7 @@ pub(crate) fn tree() -> MemoryFs {
     }
     fs.put(&path("a/empty"), Some(&[])).unwrap();
     fs.put(&path("big"), Some(&noise(99, (5 << 19) + 4_321))).unwrap();
-    let sparse = fs.open(&path("sparse"), Access::Create).unwrap();
+    let sparse = fs.open(&path("sparse"), Access::New(0o644)).unwrap();
     fs.write_at(&sparse, 40 << 20, &noise(98, 70_000)).unwrap();
     fs.set_size(&sparse, 1 << 36).unwrap();
     fs.symlink(b"../big", &path("a/link")).unwrap();
