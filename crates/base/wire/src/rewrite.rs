@@ -35,7 +35,9 @@ pub use network::{arp_op, arp_sha, arp_spa, arp_tha, arp_tpa, ip_dscp, ip_ecn, i
 pub use network::{ipv4_dst, ipv4_src, ipv6_dst, ipv6_flow_label, ipv6_src};
 pub use transport::{icmpv4_code, icmpv4_type, icmpv6_code, icmpv6_type, l4_dst, l4_src};
 pub use transport::{nd_sll, nd_target, nd_tll};
-pub use ttl::{Ttl, copy_ttl_in, copy_ttl_out, dec_ip_ttl, dec_mpls_ttl, ip_ttl, ip_ttl_of, mpls_ttl};
+pub use ttl::{
+    Ttl, TtlOffset, copy_ttl_in, copy_ttl_out, dec_ip_ttl, dec_mpls_ttl, ip_ttl, ip_ttl_of, mpls_ttl,
+};
 
 use crate::bytes::chunk_mut;
 use crate::checksum::Change;

@@ -1,4 +1,4 @@
-//! Several fields of an IPv4 packet set at once, with one update of each checksum.
+//! Several fields of an IP packet set at once, with one update of each checksum.
 //!
 //! A NAT or a router sets four to six fields of every packet of a connection to the same values. If it sets
 //! them one by one, each field needs a look at the packet's [`Layers`](crate::Layers) and an update of one or
@@ -16,19 +16,23 @@
 //! By RFC 1624, equation 3, a checksum changes by the sum of the complemented old words and the new words. RFC 1071,
 //! section 2(B), allows all sums to be taken in the byte order of the machine.
 //!
-//! Only packets of one layout are rewritten: Ethernet with at most one 802.1Q tag, IPv4 without options, not
-//! a fragment, TCP or UDP with a complete header. For every other packet, the functions of [`rewrite`](super)
-//! set one field after the other. For packets of this layout, both ways give the same bytes.
+//! Only packets of two layouts are rewritten. Both begin with Ethernet and at most one 802.1Q tag. The first, drawn
+//! above, is IPv4 without options, not a fragment, TCP or UDP with a complete header. The second is a whole IPv6 fixed
+//! header, for rewrites of a router: MAC addresses, the tag and the hop limit, which no checksum covers (RFC 8200,
+//! section 8.1). For every other packet, the functions of [`rewrite`](super) set one field after the other. For packets
+//! of these layouts, both ways give the same bytes.
 
 use core::net::Ipv4Addr;
 
 use millrace_types::{Mac, Pcp, Vid};
 
 use crate::bytes::{be16, chunk_mut};
-use crate::{Dscp, Ecn, EtherType, IpProto, L4, ethernet, ipv4, tcp, udp, vlan};
+use crate::{Dscp, Ecn, EtherType, IpProto, L4, ethernet, ipv4, ipv6, tcp, udp, vlan};
 
-/// Size of the layout in bytes, from the IPv4 header on: the fixed IPv4 header and the fixed TCP header.
+/// Size of the IPv4 layout in bytes, from the IPv4 header on: the fixed IPv4 header and the fixed TCP header. The IPv6
+/// fixed header has the same size.
 const INNER_SIZE: usize = ipv4::MIN_SIZE + tcp::MIN_SIZE;
+const _: () = assert!(INNER_SIZE == ipv6::SIZE);
 /// Size of the window in bytes: the EtherType and the layout.
 const WINDOW_SIZE: usize = 2 + INNER_SIZE;
 /// Offsets within the window.
@@ -55,7 +59,10 @@ const IPV4_CHECKED: u8 = SETS_CLASS | SETS_TTL | DECREMENTS_TTL | SETS_ADDRESS;
 /// The flags of fields that the checksums of TCP and UDP cover.
 const TRANSPORT_CHECKED: u8 = SETS_ADDRESS | SETS_PORT;
 
-/// Values for several header fields of a TCP or UDP packet over IPv4, compiled to be applied to many packets.
+/// The flags of fields that an IPv6 packet has as well: those of Ethernet and the tag, and the hop limit.
+const IPV6_FIELDS: u8 = SETS_ETH_DST | SETS_ETH_SRC | SETS_TAG | SETS_TTL | DECREMENTS_TTL;
+
+/// Values for several header fields of a TCP or UDP packet over IPv4, or of an IPv6 packet, compiled to be applied to many packets.
 ///
 /// A value fills one cache line. Values and masks are kept in the byte order of the packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,8 +229,8 @@ impl HeaderRewrite {
     }
 
     /// Sets all fields in the head of a packet of `size` bytes (all segments together). Returns false, and changes
-    /// nothing, if the packet is not of the layout above, is not of the protocol whose ports are set, or has a time
-    /// to live that cannot be decremented (0 or 1).
+    /// nothing, if the packet is of neither layout above, is not of the protocol whose ports are set, has a time to live
+    /// that cannot be decremented (0 or 1), or is an IPv6 packet and the rewrite sets a field that only IPv4 packets have.
     #[inline(always)]
     #[must_use]
     pub fn apply(&self, head: &mut [u8], size: usize) -> bool {
@@ -235,22 +242,50 @@ impl HeaderRewrite {
         let Some(window) = chunk_mut::<WINDOW_SIZE>(head, l3 - 2) else {
             return false;
         };
+        let size = size.saturating_sub(l3);
+        if be16(window, 0) == EtherType::IPV6.0 {
+            return self.apply_to_ipv6(head, (l3, size), is_tagged);
+        }
         let proto = window[IP + ipv4::offset::PROTO];
         let ttl = window[IP + ipv4::offset::TTL];
         let has_proto = self.flags & SETS_PORT == 0 || self.proto == proto;
         let has_ttl = self.flags & DECREMENTS_TTL == 0 || ttl > 1;
-        if !(is_of_layout(window, size.saturating_sub(l3)) & has_proto & has_ttl) {
+        if !(is_of_layout(window, size) & has_proto & has_ttl) {
             return false;
         }
         self.apply_from_ip(window);
-        if self.flags & (SETS_ETH_DST | SETS_ETH_SRC | SETS_TAG) != 0 {
-            self.apply_to_link(head, is_tagged);
+        self.apply_to_link(head, is_tagged);
+        true
+    }
+
+    /// Sets the hop limit of an IPv6 packet, and the fields of Ethernet. Its header begins at `l3`, with `size` bytes from
+    /// there on. Returns false, and changes nothing, as [`HeaderRewrite::apply`] does.
+    #[inline]
+    fn apply_to_ipv6(&self, head: &mut [u8], (l3, size): (usize, usize), is_tagged: bool) -> bool {
+        let Some(header) = chunk_mut::<{ ipv6::SIZE }>(head, l3) else {
+            return false;
+        };
+        let is_version_6 = header[0] >> 4 == 6;
+        let is_whole = ipv6::SIZE + usize::from(be16(header, ipv6::offset::PAYLOAD_SIZE)) <= size;
+        let hop_limit = &mut header[ipv6::offset::HOP_LIMIT];
+        let is_forwarded = self.flags & DECREMENTS_TTL == 0 || *hop_limit > 1;
+        if self.flags & !IPV6_FIELDS != 0 || !(is_version_6 & is_whole & is_forwarded) {
+            return false;
         }
+        if self.flags & SETS_TTL != 0 {
+            *hop_limit = self.ttl;
+        } else if self.flags & DECREMENTS_TTL != 0 {
+            *hop_limit -= 1;
+        }
+        self.apply_to_link(head, is_tagged);
         true
     }
 
     #[inline(always)]
     fn apply_to_link(&self, head: &mut [u8], is_tagged: bool) {
+        if self.flags & (SETS_ETH_DST | SETS_ETH_SRC | SETS_TAG) == 0 {
+            return;
+        }
         // A packet of the layout is longer, so this does not return.
         let Some(link) = head.first_chunk_mut::<{ ethernet::SIZE + vlan::SIZE }>() else {
             return;
@@ -335,7 +370,7 @@ impl HeaderRewrite {
     }
 }
 
-/// Returns true if a packet has the layout of [`HeaderRewrite`]. `window` holds its bytes from the EtherType on,
+/// Returns true if a packet has the IPv4 layout of [`HeaderRewrite`]. `window` holds its bytes from the EtherType on,
 /// `size` is its size in bytes from the IPv4 header on.
 #[inline(always)]
 fn is_of_layout(window: &[u8; WINDOW_SIZE], size: usize) -> bool {

@@ -3,7 +3,8 @@
 use super::link::mpls_entry;
 use super::network::ipv4_word;
 use super::write;
-use crate::{L3, Layers, ipv4, ipv6, mpls};
+use crate::checksum::Change;
+use crate::{EtherType, L3, Layers, ethernet, ipv4, ipv6, mpls, vlan};
 
 /// The outcome of changing a time to live.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -129,6 +130,62 @@ pub fn dec_ip_ttl(head: &mut [u8], layers: &Layers) -> Ttl {
         Some((place, ttl)) => {
             place.write(head, ttl - 1);
             Ttl::Changed
+        }
+    }
+}
+
+/// A TTL or hop limit that can be decremented, found by a few comparisons instead of a parse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TtlOffset {
+    /// The offset of the TTL of IPv4 in bytes; the header checksum covers it.
+    Ipv4(usize),
+    /// The offset of the hop limit of IPv6 in bytes.
+    Ipv6(usize),
+}
+
+impl TtlOffset {
+    /// Returns the offset of the TTL or hop limit of an IP packet with at most one tag, if it is more than one. The
+    /// caller ensures that the IP header is complete, if there is one.
+    #[inline(always)]
+    #[must_use]
+    pub fn find(head: &[u8]) -> Option<TtlOffset> {
+        let kind = head.get(12..14)?;
+        let (kind, l3) = if kind == EtherType::VLAN.0.to_be_bytes() {
+            (head.get(16..18)?, ethernet::SIZE + vlan::SIZE)
+        } else {
+            (kind, ethernet::SIZE)
+        };
+        let header: &[u8; ipv4::MIN_SIZE] = head.get(l3..)?.first_chunk()?;
+        let version = header[0] >> 4;
+        if kind == EtherType::IPV4.0.to_be_bytes() && version == 4 {
+            let is_forwarded = header[ipv4::offset::TTL] > 1;
+            return is_forwarded.then_some(TtlOffset::Ipv4(l3 + ipv4::offset::TTL));
+        }
+        let is_ipv6 = kind == EtherType::IPV6.0.to_be_bytes() && version == 6;
+        let is_forwarded = is_ipv6 && header[ipv6::offset::HOP_LIMIT] > 1;
+        is_forwarded.then_some(TtlOffset::Ipv6(l3 + ipv6::offset::HOP_LIMIT))
+    }
+
+    /// Decrements the TTL or hop limit that [`TtlOffset::find`] returned for this packet, and updates the header checksum
+    /// of IPv4.
+    #[inline(always)]
+    pub fn decrement(self, head: &mut [u8]) {
+        match self {
+            TtlOffset::Ipv4(at) => {
+                let Some([ttl, proto, high, low]) = head.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>)
+                else {
+                    return;
+                };
+                let old = u16::from_be_bytes([*ttl, *proto]);
+                *ttl = ttl.wrapping_sub(1);
+                let change = Change::of16(old, u16::from_be_bytes([*ttl, *proto]));
+                [*high, *low] = change.apply(u16::from_be_bytes([*high, *low])).to_be_bytes();
+            }
+            TtlOffset::Ipv6(at) => {
+                if let Some(hop_limit) = head.get_mut(at) {
+                    *hop_limit = hop_limit.wrapping_sub(1);
+                }
+            }
         }
     }
 }

@@ -78,15 +78,37 @@ fn compiled(fields: &[HeaderField]) -> Option<HeaderRewrite> {
     fields.iter().all(|field| all.set(*field)).then_some(all)
 }
 
-/// Returns true if a compiled rewrite supports the layout of a packet.
-fn is_of_layout(layers: &Layers, head: &[u8]) -> bool {
+/// Returns true if a compiled rewrite of these fields supports the layout of a packet.
+fn is_of_layout(layers: &Layers, head: &[u8], fields: &[HeaderField]) -> bool {
     let one_tag = layers.vlan_count() == 1 && head[12..14] == EtherType::VLAN.0.to_be_bytes();
-    (layers.vlan_count() == 0 || one_tag)
+    let is_tagged_or_plain = layers.vlan_count() == 0 || one_tag;
+    if layers.l3() == L3::Ipv6 {
+        return is_tagged_or_plain && layers.mpls_count() == 0 && fields.iter().all(is_of_router);
+    }
+    is_tagged_or_plain
         && layers.l3() == L3::Ipv4
         && layers.l4_offset() == layers.l3_offset() + ipv4::MIN_SIZE
         && layers.fragment() == Fragment::Whole
         && matches!(layers.l4(), L4::Tcp | L4::Udp)
         && head.len() >= layers.l4_offset() + tcp::MIN_SIZE
+}
+
+/// Returns true if a router changes this field, whatever the version of IP.
+fn is_of_router(field: &HeaderField) -> bool {
+    match field {
+        HeaderField::EthDst(_)
+        | HeaderField::EthSrc(_)
+        | HeaderField::VlanVid(_)
+        | HeaderField::VlanPcp(_)
+        | HeaderField::Ttl(_)
+        | HeaderField::DecTtl => true,
+        HeaderField::Dscp(_)
+        | HeaderField::Ecn(_)
+        | HeaderField::Ipv4Src(_)
+        | HeaderField::Ipv4Dst(_)
+        | HeaderField::L4Src(..)
+        | HeaderField::L4Dst(..) => false,
+    }
 }
 
 /// Returns an IPv4 packet without options, with TCP or UDP and at most one tag.
@@ -140,14 +162,14 @@ fn check(frame: &[u8], head_size: usize, fields: &[HeaderField]) -> Result<(), T
     let is_applied = all.apply(&mut at_once, frame.len());
     let runs_out = !one_by_one(fields, &mut in_turn, &layers);
     if is_applied {
-        prop_assert!(!runs_out && is_of_layout(&layers, head));
+        prop_assert!(!runs_out && is_of_layout(&layers, head, fields));
         prop_assert_eq!(at_once, in_turn);
     } else {
         prop_assert_eq!(&at_once, head);
         let other_ports = fields.iter().any(|field| {
             matches!(*field, HeaderField::L4Src(l4, _) | HeaderField::L4Dst(l4, _) if l4 != layers.l4())
         });
-        prop_assert!(runs_out || other_ports || !is_of_layout(&layers, head));
+        prop_assert!(runs_out || other_ports || !is_of_layout(&layers, head, fields));
     }
     Ok(())
 }

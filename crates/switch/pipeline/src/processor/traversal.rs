@@ -8,8 +8,8 @@
 use millrace_flow::classify::{KEPT_MAX, Slot};
 use millrace_flow::{Action, Field};
 use millrace_types::{PortNo, Vid};
-use millrace_wire::checksum::Change;
-use millrace_wire::{EtherType, Packet, ethernet, rewrite, vlan};
+use millrace_wire::rewrite::{self, TtlOffset};
+use millrace_wire::{EtherType, Packet, ethernet, vlan};
 
 use super::header::{Effect, pop_tag, push_vlan};
 use crate::FlowEntry;
@@ -36,7 +36,7 @@ const TAG_SIZE: i64 = vlan::SIZE as i64;
 
 /// Flag: set the VLAN identifier, if there is a tag.
 const SETS_VID: u8 = 1 << 0;
-/// Flag: decrement the TTL, which must be more than one.
+/// Flag: decrement the TTL or hop limit, which must be more than one.
 const DEC_TTL: u8 = 1 << 1;
 /// Flag: the actions cannot be combined; the entries are executed one after the other.
 const REPLAY: u8 = 1 << 2;
@@ -164,7 +164,8 @@ impl<'a> Traversal<'a> {
     pub(crate) fn holds_for(self, head: &[u8], is_ip: bool) -> bool {
         let flags = self.flags();
         let decrements = flags & (DEC_TTL | REPLAY) == DEC_TTL;
-        (!decrements || is_ip && ttl(head).is_some()) && (flags & ONE_TAG == 0 || has_one_tag(head))
+        (!decrements || is_ip && TtlOffset::find(head).is_some())
+            && (flags & ONE_TAG == 0 || has_one_tag(head))
     }
 
     /// Returns the number of entries.
@@ -259,12 +260,17 @@ impl CombinedActions {
         Some((combined, lengths))
     }
 
-    /// Returns the rewrite of the last entry alone if its summary is a [`Kind::Rewrite`] and the earlier entries have
-    /// neither actions nor a meter; otherwise returns these combined actions unchanged.
+    /// Returns the rewrite of the last entry if these actions would be replayed, its summary is a [`Kind::Rewrite`], and the
+    /// earlier entries have neither actions nor a meter; otherwise returns these combined actions unchanged. Combined
+    /// actions lie in the traversal itself, a rewrite in a cache line of its own, which is cold if there are many entries.
     pub(crate) fn with_last(self, entries: &[&FlowEntry], summary: ActionSummary) -> CombinedActions {
         let is_idle = |entry: &&FlowEntry| entry.actions().is_empty() && entry.meter().is_none();
         match entries.split_last() {
-            Some((_, before)) if summary.kind() == Kind::Rewrite && before.iter().all(is_idle) => {
+            Some((_, before))
+                if self.flags & REPLAY != 0
+                    && summary.kind() == Kind::Rewrite
+                    && before.iter().all(is_idle) =>
+            {
                 CombinedActions {
                     summary,
                     vid: 0,
@@ -333,14 +339,14 @@ impl CombinedActions {
     }
 
     /// Applies the combined actions to a packet, except for the output and for [`CombinedActions::change_tags`], which follows.
-    /// If a TTL is decremented, [`ttl`] has found it.
+    /// If a TTL is decremented, [`TtlOffset::find`] has found it.
     #[inline(always)]
     pub(crate) fn apply(&self, head: &mut [u8]) {
         if self.flags != 0 {
             if self.flags & DEC_TTL != 0
-                && let Some(at) = ttl(head)
+                && let Some(ttl) = TtlOffset::find(head)
             {
-                dec_ttl(head, at);
+                ttl.decrement(head);
             }
             if self.flags & (SETS_VID | PUSHES_TAG) == SETS_VID {
                 rewrite::vlan_vid(head, Vid::from_tci(self.vid));
@@ -441,42 +447,14 @@ pub(crate) fn has_one_tag(head: &[u8]) -> bool {
         && kind_at(outer + vlan::SIZE).is_some_and(|kind| !kind.is_vlan())
 }
 
-/// Offset of the TTL in an IPv4 header, bytes (RFC 791, section 3.1).
-const TTL: usize = 8;
-const IPV4_SIZE: usize = 20;
-
-/// Returns the offset of the TTL of an IPv4 packet with at most one tag, if the TTL is more than one. The
-/// caller ensures that the IP header is complete, if there is one.
-#[inline(always)]
-pub(crate) fn ttl(head: &[u8]) -> Option<usize> {
-    let kind = head.get(12..14)?;
-    let (kind, l3) = if kind == EtherType::VLAN.0.to_be_bytes() {
-        (head.get(16..18)?, ethernet::SIZE + vlan::SIZE)
-    } else {
-        (kind, ethernet::SIZE)
-    };
-    let header: &[u8; IPV4_SIZE] = head.get(l3..)?.first_chunk()?;
-    let is_plain = kind == EtherType::IPV4.0.to_be_bytes() && header[0] >> 4 == 4;
-    (is_plain && header[TTL] > 1).then_some(l3 + TTL)
-}
-
-#[inline(always)]
-fn dec_ttl(head: &mut [u8], at: usize) {
-    let Some([ttl, proto, high, low]) = head.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) else {
-        return;
-    };
-    let old = u16::from_be_bytes([*ttl, *proto]);
-    *ttl -= 1;
-    let change = Change::of16(old, u16::from_be_bytes([*ttl, *proto]));
-    [*high, *low] = change.apply(u16::from_be_bytes([*high, *low])).to_be_bytes();
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::FlowEntryParts;
+    use millrace_flow::compose::PacketText;
     use millrace_flow::{Instructions, SetField};
     use millrace_types::TableId;
+    use millrace_wire::{Depth, Layers};
 
     /// Returns the combined actions of entries that apply these actions, each but the last with a goto.
     fn combine(steps: &[&[Action]]) -> Option<(CombinedActions, SizeChanges)> {
@@ -515,6 +493,37 @@ mod tests {
         Traversal(&words).each_after_first(60, |slot, size| visits.push((slot, size)));
         assert_eq!(visits, [(slots[1], 64), (slots[2], 64)]);
         assert_eq!(Traversal(&words).kind(), Kind::Output);
+    }
+
+    #[test]
+    fn actions_of_a_router_stay_in_the_traversal_and_hold_for_both_versions_of_ip() {
+        let mac = Action::SetField(SetField::new(Field::EthDst, 2).unwrap());
+        let entry = FlowEntry::new(FlowEntryParts {
+            instructions: Instructions::apply([mac, Action::DecNwTtl, OUT]),
+            ..FlowEntryParts::default()
+        });
+        let (combined, lengths) = CombinedActions::of(&[&entry]).unwrap();
+        let mut summary = ActionSummary::of(&entry);
+        summary.set_rewrite(9, 7);
+        assert_eq!(combined.with_last(&[&entry], summary), combined);
+        let words = Traversal::encode(&(combined, lengths), (0, 0), &[Slot::new(1)]);
+        for text in ["udp,nw_dst=192.0.2.1", "udp6,ipv6_dst=2001:db8::1"] {
+            for (ttl, holds) in [(64, true), (2, true), (1, false), (0, false)] {
+                let packet: PacketText = format!("{text},nw_ttl={ttl}").parse().unwrap();
+                let mut head = packet.frame().unwrap();
+                assert_eq!(
+                    Traversal(&words).holds_for(&head, true),
+                    holds,
+                    "{text}, TTL {ttl}"
+                );
+                if holds {
+                    combined.apply(&mut head);
+                    let layers = Layers::parse(&head, Depth::L3);
+                    assert_eq!(rewrite::ip_ttl_of(&head, &layers), Some(ttl - 1));
+                    assert_eq!(head[..6], [0, 0, 0, 0, 0, 2]);
+                }
+            }
+        }
     }
 
     #[test]

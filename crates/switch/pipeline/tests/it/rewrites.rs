@@ -25,7 +25,8 @@ fn word() -> impl Strategy<Value = u128> {
     prop_oneof![Just(0_u128), Just(0xffff), 0..=0xffff_u128]
 }
 
-fn change(is_tcp: bool) -> impl Strategy<Value = Action> {
+/// Returns an action that changes packets of a protocol, TCP or UDP, over IPv4 or IPv6.
+fn change(is_tcp: bool, is_ipv6: bool) -> impl Strategy<Value = Action> {
     let (src, dst) = if is_tcp {
         (Field::TcpSrc, Field::TcpDst)
     } else {
@@ -39,8 +40,14 @@ fn change(is_tcp: bool) -> impl Strategy<Value = Action> {
         (0..4_u128).prop_map(|value| set(Field::IpEcn, value)),
         Just(Action::DecNwTtl),
         any::<u8>().prop_map(Action::SetNwTtl),
-        (word(), word()).prop_map(|(high, low)| set(Field::Ipv4Src, high << 16 | low)),
-        (word(), word()).prop_map(|(high, low)| set(Field::Ipv4Dst, high << 16 | low)),
+        (word(), word()).prop_map(move |(high, low)| match is_ipv6 {
+            true => set(Field::Ipv6Src, high << 16 | low),
+            false => set(Field::Ipv4Src, high << 16 | low),
+        }),
+        (word(), word()).prop_map(move |(high, low)| match is_ipv6 {
+            true => set(Field::EthSrc, high << 16 | low),
+            false => set(Field::Ipv4Dst, high << 16 | low),
+        }),
         of(src),
         of(dst),
     ]
@@ -51,6 +58,7 @@ struct Entry {
     table: u8,
     dst: u8,
     is_tcp: bool,
+    is_ipv6: bool,
     changes: Vec<Action>,
     port: u32,
     /// True if the entry has a goto_table to the second table instead of the actions above.
@@ -63,7 +71,10 @@ impl Entry {
     /// other: `copy_ttl_in` has no effect on packets without an MPLS label, and cannot be part of a rewrite.
     fn request(&self, one_by_one: bool) -> FlowMod {
         let proto = if self.is_tcp { "tcp" } else { "udp" };
-        let matched = format!("{proto},nw_dst=10.0.0.{}", self.dst);
+        let matched = match self.is_ipv6 {
+            true => format!("{proto}6,ipv6_dst=2001:db8::{}", self.dst),
+            false => format!("{proto},nw_dst=10.0.0.{}", self.dst),
+        };
         let command = match self.is_deleted {
             true => FlowModCommand::DeleteStrict,
             false => FlowModCommand::Add,
@@ -87,8 +98,8 @@ impl Entry {
 }
 
 fn entry() -> impl Strategy<Value = Entry> {
-    any::<bool>().prop_flat_map(|is_tcp| {
-        let changes = prop::collection::vec(change(is_tcp), 0..6);
+    any::<(bool, bool)>().prop_flat_map(|(is_tcp, is_ipv6)| {
+        let changes = prop::collection::vec(change(is_tcp, is_ipv6), 0..6);
         (
             0..2_u8,
             0..3_u8,
@@ -101,6 +112,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                 table,
                 dst,
                 is_tcp,
+                is_ipv6,
                 changes,
                 port,
                 goes_on,
@@ -114,7 +126,7 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
     let damage = prop::option::weighted(0.2, (12..48_usize, any::<u8>()));
     let checksum = prop::option::weighted(0.3, (prop::sample::select(vec![24_usize, 40, 50]), word()));
     (
-        any::<bool>(),
+        any::<(bool, bool)>(),
         0..3_u8,
         ttl,
         0..4_u8,
@@ -122,9 +134,13 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
         damage,
         checksum,
     )
-        .prop_map(|(is_tcp, dst, ttl, tag, port, damage, checksum)| {
+        .prop_map(|((is_tcp, is_ipv6), dst, ttl, tag, port, damage, checksum)| {
             let proto = if is_tcp { "tcp" } else { "udp" };
-            let mut text = format!("{proto},nw_src=10.1.0.1,nw_dst=10.0.0.{dst},nw_ttl={ttl},tp_src={port}");
+            let addresses = match is_ipv6 {
+                true => format!("{proto}6,ipv6_src=2001:db8:1::1,ipv6_dst=2001:db8::{dst}"),
+                false => format!("{proto},nw_src=10.1.0.1,nw_dst=10.0.0.{dst}"),
+            };
+            let mut text = format!("{addresses},nw_ttl={ttl},tp_src={port}");
             if tag == 3 {
                 text += ",dl_vlan=7,dl_vlan_pcp=2";
             }
