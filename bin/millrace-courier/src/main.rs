@@ -10,12 +10,13 @@ mod dpdk;
 mod idle;
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
+use millrace_log::Lines;
 use millrace_transfer_commands::{
     CommandError, Courier, OpenDpdk, Receive, Send, courier, log_filter, receive, send,
 };
@@ -72,9 +73,11 @@ impl Options {
 
 fn main() -> ExitCode {
     let options = Options::of(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let has_colors = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&options.log))
-        .with_writer(std::io::stderr)
+        .with_ansi(has_colors)
+        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
         .init();
     match run(&options) {
         Ok(code) => code,

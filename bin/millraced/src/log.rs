@@ -6,6 +6,7 @@ use std::io::IsTerminal;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use millrace_log::Lines;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -136,9 +137,10 @@ impl Log {
     /// A log was already started in this process.
     pub(crate) fn start(filter: Filter, json: bool) -> anyhow::Result<Log> {
         let (targets, handle) = reload::Layer::new(filter.targets());
+        let has_colors = std::io::stderr().is_terminal();
         let lines = tracing_subscriber::fmt::layer()
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal());
+            .with_writer(move || Lines::new(std::io::stderr(), has_colors))
+            .with_ansi(has_colors);
         let lines = if json { lines.json().boxed() } else { lines.boxed() };
         tracing_subscriber::registry()
             .with(targets)

@@ -1,5 +1,6 @@
 //! `millrace courier`: the daemon, its status, and the commands for its users.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,6 +8,7 @@ use clap::{Args, Subcommand};
 use millrace_courier::list;
 use millrace_courier::target::{TargetError, Url, known_receivers, remember};
 use millrace_courier_daemon::{Config, Serving, read_status, serve};
+use millrace_log::Lines;
 use tracing_subscriber::EnvFilter;
 
 use crate::display::{Result, identity, say, size};
@@ -107,10 +109,12 @@ fn run_daemon(json: bool, args: &Serve) -> Result<()> {
             config.grants.len()
         ));
     }
+    let has_colors = std::io::stderr().is_terminal();
     // If the program has a log already, that log stays.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&args.log_filter))
-        .with_writer(std::io::stderr)
+        .with_ansi(has_colors)
+        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
         .try_init();
     let mut said = Ok(());
     serve(&args.config, |serving: &Serving| {
