@@ -74,6 +74,7 @@ class Exchange:
 path = "{self.database}"
 [openflow]
 listen = ["{self.target}"]
+insecure = {str(address != "127.0.0.1").lower()}
 [control]
 socket = "{self.socket}"
 [engine]

@@ -102,6 +102,8 @@ def test_pyixapi_takes_members_from_nothing_to_production_and_reads_every_collec
     for name, asn in (("Aoba", 64500), ("Baikal", 64501)):
         address = {"country": "JP", "locality": "Tokyo", "postal_code": "100-0004", "street_address": "Otemachi 1"}
         account = client.accounts.create(name=name, managing_account=own, address=address, discoverable=True).id
+        # Only the staff gives an account an AS number, and an AS-SET that is not named after it.
+        api.exchange.order({"operation": "update_account", "account": account, "asns": [asn], "as_set": f"AS-EXAMPLE{asn}"})
         owner = {"managing_account": account, "consuming_account": account}
         billed = {**owner, "billing_account": account, "role_assignments": []}
         contact = client.contacts.create(**owner, name="NOC", email="noc@example.net", telephone="+8130000000")

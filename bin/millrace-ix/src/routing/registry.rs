@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use millrace_ix_filter::RouteObjects;
-use millrace_ix_filter::irr::{Head, asns, head, is_as_set, prefixes};
-use millrace_ix_model::{AccountId, Exchange};
+use millrace_ix_filter::irr::{Head, asns, head, prefixes};
+use millrace_ix_model::{AccountId, AsSet, Exchange};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -106,9 +106,7 @@ async fn query(irr: &Irr, (numbers, as_set): &Subject) -> Result<RouteObjects> {
         ..RouteObjects::default()
     };
     if let Some(name) = as_set {
-        if !is_as_set(name) {
-            bail!("\"{name}\" is no AS-SET: expected a name such as AS-EXAMPLE");
-        }
+        let name: AsSet = name.parse().with_context(|| format!("{name:?} is no AS-SET"))?;
         objects
             .asns
             .extend(asns(&ask(&mut stream, &format!("!i{name},1")).await?));

@@ -5,6 +5,7 @@
 //! check. The API gives the same answer for an object that may not be read as for one that does not exist.
 //! This module also records in the audit chain when the exchange's staff read members' data.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path};
@@ -111,18 +112,19 @@ impl FromRequestParts<App> for Principal {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Principal, Problem> {
         let snapshot = app.snapshot();
-        let user = match bearer(&parts.headers) {
-            Some(key) => key_user(app, key, &parts.method)?,
+        let found = match bearer(&parts.headers) {
+            Some(key) => key_user(app, key, &parts.method)?.map(|user| (user, BTreeSet::new())),
             None => app
                 .sessions
                 .find(&parts.headers, app.now())
-                .map(|session| session.user),
+                .map(|session| (session.user, session.proven_asns)),
         };
-        let found = user.and_then(|id| {
-            Some((
-                actor_of(&snapshot, id)?,
-                snapshot.exchange.users.get(&id)?.name.clone(),
-            ))
+        let found = found.and_then(|(id, proven_asns)| {
+            let actor = Actor {
+                proven_asns,
+                ..actor_of(&snapshot, id)?
+            };
+            Some((actor, snapshot.exchange.users.get(&id)?.name.clone()))
         });
         let (actor, name) = found.ok_or_else(|| {
             Problem::new(ProblemKind::Unauthorized, "there is no session, or it has ended").with_next_step(

@@ -1,6 +1,6 @@
 //! The state that every handler shares.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
@@ -18,8 +18,8 @@ use crate::reads::Reads;
 use crate::route_servers::RouteServer;
 use crate::service::{AuditNote, ExchangeService, ServiceError, Snapshot};
 use crate::session::{
-    Attempts, CredentialError, CredentialStore, PasswordError, SealError, Sealer, Sessions, Tokens,
-    TotpSecret, UserCredentials, hash_password,
+    Attempts, CredentialError, CredentialStore, Failure, Failures, Next, PasswordError, SealError, Sealer,
+    Sessions, Tokens, TotpSecret, UserCredentials, WrongCodes, hash_password,
 };
 use crate::streams::Streams;
 use crate::v2::records::Records;
@@ -58,6 +58,7 @@ pub struct Inner {
     pub(crate) sealer: Sealer,
     pub(crate) sessions: Sessions,
     pub(crate) attempts: Attempts,
+    failures: Failures,
     pub(crate) reads: Reads,
     pub(crate) tokens: Tokens,
     pub(crate) records: Records,
@@ -127,6 +128,7 @@ impl App {
             sealer,
             sessions,
             attempts: Attempts::default(),
+            failures: Failures::default(),
             reads: Reads::default(),
             tokens,
             records,
@@ -186,7 +188,11 @@ impl App {
     /// Stores the hash of a password and ends the user's sessions. The caller must hold
     /// [`lock_credentials`](App::lock_credentials).
     fn store_password(&self, user: UserId, hash: String) -> Result<(), CredentialError> {
-        self.change_credentials(user, |credentials| credentials.password = Some(hash))?;
+        self.change_credentials(user, |credentials| {
+            credentials.password = Some(hash);
+            credentials.wrong_codes = WrongCodes::default();
+            credentials.known_wrong_codes = WrongCodes::default();
+        })?;
         self.sessions.end_all(user)
     }
 
@@ -222,6 +228,8 @@ impl App {
         self.change_credentials(user, |credentials| {
             credentials.totp = Some(sealed);
             credentials.totp_step = 0;
+            credentials.wrong_codes = WrongCodes::default();
+            credentials.known_wrong_codes = WrongCodes::default();
         })?;
         Ok(())
     }
@@ -288,6 +296,32 @@ impl App {
     }
 }
 
+impl App {
+    /// Adds a failed sign-in to the audit chain: at once, or with others at the end of the minute. A failure that waits is lost
+    /// if the engine is killed.
+    pub(crate) async fn record_failure(&self, failure: Failure) -> Result<(), Problem> {
+        let (actor, action) = ("anonymous", "sign_in_failed");
+        match self.failures.add(failure, self.uptime()) {
+            Next::Record(detail) => self.record(actor, action, "", detail).await,
+            Next::Wait(wait) => {
+                let app = self.clone();
+                tokio::spawn(async move {
+                    tokio::time::sleep(wait).await;
+                    let Some(detail) = app.failures.take(app.uptime()) else {
+                        return;
+                    };
+                    if let Err(problem) = app.record(actor, action, "", detail.clone()).await {
+                        let reason = problem.detail;
+                        tracing::error!(%detail, %reason, "failed sign-ins are not in the audit chain");
+                    }
+                });
+                Ok(())
+            }
+            Next::Counted => Ok(()),
+        }
+    }
+}
+
 /// Returns the purpose string for sealing a user's TOTP secret.
 pub(crate) fn totp_purpose(user: UserId) -> String {
     format!("totp {user}")
@@ -300,6 +334,7 @@ pub(crate) fn actor_of(snapshot: &Snapshot, user: UserId) -> Option<Actor> {
         user: Some(user),
         account: Some(found.account),
         roles: found.roles.clone(),
+        proven_asns: BTreeSet::new(),
     })
 }
 

@@ -250,6 +250,7 @@ fn collect_audience(exchange: &Exchange, object: ObjectId, audience: &mut BTreeS
         let actor = millrace_ix_model::Actor {
             user: None,
             account: Some(account),
+            proven_asns: std::collections::BTreeSet::new(),
             roles: millrace_ix_model::Role::ALL
                 .into_iter()
                 .filter(|role| role.suits(kind))

@@ -73,17 +73,6 @@ pub fn prefixes(text: &str) -> impl Iterator<Item = Prefix> + '_ {
     text.split_whitespace().filter_map(|word| word.parse().ok())
 }
 
-/// Returns true if the name of an AS-SET may be sent in a query: it has at most 100 letters, digits, hyphens,
-/// colons and underscores, and contains "AS". A source in front, as in `RIPE::AS-FOO`, is permitted.
-pub fn is_as_set(name: &str) -> bool {
-    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_' | ':');
-    let bare = name.rsplit("::").next().unwrap_or(name);
-    name.len() <= 100
-        && !bare.is_empty()
-        && name.chars().all(is_letter)
-        && bare.to_ascii_uppercase().contains("AS")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,11 +91,5 @@ mod tests {
         }
         assert_eq!(asns("AS64500 AS-FOO as64501 AS0 64502"), [64_500, 64_501].into());
         assert_eq!(prefixes("192.0.2.0/24 x 2001:db8::/32 10.0.0.1/8").count(), 2);
-    }
-
-    #[test]
-    fn a_name_cannot_carry_a_second_query() {
-        assert!(is_as_set("AS-FOO") && is_as_set("AS64500:AS-CUSTOMERS") && is_as_set("RIPE::AS-FOO"));
-        assert!(!is_as_set("AS-FOO\n!gAS1") && !is_as_set("AS-FOO,1") && !is_as_set("") && !is_as_set("FOO"));
     }
 }

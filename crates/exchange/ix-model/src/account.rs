@@ -35,7 +35,7 @@ pub struct Account {
     /// True if other accounts see identifier, name and presence.
     #[serde(default)]
     pub discoverable: bool,
-    /// The AS-SET that describes the member's customers in an IRR.
+    /// The AS-SET that describes the member's customers in an IRR, with the meaning of [`AsSet`](crate::AsSet).
     #[serde(default)]
     pub as_set: Option<String>,
     /// The reference of the orderer, unique among the accounts below one parent. IX-API clients use it as the
@@ -187,6 +187,10 @@ pub struct Actor {
     /// The account for which the actor acts; `None` for the engine itself.
     pub account: Option<AccountId>,
     pub roles: BTreeSet<Role>,
+    /// The AS numbers whose holder named this person as an administrator: the sign-in by a provider of OpenID Connect proves
+    /// them.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub proven_asns: BTreeSet<u32>,
 }
 
 impl Actor {
@@ -197,6 +201,7 @@ impl Actor {
             user: None,
             account: None,
             roles: BTreeSet::new(),
+            proven_asns: BTreeSet::new(),
         }
     }
 

@@ -14,6 +14,7 @@ mod account;
 pub mod allocate;
 mod apply;
 mod approval;
+mod as_set;
 mod exchange;
 mod fabric;
 mod filter;
@@ -36,6 +37,7 @@ mod vlan;
 
 pub use account::{Account, AccountKind, Actor, Limits, Role, User};
 pub use approval::Approval;
+pub use as_set::{AsSet, AsSetError};
 pub use exchange::{Applied, ChangeSet, Draft, Exchange, Key, Object, ObjectId};
 pub use fabric::{PortId, PortIdParseError, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk, TrunkKind};
 pub use filter::{

@@ -302,6 +302,19 @@ reasons! {
     asn_reserved(asn) = "AS {asn} is reserved: expected the AS of a member";
     asn_taken(object, asn) = "{object} has AS {asn} already";
     asn_of_another(asn) = "AS {asn} belongs to another account: expected an AS of this account";
+    asn_not_of_account(asn, object) =
+        "AS {asn} is no AS of {object}: expected one of its numbers, to which the exchange's staff adds new ones";
+    asn_unproven(asn) =
+        "nothing proves that AS {asn} is yours: ask the exchange's staff to add it, or sign in by the provider that names you \
+         as its administrator";
+    as_set_invalid(text) =
+        "\"{text}\" is no AS-SET: expected a name such as AS-EXAMPLE, RIPE::AS-EXAMPLE or AS64500:AS-CUSTOMERS";
+    as_set_unproven(set, object) =
+        "nothing proves that {object} speaks for {set}: expected a name that begins with one of its AS numbers, such as \
+         AS64500:AS-CUSTOMERS, or the AS-SET that the exchange's staff has registered for it";
+    name_by_staff(object) =
+        "others know {object} by its name: ask the exchange's staff, or the account that manages yours, to change it";
+    name_looks_alike(name) = "\"{name}\" looks like a name that is taken: expected another name";
 
     // Keys, webhooks, requests.
     key_name() = "expected a name of 1 to 100 characters";

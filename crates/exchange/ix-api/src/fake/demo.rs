@@ -82,7 +82,7 @@ impl Builder {
             parent: None,
             asns: asn.into_iter().collect(),
             discoverable: kind == AccountKind::Member,
-            as_set: None,
+            as_set: (name == "Aoba Networks").then(|| "AS-AOBA@RIPE".to_owned()),
             external_ref: None,
         })
     }

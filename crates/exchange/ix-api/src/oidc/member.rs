@@ -52,6 +52,13 @@ fn role(perms: u64) -> Option<Role> {
     }
 }
 
+/// Returns the AS numbers of the networks of which the person is an administrator. The provider has verified that the holder
+/// of the number named the person.
+pub(crate) fn administered(networks: &[Network]) -> BTreeSet<u32> {
+    let own = networks.iter().filter(|network| network.perms & ALL == ALL);
+    own.map(|network| network.asn).collect()
+}
+
 /// Returns the account in which the person's role has the most rights, and that role. If several accounts
 /// give the same role, returns the oldest account. Only members and resellers are considered, so that no
 /// provider can give an operator's role.

@@ -270,7 +270,7 @@ impl Oidc {
         match &answer.iss {
             Some(found) if found != issuer => {
                 return Err(OidcError::Issuer {
-                    found: found.chars().take(200).collect(),
+                    found: plain(found, 200),
                     expected: issuer.clone(),
                 });
             }
@@ -286,7 +286,7 @@ impl Oidc {
             let words = [&answer.error, &answer.error_description];
             let reason: Vec<&str> = words.into_iter().flatten().map(String::as_str).collect();
             return Err(OidcError::Denied {
-                reason: reason.join(": ").chars().take(200).collect(),
+                reason: plain(&reason.join(": "), 200),
             });
         };
         let tokens = self
@@ -324,6 +324,16 @@ impl Oidc {
     }
 }
 
+/// Returns the beginning of a text of the provider or of a browser, for people and for logs: without control characters,
+/// which could pretend to be another line, and without characters that change the direction of the text.
+fn plain(text: &str, len_max: usize) -> String {
+    let is_plain = |char: &char| {
+        !char.is_control()
+            && !matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().filter(is_plain).take(len_max).collect()
+}
+
 /// Returns 256 random bits as text. RFC 7636, section 4.1, recommends this length for a verifier.
 fn token() -> Result<String, OidcError> {
     let bytes = random::<32>().map_err(|error| OidcError::Internal(error.to_string()))?;
@@ -356,6 +366,13 @@ pub(crate) fn set_cookie(value: &str, seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_of_the_provider_is_one_line() {
+        let text = "no\n2026-11-28T00:00:00Z  INFO signed in\r\x1b[2K\u{202e}x\u{2028}";
+        assert_eq!(plain(text, 200), "no2026-11-28T00:00:00Z  INFO signed in[2Kx");
+        assert_eq!(plain(&"é".repeat(300), 200).chars().count(), 200);
+    }
 
     #[test]
     fn a_cookie_is_valid_for_ten_minutes_and_for_its_own_exchange() {

@@ -57,11 +57,9 @@ impl ViewContext<'_> {
     pub(crate) fn owner(&self, id: ConfigId, end: &Config) -> EndIdentity {
         let exchange = &self.snapshot.exchange;
         let ips = self.snapshot.index().ips.get(&id).into_iter().flatten();
-        let account = exchange.accounts.get(&end.account).map(|account| &account.asns);
-        let asns = Some(&end.asns).filter(|asns| !asns.is_empty()).or(account);
         EndIdentity {
             addresses: ips.filter_map(|ip| Some(exchange.ips.get(ip)?.address)).collect(),
-            asns: asns.cloned().unwrap_or_default(),
+            asns: exchange.asns_of(end),
         }
     }
 

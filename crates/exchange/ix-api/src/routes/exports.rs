@@ -1,7 +1,7 @@
 //! Lists of members of peering LANs for other programs: the member list in the format of Euro-IX, and the
 //! clients of route servers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use axum::Json;
@@ -33,18 +33,18 @@ fn addresses(exchange: &Exchange, config: ConfigId, sessions: &[Session]) -> BTr
         let (family, as_macro, max_prefix) = match ip.address {
             IpAddr::V4(_) => (
                 "ipv4",
-                session.and_then(|session| session.as_set_v4.clone()),
+                session.and_then(|session| session.as_set_v4.as_ref()),
                 session.and_then(|session| session.max_prefix_v4),
             ),
             IpAddr::V6(_) => (
                 "ipv6",
-                session.and_then(|session| session.as_set_v6.clone()),
+                session.and_then(|session| session.as_set_v6.as_ref()),
                 session.and_then(|session| session.max_prefix_v6),
             ),
         };
         let mut entry = json!({ "address": ip.address, "routeserver": session.is_some() });
         if let Some(as_macro) = as_macro {
-            entry["as_macro"] = json!(as_macro);
+            entry["as_macro"] = json!(as_macro.to_string());
         }
         if let Some(max_prefix) = max_prefix {
             entry["max_prefix"] = json!(max_prefix);
@@ -90,12 +90,7 @@ fn euro_ix(app: &App) -> Value {
         if !config.quarantine.is_over() || config.shut_down || !is_listed {
             continue;
         }
-        let asns: &BTreeSet<u32> = if config.asns.is_empty() {
-            &account.asns
-        } else {
-            &config.asns
-        };
-        let Some(asn) = asns.first() else {
+        let Some(asn) = exchange.asns_of(config).pop_first() else {
             continue;
         };
         let own: Vec<Session> = all
@@ -119,7 +114,7 @@ fn euro_ix(app: &App) -> Value {
                 .map_or(0, |port| port.speed_mbps);
             json!({ "switch_id": port.switch.0, "if_speed": speed })
         });
-        members.entry((*asn, config.account)).or_default().push(json!({
+        members.entry((asn, config.account)).or_default().push(json!({
             "ixp_id": IXP,
             "state": "active",
             "if_list": interfaces.collect::<Vec<_>>(),
@@ -186,14 +181,8 @@ pub(crate) async fn route_server_clients(
             IpAddr::V4(_) => (session.as_set_v4, session.max_prefix_v4, "limit_ipv4"),
             IpAddr::V6(_) => (session.as_set_v6, session.max_prefix_v6, "limit_ipv6"),
         };
-        // arouteserver expects the source before the name: RIPE::AS-EXAMPLE.
-        let as_sets: Vec<String> = as_set
-            .iter()
-            .map(|text| {
-                text.split_once('@')
-                    .map_or_else(|| text.clone(), |(name, source)| format!("{source}::{name}"))
-            })
-            .collect();
+        // arouteserver expects the source before the name, as an AS-SET writes it: RIPE::AS-EXAMPLE.
+        let as_sets: Vec<String> = as_set.iter().map(ToString::to_string).collect();
         let mut filtering = json!({ "irrdb": { "as_sets": as_sets } });
         if let Some(max_prefix) = max_prefix {
             filtering["max_prefix"] = json!({ limit: max_prefix });

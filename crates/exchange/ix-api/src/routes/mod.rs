@@ -83,6 +83,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(overview::overview))
         .routes(routes!(objects::accounts, people::create_account))
         .routes(routes!(objects::account))
+        .routes(routes!(people::set_networks))
         .routes(routes!(objects::users, people::create_user))
         .routes(routes!(objects::user))
         .routes(routes!(objects::connections, people::create_connection))

@@ -18,7 +18,7 @@ use crate::oidc::{self, COOKIE, Callback, Identity, Oidc, OidcError};
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
 use crate::service::Order;
-use crate::session::{load_json, save_json};
+use crate::session::{Failure, load_json, save_json};
 use crate::view::Whoami;
 
 /// The provider for sign-ins.
@@ -40,11 +40,22 @@ impl From<OidcError> for Problem {
     fn from(error: OidcError) -> Problem {
         let detail = error.to_string();
         match error {
-            OidcError::Internal(_) => Problem::new(ProblemKind::Internal, detail),
+            OidcError::Internal(_) => {
+                tracing::error!(%error, "a sign-in by the provider");
+                Problem::new(
+                    ProblemKind::Internal,
+                    "an error of this exchange prevents the sign-in",
+                )
+            }
+            // Anybody may begin a sign-in. The addresses of the provider and the words of the resolver are for the staff.
             OidcError::Unreachable { .. } | OidcError::Answer { .. } | OidcError::Insecure { .. } => {
-                Problem::new(ProblemKind::Unavailable, detail)
-                    .with_code("provider-away")
-                    .retry_after(30)
+                tracing::warn!(%error, "the provider of sign-ins");
+                Problem::new(
+                    ProblemKind::Unavailable,
+                    "the provider does not answer as expected",
+                )
+                .with_code("provider-away")
+                .retry_after(30)
             }
             OidcError::Denied { .. } => {
                 Problem::new(ProblemKind::Unauthorized, detail).with_code("provider-refused")
@@ -148,8 +159,19 @@ pub(crate) async fn finish(
         Ok(done) => done,
         Err(problem) => {
             tracing::warn!(%address, reason = %problem.detail, "a sign-in by the provider failed");
-            let detail = json!({ "provider": oidc.settings.issuer, "address": address.to_string(), "reason": problem.detail });
-            app.record("anonymous", "sign_in_failed", "", detail).await?;
+            let detail = [
+                ("provider", json!(oidc.settings.issuer)),
+                ("reason", json!(problem.detail)),
+            ];
+            app.record_failure(Failure {
+                name: None,
+                address,
+                detail: detail
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into_iter()
+                    .collect(),
+            })
+            .await?;
             let mut response = problem.into_response();
             add_cookie(&mut response, &oidc::set_cookie("", 0))?;
             return Ok(response);
@@ -161,7 +183,8 @@ pub(crate) async fn finish(
         "address": address.to_string(),
     });
     app.record(&user.to_string(), "sign_in", user, detail).await?;
-    let session = app.sessions.begin(user, app.now())?;
+    let proven = member::administered(&identity.networks);
+    let session = app.sessions.begin_proving(user, proven, app.now())?;
     let principal = principal_of(&app.snapshot(), user)?;
     let mut response = Json(whoami(&app, &principal)?).into_response();
     add_cookie(&mut response, &session)?;

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use axum::response::Response;
-use millrace_ix_model::{AccountId, AccountKind, ConnectionKind, Operation, PortId, Role};
+use millrace_ix_model::{AccountId, AccountKind, ConnectionKind, Operation, OperationKind, PortId, Role};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::orders::order;
-use crate::access::Principal;
+use super::orders::{expected_revision, order, order_about};
+use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::{Body, Conditions, OrderParams};
@@ -63,6 +63,51 @@ pub(crate) async fn create_account(
         external_ref: None,
     };
     order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// The networks for which an account speaks.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct AccountNetworks {
+    /// The AS numbers. They replace the present ones.
+    asns: BTreeSet<u32>,
+    /// The AS-SET in a routing registry, such as `RIPE::AS-EXAMPLE` or `AS64500:AS-CUSTOMERS`; the present one stays if it is
+    /// absent.
+    #[serde(default)]
+    as_set: Option<String>,
+}
+
+/// Replace the AS numbers and the AS-SET of an account
+///
+/// The exchange's staff may set all of them. Others may give numbers up, and may add the numbers of networks of which the
+/// provider of their sign-in names them administrator. Their AS-SET must begin with one of the account's numbers.
+#[utoipa::path(put, path = "/api/v1/accounts/{id}/networks", tag = "accounts", request_body = AccountNetworks, params(OrderParams, ("id" = String, Path, description = "The account"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn set_networks(
+    State(app): State<App>,
+    access: Access<AccountId>,
+    conditions: Conditions,
+    Body(given): Body<AccountNetworks>,
+) -> Result<Response, Problem> {
+    access.require(OperationKind::UpdateAccount)?;
+    let expected = expected_revision(&access, &conditions)?;
+    let operation = Operation::UpdateAccount {
+        account: access.id(),
+        name: None,
+        asns: Some(given.asns.clone()),
+        discoverable: None,
+        as_set: given.as_set.clone(),
+        limits: None,
+    };
+    order_about(
+        &app,
+        &access,
+        &conditions,
+        expected,
+        vec![(operation, "")],
+        &given,
+    )
+    .await
 }
 
 /// A new user.

@@ -18,8 +18,8 @@ use crate::render::{ViewContext, word};
 use crate::request::Body;
 use crate::service::Snapshot;
 use crate::session::{
-    PASSWORD_LEN_MAX, PASSWORD_LEN_MIN, PasswordError, TooMany, TotpSecret, UserCredentials, hash_password,
-    load_json, save_json, verify_password,
+    Device, Failure, PASSWORD_LEN_MAX, PASSWORD_LEN_MIN, PasswordError, TooMany, TotpSecret, UserCredentials,
+    WrongCodes, hash_password, load_json, save_json, verify_password,
 };
 use crate::view::Whoami;
 
@@ -71,7 +71,8 @@ pub(crate) async fn read(State(app): State<App>, principal: Principal) -> Result
 /// Sign in
 ///
 /// The answer sets a cookie. A user with a second factor gets `code-required` first, and sends the same request again
-/// with `code`. Operators must have a second factor. 5 attempts a minute are accepted for a name, and 20 for an address.
+/// with `code`. Operators must have a second factor. 5 attempts a minute are accepted for a name from one network, 60 for a name, and
+/// 20 for a network; a browser that signed in before has 5 of its own. After 10 wrong codes, each further one costs a wait.
 #[utoipa::path(post, path = "/api/v1/session", tag = "session", request_body = SignIn,
     responses((status = 200, body = Whoami), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn sign_in(
@@ -83,9 +84,18 @@ pub(crate) async fn sign_in(
     // No user has a longer name. The rest of such a name would only fill memory and the audit chain.
     let name: String = given.name.trim().chars().take(NAME_LEN_MAX).collect();
     let address = client(peer.ip(), &headers);
-    app.attempts.begin(&name, address, app.uptime()).map_err(busy)?;
     let snapshot = app.snapshot();
     let found = user_named(&snapshot, &name);
+    let device = known_device(&app, &headers, found.map(|(id, _)| id))?;
+    let device_id = device.as_ref().map(|device| device.id.as_str());
+    app.attempts
+        .begin(&name, address, device_id, app.uptime())
+        .map_err(busy)?;
+    let failure = |detail: serde_json::Map<String, serde_json::Value>| Failure {
+        name: Some(name.clone()),
+        address,
+        detail,
+    };
     let key = found.map(|(id, _)| UserCredentials::key(&id.to_string()));
     let hash = match &key {
         Some(key) => {
@@ -97,24 +107,44 @@ pub(crate) async fn sign_in(
     };
     let is_right = check_password(&app, given.password, hash.clone()).await?;
     let (Some((id, user)), Some(key), true) = (found, key, is_right) else {
-        let detail = json!({ "name": name, "address": address.to_string() });
-        app.record("anonymous", "sign_in_failed", "", detail).await?;
+        app.record_failure(failure(serde_json::Map::new())).await?;
         return Err(wrong_credentials());
     };
-    if !use_code(&app, id, user, (&key, hash.as_deref()), given.code.as_deref())? {
-        let detail = json!({ "name": name, "address": address.to_string(), "factor": "code" });
-        app.record("anonymous", "sign_in_failed", "", detail).await?;
+    let second = Second {
+        code: given.code.as_deref().filter(|code| !code.is_empty()),
+        is_known: device.is_some(),
+    };
+    if !use_code(&app, id, user, (&key, hash.as_deref()), &second)? {
+        let factor = [("factor".to_owned(), json!("code"))];
+        app.record_failure(failure(factor.into_iter().collect())).await?;
         let detail = "the one-time code is wrong or was used before";
         return Err(Problem::new(ProblemKind::Unauthorized, detail).with_code("wrong-code"));
     }
-    app.attempts.succeeded(&name);
+    app.attempts.succeeded(&name, address, device_id);
     let detail = json!({ "address": address.to_string() });
     app.record(&id.to_string(), "sign_in", id, detail).await?;
     let cookie = begin_session(&app, id, &key, hash.as_deref())?;
     let principal = principal_of(&snapshot, id)?;
     let mut response = Json(whoami(&app, &principal)?).into_response();
     add_cookie(&mut response, &cookie)?;
+    if let Some(hash) = &hash {
+        let known = Device::set_cookie(&app.sealer, device.as_ref(), id, hash, app.now())?;
+        add_cookie(&mut response, &known)?;
+    }
     Ok(response)
+}
+
+/// Returns the browser of a request, if it has signed in as this user with the user's present password.
+fn known_device(app: &App, headers: &HeaderMap, user: Option<UserId>) -> Result<Option<Device>, Problem> {
+    let (Some(user), Some(device)) = (user, Device::of(&app.sealer, headers, app.now())) else {
+        return Ok(None);
+    };
+    if device.user != user {
+        return Ok(None);
+    }
+    let key = UserCredentials::key(&user.to_string());
+    let stored = load_json::<UserCredentials>(&*app.credentials, &key)?.unwrap_or_default();
+    Ok(Some(device).filter(|device| device.is_known_for(user, stored.password.as_deref())))
 }
 
 /// Returns the address of the client. A request over loopback comes from the proxy in front of the API, which
@@ -145,19 +175,40 @@ fn credentials_with(app: &App, key: &str, hash: Option<&str>) -> Result<UserCred
     }
 }
 
+/// The second part of a sign-in.
+struct Second<'a> {
+    /// The one-time code.
+    code: Option<&'a str>,
+    /// True if the browser has signed in before.
+    is_known: bool,
+}
+
 /// Uses the one-time code of a user whose password is right. Returns false if the code is wrong. Only the first
 /// of several requests with the same code gets true.
+///
+/// # Errors
+/// A problem if wrong codes before this one cost a wait. Those of strangers do not concern browsers that the user has used.
 fn use_code(
     app: &App,
     id: UserId,
     user: &User,
     (key, hash): (&str, Option<&str>),
-    code: Option<&str>,
+    second: &Second<'_>,
 ) -> Result<bool, Problem> {
     let _changing = app.lock_credentials();
     let mut stored = credentials_with(app, key, hash)?;
-    let is_right = check_code(app, id, user, &mut stored, code)?;
-    if is_right {
+    if second.code.is_some()
+        && let Some(retry_after) = stored.wrong_codes(second.is_known).wait(app.now())
+    {
+        return Err(busy(TooMany { retry_after }));
+    }
+    let before = stored.clone();
+    let is_right = check_code(app, id, user, &mut stored, second.code)?;
+    match is_right {
+        true => *stored.wrong_codes(second.is_known) = WrongCodes::default(),
+        false => stored.wrong_codes(second.is_known).add(app.now()),
+    }
+    if stored != before {
         save_json(&*app.credentials, key, &stored)?;
     }
     Ok(is_right)
@@ -239,7 +290,7 @@ fn check_code(
         }
         return Ok(true);
     };
-    let Some(code) = code.filter(|code| !code.is_empty()) else {
+    let Some(code) = code else {
         return Err(Problem::new(
             ProblemKind::CodeRequired,
             "the password is right: expected a one-time code in `code`",
@@ -313,7 +364,7 @@ pub(crate) async fn change_password(
         return Err(Problem::new(ProblemKind::Unauthorized, "there is no session"));
     };
     app.attempts
-        .begin(&principal.name, client(peer.ip(), &headers), app.uptime())
+        .begin_again(&user.to_string(), client(peer.ip(), &headers), app.uptime())
         .map_err(busy)?;
     let stored: UserCredentials =
         load_json(&*app.credentials, &UserCredentials::key(&user.to_string()))?.unwrap_or_default();

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
+use millrace_ix_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The credentials could not be read or written.
@@ -79,12 +81,59 @@ pub struct UserCredentials {
     /// The last step for which a TOTP code was accepted.
     #[serde(default)]
     pub totp_step: u64,
+    /// The wrong TOTP codes from unknown browsers since the last right one.
+    #[serde(default)]
+    pub wrong_codes: WrongCodes,
+    /// The wrong TOTP codes from browsers that signed in before.
+    #[serde(default)]
+    pub known_wrong_codes: WrongCodes,
+}
+
+/// Wrong TOTP codes after a right password. A code has six digits and three are valid at a time, so that somebody with a stolen
+/// password would find one in weeks, if each failure cost only seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrongCodes {
+    count: u32,
+    last: Timestamp,
+}
+
+impl WrongCodes {
+    /// The number of wrong codes after which further ones have to wait.
+    const FREE: u32 = 10;
+    /// The wait after the last free wrong code. Each further one doubles it.
+    const FIRST_WAIT: Duration = Duration::from_secs(15 * 60);
+    const LONGEST_WAIT: Duration = Duration::from_secs(86_400);
+
+    /// Adds a wrong code.
+    pub(crate) fn add(&mut self, now: Timestamp) {
+        self.count = self.count.saturating_add(1);
+        self.last = now;
+    }
+
+    /// Returns the time until the next code is accepted; `None` if one is accepted now.
+    pub(crate) fn wait(&self, now: Timestamp) -> Option<Duration> {
+        let doublings = self.count.checked_sub(Self::FREE)?.min(20);
+        let wait = Self::FIRST_WAIT
+            .saturating_mul(1 << doublings)
+            .min(Self::LONGEST_WAIT);
+        let left = wait.saturating_sub(now.since(self.last));
+        (!left.is_zero()).then_some(left)
+    }
 }
 
 impl UserCredentials {
     /// Returns the key of a user's credentials.
     pub fn key(user: &str) -> String {
         format!("user/{user}")
+    }
+
+    /// Returns the wrong codes from browsers that signed in before, or from others.
+    pub(crate) fn wrong_codes(&mut self, is_known: bool) -> &mut WrongCodes {
+        if is_known {
+            &mut self.known_wrong_codes
+        } else {
+            &mut self.wrong_codes
+        }
     }
 }
 
@@ -112,4 +161,29 @@ pub(crate) fn save_json<T: Serialize>(
         reason: error.to_string(),
     })?;
     store.save(key, Some(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_wrong_codes_are_free_and_each_further_one_doubles_the_wait_up_to_a_day() {
+        let mut codes = WrongCodes::default();
+        let mut now = Timestamp::from_secs(1_000_000);
+        for _ in 0..10 {
+            assert_eq!(codes.wait(now), None);
+            codes.add(now);
+        }
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            let wait = codes.wait(now).unwrap();
+            waits.push(wait.as_secs() / 60);
+            assert!(codes.wait(now.after(wait - Duration::from_secs(1))).is_some());
+            now = now.after(wait);
+            assert_eq!(codes.wait(now), None);
+            codes.add(now);
+        }
+        assert_eq!(waits, [15, 30, 60, 120, 240, 480, 960, 1440, 1440]);
+    }
 }

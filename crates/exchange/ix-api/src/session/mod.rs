@@ -1,7 +1,10 @@
 //! Sign-in: passwords, one-time passwords, limits on attempts, sessions and API keys.
 //!
 //! ```text
-//!  POST /api/v1/session --> Attempts (5 a minute for a login, 20 for an address)
+//!  POST /api/v1/session --> Device: a browser that signed in before
+//!                              |
+//!                              v
+//!                           Attempts (by login, network and device) --> refused: Failures (audit chain)
 //!                              |
 //!                              v
 //!                           password (argon2id) --> totp (operators) --> Sessions: token in a cookie,
@@ -14,6 +17,8 @@ mod api_key;
 mod attempts;
 mod base32;
 mod credentials;
+mod device;
+mod failures;
 mod password;
 mod seal;
 mod sessions;
@@ -23,8 +28,10 @@ mod totp;
 pub(crate) use api_key::PREFIX as KEY_PREFIX;
 pub use api_key::{ApiKeyRecord, KeyScope};
 pub use attempts::{Attempts, TooMany};
-pub use credentials::{CredentialError, CredentialStore, MemoryCredentials, UserCredentials};
+pub use credentials::{CredentialError, CredentialStore, MemoryCredentials, UserCredentials, WrongCodes};
 pub(crate) use credentials::{load_json, parse, save_json};
+pub(crate) use device::Device;
+pub(crate) use failures::{Failure, Failures, Next};
 pub(crate) use password::{MAX_LEN as PASSWORD_LEN_MAX, MIN_LEN as PASSWORD_LEN_MIN};
 pub use password::{PasswordError, hash_password, verify_password};
 pub use seal::{SealError, Sealer};

@@ -2,7 +2,7 @@
 //! after 2 hours without a request, or when the user signs out. A session survives a restart of the engine:
 //! the store has the time of the last request with a precision of five minutes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ const PREFIX: &str = "session/";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Session {
     pub user: UserId,
+    /// The AS numbers that the sign-in proved.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub proven_asns: BTreeSet<u32>,
     /// The time of the sign-in.
     pub began: Timestamp,
     /// The time of the last request. The stored value may be up to [`STORED_EVERY`] older.
@@ -98,12 +101,26 @@ impl Sessions {
     /// # Errors
     /// [`CredentialError`], also if the system has no random numbers.
     pub fn begin(&self, user: UserId, now: Timestamp) -> Result<String, CredentialError> {
+        self.begin_proving(user, BTreeSet::new(), now)
+    }
+
+    /// Begins a session of a person whose sign-in proved AS numbers, and returns the value of the `Set-Cookie` header.
+    ///
+    /// # Errors
+    /// [`CredentialError`], also if the system has no random numbers.
+    pub fn begin_proving(
+        &self,
+        user: UserId,
+        proven_asns: BTreeSet<u32>,
+        now: Timestamp,
+    ) -> Result<String, CredentialError> {
         let bytes = random::<32>().map_err(|error: NoRandom| CredentialError {
             reason: error.to_string(),
         })?;
         let token = URL_SAFE_NO_PAD.encode(bytes);
         let session = Session {
             user,
+            proven_asns,
             began: now,
             seen: now,
         };

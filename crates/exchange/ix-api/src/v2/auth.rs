@@ -76,7 +76,10 @@ pub(crate) async fn token(
     // client that repeats requests in a loop.
     let address = client(peer.ip(), &headers);
     let login: String = given.api_key.chars().take(16).collect();
-    match app.attempts.begin(&format!("key {login}"), address, app.uptime()) {
+    match app
+        .attempts
+        .begin(&format!("key {login}"), address, None, app.uptime())
+    {
         Ok(()) => Err(refused()),
         Err(error) => Err(Problem::new(ProblemKind::Busy, error.to_string()).retry_after(
             u32::try_from(error.retry_after.as_secs())

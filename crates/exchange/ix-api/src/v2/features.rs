@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
-use millrace_ix_model::{ConfigId, Exchange, IpId, OperationKind, ServiceId, ServiceKind};
+use millrace_ix_model::{AsSet, ConfigId, Exchange, IpId, OperationKind, ServiceId, ServiceKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -251,8 +251,8 @@ pub(crate) struct Session {
     pub(crate) config: ConfigId,
     pub(crate) ip: IpId,
     pub(crate) asn: u32,
-    pub(crate) as_set_v4: Option<String>,
-    pub(crate) as_set_v6: Option<String>,
+    pub(crate) as_set_v4: Option<AsSet>,
+    pub(crate) as_set_v6: Option<AsSet>,
     pub(crate) max_prefix_v4: Option<u32>,
     pub(crate) max_prefix_v6: Option<u32>,
 }
@@ -271,20 +271,29 @@ fn existing(app: &App) -> impl Iterator<Item = (String, FeatureConfigRecord)> + 
     all.filter(move |(_, record)| has_end(&snapshot, record))
 }
 
-/// Returns one session for each IP address that has sessions with route servers, in the order of their creation.
+/// Returns one session for each IP address that has sessions with route servers, in the order of their creation. A record
+/// keeps what its member was entitled to when it ordered; a session has only what the end is entitled to now. Without an
+/// AS-SET, a route server accepts routes of the session's own AS.
 pub(crate) fn sessions(app: &App) -> Vec<Session> {
-    let all = existing(app);
+    let snapshot = app.snapshot();
+    let exchange = &snapshot.exchange;
     let mut seen = BTreeSet::new();
+    let all = existing(app);
     all.filter_map(|(_, record)| {
         let config = record.config()?;
         let session = record.request.session;
         let ip: IpId = session.ip.parse().ok()?;
+        let end = exchange.configs.get(&config)?;
+        if !exchange.asns_of(end).contains(&session.asn) {
+            return None;
+        }
+        let entitled = |text: Option<String>| exchange.as_set_of(end.account, &text?).ok();
         seen.insert(ip).then_some(Session {
             config,
             ip,
             asn: session.asn,
-            as_set_v4: session.as_set_v4,
-            as_set_v6: session.as_set_v6,
+            as_set_v4: entitled(session.as_set_v4),
+            as_set_v6: entitled(session.as_set_v6),
             max_prefix_v4: session.max_prefix_v4,
             max_prefix_v6: session.max_prefix_v6,
         })
@@ -334,18 +343,6 @@ fn require(principal: &Principal, config: ConfigId) -> Result<(), Problem> {
     Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"))
 }
 
-fn check_as_set(property: &str, text: Option<&str>) -> Result<(), Problem> {
-    let Some(text) = text else {
-        return Ok(());
-    };
-    check_text(property, text, 100)?;
-    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_:@.".contains(&byte);
-    if text.is_empty() || !text.bytes().all(is_name) {
-        return Err(invalid(property, "expected an AS-SET such as AS-EXAMPLE@RIPE"));
-    }
-    Ok(())
-}
-
 /// Checks a session, and returns the end that it belongs to.
 fn check(app: &App, principal: &Principal, request: &FeatureConfigRequest) -> Result<ConfigId, Problem> {
     request.owned.check(principal)?;
@@ -378,19 +375,24 @@ fn check(app: &App, principal: &Principal, request: &FeatureConfigRequest) -> Re
         ));
     }
     // An end without AS numbers, such as one that was ordered on the page, has those of its account.
-    let of_account = exchange.accounts.get(&found.account).map(|account| &account.asns);
-    let asns = of_account
-        .filter(|_| found.asns.is_empty())
-        .unwrap_or(&found.asns);
-    if !asns.contains(&session.asn) {
+    if !exchange.asns_of(found).contains(&session.asn) {
         let detail = format!(
             "AS {} is not one of the config: expected one of its asns, or one of its account if it has none",
             session.asn
         );
         return Err(invalid("asn", detail));
     }
-    check_as_set("as_set_v4", session.as_set_v4.as_deref())?;
-    check_as_set("as_set_v6", session.as_set_v6.as_deref())?;
+    let sets = [
+        ("as_set_v4", &session.as_set_v4),
+        ("as_set_v6", &session.as_set_v6),
+    ];
+    for (property, set) in sets
+        .into_iter()
+        .filter_map(|(property, set)| Some((property, set.as_ref()?)))
+    {
+        let checked = exchange.as_set_of(found.account, set);
+        checked.map_err(|refusal| crate::refusal::problem(&refusal.field(property)))?;
+    }
     if session.as_set_v4.is_none() && session.as_set_v6.is_none() {
         return Err(invalid("as_set_v4", "expected an AS-SET for IPv4 or for IPv6"));
     }

@@ -55,7 +55,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// Resolves names, and refuses a name with an address that is not public. The client connects to the checked addresses and
+/// Resolves names, and refuses a name with an address that is not public. It gives the same error for such a name as for one that
+/// does not exist, because the exchange's resolver may know internal names that its members must not learn. The client connects to the checked addresses and
 /// does not resolve again, so that the name cannot change in between.
 #[derive(Debug)]
 pub(crate) struct PublicResolver {
@@ -80,12 +81,22 @@ impl Resolver for PublicResolver {
         config: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, Error> {
-        let found = self.inner.resolve(uri, config, timeout)?;
+        let host = uri.host().unwrap_or_default();
+        let found = match self.inner.resolve(uri, config, timeout) {
+            Ok(found) => found,
+            Err(error @ Error::Timeout(_)) => return Err(error),
+            Err(error) => {
+                tracing::debug!(host, %error, "the name of a webhook is not resolved");
+                return Err(Error::HostNotFound);
+            }
+        };
         let refused = found.iter().find(|address| !is_public(address.ip()));
         match refused {
-            Some(address) if !self.permits_private => Err(Error::Other(
-                format!("{} is not an address of the Internet", address.ip()).into(),
-            )),
+            Some(address) if !self.permits_private => {
+                let address = address.ip();
+                tracing::debug!(host, %address, "the name of a webhook has an address that is not public");
+                Err(Error::HostNotFound)
+            }
             _ => Ok(found),
         }
     }

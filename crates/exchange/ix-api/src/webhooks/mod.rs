@@ -186,6 +186,21 @@ impl Outgoing {
     }
 }
 
+/// Returns the reason of a failed request for the member who named the URL. The answers of the exchange's resolver stay secret:
+/// a name that does not exist and a name with a private address get the same reason.
+const fn reason_for_members(error: &ureq::Error) -> &'static str {
+    match error {
+        ureq::Error::Timeout(_) => "there is no complete answer within 10 s",
+        ureq::Error::HostNotFound => "the host of the URL has no address of the Internet",
+        ureq::Error::Io(_) | ureq::Error::ConnectionFailed => "there is no connection to the host of the URL",
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => {
+            "TLS fails: expected a valid certificate for the host of the URL"
+        }
+        ureq::Error::Protocol(_) | ureq::Error::Http(_) => "the answer violates HTTP",
+        _ => "the request failed",
+    }
+}
+
 /// Returns the header `webhook-signature` of a request (Standard Webhooks 1.0.0, "Signature scheme").
 pub(crate) fn sign(secret: &[u8], id: &str, timestamp: u64, body: &str) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
@@ -381,9 +396,12 @@ impl Sender {
             Ok(Ok(answer)) => Ok(answer.status().as_u16()),
             Ok(Err(error)) => {
                 tracing::debug!(webhook = id, %error, "a webhook was not delivered");
-                Err(error.to_string())
+                Err(reason_for_members(&error).to_owned())
             }
-            Err(error) => Err(error.to_string()),
+            Err(error) => {
+                tracing::error!(webhook = id, %error, "a webhook was not delivered");
+                Err("an error of this exchange".to_owned())
+            }
         }
     }
 }

@@ -184,7 +184,7 @@ async fn cases(api: &Api) -> Vec<Case> {
             with(
                 &owned,
                 &json!({ "type": "route_server", "network_feature": lan["network_features"][0], "asn": 64500,
-                "network_service_config": config["id"], "as_set_v4": "AS-AOBA", "as_set_v6": "AS-AOBA", "session_mode": "public",
+                "network_service_config": config["id"], "as_set_v4": "AS64500:AS-AOBA", "as_set_v6": "AS64500:AS-AOBA", "session_mode": "public",
                 "bgp_session_type": "passive", "ip": config["ips"][0], "password": "hidden" }),
             ),
             json!({ "password": "other" }),

@@ -379,7 +379,85 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
         (wrong.status, wrong.json()["code"].clone()),
         (503, json!("provider-away"))
     );
-    assert!(wrong.text().contains("invalid_grant"), "{}", wrong.text());
+    // The addresses and words of the provider are for the staff.
+    for secret in ["invalid_grant", "127.0.0.1"] {
+        assert!(!wrong.text().contains(secret), "{}", wrong.text());
+    }
+}
+
+#[tokio::test]
+async fn a_sign_in_proves_the_as_numbers_that_the_person_administers_and_no_others() {
+    let provider = Provider::start().await;
+    let api = provider.api();
+    provider.behaviour.lock().unwrap().userinfo["networks"] = json!([
+        { "asn": 64_500, "perms": 15 }, { "asn": 64_777, "perms": 15 }, { "asn": 64_778, "perms": 3 }]);
+    let signed_in = provider.sign_in(&api).await;
+    let account = signed_in.json()["account"]["id"].as_str().unwrap().to_owned();
+    let session = format!("__Host-millrace={}", cookies(&signed_in)["__Host-millrace"]);
+    let headers = [("cookie", session.as_str()), ("if-match", "*")];
+    let set = async |body: Value| {
+        let path = format!("/api/v1/accounts/{account}/networks");
+        api.send(Method::PUT, &path, "", &headers, Some(body)).await
+    };
+    for asn in [64_778, 15_169, 64_501] {
+        let refused = set(json!({ "asns": [64_500, asn] })).await;
+        assert_eq!(refused.status, 403, "{}", refused.text());
+        assert_eq!(refused.json()["coded"][0]["code"], "asn-unproven");
+    }
+    let refused = set(json!({ "asns": [64_500], "as_set": "AS-GOOGLE@RIPE" })).await;
+    assert_eq!(
+        (refused.status, refused.json()["coded"][0]["code"].clone()),
+        (403, json!("as-set-unproven"))
+    );
+    let proven = set(json!({ "asns": [64_500, 64_777], "as_set": "AS64777:AS-CUSTOMERS" })).await;
+    assert_eq!(proven.status, 200, "{}", proven.text());
+    let account = api
+        .get(&api.key("ops"), &format!("/api/v1/accounts/{account}"))
+        .await;
+    assert_eq!(account.json()["asns"], json!([64_500, 64_777]));
+    // An API key proves nothing.
+    let ann = api.key("ann");
+    let path = format!(
+        "/api/v1/accounts/{}/networks",
+        account.json()["id"].as_str().unwrap()
+    );
+    let more = json!({ "asns": [64_500, 64_777, 64_779] });
+    let refused = api
+        .send(Method::PUT, &path, &ann, &[("if-match", "*")], Some(more))
+        .await;
+    assert_eq!(refused.status, 403, "{}", refused.text());
+}
+
+#[tokio::test]
+async fn a_mail_address_or_a_name_of_another_user_makes_nobody_that_user() {
+    let provider = Provider::start().await;
+    let api = provider.api();
+    {
+        let mut behaviour = provider.behaviour.lock().unwrap();
+        behaviour.userinfo["email"] = json!("ann@example.net");
+        behaviour.userinfo["email_verified"] = json!(true);
+        behaviour.userinfo["preferred_username"] = json!("ann");
+    }
+    let who = provider.sign_in(&api).await.json();
+    assert_ne!(who["user"], json!(api.user("ann").to_string()));
+    assert_eq!(who["name"], "ann@PeeringDB");
+}
+
+#[tokio::test]
+async fn a_description_of_the_provider_is_one_line_of_plain_text() {
+    let provider = Provider::start().await;
+    let api = provider.api();
+    let (cookie, parameters) = provider.begin(&api).await;
+    let answer = json!({ "error": "access_denied", "state": parameters["state"], "iss": provider.issuer,
+        "error_description": "no\r\n2026-11-28T00:00:00Z  INFO ops signed in\u{1b}[2K\u{202e}" });
+    let refused = finish(&api, &cookie, answer).await;
+    let expected = "the provider refused: access_denied: no2026-11-28T00:00:00Z  INFO ops signed in[2K";
+    assert_eq!(refused.json()["detail"], expected);
+    let entries = api
+        .get(&api.key("ops"), "/api/v1/audit?actor=anonymous")
+        .await
+        .json();
+    assert_eq!(entries["items"][0]["detail"]["reason"], expected);
 }
 
 #[tokio::test]

@@ -94,6 +94,7 @@ fn rule(method: &str, path: &str) -> Rule {
             K::CreateService,
             json!({ "name": "new", "account": "{account}", "end": end }),
         ),
+        ("put", "/accounts/{id}/networks") => Rule::Object(K::UpdateAccount, json!({ "asns": [] })),
         ("delete", "/services/{id}") => Rule::Object(K::DeleteService, Value::Null),
         ("post", "/services/{id}/accept") => Rule::Object(K::Accept, json!({ "end": end })),
         ("post", "/services/{id}/refuse") => Rule::Object(K::Refuse, json!({ "reason": "no" })),
@@ -159,6 +160,7 @@ fn actor(exchange: &Exchange, name: &str) -> Actor {
     Actor {
         user: Some(*id),
         account: Some(user.account),
+        proven_asns: [].into(),
         roles: user.roles.clone(),
     }
 }

@@ -172,6 +172,93 @@ async fn the_sixth_attempt_in_a_minute_is_refused_also_with_the_right_password()
 }
 
 #[tokio::test]
+async fn a_user_signs_in_from_elsewhere_and_from_a_known_browser_while_others_guess() {
+    let api = Api::new();
+    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    let right = json!({ "name": "ann", "password": PASSWORD });
+    let first = sign_in(&api, right.clone()).await;
+    let known = first.headers.get_all("set-cookie").iter();
+    let known = known
+        .filter_map(|value| value.to_str().unwrap().split(';').next())
+        .find(|pair| pair.starts_with("__Host-millrace-device="))
+        .unwrap();
+    // Networks of a botnet use up the limits of their own, and then the limit of the login.
+    for number in 0..65 {
+        let client = format!("2001:db8:{number:x}::1");
+        let body = json!({ "name": "ann", "password": "wrong" });
+        let answer = api
+            .send_over_proxy(Method::POST, "/api/v1/session", "", &client, body)
+            .await;
+        let expected = if number < 59 { 401 } else { 429 };
+        assert_eq!(answer.status, expected, "{number}: {}", answer.text());
+    }
+    let headers = [("cookie", known)];
+    for _ in 0..2 {
+        let again = api
+            .send(Method::POST, "/api/v1/session", "", &headers, Some(right.clone()))
+            .await;
+        assert_eq!(again.status, 200, "{}", again.text());
+    }
+    // A browser is known for its own user and password only.
+    api.app
+        .set_password(api.user("ann"), "another horse battery")
+        .unwrap();
+    let changed = json!({ "name": "ann", "password": "another horse battery" });
+    let refused = api
+        .send(Method::POST, "/api/v1/session", "", &headers, Some(changed))
+        .await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    // All these failures are one entry of the audit chain until the minute is over.
+    let audit = api
+        .get(&api.key("ops"), "/api/v1/audit?actor=anonymous")
+        .await
+        .json();
+    assert_eq!(audit["items"].as_array().unwrap().len(), 1, "{audit}");
+}
+
+#[tokio::test]
+async fn after_ten_wrong_codes_a_stranger_waits_and_the_users_own_browser_does_not() {
+    let api = Api::new();
+    let user = api.user("ops");
+    api.app.set_password(user, PASSWORD).unwrap();
+    let secret = TotpSecret::generate().unwrap();
+    api.app.set_totp(user, &secret).unwrap();
+    let code = code_at(&secret, seconds());
+    let first = sign_in(&api, json!({ "name": "ops", "password": PASSWORD, "code": code })).await;
+    assert_eq!(first.status, 200, "{}", first.text());
+    let known = first.headers.get_all("set-cookie").iter();
+    let known = known
+        .filter_map(|value| value.to_str().unwrap().split(';').next())
+        .find(|pair| pair.starts_with("__Host-millrace-device="))
+        .unwrap();
+    let wrong = json!({ "name": "ops", "password": PASSWORD, "code": "abcdef" });
+    for number in 0..12 {
+        let client = format!("203.0.113.{number}");
+        let answer = api
+            .send_over_proxy(Method::POST, "/api/v1/session", "", &client, wrong.clone())
+            .await;
+        let expected = if number < 10 { 401 } else { 429 };
+        assert_eq!(answer.status, expected, "{number}: {}", answer.text());
+    }
+    let again = api
+        .send(
+            Method::POST,
+            "/api/v1/session",
+            "",
+            &[("cookie", known)],
+            Some(wrong.clone()),
+        )
+        .await;
+    assert_eq!(again.json()["code"], "wrong-code");
+    // The staff lets a stranger try again by a new password.
+    api.app.set_password(user, PASSWORD).unwrap();
+    let answer = api
+        .send_over_proxy(Method::POST, "/api/v1/session", "", "203.0.113.99", wrong)
+        .await;
+    assert_eq!(answer.json()["code"], "wrong-code");
+}
+
+#[tokio::test]
 async fn an_api_key_is_shown_once_acts_in_its_scope_and_can_be_withdrawn() {
     let api = Api::new();
     let ann = api.key("ann");
@@ -410,6 +497,7 @@ async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
             "{policy}"
         );
         assert_eq!(answer.headers["x-content-type-options"], "nosniff");
+        assert_eq!(answer.headers["strict-transport-security"], "max-age=31536000");
     }
     let answer = api.get("", "/api/v1/session").await;
     assert_eq!(answer.headers["content-type"], "application/problem+json");

@@ -242,11 +242,42 @@ async fn a_webhook_goes_to_no_private_address() {
     loop {
         let list = api.get(&ann, &path).await.json();
         if let Some(error) = list[0]["error"].as_str() {
-            assert!(error.contains("is not an address of the Internet"), "{error}");
+            assert_eq!(error, "the host of the URL has no address of the Internet");
             break;
         }
         assert!(tokio::time::Instant::now() < deadline, "{list}");
         tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_does_not_tell_an_internal_name_from_one_that_does_not_exist() {
+    let api = Api::with(|settings| settings.webhooks_to_private = false);
+    let ann = api.key("ann");
+    // The resolver alone finds the private address of the first host. It knows no name below `invalid` (RFC 6761).
+    let mut paths = Vec::new();
+    for host in ["127.1", "secret.invalid"] {
+        let body = json!({ "url": format!("https://{host}:9/") });
+        let made = post(&api, &ann, "/api/v1/webhooks", body).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        let id = made.json()["webhook"]["id"].clone();
+        paths.push(format!("/api/v1/webhooks/{}/deliveries", id.as_str().unwrap()));
+    }
+    make_key(&api, &ann).await;
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    for path in paths {
+        loop {
+            let list = api.get(&ann, &path).await.json();
+            if let Some(error) = list[0]["error"].as_str() {
+                assert_eq!(
+                    error, "the host of the URL has no address of the Internet",
+                    "{path}"
+                );
+                break;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{list}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod fabric;
 mod filters;
 mod lan;
 mod limits;
+mod numbers;
 mod paths;
 mod people;
 mod reports;
@@ -152,13 +153,17 @@ impl Order<'_> {
             .ok_or_else(|| Refusal::invalid("account", reason::account_needed()))
     }
 
+    /// Returns true for the exchange's staff, its command line and the engine.
+    fn is_staff(&self) -> bool {
+        self.actor.is_system() || self.actor.is_operator()
+    }
+
     /// Returns true if the actor may know of an account. An account that is neither discoverable nor related
     /// to the actor is treated as absent.
     fn knows_account(&self, account: AccountId) -> bool {
         self.draft.find(account).is_some_and(|found| {
             found.discoverable
-                || self.actor.is_system()
-                || self.actor.is_operator()
+                || self.is_staff()
                 || self.draft.relation_to_account(self.actor, account) != Relation::Foreign
         })
     }
@@ -191,6 +196,25 @@ impl Order<'_> {
                 let reason = reason::name_taken(other, name);
                 Err(Refusal::conflict(reason).field("name").object(other))
             }
+        }
+    }
+
+    /// Refuses a name that looks like that of another object of the same type: it differs in case only, or in letters of other
+    /// scripts that people confuse with its own (UTS 39, section 4).
+    fn check_appearance<K: Key>(
+        &self,
+        id: Option<K>,
+        name: &str,
+        name_of: impl Fn(&K::Object) -> &str,
+    ) -> Outcome {
+        let appearance = Appearance::new(name);
+        let same = self
+            .draft
+            .all::<K>()
+            .find(|(other, object)| Some(*other) != id && appearance.is_of(name_of(object)));
+        match same {
+            None => Ok(()),
+            Some(_) => Err(Refusal::conflict(reason::name_looks_alike(name)).field("name")),
         }
     }
 
@@ -271,6 +295,36 @@ impl Order<'_> {
         ends.filter_map(|(_, config)| self.draft.switch_of(config.connection))
             .collect()
     }
+}
+
+/// The appearance of a name to people.
+struct Appearance<'a> {
+    name: &'a str,
+    skeleton: String,
+}
+
+impl Appearance<'_> {
+    fn new(name: &str) -> Appearance<'_> {
+        Appearance {
+            name,
+            skeleton: skeleton_of(name),
+        }
+    }
+
+    /// Returns true if another name looks like this one.
+    fn is_of(&self, other: &str) -> bool {
+        // Most names are ASCII. Their letters and digits are told apart by people who read carefully: "AS1" and "ASl" are two
+        // names, and an import of thousands of accounts computes no skeletons.
+        if self.name.is_ascii() && other.is_ascii() {
+            return self.name.eq_ignore_ascii_case(other);
+        }
+        self.skeleton == skeleton_of(other)
+    }
+}
+
+/// Returns the skeleton of a name (UTS 39, section 4), without case. Names with the same skeleton look alike.
+fn skeleton_of(name: &str) -> String {
+    unicode_security::skeleton(&name.to_lowercase()).collect()
 }
 
 /// Returns true for characters that show nothing and change how the text around them is read: embeddings, overrides and

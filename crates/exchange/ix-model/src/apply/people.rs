@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Order, Outcome};
 use crate::account::{Account, AccountKind, Limits, Role, User};
-use crate::id::{AccountId, ConfigId, UserId};
+use crate::id::{AccountId, UserId};
 use crate::operation::Operation;
 use crate::permission::{self, Relation};
 use crate::reason;
@@ -39,24 +39,28 @@ impl Order<'_> {
                     return Err(Refusal::invalid("kind", reason::reseller_makes_members()));
                 }
                 self.check_name::<AccountId>(None, &name, |account| &account.name, |_| true)?;
+                self.check_appearance::<AccountId>(None, &name, |account| &account.name)?;
                 self.check_external_ref::<AccountId>(external_ref.as_deref(), |account| {
                     account
                         .external_ref
                         .as_deref()
                         .filter(|_| account.parent == parent)
                 })?;
-                self.check_asns(None, parent, &asns)?;
-                self.draft.create::<AccountId>(Account {
+                self.check_asns(None, &BTreeSet::new(), &asns)?;
+                let account = self.draft.create::<AccountId>(Account {
                     name,
                     kind,
                     parent,
                     asns,
                     discoverable,
-                    as_set,
+                    as_set: None,
                     external_ref,
                     limits: Limits::default(),
                 });
-                Ok(())
+                match as_set {
+                    Some(as_set) => self.set_as_set(account, as_set),
+                    None => Ok(()),
+                }
             }
             Operation::UpdateAccount {
                 account: id,
@@ -68,26 +72,37 @@ impl Order<'_> {
             } => {
                 self.draft.check(self.actor, operation_kind, id.into())?;
                 let mut account = self.object(id)?;
-                if let Some(name) = name {
+                if let Some(name) = name.filter(|name| *name != account.name) {
+                    // Others know an account by its name: in invitations, and on the member list.
+                    if !self.is_staff() && self.actor.account == Some(id) {
+                        let reason = reason::name_by_staff(id);
+                        return Err(Refusal::new(RefusalCode::Forbidden, reason).field("name"));
+                    }
                     self.check_name(Some(id), &name, |account: &Account| &account.name, |_| true)?;
+                    self.check_appearance(Some(id), &name, |account: &Account| &account.name)?;
                     account.name = name;
                 }
+                let before = account.asns.clone();
                 if let Some(asns) = asns {
-                    self.check_asns(Some(id), account.parent, &asns)?;
+                    self.check_asns(Some(id), &account.asns, &asns)?;
                     account.asns = asns;
                 }
                 account.discoverable = discoverable.unwrap_or(account.discoverable);
-                account.as_set = as_set.or(account.as_set);
                 if let Some(limits) = limits {
-                    if !self.actor.is_operator() && !self.actor.is_system() {
+                    if !self.is_staff() {
                         return Err(
                             Refusal::new(RefusalCode::Forbidden, reason::staff_only()).field("limits")
                         );
                     }
                     account.limits = limits;
                 }
+                let given_up: BTreeSet<u32> = before.difference(&account.asns).copied().collect();
                 self.draft.put(id, account);
-                Ok(())
+                self.give_up(&given_up);
+                match as_set {
+                    Some(as_set) => self.set_as_set(id, as_set),
+                    None => Ok(()),
+                }
             }
             Operation::CreateUser {
                 name,
@@ -99,6 +114,7 @@ impl Order<'_> {
                 let account = self.account_or_own(account)?;
                 self.draft.check_account(self.actor, operation_kind, account)?;
                 self.check_name::<UserId>(None, &name, |user| &user.name, |_| true)?;
+                self.check_appearance::<UserId>(None, &name, |user| &user.name)?;
                 self.check_roles(account, &roles)?;
                 self.draft.create::<UserId>(User {
                     name,
@@ -140,86 +156,5 @@ impl Order<'_> {
             return Err(Refusal::invalid("roles", reason::roles_none()));
         }
         Ok(())
-    }
-
-    /// Refuses AS numbers of an account that are reserved, that another account has, or that ends of
-    /// unrelated accounts have.
-    fn check_asns(&self, id: Option<AccountId>, parent: Option<AccountId>, asns: &BTreeSet<u32>) -> Outcome {
-        check_not_reserved(asns)?;
-        for (other, account) in self.draft.all::<AccountId>() {
-            if Some(other) != id
-                && let Some(asn) = asns.intersection(&account.asns).next()
-            {
-                return Err(self.asn_taken(other, *asn));
-            }
-        }
-        // A reseller's ends may have numbers of its customers, and customers' ends may have numbers of their
-        // reseller.
-        let is_related = |other: AccountId| {
-            Some(other) == id
-                || parent.is_some_and(|parent| self.draft.is_below(parent, other))
-                || id.is_some_and(|id| self.draft.is_below(other, id))
-        };
-        for (_, config) in self.draft.all::<ConfigId>() {
-            if let Some(asn) = asns.intersection(&config.asns).next()
-                && !is_related(config.account)
-            {
-                return Err(self.asn_taken(config.account, *asn));
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses AS numbers of an end that are reserved, or that an unrelated account or its ends have.
-    /// Accounts are related if one is below the other. Customers of one reseller are unrelated, but each of
-    /// them may use the numbers of the reseller.
-    pub(super) fn check_end_asns(&self, account: AccountId, asns: &BTreeSet<u32>) -> Outcome {
-        check_not_reserved(asns)?;
-        let mut inherited: BTreeSet<u32> = BTreeSet::new();
-        for (other, found) in self.draft.all::<AccountId>() {
-            let Some(asn) = asns.intersection(&found.asns).next() else {
-                continue;
-            };
-            if self.draft.is_below(account, other) {
-                inherited.extend(&found.asns);
-            } else if !self.draft.is_below(other, account) {
-                return Err(self.asn_taken(other, *asn));
-            }
-        }
-        for (_, config) in self.draft.all::<ConfigId>() {
-            let other = config.account;
-            let taken = asns
-                .intersection(&config.asns)
-                .find(|asn| !inherited.contains(*asn));
-            if let Some(asn) = taken
-                && !self.draft.is_below(account, other)
-                && !self.draft.is_below(other, account)
-            {
-                return Err(self.asn_taken(other, *asn));
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the refusal of a number that another account has. The refusal names that account only if the
-    /// actor may know of it.
-    fn asn_taken(&self, holder: AccountId, asn: u32) -> Refusal {
-        if self.knows_account(holder) {
-            return Refusal::conflict(reason::asn_taken(holder, asn))
-                .field("asns")
-                .object(holder);
-        }
-        Refusal::conflict(reason::asn_of_another(asn)).field("asns")
-    }
-}
-
-/// Refuses AS numbers that are reserved.
-fn check_not_reserved(asns: &BTreeSet<u32>) -> Outcome {
-    // RFC 7607 reserves AS 0, RFC 6793 reserves AS_TRANS, and RFC 7300 reserves the last 16-bit and 32-bit
-    // numbers.
-    let reserved = [0, 23_456, 65_535, u32::MAX];
-    match reserved.into_iter().find(|asn| asns.contains(asn)) {
-        Some(asn) => Err(Refusal::invalid("asns", reason::asn_reserved(asn))),
-        None => Ok(()),
     }
 }

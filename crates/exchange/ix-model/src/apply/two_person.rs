@@ -111,7 +111,9 @@ impl Order<'_> {
                 self.refuse_users(target, |order| {
                     order.first::<crate::id::FilterId>(|found| found.account == id)
                 })?;
+                let asns = self.object(id)?.asns;
                 self.draft.delete(id);
+                self.give_up(&asns);
                 Ok(())
             }
             ObjectId::Site(id) => {

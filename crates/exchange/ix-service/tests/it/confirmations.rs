@@ -167,6 +167,7 @@ fn nobody_else_changes_the_objects_of_a_change_that_waits() {
         user: None,
         account: world.core().exchange().accounts.keys().next().copied(),
         roles: BTreeSet::from([Role::MemberAdmin]),
+        proven_asns: BTreeSet::new(),
     };
     let now = world.now();
     assert!(

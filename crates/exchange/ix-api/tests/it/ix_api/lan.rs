@@ -1,6 +1,8 @@
 //! Ends of a peering LAN, and what is exported about them.
 
 use axum::http::Method;
+use millrace_ix_api::ExchangeService as _;
+use millrace_ix_api::service::Order;
 use millrace_ix_model::Operation;
 use serde_json::{Value, json};
 
@@ -95,6 +97,98 @@ async fn an_end_that_was_ordered_on_the_page_has_the_as_numbers_of_its_account()
     assert_eq!(wrong.status, 400, "{}", wrong.text());
     let made = post(&api, &ann, "/network-feature-configs", session(64500)).await;
     assert_eq!(made.status, 201, "{}", made.text());
+}
+
+#[tokio::test]
+async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
+    let api = Api::over(with_lan());
+    let (ann, noc) = (api.key("ann"), api.key("noc"));
+    let account = get(&api, &ann, "/account").await.json()["id"].clone();
+    let account = account.as_str().unwrap();
+    let connection = get(&api, &ann, "/connections").await.json()[0]["id"].clone();
+    let lan = get(&api, &ann, "/network-services?type=exchange_lan")
+        .await
+        .json()[0]
+        .clone();
+    let end = |asns: Value| {
+        with(
+            owned(account),
+            json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": asns, "listed": true,
+                "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
+        )
+    };
+    for foreign in [json!([15169]), json!([64501]), json!([64500, 15169])] {
+        let refused = post(&api, &ann, "/network-service-configs", end(foreign.clone())).await;
+        assert!(
+            matches!(refused.status, 400 | 409),
+            "{foreign}: {}",
+            refused.text()
+        );
+    }
+    let made = post(&api, &ann, "/network-service-configs", end(json!([64500]))).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let config = made.json();
+    let session = |asn: u32, set: &str| {
+        with(
+            owned(account),
+            json!({ "type": "route_server", "network_feature": lan["network_features"][0], "network_service_config": config["id"],
+                "asn": asn, "as_set_v4": set, "as_set_v6": set, "session_mode": "public", "bgp_session_type": "passive",
+                "ip": config["ips"][0] }),
+        )
+    };
+    for (asn, set) in [
+        (64500, "AS-GOOGLE@RIPE"),
+        (64500, "AS64501:AS-X"),
+        (64500, "AS-AOBA@RADB"),
+        (15169, "AS64500:AS-X"),
+    ] {
+        let refused = post(&api, &ann, "/network-feature-configs", session(asn, set)).await;
+        assert!(matches!(refused.status, 400 | 403), "{set}: {}", refused.text());
+    }
+    let made = post(
+        &api,
+        &ann,
+        "/network-feature-configs",
+        session(64500, "AS64500:AS-CUSTOMERS"),
+    )
+    .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let path = format!("/network-feature-configs/{}", made.json()["id"].as_str().unwrap());
+    for change in [json!({ "as_set_v4": "AS-GOOGLE@RIPE" }), json!({ "asn": 15169 })] {
+        let refused = patch(&api, &ann, &path, change.clone()).await;
+        assert!(
+            matches!(refused.status, 400 | 403),
+            "{change}: {}",
+            refused.text()
+        );
+    }
+    // A route server that is told now gets only what the account has now.
+    let clients = || async {
+        api.get(&noc, "/api/v1/exports/arouteserver-clients.json")
+            .await
+            .json()
+    };
+    let waive = Operation::WaiveQuarantine {
+        config: config["id"].as_str().unwrap().parse().unwrap(),
+        reason: "test".to_owned(),
+    };
+    api.service.order(Order::of_system(vec![waive])).await.unwrap();
+    let listed = clients().await;
+    assert_eq!(listed["clients"][0]["asn"], 64500, "{listed}");
+    assert_eq!(
+        listed["clients"][0]["cfg"]["filtering"]["irrdb"]["as_sets"],
+        json!(["AS64500:AS-CUSTOMERS"])
+    );
+    let give_up = Operation::UpdateAccount {
+        account: account.parse().unwrap(),
+        name: None,
+        asns: Some([64_599].into()),
+        discoverable: None,
+        as_set: None,
+        limits: None,
+    };
+    api.service.order(Order::of_system(vec![give_up])).await.unwrap();
+    assert_eq!(clients().await["clients"], json!([]));
 }
 
 /// Returns the addresses of an end, in order.
@@ -246,7 +340,7 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
             v4["as_macro"].clone(),
             v4["max_prefix"].clone()
         ),
-        (json!(true), json!("AS-AOBA@RIPE"), json!(100)),
+        (json!(true), json!("RIPE::AS-AOBA"), json!(100)),
         "{member}"
     );
     assert_eq!(

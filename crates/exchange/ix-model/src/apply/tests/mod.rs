@@ -57,6 +57,7 @@ fn actor(exchange: &mut Exchange, account: AccountId, name: &str, roles: &[Role]
         user,
         account: Some(account),
         roles,
+        proven_asns: BTreeSet::new(),
     }
 }
 
