@@ -1,5 +1,6 @@
 //! Commands and options.
 
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -9,6 +10,8 @@ use millrace_ix_model::{
     AccountId, ConnectionId, Operation, ServiceId, ServiceKind, VlanConfig, VlanId, VlanRequest,
 };
 use millrace_ix_service::text::Document;
+use millrace_log::Lines;
+use millrace_types::Dpid;
 use tracing_subscriber::EnvFilter;
 
 use crate::control::{Request, ask};
@@ -126,6 +129,11 @@ enum Command {
     /// After an old database was restored: make the switches equal to the database, and write to the switches
     /// again.
     Enforce,
+    /// Forget the certificate of a switch's first connection, so that the switch can come with a new one.
+    ForgetCertificate {
+        /// The datapath id: 0000000000000001.
+        dpid: Dpid,
+    },
     /// Give users the means to sign in.
     #[command(subcommand)]
     User(UserCommand),
@@ -246,9 +254,11 @@ pub(crate) fn run(options: Options) -> Result<()> {
     match options.command {
         Command::Serve { config, log } => {
             let filter = EnvFilter::try_new(&log).with_context(|| format!("--log {log}"))?;
+            let has_colors = std::io::stderr().is_terminal();
             tracing_subscriber::fmt()
                 .with_env_filter(filter)
-                .with_writer(std::io::stderr)
+                .with_ansi(has_colors)
+                .with_writer(move || Lines::new(std::io::stderr(), has_colors))
                 .init();
             serve::run(&Settings::read(&config)?)
         }
@@ -321,6 +331,10 @@ pub(crate) fn run(options: Options) -> Result<()> {
         }
         Command::Adopt => ask(&Request::Resolve { adopt: true }).map(drop),
         Command::Enforce => ask(&Request::Resolve { adopt: false }).map(drop),
+        Command::ForgetCertificate { dpid } => ask(&Request::ForgetCertificate {
+            dpid: dpid.to_string(),
+        })
+        .map(drop),
         Command::User(UserCommand::Password { name: user }) => {
             let mut line = String::new();
             std::io::stdin().read_line(&mut line)?;

@@ -19,12 +19,13 @@ use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Quar
 use millrace_ix_service::text::{self, Document};
 use millrace_ix_service::{Handle, OrderOptions, Ordered, Snapshot};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
+use millrace_types::Dpid;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::web;
+use crate::{admission, web};
 
 /// The longest request, in bytes.
 const REQUEST_SIZE_MAX: u64 = 64 << 20;
@@ -85,6 +86,8 @@ pub(crate) enum Request {
     Audit { after: u64, limit: usize },
     /// Returns the signatures of the audit chain.
     Heads,
+    /// Forgets the pinned certificate of a switch.
+    ForgetCertificate { dpid: String },
     /// Sets the password of a user.
     SetPassword { user: String, password: String },
     /// Gives a user a new second factor.
@@ -304,13 +307,14 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
         }
         Request::Heads => {
             let heads = handle.signed_heads().await?;
-            let head = |head: millrace_ix_store::SignedHead| {
-                json!({
-                    "signature": head.signature, "public_key": head.public_key, "serial": head.serial,
-                    "hash": head.hash, "time": head.at,
-                })
-            };
-            heads.into_iter().map(head).collect()
+            heads.iter().map(millrace_ix_store::SignedHead::to_json).collect()
+        }
+        Request::ForgetCertificate { dpid } => {
+            let dpid: Dpid = dpid.parse()?;
+            if !admission::forget(handle, dpid).await? {
+                bail!("no certificate of {dpid} is pinned");
+            }
+            json!({})
         }
         Request::SetPassword { user, password } => web::set_password(app, handle, &user, password).await?,
         Request::SetTotp { user } => web::set_totp(app, handle, &user).await?,

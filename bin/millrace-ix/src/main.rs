@@ -4,9 +4,11 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod audit;
 mod cli;
 mod control;
+mod heads;
 mod keys;
 mod messages;
 mod pages;

@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::control;
+use crate::heads;
 use crate::keys;
 use crate::routing;
 use crate::settings::{ForeignEntries, Settings, Sflow};
@@ -68,6 +69,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
             let socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
             anyhow::Ok((app, socket))
         })?;
+        api.block_on(heads::start(&settings.audit, &handle))?;
         network.block_on(switches.listen(&settings.openflow, epoch, &handle))?;
         tracing::info!("ready");
         api.block_on(async {

@@ -16,6 +16,9 @@ use crate::routing::{Bgp, Irr, Rpki};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Settings {
     pub(crate) database: Database,
+    /// The places to which signatures of the audit chain are sent.
+    #[serde(default)]
+    pub(crate) audit: Audit,
     /// The connections of switches.
     pub(crate) openflow: OpenFlow,
     /// The control socket of the command line.
@@ -136,6 +139,28 @@ impl Database {
     }
 }
 
+/// `[audit]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Audit {
+    /// A URL that gets each signed head by POST; `None` for no URL.
+    pub(crate) webhook: Option<String>,
+    /// A program and its arguments. It gets the newest signed head on standard input: it can mail it, or have it stamped.
+    pub(crate) command: Vec<String>,
+    /// The shortest time between two runs of the program, in seconds.
+    pub(crate) command_every_secs: u64,
+}
+
+impl Default for Audit {
+    fn default() -> Audit {
+        Audit {
+            webhook: None,
+            command: Vec::new(),
+            command_every_secs: 3600,
+        }
+    }
+}
+
 /// `[openflow]`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -155,6 +180,9 @@ pub(crate) struct OpenFlow {
     /// certificate.
     #[serde(default)]
     pub(crate) certificates: BTreeMap<String, String>,
+    /// True if `tcp:` is permitted at addresses that are not loopback: everybody who reaches them can speak as any switch.
+    #[serde(default)]
+    pub(crate) insecure: bool,
 }
 
 impl OpenFlow {
@@ -169,12 +197,15 @@ impl OpenFlow {
 
     /// Returns the addresses.
     pub(crate) fn targets(&self) -> Result<Vec<Target>> {
-        self.listen.iter().map(|text| target(text)).collect()
+        self.listen
+            .iter()
+            .map(|text| target(text, self.insecure))
+            .collect()
     }
 }
 
 /// Parses an address of the OpenFlow listener.
-fn target(text: &str) -> Result<Target> {
+fn target(text: &str, insecure: bool) -> Result<Target> {
     let address = |text: &str| -> Result<SocketAddr> {
         text.parse()
             .with_context(|| format!("openflow.listen: {text:?} is no address: expected 127.0.0.1:6653"))
@@ -182,8 +213,14 @@ fn target(text: &str) -> Result<Target> {
     match text.split_once(':') {
         Some(("tcp", rest)) => {
             let address = address(rest)?;
-            if !address.ip().is_loopback() {
-                tracing::warn!(%address, "OpenFlow without TLS beyond loopback: use ssl: outside of a closed network");
+            if !address.ip().to_canonical().is_loopback() {
+                if !insecure {
+                    bail!(
+                        "openflow.listen: {text:?}: everybody who reaches this address could speak as any switch; expected \
+                         ssl:, or openflow.insecure = true on a closed network"
+                    );
+                }
+                tracing::warn!(%address, "OpenFlow without TLS beyond loopback, as openflow.insecure permits");
             }
             Ok(Target::Tcp(address))
         }
@@ -249,20 +286,35 @@ mod tests {
     #[test]
     fn addresses_have_the_forms_of_open_vswitch() {
         assert_eq!(
-            target("tcp:127.0.0.1:6653").unwrap(),
+            target("tcp:127.0.0.1:6653", false).unwrap(),
             Target::Tcp("127.0.0.1:6653".parse().unwrap())
         );
         assert_eq!(
-            target("ssl:[::1]:6653").unwrap(),
+            target("ssl:[::1]:6653", false).unwrap(),
             Target::Tls("[::1]:6653".parse().unwrap())
         );
         assert_eq!(
-            target("unix:/run/of.sock").unwrap(),
+            target("unix:/run/of.sock", false).unwrap(),
             Target::Unix("/run/of.sock".into())
         );
         for text in ["127.0.0.1:6653", "tcp:localhost", "udp:127.0.0.1:1"] {
-            assert!(target(text).is_err(), "{text}");
+            assert!(target(text, true).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn openflow_without_tls_is_served_beyond_loopback_only_if_told_so() {
+        for text in [
+            "tcp:0.0.0.0:6653",
+            "tcp:[::]:6653",
+            "tcp:192.0.2.1:6653",
+            "tcp:[::ffff:192.0.2.1]:6653",
+        ] {
+            let refused = target(text, false).unwrap_err().to_string();
+            assert!(refused.contains("openflow.insecure"), "{refused}");
+            assert!(target(text, true).is_ok(), "{text}");
+        }
+        assert!(target("ssl:0.0.0.0:6653", false).is_ok());
     }
 
     #[test]

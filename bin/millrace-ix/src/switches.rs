@@ -18,16 +18,30 @@ use millrace_openflow::{Message, PacketOut, Port, PortConfig, PortReason, PortSt
 use millrace_types::{BufferId, Cookie, Duration, PortNo, TableId};
 use tokio::sync::mpsc;
 
-use crate::messages;
 use crate::settings::OpenFlow;
+use crate::{admission, messages};
 
 /// The pause before a session with an unknown datapath id is closed, so that the switch does not connect in a loop.
 const UNKNOWN_PAUSE: Duration = Duration::from_secs(1);
+/// The time for which a switch may be silent on its present connection before another connection replaces it.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The time between two readings of the counters of filters.
 const COUNTING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// For each connected switch: the number of its connection, and the sender of requests to its task.
-type Connected = BTreeMap<SwitchId, (u64, mpsc::UnboundedSender<FabricRequest>)>;
+/// The present connection of a switch.
+#[derive(Debug)]
+struct Present {
+    /// The number of the connection.
+    number: u64,
+    /// The address of the switch.
+    address: String,
+    connection: Connection,
+    /// The sender of requests to the task of the connection.
+    sender: mpsc::UnboundedSender<FabricRequest>,
+}
+
+/// The present connections of switches.
+type Connected = BTreeMap<SwitchId, Present>;
 
 /// The senders of requests to connected switches.
 #[derive(Clone, Debug, Default)]
@@ -52,10 +66,10 @@ impl Switches {
             | FabricRequest::PacketOut { switch, session, .. } => (*switch, *session),
         };
         let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((current, sender)) = connected.get(&switch)
-            && *current == session
+        if let Some(present) = connected.get(&switch)
+            && present.number == session
         {
-            let _ended = sender.send(request);
+            let _ended = present.sender.send(request);
         }
     }
 
@@ -100,12 +114,10 @@ impl Switches {
             tokio::time::sleep(UNKNOWN_PAUSE).await;
             return session.handle.close().await;
         };
-        if let Err(reason) = check_certificate(
-            &dpid.to_string(),
-            session.peer.certificate.as_deref(),
-            certificates,
-        ) {
-            tracing::error!(%dpid, "{reason}");
+        let address = session.peer.address.clone();
+        let certificate = session.peer.certificate.as_deref();
+        if let Err(reason) = admission::check(handle, switch, dpid, certificate, certificates).await {
+            tracing::error!(%switch, %dpid, address, "{reason}");
             tokio::time::sleep(UNKNOWN_PAUSE).await;
             return session.handle.close().await;
         }
@@ -116,12 +128,15 @@ impl Switches {
         }
         let number = 1 + self.sessions.fetch_add(1, Ordering::Relaxed);
         let (sender, requests) = mpsc::unbounded_channel();
-        let previous = {
-            let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
-            connected.insert(switch, (number, sender))
+        let present = Present {
+            number,
+            address,
+            connection: session.handle.clone(),
+            sender,
         };
-        if previous.is_some() {
-            tracing::info!(%switch, "a new connection replaces the old one");
+        if !self.take_over(switch, present).await {
+            tokio::time::sleep(UNKNOWN_PAUSE).await;
+            return session.handle.close().await;
         }
         monitor(&session.handle).await;
         tracing::info!(%switch, %dpid, address = session.peer.address, "connected");
@@ -145,9 +160,46 @@ impl Switches {
         let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
         if connected
             .get(&switch)
-            .is_some_and(|(current, _)| *current == number)
+            .is_some_and(|present| present.number == number)
         {
             connected.remove(&switch);
+        }
+    }
+
+    /// Makes a connection the present one of its switch, and returns true. Returns false if the switch answers on its present
+    /// connection: then somebody else pretends to be the switch, or two switches have one datapath id.
+    async fn take_over(&self, switch: SwitchId, new: Present) -> bool {
+        let connected = || self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let old = connected().get(&switch).map(|present| {
+                (
+                    present.number,
+                    present.address.clone(),
+                    present.connection.clone(),
+                )
+            });
+            if let Some((_, address, connection)) = &old
+                && connection.is_alive(PATIENCE).await
+            {
+                tracing::warn!(
+                    %switch, address = new.address, present = address,
+                    "a second connection with the datapath id of this switch is refused, because the switch answers on its \
+                     present one: expected one switch with this datapath id, and one listener that it connects to"
+                );
+                return false;
+            }
+            let mut connected = connected();
+            // Another connection may have taken the switch over meanwhile.
+            if connected.get(&switch).map(|present| present.number)
+                != old.as_ref().map(|(number, ..)| *number)
+            {
+                continue;
+            }
+            if let Some((_, address, _)) = &old {
+                tracing::warn!(%switch, address = new.address, silent = address, "a new connection replaces one that does not answer");
+            }
+            connected.insert(switch, new);
+            return true;
         }
     }
 }
@@ -190,27 +242,6 @@ impl Switches {
         connection.set_role(RequestedRole::Master, raised).await?;
         led().insert(switch);
         Ok(())
-    }
-}
-
-/// Checks that a certificate belongs to the switch with a datapath id. If no certificates are configured,
-/// every certificate of a trusted authority is accepted.
-fn check_certificate(
-    dpid: &str,
-    certificate: Option<&[u8]>,
-    inventory: &BTreeMap<String, String>,
-) -> Result<(), String> {
-    if inventory.is_empty() {
-        return Ok(());
-    }
-    let expected = inventory
-        .get(dpid)
-        .ok_or("openflow.certificates has no certificate for this datapath id")?;
-    let found = certificate.ok_or("the connection has no certificate, and openflow.certificates is set")?;
-    if millrace_ix_store::sha256_hex(found) == expected.to_lowercase() {
-        Ok(())
-    } else {
-        Err("another certificate is registered for this datapath id in openflow.certificates".to_owned())
     }
 }
 
@@ -420,111 +451,4 @@ async fn carry_out(request: FabricRequest, connection: &Connection, fabric: &Fab
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-    use std::io::{Read as _, Write as _};
-    use std::os::unix::net::UnixStream;
-
-    use millrace_ix_model::{Actor, Operation};
-    use millrace_ix_service::{OrderOptions, Service, Settings};
-    use millrace_ix_store::Sqlite;
-    use millrace_openflow::roles::{Role, RoleArbiter};
-    use millrace_openflow::{
-        Capabilities, ErrorCode, ErrorMessage, HEADER_SIZE, Header, Hello, RoleMessage, SwitchFeatures,
-        decode, encode,
-    };
-    use millrace_types::{Dpid, Xid};
-
-    use super::*;
-
-    const ENGINE: u32 = 1;
-
-    /// Answers a controller as a switch does until the controller is master, or closes the connection.
-    fn elect(mut stream: UnixStream, mut arbiter: RoleArbiter<u32>) -> RoleArbiter<u32> {
-        let mut answer = Some((Xid(1), Message::Hello(Hello::OURS)));
-        while arbiter.master().is_none() {
-            if let Some((xid, message)) = answer.take() {
-                let mut bytes = Vec::new();
-                encode(&message, xid, &mut bytes).unwrap();
-                stream.write_all(&bytes).unwrap();
-            }
-            let mut bytes = vec![0; HEADER_SIZE];
-            if stream.read_exact(&mut bytes).is_err() {
-                break;
-            }
-            let header = Header::parse(&bytes).unwrap();
-            bytes.resize(header.length.into(), 0);
-            stream.read_exact(&mut bytes[HEADER_SIZE..]).unwrap();
-            let reply = match decode(&bytes).unwrap().1 {
-                Message::FeaturesRequest => Some(Message::FeaturesReply(SwitchFeatures {
-                    dpid: Dpid(1),
-                    buffers: 0,
-                    tables: 20,
-                    auxiliary_id: 0,
-                    capabilities: Capabilities::FLOW_STATS,
-                })),
-                Message::RoleRequest(request) => Some(match arbiter.request(ENGINE, Role::Equal, request) {
-                    Ok(change) => Message::RoleReply(change.reply),
-                    Err(_) => Message::Error(ErrorMessage {
-                        code: ErrorCode::OFPRRFC_STALE,
-                        data: Box::default(),
-                    }),
-                }),
-                _ => None,
-            };
-            answer = reply.map(|reply| (header.xid, reply));
-        }
-        arbiter
-    }
-
-    #[test]
-    fn a_switch_that_a_newer_database_led_accepts_the_engine_of_a_restored_one() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(&folder.path().join("exchange.db")).unwrap();
-        let settings = Settings {
-            engine: millrace_ix_engine::Settings::default(),
-            extensions: false,
-            audit_key: None,
-        };
-        let service = Service::start(Box::new(store), settings, drop).unwrap();
-        let handle = service.handle();
-        let operations = [
-            serde_json::json!({"operation": "create_site", "name": "Otemachi"}),
-            serde_json::json!({"operation": "create_switch", "name": "ote-1", "site": "st-0", "dpid": "0000000000000001",
-                "ports": [{"number": 1, "speed_mbps": 10000}]}),
-        ];
-        let operations: Vec<Operation> = operations
-            .map(|value| serde_json::from_value(value).unwrap())
-            .into();
-        let mut arbiter = RoleArbiter::default();
-        let earlier = RoleMessage {
-            role: RequestedRole::Master,
-            generation_id: 12,
-        };
-        arbiter.request(2, Role::Equal, earlier).unwrap();
-        arbiter.disconnected(2);
-        let socket = folder.path().join("openflow.sock");
-        let openflow = OpenFlow {
-            listen: vec![format!("unix:{}", socket.display())],
-            private_key: None,
-            certificate: None,
-            ca_certificate: None,
-            certificates: BTreeMap::new(),
-        };
-        let switches = Switches::default();
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        let arbiter = runtime.block_on(async {
-            let options = OrderOptions::default();
-            handle.order(operations, Actor::system(), options).await.unwrap();
-            switches.listen(&openflow, 1, &handle).await.unwrap();
-            let stream = UnixStream::connect(&socket).unwrap();
-            tokio::task::spawn_blocking(move || elect(stream, arbiter))
-                .await
-                .unwrap()
-        });
-        assert_eq!(arbiter.master(), Some(ENGINE));
-        assert_eq!(switches.epoch.load(Ordering::Relaxed), 13);
-        service.stop();
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
 //! Tests of the engine without switches.
 
+use std::fs::File;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -39,15 +40,22 @@ impl Engine {
 
     pub(crate) fn start(&mut self) {
         let process = Command::new(PROGRAM)
-            .args(["serve", "--log", "warn", "--config"])
+            .args(["serve", "--log", "info", "--config"])
             .arg(self.at("exchange.toml"))
-            .stderr(Stdio::inherit())
+            .stderr(
+                File::options()
+                    .append(true)
+                    .create(true)
+                    .open(self.at("log"))
+                    .unwrap(),
+            )
             .spawn()
             .unwrap();
         self.process = Some(process);
         let deadline = Instant::now() + PATIENCE;
         while !self.run(&["status"]).0 {
-            assert!(Instant::now() < deadline, "the engine does not answer");
+            let log = || std::fs::read_to_string(self.at("log")).unwrap_or_default();
+            assert!(Instant::now() < deadline, "the engine does not answer: {}", log());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -57,6 +65,16 @@ impl Engine {
         let mut process = self.process.take().unwrap();
         process.kill().unwrap();
         process.wait().unwrap();
+    }
+
+    /// Ends the engine by SIGTERM, after which it signs the audit chain.
+    fn end(&mut self) {
+        let mut process = self.process.take().unwrap();
+        let ended = Command::new("kill")
+            .arg(process.id().to_string())
+            .status()
+            .unwrap();
+        assert!(ended.success() && process.wait().unwrap().success());
     }
 
     /// Runs a command; returns success and output.
@@ -90,6 +108,9 @@ const SITE: &str = r#"{"operation": "create_site", "name": "Otemachi"}"#;
 const SWITCH: &str = r#"{"operation": "create_switch", "name": "ote-1", "site": "st-0", "dpid": "0000000000000001",
     "ports": [{"number": 1, "speed_mbps": 1000}]}"#;
 
+const SWITCH_OF_SITE: &str = r#"{"operation": "create_switch", "name": "ote-1", "site": "st-1", "dpid": "0000000000000001",
+    "ports": [{"number": 1, "speed_mbps": 1000}]}"#;
+
 #[test]
 fn orders_survive_kill_9_and_the_audit_chain_is_whole() {
     let mut engine = Engine::new();
@@ -106,6 +127,49 @@ fn orders_survive_kill_9_and_the_audit_chain_is_whole() {
     let database = engine.at("exchange.db");
     let verified = engine.ok(&["audit", "verify", "--database", database.to_str().unwrap()]);
     assert!(verified.starts_with("valid: 1 entries"), "{verified}");
+}
+
+#[test]
+fn a_chain_that_was_cut_back_is_valid_alone_and_not_beside_a_head_from_the_log() {
+    let mut engine = Engine::new();
+    let database = engine.at("exchange.db");
+    let backup = engine.at("backup.db");
+    let database = database.to_str().unwrap();
+    engine.start();
+    engine.ok(&["order", SITE]);
+    engine.end();
+    std::fs::copy(database, &backup).unwrap();
+    engine.start();
+    engine.ok(&["order", SWITCH_OF_SITE]);
+    engine.end();
+    // The log of the engine, as journalctl prints it.
+    let log = engine.at("log");
+    let (log, text) = (log.to_str().unwrap(), std::fs::read_to_string(&log).unwrap());
+    assert_eq!(text.matches("audit head {").count(), 2, "{text}");
+    let verify = |database: &str, more: &[&str]| {
+        engine.run(&[&["audit", "verify", "--database", database], more].concat())
+    };
+    let (is_valid, whole) = verify(database, &["--head", log]);
+    assert!(
+        is_valid && whole.contains("valid: 2 entries") && whole.contains("2 heads from elsewhere"),
+        "{whole}"
+    );
+    // The operator of the database puts the backup in its place.
+    let backup = backup.to_str().unwrap();
+    let (is_valid, cut) = verify(backup, &[]);
+    assert!(is_valid && cut.contains("may have been removed"), "{cut}");
+    let (is_valid, cut) = verify(backup, &["--head", log]);
+    assert!(
+        !is_valid && cut.contains("the chain ends at entry 1, and entry 2 was signed"),
+        "{cut}"
+    );
+    // A head whose signature was changed proves nothing, and a file without a head neither.
+    let forged = engine.at("forged");
+    std::fs::write(&forged, text.replace("\"time\":", "\"time\":1")).unwrap();
+    assert!(!verify(database, &["--head", forged.to_str().unwrap()]).0);
+    std::fs::write(&forged, "no head\n").unwrap();
+    let (is_valid, none) = verify(database, &["--head", forged.to_str().unwrap()]);
+    assert!(!is_valid && none.contains("at least one line"), "{none}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use millrace_ix_store::{
     AuditEntry, AuditRecord, ChangeRecord, JournalRecord, Session, SignedHead, Store, UnixMillis,
 };
 use millrace_types::{Cookie, PortNo};
-use tokio::sync::{broadcast, oneshot};
+use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::clock::Clock;
 use crate::core::{Core, Now};
@@ -44,6 +44,7 @@ pub struct Handle {
     clock: Clock,
     snapshot: Arc<RwLock<Arc<Snapshot>>>,
     events: broadcast::Sender<Arc<ServiceEvent>>,
+    newest_head: watch::Receiver<Option<SignedHead>>,
 }
 
 /// The answer to a job that has not been done yet.
@@ -65,12 +66,14 @@ impl Handle {
         clock: Clock,
         snapshot: Arc<RwLock<Arc<Snapshot>>>,
         events: broadcast::Sender<Arc<ServiceEvent>>,
+        newest_head: watch::Receiver<Option<SignedHead>>,
     ) -> Handle {
         Handle {
             commands,
             clock,
             snapshot,
             events,
+            newest_head,
         }
     }
 
@@ -285,6 +288,11 @@ impl Handle {
     /// [`OrderError::Unavailable`] if the database fails.
     pub async fn signed_heads(&self) -> Result<Vec<SignedHead>, OrderError> {
         self.store(|store, _| store.signed_heads()).await
+    }
+
+    /// Returns a receiver of the newest signature of the audit chain; `None` if there is none.
+    pub fn newest_head(&self) -> watch::Receiver<Option<SignedHead>> {
+        self.newest_head.clone()
     }
 
     /// Stores a session.

@@ -5,9 +5,9 @@ use std::thread::JoinHandle;
 
 use millrace_ix_engine::{Modification, Session};
 use millrace_ix_model::SwitchId;
-use millrace_ix_store::{SigningKey, Store};
+use millrace_ix_store::{SignedHead, SigningKey, Store};
 use millrace_types::{Duration, PortNo};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 
 use crate::clock::Clock;
 use crate::core::{Core, Now, Output};
@@ -86,11 +86,20 @@ impl Service {
         fabric: impl FnMut(FabricRequest) + Send + 'static,
     ) -> Result<Service, StartError> {
         let clock = Clock::new();
+        // The newest signature is sent again after a start, because the engine may have ended before it was sent.
+        let newest_head = store.signed_heads().map_err(StartError::Store)?.pop();
         let core = Core::start(store, settings.engine, settings.extensions, clock.now())?;
         let (commands, receiver) = mpsc::channel();
         let snapshot = Arc::new(RwLock::new(Arc::new(Snapshot::of(&core))));
         let (events, _) = broadcast::channel(EVENTS_LEN);
-        let handle = Handle::new(commands, clock, Arc::clone(&snapshot), events.clone());
+        let (heads, newest_head) = watch::channel(newest_head);
+        let handle = Handle::new(
+            commands,
+            clock,
+            Arc::clone(&snapshot),
+            events.clone(),
+            newest_head,
+        );
         let audit_key = settings.audit_key;
         let worker = Worker {
             core,
@@ -100,6 +109,7 @@ impl Service {
             events,
             fabric,
             audit_key,
+            heads,
         };
         let thread = std::thread::Builder::new()
             .name("ix-engine".to_owned())
@@ -132,6 +142,7 @@ struct Worker<F> {
     events: broadcast::Sender<Arc<ServiceEvent>>,
     fabric: F,
     audit_key: Option<SigningKey>,
+    heads: watch::Sender<Option<SignedHead>>,
 }
 
 impl<F: FnMut(FabricRequest)> Worker<F> {
@@ -206,8 +217,14 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
         let Some(key) = &self.audit_key else {
             return;
         };
-        if let Err(error) = self.core.store_mut().sign_head(key, now.wall) {
-            tracing::error!(%error, "the head of the audit chain is not signed");
+        match self.core.store_mut().sign_head(key, now.wall) {
+            Ok(Some(head)) => {
+                // The log is one of the places that the operator of the database may not reach: docs/audit-chain.md.
+                tracing::info!("audit head {head}");
+                self.heads.send_replace(Some(head));
+            }
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "the head of the audit chain is not signed"),
         }
     }
 

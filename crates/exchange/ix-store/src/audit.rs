@@ -79,7 +79,50 @@ pub struct SignedHead {
     pub signature: String,
 }
 
+/// A line that is not a signed head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("expected a head of the audit chain as JSON, with hash, public_key, serial, signature and time")]
+pub struct NoHead;
+
+/// The text of a head is one line of JSON, as in the export of the chain (docs/audit-chain.md).
+impl std::fmt::Display for SignedHead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.to_json().fmt(f)
+    }
+}
+
+impl std::str::FromStr for SignedHead {
+    type Err = NoHead;
+
+    fn from_str(text: &str) -> Result<SignedHead, NoHead> {
+        let value: Value = serde_json::from_str(text).map_err(|_| NoHead)?;
+        let hex = |name: &str, len: usize| {
+            let text = value[name].as_str()?;
+            let is_hex = text.len() == len && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_hex.then(|| text.to_owned())
+        };
+        let head = || {
+            Some(SignedHead {
+                serial: value["serial"].as_u64()?,
+                hash: hex("hash", 64)?,
+                at: UnixMillis(value["time"].as_u64()?),
+                public_key: hex("public_key", 64)?,
+                signature: hex("signature", 128)?,
+            })
+        };
+        head().ok_or(NoHead)
+    }
+}
+
 impl SignedHead {
+    /// Returns the head as a JSON object.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "signature": self.signature, "public_key": self.public_key, "serial": self.serial, "hash": self.hash,
+            "time": self.at.0,
+        })
+    }
+
     /// Returns the bytes that the signature covers: the canonical form of serial, hash and time.
     fn message(serial: u64, hash: &str, at: UnixMillis) -> Result<String, CanonicalError> {
         canonical(&json!({"hash": hash, "serial": serial, "time": at.0}))
@@ -191,10 +234,25 @@ pub enum BrokenChain {
         /// The time of the signature, in milliseconds since 1970.
         at: u64,
     },
+    /// A signature covers an entry behind the end of the chain.
+    #[error(
+        "the chain ends at entry {len}, and entry {serial} was signed at {at}: entries were removed at the end"
+    )]
+    Cut {
+        /// The number of entries.
+        len: u64,
+        /// The entry that the signature names.
+        serial: u64,
+        /// The time of the signature, in milliseconds since 1970.
+        at: u64,
+    },
 }
 
-/// Checks a chain and the signatures of its heads. With `public_key`, signatures of other keys are violations; without,
-/// each signature is checked with the key that it names.
+/// Checks a chain and the signatures of its heads, in the order of their serial numbers. With `public_key`, signatures of other
+/// keys are violations; without, each signature is checked with the key that it names.
+///
+/// A chain that was cut back to one of its signatures, together with the later signatures, is a shorter valid chain. `heads`
+/// should therefore contain heads that were kept elsewhere, too.
 ///
 /// # Errors
 /// [`BrokenChain`]: the first violation.
@@ -242,7 +300,13 @@ pub fn verify<'a>(
         }
     }
     match heads.next() {
-        Some(head) => Err(BrokenChain::Signature {
+        // Serial numbers begin with 1, and those of `heads` ascend.
+        Some(head) if head.serial <= summary.len => Err(BrokenChain::Signature {
+            serial: head.serial,
+            at: head.at.0,
+        }),
+        Some(head) => Err(BrokenChain::Cut {
+            len: summary.len,
             serial: head.serial,
             at: head.at.0,
         }),

@@ -30,8 +30,8 @@ mod transaction;
 mod write;
 
 pub use audit::{
-    AuditEntry, AuditRecord, BrokenChain, ChainSummary, GENESIS, Hash, SignedHead, SigningKey, sha256_hex,
-    verify,
+    AuditEntry, AuditRecord, BrokenChain, ChainSummary, GENESIS, Hash, NoHead, SignedHead, SigningKey,
+    sha256_hex, verify,
 };
 pub use canonical::{CanonicalError, canonical};
 pub use error::{Constraint, StoreError};

@@ -3,7 +3,7 @@
 use millrace_openflow::flow_monitor::FlowMonitorRequest;
 use millrace_openflow::multipart::{MultipartRequest, RequestBody};
 use millrace_openflow::{ErrorCode, Message, RequestedRole, RoleMessage, SwitchFeatures};
-use millrace_types::Xid;
+use millrace_types::{Duration, Xid};
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -39,6 +39,8 @@ pub(super) enum Command {
     Commit(Vec<Message>, oneshot::Sender<Result<(), CommitError>>),
     Request(Box<Message>, oneshot::Sender<Result<Box<Message>, RequestError>>),
     Send(Box<Message>, oneshot::Sender<Result<Xid, SubmitError>>),
+    /// Sends ECHO_REQUEST, and answers when bytes of the switch arrive.
+    Probe(oneshot::Sender<()>),
     Close,
 }
 
@@ -126,6 +128,13 @@ impl Handle {
     pub async fn send(&self, message: Message) -> Result<Xid, SubmitError> {
         let outcome = self.call(|reply| Command::Send(Box::new(message), reply)).await;
         outcome.unwrap_or(Err(SubmitError::Closed))
+    }
+
+    /// Asks the switch for a sign of life by ECHO_REQUEST (OpenFlow 1.3.5, section 7.5.2). Returns true if any bytes arrive
+    /// within `patience`, and false if none do or the connection is closed. A probe does not wait for the operations before it.
+    pub async fn is_alive(&self, patience: Duration) -> bool {
+        let probe = self.call(Command::Probe);
+        matches!(tokio::time::timeout(patience, probe).await, Ok(Some(())))
     }
 
     /// Requests a role, and returns the role that the switch confirms. `generation_id` is the number of the

@@ -41,6 +41,8 @@ struct Task {
     connection: Connection,
     epoch: Instant,
     waiting: HashMap<OperationId, Waiting>,
+    /// The callers that wait for bytes of the switch.
+    probes: Vec<oneshot::Sender<()>>,
     buffer: Vec<u8>,
 }
 
@@ -63,6 +65,7 @@ pub(super) async fn start(
         connection: Connection::new(settings, Time::ZERO),
         epoch: Instant::now(),
         waiting: HashMap::new(),
+        probes: Vec::new(),
         buffer: vec![0; READ_SIZE],
     };
     let features = match task.handshake().await {
@@ -137,6 +140,10 @@ impl Task {
             Ok(size) => {
                 let now = self.now();
                 self.connection.receive(&self.buffer[..size], now);
+                for probe in self.probes.drain(..) {
+                    // The send fails if the caller waits no longer.
+                    let _late = probe.send(());
+                }
             }
             // TLS streams often end without close_notify. A truncated message is detected by the length in
             // its header.
@@ -231,6 +238,12 @@ impl Task {
             // The send fails if the caller no longer waits for the answer, which is not an error. The same
             // holds below.
             Command::Send(message, reply) => drop(reply.send(self.connection.send(&message))),
+            Command::Probe(reply) => {
+                // If the switch does not read, nothing can be sent, but bytes of it may still arrive.
+                let _unread = self.connection.send(&Message::EchoRequest(Box::default()));
+                self.probes.retain(|probe| !probe.is_closed());
+                self.probes.push(reply);
+            }
             Command::Close => self.connection.close(CloseReason::Local),
         }
     }

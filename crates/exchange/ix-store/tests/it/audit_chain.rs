@@ -137,8 +137,65 @@ fn entries_cannot_be_deleted_from_the_end_behind_a_signature() {
     let (records, heads, key) = chain(20);
     assert!(matches!(
         verify(&records[..19], &heads, Some(&key)),
-        Err(BrokenChain::Signature { serial: 20, .. })
+        Err(BrokenChain::Cut {
+            len: 19,
+            serial: 20,
+            ..
+        })
     ));
+}
+
+#[test]
+fn a_chain_that_was_cut_back_to_a_signature_is_valid_except_for_who_kept_a_later_head() {
+    let (records, heads, key) = chain(20);
+    let (cut, left) = (&records[..10], &heads[..1]);
+    assert_eq!(verify(cut, left, Some(&key)).unwrap().signed_up_to, 10);
+    // The head travels as text, and is checked beside those of the database.
+    let kept: SignedHead = heads[1].to_string().parse().unwrap();
+    assert_eq!(kept, heads[1]);
+    let with_kept = [left[0].clone(), kept];
+    let found = verify(cut, &with_kept, Some(&key));
+    assert!(
+        matches!(
+            found,
+            Err(BrokenChain::Cut {
+                len: 10,
+                serial: 20,
+                ..
+            })
+        ),
+        "{found:?}"
+    );
+    assert!(verify(&records, &with_kept, Some(&key)).is_ok());
+    // Entries that were written anew behind the cut do not have the hash that was signed.
+    let (_, _, other) = chain(20);
+    let mut forged = records.clone();
+    forged[19].body["actor"] = json!("us-2");
+    assert!(verify(&forged, &with_kept, Some(&other)).is_err());
+    for text in [
+        "",
+        "{}",
+        "7",
+        &heads[1].to_string().replace("\"hash\":\"", "\"hash\":\"g"),
+        "[1]",
+    ] {
+        assert!(text.parse::<SignedHead>().is_err(), "{text}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (path, kept) = (folder.path().join("audit.ndjson"), folder.path().join("heads"));
+    export(&path, cut, left);
+    assert!(python(&path, &key).0);
+    std::fs::write(&kept, heads[1].to_string()).unwrap();
+    let output = Command::new("python3")
+        .arg(VERIFIER)
+        .args([path.as_os_str(), key.as_ref(), kept.as_os_str()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        !output.status.success() && text.contains("entry 20 is missing"),
+        "{text}"
+    );
 }
 
 #[test]

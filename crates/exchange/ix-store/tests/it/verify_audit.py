@@ -1,4 +1,4 @@
-"""Verifies an exported audit chain: verify_audit.py FILE PUBLIC_KEY. Written from docs/audit-chain.md, RFC 8785 and RFC 8032."""
+"""Verifies an exported audit chain: verify_audit.py FILE PUBLIC_KEY [HEADS]. Written from docs/audit-chain.md, RFC 8785 and RFC 8032."""
 import hashlib
 import json
 import sys
@@ -91,8 +91,11 @@ def verify(lines, key):
 
 if __name__ == "__main__":
     try:
-        with open(sys.argv[1], encoding="utf-8") as export:
-            entries, newest = verify(map(json.loads, export), bytes.fromhex(sys.argv[2]))
+        lines = []
+        for path in (sys.argv[1], *sys.argv[3:]):
+            with open(path, encoding="utf-8") as export:
+                lines.extend(map(json.loads, export))
+        entries, newest = verify(lines, bytes.fromhex(sys.argv[2]))
     except ValueError as reason:
         sys.exit(print(f"not valid: {reason}") or 1)
     print(f"valid: {entries} entries, signed up to entry {newest}")
