@@ -152,8 +152,7 @@ lint: setup ## check formatting, clippy, licences and advisories
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo xtask architecture
 	cargo xtask ledger
-	@command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
-	cargo deny check
+	@scripts/deny.sh
 
 install: build ## install into $(PREFIX), with units for systemd
 	install -Dm755 target/release/millraced $(DESTDIR)$(PREFIX)/sbin/millraced
