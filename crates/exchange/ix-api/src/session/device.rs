@@ -26,7 +26,6 @@ const PURPOSE: &str = "known browser";
 pub(crate) struct Device {
     /// A random identifier.
     pub(crate) id: String,
-    /// The user.
     pub(crate) user: UserId,
     /// The fingerprint of the hash of the password with which the user signed in.
     password: String,

@@ -157,7 +157,7 @@ fn a_new_number_of_an_account_needs_the_staff_or_a_sign_in_that_proves_it() {
         RefusalCode::Forbidden
     );
     world.apply(&admin, claim(a, &[64_500, 64_510])).unwrap();
-    // What the account has needs no further proof, and may be given up.
+    // A number that the account has needs no further proof, and may be given up.
     admin.proven_asns.clear();
     world.apply(&admin, claim(a, &[64_510])).unwrap();
     assert_eq!(
