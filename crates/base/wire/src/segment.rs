@@ -9,6 +9,9 @@
 //! is on the first segment only (RFC 3168, section 6.1.2), FIN and PSH on the last. Checksums are computed from the
 //! data, since the sender of a GSO packet leaves them partial.
 //!
+//! The data may be that of a packet in a tunnel of a kernel ([`headers`]). The lengths, identifications and checksums of
+//! the tunnel's headers are then set for each segment, too.
+//!
 //! A GSO packet of UDP (`UDP_SEGMENT` of Linux, USO of virtio 1.2) is a train of datagrams of one flow: each segment is a
 //! datagram with its own length, identification and checksum.
 
@@ -18,26 +21,35 @@ use arrayvec::ArrayVec;
 
 use crate::bytes::{be16, be32, chunk, chunk_mut};
 use crate::checksum::Sum;
-use crate::{
-    Depth, EtherType, ExtHeaders, Fragment, IpProto, L3, L4, Layers, Packet, ethernet, ipv4, ipv6, pbb, tcp,
-    udp,
-};
+use crate::{Packet, ipv4, ipv6, tcp, udp};
+
+mod headers;
+
+use self::headers::{OUTER_MAX, Outer, find_ip};
 
 /// Largest size in bytes of all headers of a GSO packet, from Ethernet to the TCP options: 60 of TCP, 60 of IPv4 or 40
-/// of IPv6 with extension headers, and the headers pushed in front.
+/// of IPv6 with extension headers, and the headers pushed in front, such as those of a tunnel.
 pub const HEADERS_MAX: usize = 256;
+/// Offset of the checksum in a GRE header that has one (RFC 2784, section 2.1).
+const GRE_CHECKSUM_AT: usize = 4;
 
 /// The layout of a GSO packet, and the values that all its segments share.
 #[derive(Clone, Debug)]
 pub struct GsoLayout {
     headers: ArrayVec<u8, HEADERS_MAX>,
+    /// Offset of the outermost IP header.
+    outermost_at: usize,
+    /// Offset of the innermost IP header.
     ip_at: usize,
     /// Offset of the TCP or UDP header.
     l4_at: usize,
     is_udp: bool,
+    /// True if the innermost IP header is of IPv6.
     is_ipv6: bool,
-    /// True if only Ethernet and VLAN tags precede IP.
+    /// True if only Ethernet and VLAN tags precede the innermost IP header.
     is_plain: bool,
+    /// The headers of tunnels, the outermost first.
+    outer: ArrayVec<Outer, OUTER_MAX>,
     /// Size of the data in bytes.
     size: usize,
     /// Size of the data of a segment in bytes.
@@ -48,57 +60,29 @@ pub struct GsoLayout {
 
 impl GsoLayout {
     /// Returns the layout of a GSO packet. Returns `None` if the packet is not a GSO packet, or cannot be segmented:
-    /// it is neither TCP nor UDP over IP, is a fragment, has bytes after the IP packet, has SYN or RST, has an
-    /// authentication header (RFC 4302), or has a source route.
+    /// it is neither TCP nor UDP over IP, also inside of tunnels ([`headers`]), is a fragment, has bytes after the IP
+    /// packet, has SYN or RST, has an authentication header (RFC 4302), or has a source route.
     #[must_use]
     pub fn of<P: Packet>(packet: &P) -> Option<GsoLayout> {
         let segment_size = packet.segment_size()?;
         let (head, frame_size) = (packet.head(), packet.len());
-        let (ip_at, is_ipv6, is_plain) = find_ip(head, frame_size)?;
-        // The parser needs a plain frame, so one Ethernet header replaces all headers in front of IP.
-        let mut view: ArrayVec<u8, HEADERS_MAX> = ArrayVec::new();
-        let kind = if is_ipv6 { EtherType::IPV6 } else { EtherType::IPV4 };
-        view.try_extend_from_slice(&[0; ethernet::SIZE - 2]).ok()?;
-        view.try_extend_from_slice(&kind.0.to_be_bytes()).ok()?;
-        let shown = head.len().min(ip_at + HEADERS_MAX - ethernet::SIZE);
-        view.try_extend_from_slice(head.get(ip_at..shown)?).ok()?;
-        let ip_size = frame_size.checked_sub(ip_at)?;
-        let layers = Layers::parse_head(&view, ethernet::SIZE + ip_size, Depth::L4);
-        let is_whole = layers.fragment() == Fragment::Whole
-            && layers.l4_offset() + layers.l4_size() == ethernet::SIZE + ip_size
-            && !layers.ext_headers().contains(ExtHeaders::AUTH)
-            && !layers.ext_headers().contains(ExtHeaders::FRAG)
-            && !layers.is_routed();
-        if !is_whole {
-            return None;
-        }
-        let l4_at = ip_at + layers.l4_offset() - ethernet::SIZE;
-        let (headers_size, is_udp) = match layers.l4() {
-            L4::Tcp => (l4_at + tcp_header_size(head, l4_at)?, false),
-            L4::Udp => (l4_at + udp_header_size(head, l4_at, frame_size)?, true),
-            _ => return None,
-        };
-        let protocol = if is_udp { IpProto::UDP } else { IpProto::TCP };
-        let addresses = if is_ipv6 {
-            head.get(ip_at + ipv6::offset::SRC..ip_at + ipv6::SIZE)?
-        } else {
-            if has_source_route(head.get(ip_at + ipv4::MIN_SIZE..l4_at)?) {
-                return None;
-            }
-            head.get(ip_at + ipv4::offset::SRC..ip_at + ipv4::MIN_SIZE)?
-        };
+        let (at, is_ipv6, is_plain) = find_ip(head, frame_size)?;
+        let mut outer = ArrayVec::new();
+        let found = headers::find(head, frame_size, at, is_ipv6, &mut outer)?;
         let mut headers = ArrayVec::new();
-        headers.try_extend_from_slice(head.get(..headers_size)?).ok()?;
+        headers.try_extend_from_slice(head.get(..found.size)?).ok()?;
         Some(GsoLayout {
             headers,
-            ip_at,
-            l4_at,
-            is_udp,
-            is_ipv6,
-            is_plain,
-            size: frame_size - headers_size,
+            outermost_at: at,
+            ip_at: found.ip_at,
+            l4_at: found.l4_at,
+            is_udp: found.is_udp,
+            is_ipv6: found.is_ipv6,
+            is_plain: is_plain && outer.is_empty(),
+            outer,
+            size: frame_size - found.size,
             segment_size,
-            pseudo: Sum::of(addresses).add16(u16::from(protocol.0)),
+            pseudo: found.pseudo,
         })
     }
 
@@ -127,14 +111,14 @@ impl GsoLayout {
         self.headers.len()
     }
 
-    /// Returns the size of the longest segment from the IP header on, in bytes; the MTU limits it.
+    /// Returns the size of the longest segment from the outermost IP header on, in bytes; the MTU limits it.
     #[must_use]
     pub fn packet_size(&self) -> usize {
-        self.headers.len() - self.ip_at + self.size.min(self.segment_size())
+        self.headers.len() - self.outermost_at + self.size.min(self.segment_size())
     }
 
-    /// Returns three sizes in bytes: the headers before IP, the IP header with everything up to TCP or UDP,
-    /// and the TCP or UDP header.
+    /// Returns three sizes in bytes: the headers before the innermost IP header, that IP header with everything up to TCP
+    /// or UDP, and the TCP or UDP header.
     #[must_use]
     pub fn layers(&self) -> [usize; 3] {
         [
@@ -144,7 +128,7 @@ impl GsoLayout {
         ]
     }
 
-    /// Returns true for IPv6, false for IPv4.
+    /// Returns true if the innermost IP header is of IPv6, false for IPv4.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {
         self.is_ipv6
@@ -174,7 +158,7 @@ impl GsoLayout {
         self.pseudo.add32(l4_size as u32).folded()
     }
 
-    /// Returns true if only Ethernet and VLAN tags precede IP. Other devices cannot segment packets with
+    /// Returns true if only Ethernet and VLAN tags precede the innermost IP header. Other devices cannot segment packets with
     /// further headers.
     #[must_use]
     pub fn is_plain(&self) -> bool {
@@ -211,31 +195,50 @@ impl GsoLayout {
         };
         let at = self.l4_at + self.checksum_offset();
         *chunk_mut(segment.head_mut(), at)? = checksum.to_be_bytes();
+        // From the innermost to the outermost: each checksum covers those inside.
+        for outer in self.outer.iter().rev() {
+            let (at, pseudo) = match *outer {
+                Outer::Udp {
+                    at,
+                    pseudo: Some(pseudo),
+                } => (at, Some(pseudo)),
+                Outer::Gre { at } => (at, None),
+                Outer::Udp { pseudo: None, .. } | Outer::Ipv4 { .. } | Outer::Ipv6 { .. } => continue,
+            };
+            let inside = self.headers.len() - at + size;
+            let sum = segment.sum(at, inside);
+            let (field, checksum) = match pseudo {
+                Some(pseudo) => (
+                    at + udp::offset::CHECKSUM,
+                    sum.add16(pseudo.folded()).add16(inside as u16).udp_checksum(),
+                ),
+                None => (at + GRE_CHECKSUM_AT, sum.checksum()),
+            };
+            *chunk_mut(segment.head_mut(), field)? = checksum.to_be_bytes();
+        }
         Some(segment)
     }
 
-    /// Changes copied headers into those of a segment, with a TCP or UDP checksum of zero.
+    /// Changes copied headers into those of a segment, with transport checksums of zero.
     fn place(&self, headers: &mut [u8], number: usize, begin: usize, size: usize) -> Option<()> {
-        let ip_size = headers.len() - self.ip_at + size;
-        let ip = headers.get_mut(self.ip_at..self.l4_at)?;
+        for outer in &self.outer {
+            match *outer {
+                Outer::Ipv4 {
+                    at,
+                    size: header_size,
+                } => place_ipv4(headers, at, header_size, number, size)?,
+                Outer::Ipv6 { at } => place_ipv6(headers, at, size)?,
+                Outer::Udp { at, .. } => place_udp(headers, at, size)?,
+                Outer::Gre { at } => *chunk_mut(headers, at + GRE_CHECKSUM_AT)? = [0; 2],
+            }
+        }
         if self.is_ipv6 {
-            let payload_size = u16::try_from(ip_size - ipv6::SIZE).ok()?;
-            *chunk_mut(ip, ipv6::offset::PAYLOAD_SIZE)? = payload_size.to_be_bytes();
+            place_ipv6(headers, self.ip_at, size)?;
         } else {
-            let fixed: &mut [u8; ipv4::MIN_SIZE] = chunk_mut(ip, 0)?;
-            let ident = be16(fixed, ipv4::offset::IDENT).wrapping_add(number as u16);
-            *chunk_mut(ip, ipv4::offset::TOTAL_SIZE)? = u16::try_from(ip_size).ok()?.to_be_bytes();
-            *chunk_mut(ip, ipv4::offset::IDENT)? = ident.to_be_bytes();
-            *chunk_mut(ip, ipv4::offset::CHECKSUM)? = [0; 2];
-            let checksum = Sum::of(ip).checksum();
-            *chunk_mut(ip, ipv4::offset::CHECKSUM)? = checksum.to_be_bytes();
+            place_ipv4(headers, self.ip_at, self.l4_at - self.ip_at, number, size)?;
         }
         if self.is_udp {
-            let datagram_size = u16::try_from(headers.len() - self.l4_at + size).ok()?;
-            let fixed: &mut [u8; udp::SIZE] = chunk_mut(headers, self.l4_at)?;
-            *chunk_mut(fixed, udp::offset::SIZE)? = datagram_size.to_be_bytes();
-            *chunk_mut(fixed, udp::offset::CHECKSUM)? = [0; 2];
-            return Some(());
+            return place_udp(headers, self.l4_at, size);
         }
         let fixed: &mut [u8; tcp::MIN_SIZE] = chunk_mut(headers, self.l4_at)?;
         let sequence = be32(fixed, tcp::offset::SEQ).wrapping_add(begin as u32);
@@ -272,62 +275,38 @@ impl GsoLayout {
     }
 }
 
-/// Returns the size of the TCP header at `at` in bytes; `None` if it has SYN or RST.
-fn tcp_header_size(head: &[u8], at: usize) -> Option<usize> {
-    let fixed: &[u8; tcp::MIN_SIZE] = chunk(head, at)?;
-    let is_data = be16(fixed, tcp::offset::DATA_OFFSET) & (tcp::flags::SYN | tcp::flags::RST) == 0;
-    is_data.then(|| usize::from(fixed[tcp::offset::DATA_OFFSET] >> 4) * 4)
+/// Sets the length and the identification of the IPv4 header at `at`, which has `header_size` bytes, and its checksum.
+/// `data_size` bytes follow all headers.
+fn place_ipv4(
+    headers: &mut [u8],
+    at: usize,
+    header_size: usize,
+    number: usize,
+    data_size: usize,
+) -> Option<()> {
+    let size = u16::try_from(headers.len() - at + data_size).ok()?;
+    let ip = headers.get_mut(at..at + header_size)?;
+    let fixed: &mut [u8; ipv4::MIN_SIZE] = chunk_mut(ip, 0)?;
+    let ident = be16(fixed, ipv4::offset::IDENT).wrapping_add(number as u16);
+    *chunk_mut(ip, ipv4::offset::TOTAL_SIZE)? = size.to_be_bytes();
+    *chunk_mut(ip, ipv4::offset::IDENT)? = ident.to_be_bytes();
+    *chunk_mut(ip, ipv4::offset::CHECKSUM)? = [0; 2];
+    let checksum = Sum::of(ip).checksum();
+    *chunk_mut(ip, ipv4::offset::CHECKSUM)? = checksum.to_be_bytes();
+    Some(())
 }
 
-/// Returns the size of the UDP header at `at` in bytes; `None` if the datagram does not end with the frame.
-fn udp_header_size(head: &[u8], at: usize, frame_size: usize) -> Option<usize> {
-    let fixed: &[u8; udp::SIZE] = chunk(head, at)?;
-    let size = usize::from(be16(fixed, udp::offset::SIZE));
-    (at + size == frame_size).then_some(udp::SIZE)
+/// Sets the length of the IPv6 header at `at`. `data_size` bytes follow all headers.
+fn place_ipv6(headers: &mut [u8], at: usize, data_size: usize) -> Option<()> {
+    let size = u16::try_from(headers.len() - at - ipv6::SIZE + data_size).ok()?;
+    *chunk_mut(headers, at + ipv6::offset::PAYLOAD_SIZE)? = size.to_be_bytes();
+    Some(())
 }
 
-/// Returns true if the IPv4 options contain a source route. The checksum then covers the final destination, not the
-/// address in the header (RFC 1122, section 4.2.3.8).
-fn has_source_route(mut options: &[u8]) -> bool {
-    const END: u8 = 0;
-    const NOTHING: u8 = 1;
-    const LOOSE: u8 = 131;
-    const STRICT: u8 = 137;
-    loop {
-        options = match options {
-            [] | [END, ..] => return false,
-            [NOTHING, rest @ ..] => rest,
-            [LOOSE | STRICT, ..] => return true,
-            [_, size, ..] => match options.get(usize::from(*size).max(2)..) {
-                Some(rest) => rest,
-                None => return false,
-            },
-            [_] => return false,
-        };
-    }
-}
-
-/// Returns the offset of the IP header after VLAN tags, MPLS labels and at most one PBB tag; true if it is IPv6; and
-/// true if only VLAN tags precede it.
-fn find_ip(head: &[u8], size: usize) -> Option<(usize, bool, bool)> {
-    let outer = Layers::parse_head(head, size, Depth::L3);
-    let customer = match outer.l3() {
-        L3::Pbb => outer.l3_offset() + pbb::SIZE - ethernet::SIZE,
-        _ => 0,
-    };
-    let layers = if customer == 0 {
-        outer
-    } else {
-        Layers::parse_head(head.get(customer..)?, size.checked_sub(customer)?, Depth::L3)
-    };
-    let (at, kind) = match layers.l3() {
-        L3::Mpls => (layers.mpls_payload()?, layers.mpls_inner()),
-        l3 => (layers.l3_offset(), l3),
-    };
-    let is_plain = customer == 0 && layers.l3() != L3::Mpls;
-    match kind {
-        L3::Ipv4 => Some((customer + at, false, is_plain)),
-        L3::Ipv6 => Some((customer + at, true, is_plain)),
-        _ => None,
-    }
+/// Sets the length of the UDP header at `at`, and its checksum to zero. `data_size` bytes follow all headers.
+fn place_udp(headers: &mut [u8], at: usize, data_size: usize) -> Option<()> {
+    let size = u16::try_from(headers.len() - at + data_size).ok()?;
+    *chunk_mut(headers, at + udp::offset::SIZE)? = size.to_be_bytes();
+    *chunk_mut(headers, at + udp::offset::CHECKSUM)? = [0; 2];
+    Some(())
 }

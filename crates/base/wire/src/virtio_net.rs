@@ -13,8 +13,10 @@
 //!
 //! # Requirements on a frame
 //! * A partial checksum starts inside the frame, and its field is inside the first segment.
-//! * A GSO packet can be segmented ([`GsoLayout::of`]), and has the protocol and the IP version that the header names. Its
-//!   segments are no longer than the MTU, and TCP segments are no smaller than those of any conforming sender.
+//! * A GSO packet can be segmented ([`GsoLayout::of`]), and has the protocol and the IP version that the header names,
+//!   at the checksum that is partial. The kernel's tunnels have no type of their own in this header: a packet of TCP in
+//!   VXLAN has the type of TCP, and the checksum inside. (Virtio 1.3 has types for tunnels over UDP, with a longer
+//!   header, which AF_PACKET does not have.) Its segments are no longer than the MTU, and TCP segments are no smaller than those of any conforming sender.
 //! * Any other frame is no longer than the port's largest frame.
 
 use core::num::NonZeroU16;
@@ -131,7 +133,7 @@ impl Header {
             return false;
         };
         let is_other = gso.is_udp() != is_udp || is_ipv6.is_some_and(|is_ipv6| is_ipv6 != gso.is_ipv6());
-        if is_other || gso.packet_size() > accepted.mtu {
+        if is_other || gso.packet_size() > accepted.mtu || !self.is_checksum_of(&gso) {
             return false;
         }
         if gso.count() == 1 {
@@ -140,6 +142,12 @@ impl Header {
         }
         // All checksums are computed at segmentation.
         true
+    }
+
+    /// Returns true if the partial checksum is that of the header in front of the data, which in a tunnel is the innermost.
+    fn is_checksum_of(&self, gso: &GsoLayout) -> bool {
+        let [in_front, ip, _l4] = gso.layers();
+        self.flags & NEEDS_CSUM == 0 || usize::from(self.csum_start) == in_front + ip
     }
 
     /// Completes the checksum if it is partial. Returns false if the checksum field is outside the head.

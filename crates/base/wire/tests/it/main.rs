@@ -12,5 +12,6 @@ mod layers;
 mod recipe;
 mod rewrite;
 mod segment;
+mod segment_tunnels;
 mod tunnel;
 mod vectors;
