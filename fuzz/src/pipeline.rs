@@ -7,7 +7,7 @@ use millrace_openflow::{Message, decode};
 use millrace_pipeline::{
     Band, BandKind, Control, ControlConfig, Cursor, Egress, FlowFilter, FlowFlags, FlowMod, FlowModCommand,
     Forwarding, FragmentMode, Group, GroupKind, GroupMod, Learn, Meter, MeterFlags, MeterMod, Op,
-    PacketInInfo, Port, PortConfig, Processor, Step, Tunnel, TunnelKey, Tunnels, explain,
+    PacketInInfo, Port, PortConfig, Processor, Standalone, Step, Tunnel, TunnelKey, Tunnels, explain,
 };
 use millrace_types::{Duration, GroupId, Mac, MeterId, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::tunnel::TunnelKind;
@@ -48,6 +48,15 @@ pub(crate) fn pipeline(bytes: &[u8]) {
             }
             _ => bridge.port(script.byte().unwrap_or(0), script.byte().unwrap_or(0)),
         }
+    }
+}
+
+/// Returns the scope of NORMAL that a byte of a script selects.
+fn standalone(byte: u8) -> Standalone {
+    match byte % 4 {
+        0 | 2 => Standalone::Off,
+        1 => Standalone::Misses,
+        _ => Standalone::All,
     }
 }
 
@@ -330,7 +339,7 @@ impl Bridge {
         match what % 8 {
             0 => drop(self.change(|control, ops| control.remove_port(number, ops))),
             1 => drop(self.change(|control, ops| control.set_port(Port::new(number), ops))),
-            2 => drop(self.change(|control, ops| control.set_standalone(what & 8 != 0, ops))),
+            2 => drop(self.change(|control, ops| control.set_standalone(standalone(what >> 3), ops))),
             3 => drop(self.change(|control, ops| control.set_invalid_ttl_to_controller(what & 8 != 0, ops))),
             4 => drop(self.change(Control::flush_fdb)),
             _ => {

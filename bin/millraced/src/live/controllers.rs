@@ -1,8 +1,12 @@
 //! Controllers and listeners of a bridge.
 
+use millrace_agent::BridgeControl;
 use millrace_agent::channel::{ChannelKind, ChannelState, ChannelStatus};
 use millrace_api::view;
+use millrace_datapath::io::Backend;
+use millrace_model::FailMode;
 use millrace_openflow::roles::Role;
+use millrace_pipeline::DropReason;
 
 /// Returns the view of a channel.
 pub(super) fn controller(bridge: &str, channel: ChannelStatus) -> view::Controller {
@@ -76,4 +80,26 @@ mod tests {
             ]
         );
     }
+}
+
+/// Returns the problem of a bridge that has dropped packets for controllers and has no controller now.
+pub(super) fn lost_packets<B: Backend>(bridge: &mut BridgeControl<B>) -> Option<view::StatusProblem> {
+    let dropped = bridge.tables().drops(DropReason::NoController);
+    if dropped == 0 || bridge.controllers_len() != 0 {
+        return None;
+    }
+    let (reason, name) = (DropReason::NoController, &bridge.config().name);
+    let next_step = match bridge.config().fail_mode {
+        FailMode::Secure => {
+            "start the controller (`millrace show controllers` has its state), or set fail_mode = \"standalone\""
+        }
+        FailMode::Standalone => "start the controller (`millrace show controllers` has its state)",
+    };
+    Some(view::StatusProblem {
+        subject: format!("bridge {name}"),
+        message: format!(
+            "no controller is connected; {dropped} packets for a controller were dropped ({reason})"
+        ),
+        next_step: next_step.to_owned(),
+    })
 }

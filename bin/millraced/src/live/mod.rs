@@ -30,7 +30,7 @@ use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
 use millrace_flow::text::FlowModText;
 use millrace_model::{Config, ConfigErrors};
-use millrace_pipeline::{DropReason, PortConfig, PortState};
+use millrace_pipeline::{DropReason, PortConfig, PortState, Standalone};
 use millrace_store::Store;
 use millrace_types::PortNo;
 use tokio::sync::mpsc;
@@ -193,11 +193,14 @@ impl<B: Backend> Live for LiveSwitch<B> {
                 next_step,
             }
         };
+        let mut problems: Vec<_> = status.problems.into_iter().map(problem).collect();
+        let lost = self.ask_all(controllers::lost_packets);
+        problems.extend(lost.into_iter().filter_map(|(_, problem)| problem));
         view::Status {
             desired_revision: wanted,
             running_revision: status.revision,
             state,
-            problems: status.problems.into_iter().map(problem).collect(),
+            problems,
             restart_needed_for: self.restart_needed_for(),
         }
     }
@@ -208,10 +211,10 @@ impl<B: Backend> Live for LiveSwitch<B> {
             view::Bridge {
                 name: bridge.config().name.to_string(),
                 dpid: bridge.config().datapath_id().to_string(),
-                forwarding: match (controlled, bridge.datapath().forwarding().is_standalone()) {
-                    (_, true) => view::Forwarding::Standalone,
-                    (true, false) => view::Forwarding::Controlled,
-                    (false, false) => view::Forwarding::Secure,
+                forwarding: match (bridge.datapath().forwarding().standalone(), controlled) {
+                    (Standalone::Misses | Standalone::All, _) => view::Forwarding::Standalone,
+                    (Standalone::Off, true) => view::Forwarding::Controlled,
+                    (Standalone::Off, false) => view::Forwarding::Secure,
                 },
                 ports: bridge.ports().len() as u32,
                 tables: bridge.datapath().forwarding().table_len() as u32,

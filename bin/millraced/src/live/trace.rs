@@ -12,7 +12,7 @@ use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_datapath::{CAPTURES_MAX, CaptureFilter};
 use millrace_flow::{Action, Field, FlowKey, Match};
-use millrace_pipeline::{Explanation, Origin, PacketInReason, Step};
+use millrace_pipeline::{DropReason, Explanation, Origin, PacketInReason, Standalone, Step};
 use millrace_types::{PortNo, Priority};
 use millrace_wire::{Depth, Layers};
 use tokio::sync::mpsc;
@@ -217,10 +217,12 @@ fn note_effect(trace: &mut view::Trace, effect: String) {
 /// Returns the reason why NORMAL forwards a packet without a matching entry, or why it does not.
 fn after_a_miss<B: Backend>(control: &BridgeControl<B>) -> &'static str {
     let standalone = control.config().fail_mode == millrace_model::FailMode::Standalone;
-    match (control.datapath().forwarding().is_standalone(), standalone) {
-        (true, _) => "forwarded by NORMAL, because fail_mode is standalone and no controller is connected",
-        (false, true) => "not forwarded by NORMAL, because a controller is connected",
-        (false, false) => "not forwarded by NORMAL, because fail_mode is secure",
+    match (control.datapath().forwarding().standalone(), standalone) {
+        (Standalone::Misses | Standalone::All, _) => {
+            "forwarded by NORMAL, because fail_mode is standalone and no controller is connected"
+        }
+        (Standalone::Off, true) => "not forwarded by NORMAL, because a controller is connected",
+        (Standalone::Off, false) => "not forwarded by NORMAL, because fail_mode is secure",
     }
 }
 
@@ -294,6 +296,11 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, frame: &
             trace.outputs.push(output(control, *port, *queue, frame));
             format!("output to {}", port_name(control, *port))
         }
+        Step::PacketIn { info, .. } if !control.takes_packet_in(info.reason) => {
+            let reason = DropReason::NoController;
+            trace.dropped = Some(reason.name().to_owned());
+            format!("dropped: {}", reason.description())
+        }
         Step::PacketIn { info, frame } => {
             trace.outputs.push(view::TraceOutput {
                 port: "CONTROLLER".to_owned(),
@@ -312,6 +319,11 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, frame: &
         }
         Step::Oam(port) => format!("taken by the OAM session of {}", port_name(control, *port)),
         Step::Neighbour(port) => format!("taken by the address resolution at {}", port_name(control, *port)),
+        Step::Standalone => {
+            "no flow table: NORMAL forwards all packets, because fail_mode is standalone and no \
+                             controller is connected"
+                .to_owned()
+        }
         Step::KeptFragment => "a fragment: waits for the others of its packet".to_owned(),
     };
     note_effect(trace, effect);

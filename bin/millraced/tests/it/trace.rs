@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-use millrace_api::view::{Trace, TraceRequest};
+use millrace_api::view::{FlowModCommand, FlowMods, Trace, TraceRequest};
 use millrace_openflow::{Header, Hello, Message, encode};
 use millrace_types::Xid;
 
@@ -71,6 +71,21 @@ fn a_miss_in_secure_mode_is_dropped_because_of_the_mode() {
     let effects = effects(&trace);
     assert_eq!(effects[0], "not forwarded by NORMAL, because fail_mode is secure");
     assert!(trace.dropped.is_some() && trace.outputs.is_empty(), "{trace:?}");
+}
+
+#[test]
+fn a_packet_for_a_controller_that_is_absent_is_dropped_by_name() {
+    let (_site, daemon) = start("fail_mode = \"secure\"");
+    let entry = FlowMods {
+        command: FlowModCommand::Add,
+        strict: false,
+        flows: vec!["priority=0,actions=CONTROLLER".to_owned()],
+        author: String::new(),
+    };
+    daemon.client.flow_mods("br0", &entry).unwrap();
+    let trace = trace(&daemon, "in_port=1,udp");
+    assert_eq!(trace.dropped.as_deref(), Some("no_controller"), "{trace:?}");
+    assert!(trace.outputs.is_empty(), "{trace:?}");
 }
 
 #[test]

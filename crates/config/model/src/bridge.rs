@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use millrace_types::{Dpid, PortNo};
 
 use crate::chain::Chain;
-use crate::choice::{AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField, WhenFull};
+use crate::choice::{
+    AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField, StandaloneFlows, WhenFull,
+};
 use crate::device::Device;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName, SoftwareText};
 use crate::number::{
@@ -28,8 +30,12 @@ section! {
             /// The datapath id, unique in the switch and among all switches of a controller. Unset, the id is
             /// derived from the name alone, so set it if one controller controls several machines.
             pub dpid: Option<Dpid> = None,
-            /// The behaviour while no controller is connected.
+            /// The behaviour while no controller of `controllers` is connected, also after the start. As soon as one
+            /// is, the entries that exist forward again.
             pub fail_mode: FailMode = FailMode::Secure,
+            /// With `fail_mode = "standalone"`, the treatment of the flow entries when the bridge becomes a learning
+            /// bridge.
+            pub standalone_flows: StandaloneFlows = StandaloneFlows::Delete,
             /// Use of the cache of traversals, which holds the path of each flow through the tables.
             pub flow_cache: FlowCache = FlowCache::Auto,
             /// The fields that select groups hash to distinguish flows; empty selects addresses, VLAN, protocol and

@@ -211,9 +211,19 @@ choice! {
     }
     /// The behaviour of a bridge while no controller is connected (OpenFlow 1.3.5, section 6.3.2).
     FailMode {
-        /// Forward with the existing entries; packets for the controller are dropped.
+        /// Forward with the existing entries; packets for the controller are dropped (`no_controller`).
         Secure = "secure",
-        /// Forward as a learning bridge.
+        /// Forward as a learning bridge (`NORMAL`): at once the packets that match no entry; all packets after three
+        /// times the longest `echo_interval_s`, 15 s by default, without a controller that sent more than its
+        /// handshake. Until then, packets that entries send to the controller are dropped (`no_controller`). A bridge
+        /// without `controllers` keeps its entries in effect.
         Standalone = "standalone",
+    }
+    /// The treatment of the flow entries of a bridge that becomes a learning bridge (OpenFlow 1.3.5, section 6.3.2).
+    StandaloneFlows {
+        /// Delete all of them, as Open vSwitch does; groups and meters stay.
+        Delete = "delete",
+        /// Keep them, without effect until a controller is connected.
+        Keep = "keep",
     }
 }

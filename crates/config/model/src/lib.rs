@@ -60,7 +60,8 @@ pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
-    HugePages, Idle, LocalPort, OnFailure, PolicerKind, SelectField, Spread, WanBypass, WhenFull,
+    HugePages, Idle, LocalPort, OnFailure, PolicerKind, SelectField, Spread, StandaloneFlows, WanBypass,
+    WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};

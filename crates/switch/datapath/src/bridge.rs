@@ -214,10 +214,10 @@ impl<B: Backend> Bridge<B> {
         drop(back.recv());
     }
 
-    /// Counts a packet that the control side drops. Only the control thread may call this, because it owns
-    /// these counters.
-    pub fn count_drop(&self, reason: DropReason) {
-        self.counters.drops.add(reason, 1);
+    /// Counts packets that the control side drops, or that a device dropped before workers saw them. Only the control
+    /// thread may call this, because it owns these counters.
+    pub fn count_drops(&self, reason: DropReason, packets: u64) {
+        self.counters.drops.add(reason, packets);
     }
 
     /// Returns the next packet_in for the controllers.

@@ -73,6 +73,7 @@ reasons! {
     NshUnknown = "nsh_unknown": "No port accepts the path and index of a network service header.";
     NshTtl = "nsh_ttl": "The time to live of a network service header ran out.";
     NshIndex = "nsh_index": "A network service header has the index zero, or no index is configured for the packet to send.";
+    BadOffload = "bad_offload": "A device delivered a frame that does not fit the checksum or the segmentation that its sender left to the switch, or that is longer than the MTU; the log names the port and a remedy.";
     WorkerFull = "worker_full": "The ring to the worker that owns the packet's flow is full.";
     NotSegmentable = "not_segmentable": "A GSO packet must be segmented, and an action changed its headers into something other than TCP or UDP over IP.";
     TransmitFull = "transmit_full": "The transmit queue of the egress port is full.";
@@ -82,6 +83,7 @@ reasons! {
     HopDown = "hop_down": "A hop of a chain is down and fails closed.";
     OamFull = "oam_full": "The queue of frames of OAM (BFD, continuity checks) to the control side is full.";
     PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
+    NoController = "no_controller": "The packet is for a controller, and none is connected that takes it: slaves and asynchronous configurations may refuse packet-ins.";
     PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";
 }
 

@@ -19,7 +19,7 @@ use crate::meter::{CompiledMeter, MeterMap};
 use crate::port::PortMap;
 use crate::processor::traversal;
 use crate::rewrite::Rewrites;
-use crate::{FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, OamPorts, Op, Port, Tunnels};
+use crate::{FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, OamPorts, Op, Port, Standalone, Tunnels};
 
 /// The readers' copy of one bridge.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct Forwarding {
     select_hash: SelectHash,
     meters: MeterMap,
     fdb: Fdb,
-    standalone: bool,
+    standalone: Standalone,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
     /// `None` without tunnels.
@@ -124,7 +124,7 @@ impl Forwarding {
             meters: MeterMap::default(),
             select_hash: SelectHash::new(seed, SelectHash::FIELDS.into_iter().collect()),
             fdb: Fdb::new(seed),
-            standalone: false,
+            standalone: Standalone::Off,
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             tunnels: None,
@@ -456,9 +456,9 @@ impl Forwarding {
         self.fdb.len()
     }
 
-    /// Returns true if packets that match nothing are forwarded by NORMAL.
+    /// Returns the packets that NORMAL forwards because no controller is connected.
     #[inline]
-    pub fn is_standalone(&self) -> bool {
+    pub fn standalone(&self) -> Standalone {
         self.standalone
     }
 

@@ -31,6 +31,7 @@ mod police;
 mod port;
 mod processor;
 mod rewrite;
+mod standalone;
 mod trace;
 mod tunnel;
 
@@ -59,5 +60,6 @@ pub use police::{
 pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};
 pub use processor::{ObservedPacket, Origin, Processor};
+pub use standalone::Standalone;
 pub use trace::LiveTrace;
 pub use tunnel::{Logical, NshPath, NshPort, Tunnel, TunnelCounts, TunnelKey, TunnelStat, Tunnels};

@@ -9,7 +9,7 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
     CompiledGroup, CompiledMeter, FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace,
-    OamPorts, Port, Tunnels,
+    OamPorts, Port, Standalone, Tunnels,
 };
 
 /// One change to a [`Forwarding`](crate::Forwarding).
@@ -47,9 +47,8 @@ pub enum Op {
     Forget(FdbKey),
     /// Removes all MAC addresses.
     FlushFdb,
-    /// Sets whether packets that match no entry are forwarded by NORMAL instead of dropped: true while the bridge is
-    /// `fail-standalone` and has no controller.
-    Standalone(bool),
+    /// Sets the packets that NORMAL forwards because no controller is connected.
+    Standalone(Standalone),
     /// Sets whether a packet with an invalid TTL causes a packet-in instead of being dropped.
     InvalidTtlToController(bool),
     ArmTrace(Arc<LiveTrace>),

@@ -11,6 +11,6 @@ mod send;
 
 pub(crate) use flow_removed::flow_removed;
 pub(crate) use flow_updates::{flow_update, resume_flow_updates, send_flow_updates};
-pub(crate) use packet_in::packet_in;
+pub(crate) use packet_in::{packet_in, takes_packet_in};
 pub(crate) use port_status::{PortChange, port_status};
 pub(crate) use send::ASYNCHRONOUS;

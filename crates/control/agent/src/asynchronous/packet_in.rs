@@ -1,12 +1,13 @@
 //! packet_in (OpenFlow 1.3.5, section 7.4.1).
 
+use core::iter::{RepeatN, repeat_n};
 use core::sync::atomic::Ordering;
 
 use millrace_datapath::spread::FlowHash;
 use millrace_flow::{Field, Match};
 use millrace_model as model;
-use millrace_openflow::{Message, PacketIn, PacketInReason, Peer};
-use millrace_pipeline as pipeline;
+use millrace_openflow::{Message, PacketIn, PacketInReason};
+use millrace_pipeline::{self as pipeline, DropReason};
 use millrace_types::{BufferId, Time};
 use millrace_wire::Packet;
 
@@ -17,26 +18,21 @@ use crate::controllers::{BufferedPacket, Controllers, outbox_limit};
 const NO_BUFFER: u16 = 0xffff;
 
 /// Sends a packet to the controllers that want packet-ins for this reason, within the limits of the bridge and of each
-/// controller. Returns the number of packet-ins that the limits dropped.
+/// controller. Returns the reason of each packet-in that is dropped.
 pub(crate) fn packet_in(
     controllers: &mut Controllers,
     config: &model::Bridge,
     now: Time,
     info: &pipeline::PacketInInfo,
     packet: &impl Packet,
-) -> u32 {
-    let reason = match info.reason {
-        pipeline::PacketInReason::NoMatch => PacketInReason::NoMatch,
-        pipeline::PacketInReason::Action => PacketInReason::Action,
-        pipeline::PacketInReason::InvalidTtl => PacketInReason::InvalidTtl,
-    };
-    let is_wanted = |peer: &Peer| peer.wants_packet_in(reason);
-    if !controllers.iter().any(|connected| is_wanted(&connected.peer)) {
-        return 0;
+) -> RepeatN<DropReason> {
+    if !takes_packet_in(controllers, info.reason) {
+        return repeat_n(DropReason::NoController, 1);
     }
     if !controllers.admits_packet_in(config, now) {
-        return 1;
+        return repeat_n(DropReason::PacketInLimit, 1);
     }
+    let reason = openflow(info.reason);
     let mut bytes = Vec::new();
     packet.copy_to(&mut bytes, usize::MAX);
     let match_ = context(info);
@@ -46,7 +42,7 @@ pub(crate) fn packet_in(
     // The buffers and the connections are borrowed at the same time; both belong to `controllers`.
     let mut buffers = core::mem::take(&mut controllers.buffers);
     for connected in controllers.iter_mut() {
-        if !is_wanted(&connected.peer) {
+        if !connected.peer.wants_packet_in(reason) {
             continue;
         }
         if !connected.admits_packet_in(now) {
@@ -93,7 +89,25 @@ pub(crate) fn packet_in(
         }
     }
     controllers.buffers = buffers;
-    limited
+    repeat_n(DropReason::PacketInLimit, limited)
+}
+
+/// Returns true if a connected controller takes packet-ins for this reason: its role and its asynchronous configuration
+/// decide.
+pub(crate) fn takes_packet_in(controllers: &Controllers, reason: pipeline::PacketInReason) -> bool {
+    let reason = openflow(reason);
+    controllers
+        .iter()
+        .any(|connected| connected.peer.wants_packet_in(reason))
+}
+
+/// Returns the reason in messages.
+fn openflow(reason: pipeline::PacketInReason) -> PacketInReason {
+    match reason {
+        pipeline::PacketInReason::NoMatch => PacketInReason::NoMatch,
+        pipeline::PacketInReason::Action => PacketInReason::Action,
+        pipeline::PacketInReason::InvalidTtl => PacketInReason::InvalidTtl,
+    }
 }
 
 /// Returns the pipeline fields of a packet-in. Fields that are zero are left out, and so is in_phy_port if it equals

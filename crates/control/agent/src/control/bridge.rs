@@ -13,6 +13,7 @@ use super::chains::Chains;
 use super::hops::HopProblems;
 use super::monitors::Oam;
 use super::neighbours::Neighbours;
+use super::refused_frames::RefusedFrames;
 use super::settings::{fdb_config, flow_cache, fragments, select_fields, table_limits};
 use super::sflow_agent::Sflow;
 use super::taps::Taps;
@@ -47,6 +48,8 @@ pub struct BridgeControl<B: Backend> {
     pub(crate) ports: BTreeMap<PortNo, PortStatus>,
     /// The connected controllers.
     pub(crate) controllers: Controllers,
+    /// The time since which no configured controller is connected, while none is; at first, the start of the bridge.
+    pub(super) uncontrolled_since: Time,
     /// Captures and live traces.
     pub(super) taps: Taps,
     /// The running chains of network functions.
@@ -55,6 +58,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) hops: Arc<HopProblems>,
     /// The ports whose counters were reset.
     pub(super) baselines: BTreeMap<PortNo, Baseline>,
+    /// The frames that the devices of ports refused, as far as they are counted as drops.
+    pub(super) refused: BTreeMap<PortNo, RefusedFrames>,
     /// The workers' counters of logical ports.
     pub(super) tunnel_counts: BTreeMap<PortNo, Arc<TunnelCounts>>,
     /// The neighbours on the underlay links of tunnels.
@@ -103,10 +108,12 @@ impl<B: Backend> BridgeControl<B> {
             ops,
             ports: BTreeMap::new(),
             controllers: Controllers::default(),
+            uncontrolled_since: datapath.now(),
             taps: Taps::default(),
             chains: Chains::new(seed),
             hops,
             baselines: BTreeMap::new(),
+            refused: BTreeMap::new(),
             tunnel_counts: BTreeMap::new(),
             neighbours: Neighbours::default(),
             oam: Oam::new(seed),
@@ -187,13 +194,5 @@ impl<B: Backend> BridgeControl<B> {
             let found = settings.find(|settings| settings.number.get() == table.0)?;
             found.name.as_ref().map(ToString::to_string)
         })
-    }
-
-    /// Makes table misses forward by NORMAL while `fail_mode` is `standalone` and no configured controller is
-    /// connected.
-    pub(crate) fn update_standalone(&mut self) {
-        let standalone =
-            self.config.fail_mode == model::FailMode::Standalone && !self.controllers.is_controlled();
-        self.tables.set_standalone(standalone, &mut self.ops);
     }
 }

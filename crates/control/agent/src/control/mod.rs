@@ -16,10 +16,10 @@
 //!
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
-//! 1. `settings`, `devices`, `qos`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
+//! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
 //!    `oam_status`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
-//! 3. `tunnels`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
+//! 3. `fail_mode`, `tunnels`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
 mod apply_chains;
@@ -28,6 +28,7 @@ mod captures;
 mod chain_trace;
 mod chains;
 mod devices;
+mod fail_mode;
 mod handle;
 mod hops;
 mod monitors;
@@ -38,6 +39,7 @@ mod oam_status;
 mod operator;
 mod ports;
 mod qos;
+mod refused_frames;
 mod settings;
 mod sflow;
 mod sflow_agent;

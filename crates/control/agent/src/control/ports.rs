@@ -3,8 +3,8 @@
 use millrace_datapath::io::{Backend, DeviceOptions, Opened};
 use millrace_datapath::{AddPortError, Bridge};
 use millrace_model as model;
-use millrace_pipeline::{Port, PortConfig, PortState, VidSet, VlanMode};
-use millrace_types::PortNo;
+use millrace_pipeline::{DropReason, Port, PortConfig, PortState, VidSet, VlanMode};
+use millrace_types::{PortNo, Time};
 use thiserror::Error;
 
 use super::bridge::BridgeControl;
@@ -132,6 +132,7 @@ impl<B: Backend> BridgeControl<B> {
             return;
         };
         self.baselines.remove(&number);
+        self.refused.remove(&number);
         self.tables.remove_port(number, &mut self.ops);
         self.publish();
         self.datapath.remove_port(number);
@@ -232,6 +233,26 @@ impl<B: Backend> BridgeControl<B> {
                 self.set_pipeline_port(number, config, state, vlan_of(&status.model));
             }
             port_status(&self.controllers, PortChange::Modify, &status);
+        }
+    }
+
+    /// Counts the frames that devices refused as drops, and logs them with a remedy.
+    pub(super) fn count_refused_frames(&mut self, now: Time) {
+        for (number, status) in &self.ports {
+            let total = self.datapath.refused_frames(*number);
+            let counted = self.refused.entry(*number).or_default();
+            let new = counted.advance(total);
+            if new == 0 {
+                continue;
+            }
+            self.datapath.count_drops(DropReason::BadOffload, new);
+            if let Some(frames) = counted.admit_log(now) {
+                let remedy = self.datapath.refusal_remedy(*number);
+                tracing::warn!(
+                    bridge = %self.config.name, port = %status.model.name, frames, reason = %DropReason::BadOffload, remedy,
+                    "received frames were dropped: they do not fit the offloads of their sender"
+                );
+            }
         }
     }
 

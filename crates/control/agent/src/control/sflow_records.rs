@@ -58,6 +58,8 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         | DropReason::Fragment
         | DropReason::FragmentTimeout
         | DropReason::NotSegmentable
+        | DropReason::BadOffload
+        | DropReason::NoController
         | DropReason::HopDown => DropCode::UNKNOWN,
     }
 }

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use millrace_datapath::io::Backend;
 use millrace_datapath::{BridgeError, Datapath};
 use millrace_model as model;
-use millrace_pipeline::{DropReason, PacketInInfo};
+use millrace_pipeline::PacketInInfo;
 use millrace_types::Duration;
 use thiserror::Error;
 
@@ -258,8 +258,9 @@ fn drain<B: Backend, T>(
 
 fn send_packet_in<B: Backend>(bridge: &mut BridgeControl<B>, info: &PacketInInfo, packet: &B::Packet) {
     let now = bridge.datapath.now();
-    for _ in 0..packet_in(&mut bridge.controllers, &bridge.config, now, info, packet) {
-        bridge.datapath.count_drop(DropReason::PacketInLimit);
+    let dropped = packet_in(&mut bridge.controllers, &bridge.config, now, info, packet);
+    for reason in dropped {
+        bridge.datapath.count_drops(reason, 1);
     }
 }
 
@@ -271,7 +272,9 @@ fn tick<B: Backend>(bridge: &mut BridgeControl<B>) {
     bridge.update_tunnels(now);
     bridge.reconnect_vnics(now);
     bridge.poll_links();
+    bridge.count_refused_frames(now);
     bridge.expire_taps(now);
+    bridge.update_standalone();
     bridge.tick_chains(now);
     resume_flow_updates(&mut bridge.controllers, &bridge.tables);
 }

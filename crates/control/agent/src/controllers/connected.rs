@@ -47,6 +47,9 @@ pub(crate) struct ControllerSession {
     pub(crate) id: ConnectionId,
     /// True if the switch opened the connection, as the configuration asks.
     pub(crate) is_configured: bool,
+    /// True if the controller has sent a request that is no part of the handshake. A controller that closes the
+    /// connection before may refuse this switch.
+    pub(crate) has_requested: bool,
     /// The address of the peer, for the log.
     pub(crate) address: Arc<str>,
     /// Role and settings, which all connections of the controller share.
@@ -74,6 +77,7 @@ impl ControllerSession {
         ControllerSession {
             id: new.id,
             is_configured: new.is_configured,
+            has_requested: false,
             address: new.address,
             peer: Peer {
                 switch_config: SwitchConfig {

@@ -117,6 +117,13 @@ impl Controllers {
         true
     }
 
+    /// Returns true if a configured controller is connected that has sent a request after the handshake.
+    pub(crate) fn has_active(&self) -> bool {
+        let mut connected = self.connected.iter();
+        connected.any(|connected| connected.is_configured && connected.has_requested)
+    }
+
+    /// Removes a connection.
     pub(crate) fn remove(&mut self, id: ConnectionId) {
         self.connected.retain(|connected| connected.id != id);
         for connected in &mut self.connected {

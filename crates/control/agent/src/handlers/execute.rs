@@ -95,10 +95,10 @@ fn execute_one<B: Backend>(
     mut request: Request,
     replies: &mut Replies,
 ) -> Option<flows::FlowScan> {
-    let admitted = bridge
-        .controllers
-        .connected(id)
-        .map(|connected| connected.peer.admit(&request.message));
+    let admitted = bridge.controllers.connected(id).map(|connected| {
+        connected.has_requested |= !is_handshake(&request.message);
+        connected.peer.admit(&request.message)
+    });
     if let Some(Err(code)) = admitted {
         replies.error(&request, code);
         return None;
@@ -122,6 +122,14 @@ fn execute_one<B: Backend>(
         replies.error(&request, refusal.code);
     }
     None
+}
+
+/// Returns true for the requests with which controllers begin a connection, before they decide to control the switch.
+fn is_handshake(message: &Message) -> bool {
+    matches!(
+        message,
+        Message::FeaturesRequest | Message::GetConfigRequest | Message::SetConfig(_)
+    )
 }
 
 /// Executes a request that changes no table, group or meter. Returns a listing that is to be continued.

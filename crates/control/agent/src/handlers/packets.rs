@@ -73,6 +73,6 @@ fn send<B: Backend>(bridge: &mut BridgeControl<B>, origin: Origin, actions: &[Ac
         bridge.publish();
     }
     if bridge.datapath.packet_out(origin, actions, bytes).is_none() {
-        bridge.datapath.count_drop(DropReason::NoBuffer);
+        bridge.datapath.count_drops(DropReason::NoBuffer, 1);
     }
 }

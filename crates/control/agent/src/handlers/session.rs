@@ -25,7 +25,11 @@ pub(crate) fn connected<B: Backend>(bridge: &mut BridgeControl<B>, new: NewConne
 
 /// Removes a connection.
 pub(crate) fn disconnected<B: Backend>(bridge: &mut BridgeControl<B>, id: ConnectionId) {
+    let was_active = bridge.controllers.has_active();
     bridge.controllers.remove(id);
+    if was_active && !bridge.controllers.has_active() {
+        bridge.lost_controllers();
+    }
     update_watched(bridge);
     peers_changed(bridge);
 }

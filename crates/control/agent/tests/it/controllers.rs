@@ -32,7 +32,7 @@ fn multipart(controller: &mut Controller, body: RequestBody) -> Vec<ReplyBody> {
     }
 }
 
-fn flows(controller: &mut Controller) -> Vec<FlowStats> {
+pub(crate) fn flows(controller: &mut Controller) -> Vec<FlowStats> {
     let mut flows = Vec::new();
     for part in multipart(controller, RequestBody::Flow(FlowStatsRequest::all())) {
         let ReplyBody::Flow(mut part) = part else {

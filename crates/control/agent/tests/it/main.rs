@@ -13,6 +13,7 @@ mod bundles;
 mod chains;
 mod controllers;
 mod deaf;
+mod fail_mode;
 mod harness;
 mod long_replies;
 mod malformed;

@@ -209,6 +209,20 @@ impl<B: Backend> Bridge<B> {
         Some(self.ports.get(&port)?.device.stats())
     }
 
+    /// Returns the number of frames that a port's device refused (`Device::refused_frames`).
+    pub fn refused_frames(&self, port: PortNo) -> u64 {
+        self.ports
+            .get(&port)
+            .map_or(0, |port| port.device.refused_frames())
+    }
+
+    /// Returns what an operator can do about the refused frames of a port.
+    pub fn refusal_remedy(&self, port: PortNo) -> String {
+        self.ports
+            .get(&port)
+            .map_or_else(String::new, |port| port.device.refusal_remedy())
+    }
+
     /// Returns the sum of the counters of a port: those of the workers, and of packet_outs.
     pub fn port_stats(&self, port: PortNo) -> Option<PortStats> {
         let mut sum = PortStats::default();

@@ -147,6 +147,17 @@ pub trait Device: Send {
         false
     }
 
+    /// Returns the number of received frames that were dropped because they did not fit the checksum or the segmentation
+    /// that their sender left to the switch, or were longer than the MTU. [`Device::stats`] counts them as errors, too.
+    fn refused_frames(&self) -> u64 {
+        0
+    }
+
+    /// Returns what an operator can do about refused frames.
+    fn refusal_remedy(&self) -> String {
+        String::new()
+    }
+
     /// Returns the interface for rules, if the device takes any.
     fn steering(&mut self) -> Option<&mut dyn steer::Steering> {
         None

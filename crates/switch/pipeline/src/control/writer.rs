@@ -27,7 +27,7 @@ use crate::group::SelectHash;
 use crate::port::PortMap;
 use crate::{
     Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace,
-    OamPorts, Op, Tunnels,
+    OamPorts, Op, Standalone, Tunnels,
 };
 
 /// The single writer of one bridge.
@@ -48,7 +48,7 @@ pub struct Control {
     pub(super) groups: Groups,
     pub(super) meters: BTreeMap<MeterId, MeterRecord>,
     pub(super) fdb: FdbControl,
-    pub(super) standalone: bool,
+    pub(super) standalone: Standalone,
     pub(super) invalid_ttl_to_controller: bool,
     pub(super) fragments: FragmentMode,
     pub(super) select_fields: FieldSet,
@@ -84,7 +84,7 @@ impl Control {
             groups: Groups::default(),
             meters: BTreeMap::new(),
             fdb: FdbControl::new(config.fdb, config.seed),
-            standalone: false,
+            standalone: Standalone::Off,
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             select_fields: SelectHash::FIELDS.into_iter().collect(),
@@ -219,9 +219,13 @@ impl Control {
         self.check_targets(actions)
     }
 
-    /// Sets whether NORMAL forwards packets that match no entry: true while the bridge is `fail-standalone` and has no
-    /// controller.
-    pub fn set_standalone(&mut self, standalone: bool, ops: &mut Vec<Op>) {
+    /// Returns the packets that NORMAL forwards because no controller is connected.
+    pub fn standalone(&self) -> Standalone {
+        self.standalone
+    }
+
+    /// Sets the packets that NORMAL forwards because no controller is connected.
+    pub fn set_standalone(&mut self, standalone: Standalone, ops: &mut Vec<Op>) {
         if self.standalone != standalone {
             self.standalone = standalone;
             ops.push(Op::Standalone(standalone));

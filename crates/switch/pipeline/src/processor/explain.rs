@@ -35,6 +35,8 @@ pub enum Step {
     },
     /// No entry of the table matched the packet.
     Missed { table: TableId },
+    /// NORMAL forwards the packet without the tables, because no controller is connected.
+    Standalone,
     /// An action was executed.
     Action {
         action: Action,
@@ -173,6 +175,10 @@ impl Observer<Frame> for Recorder<'_> {
         self.push(Step::MacLookup(port));
     }
 
+    fn standalone(&mut self) {
+        self.push(Step::Standalone);
+    }
+
     fn kept_fragment(&mut self) {
         self.push(Step::KeptFragment);
     }
@@ -227,6 +233,9 @@ impl fmt::Display for Step {
                 }
             }
             Step::Missed { table } => write!(f, "table {table}: no match"),
+            Step::Standalone => {
+                f.write_str("no table: no controller is connected, NORMAL forwards all packets")
+            }
             Step::Action { action, from_set } => {
                 let list = if *from_set { "action set: " } else { "" };
                 write!(f, "  {list}{action}")

@@ -46,6 +46,9 @@ pub(crate) trait Observer<P> {
     /// Notes that the packet is a fragment and waits for others.
     fn kept_fragment(&mut self) {}
 
+    /// Notes that NORMAL forwards the packet without the tables, because no controller is connected.
+    fn standalone(&mut self) {}
+
     /// Notes that NORMAL looked up the destination, and found this port.
     fn mac_lookup(&mut self, port: Option<PortNo>) {
         let _ = port;

@@ -25,7 +25,7 @@ use super::scratch::{PacketState, Scratch};
 use super::traversal_cache::TraversalCache;
 use crate::action_summary::{ActionSummary, Kind};
 use crate::tunnel::CompiledTunnel;
-use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode, OamPort};
+use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode, OamPort, Standalone};
 
 /// The maximum number of packets that one packet-out can submit to the tables.
 const SUBMITTED: usize = 4;
@@ -86,6 +86,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let Some(table) = fwd.table(TableId(0)).filter(|_| len != 0) else {
             return P::discard(burst);
         };
+        if fwd.standalone() == Standalone::All {
+            return self.all_normal(burst);
+        }
         let is_counted = fwd.matches_in_port_only() && fwd.traces().is_empty();
         let mut found;
         let mut by_columns = false;
@@ -422,12 +425,28 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
+    /// Forwards the whole burst by NORMAL, without the tables.
+    #[cold]
+    #[inline(never)]
+    fn all_normal(&mut self, burst: &mut ArrayVec<P, BURST>) {
+        self.keys(burst);
+        self.scratch.initial_state = u64::MAX;
+        for (i, packet) in burst.drain(..).enumerate() {
+            self.state(i);
+            self.observer.standalone();
+            let is_observed = self.begin_notes(i);
+            self.normal(i, PacketSource::Move(packet));
+            self.end_notes(is_observed);
+        }
+        self.flush();
+    }
+
     #[inline(never)]
     fn missed(&mut self, i: usize, packet: P, table: TableId) {
         let state = self.state(i);
         state.table = table;
         state.in_table_miss = true;
-        if self.fwd.is_standalone() {
+        if self.fwd.standalone() != Standalone::Off {
             self.normal(i, PacketSource::Move(packet));
         } else {
             self.drop(PacketSource::Move(packet), DropReason::TableMiss);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::harness::{Bridge, Event, frame, ports, sent};
 use millrace_flow::Action;
-use millrace_pipeline::{DropReason, Port, PortConfig, PortState, VlanMode};
+use millrace_pipeline::{DropReason, Port, PortConfig, PortState, Standalone, VlanMode};
 use millrace_types::{PortNo, Vid};
 
 const TCP: &str = "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1000,tp_dst=80";
@@ -130,10 +130,33 @@ fn normal_forgets_addresses_of_ports_whose_link_goes_down_or_whose_vlans_change(
 fn a_standalone_bridge_forwards_what_matches_nothing() {
     let mut bridge = Bridge::new(2);
     bridge.apply("udp", &[]);
-    bridge.change(|control, ops| control.set_standalone(true, ops));
+    bridge.change(|control, ops| control.set_standalone(Standalone::Misses, ops));
     assert_eq!(ports(&bridge.one(1, &frame(TCP))), [2]);
     assert_eq!(
         bridge.one(1, &frame("udp")),
         [Event::Dropped(DropReason::NoOutput)]
+    );
+}
+
+#[test]
+fn a_bridge_that_lost_its_controller_forwards_all_packets_and_its_entries_wait() {
+    let mut bridge = Bridge::new(3);
+    bridge.apply("", &[Action::output(PortNo::CONTROLLER)]);
+    bridge.apply("udp", &[]);
+    bridge.change(|control, ops| control.set_standalone(Standalone::All, ops));
+    let from_host = frame("udp,dl_src=02:00:00:00:00:22,dl_dst=ff:ff:ff:ff:ff:ff");
+    let to_host = frame("tcp,dl_src=02:00:00:00:00:11,dl_dst=02:00:00:00:00:22");
+    assert_eq!(learn(&mut bridge, 2, &from_host), [1, 3], "no entry drops it");
+    let many = bridge.receive(1, &vec![to_host.clone(); 5]);
+    assert_eq!(
+        ports(&many),
+        [2; 5],
+        "learned, and nothing goes to the controller"
+    );
+    bridge.change(|control, ops| control.set_standalone(Standalone::Off, ops));
+    assert_eq!(
+        bridge.one(2, &from_host),
+        [Event::Dropped(DropReason::NoOutput)],
+        "the entries are in effect again"
     );
 }

@@ -30,6 +30,11 @@ use super::{
 /// The headers by which the kernel spreads flows over several queues (`PACKET_FANOUT_HASH`).
 const SPREADS_BY: &str = "ip,tcp,udp";
 
+/// The settings of ethtool by which a kernel segments packets, inside of tunnels, too, before it sends them.
+const SEGMENTATION_OFF: &str = "tso off tx-udp-segmentation off tx-udp_tnl-segmentation off \
+                                tx-udp_tnl-csum-segmentation off tx-gre-segmentation off tx-gre-csum-segmentation off \
+                                tx-ipxip4-segmentation off tx-ipxip6-segmentation off";
+
 /// Opens the interface `name`. `empty` supplies packets to be filled with received frames.
 ///
 /// # Errors
@@ -136,6 +141,18 @@ impl Device for AfPacket {
 
     fn delivers_gso(&self) -> bool {
         true
+    }
+
+    fn refused_frames(&self) -> u64 {
+        self.interface.counters.read().rx_errors
+    }
+
+    fn refusal_remedy(&self) -> String {
+        format!(
+            "compare the MTU of {0} with that of its sender; or let the sender's kernel segment: ethtool -K INTERFACE \
+             {SEGMENTATION_OFF}, on the other end of a veth pair, or else on {0}",
+            self.interface.name
+        )
     }
 }
 

@@ -125,6 +125,15 @@ impl Device for Vhost {
     fn delivers_gso(&self) -> bool {
         self.tso
     }
+
+    fn refused_frames(&self) -> u64 {
+        self.interface.counters.read().rx_errors
+    }
+
+    fn refusal_remedy(&self) -> String {
+        "compare the MTU of the port with that of the guest; or let the guest segment: ethtool -K INTERFACE tso off gso off"
+            .to_owned()
+    }
 }
 
 #[cfg(test)]
