@@ -11,6 +11,7 @@ PREFIX ?= /usr/local
 FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 ARGS ?=
+BEFORE ?= landing
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -66,8 +67,9 @@ soak: build-switch ## test hosts for SOAK_SECONDS (600) while controllers are ki
 	@scripts/setup.sh python
 	MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
-bench: build-switch ## measure and print the acceptance figures (about a quarter of an hour)
-	target/release/millrace bench
+bench: build-switch ## measure and print the acceptance figures, beside the build of BEFORE (a commit; by default that of origin/main, BEFORE= for none; half an hour)
+	@before=$(if $(BEFORE),$$(scripts/build-before.sh $(BEFORE))); \
+	set -x; target/release/millrace bench $${before:+--before $$before} $(ARGS)
 
 bench-full: build-switch ## run all experiments except ips, wan and transport, and write a report to out/bench
 	target/release/millrace bench all

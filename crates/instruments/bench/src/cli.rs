@@ -114,6 +114,10 @@ struct RunArgs {
     /// The daemon to measure; without it, the one beside this program
     #[arg(long, value_name = "FILE")]
     millraced: Option<PathBuf>,
+    /// The daemon of an earlier build, which takes part as the system millrace-before; each case then has the target of
+    /// 0.95 of its rate
+    #[arg(long, value_name = "FILE")]
+    before: Option<PathBuf>,
     /// The nice level of every system, which reduces the influence of other load
     #[arg(long, value_name = "LEVEL", default_value_t = -20, allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     nice: i32,
@@ -122,10 +126,14 @@ struct RunArgs {
     json: bool,
 }
 
+/// The name of an earlier build of Millrace.
+const BEFORE: &str = "millrace-before";
+
 /// The names of the systems, in the order of measurement.
-const SYSTEMS: [&str; 6] = [
+const SYSTEMS: [&str; 7] = [
     "testpmd-io",
     "millrace",
+    BEFORE,
     "millrace-no-cache",
     "ovs-dpdk",
     "ovs-dpdk-tuned",
@@ -165,6 +173,12 @@ pub enum BenchError {
     /// The daemon does not exist.
     #[error("millraced does not exist at {}. To fix it: make build, or name it with --millraced", .0.display())]
     NoDaemon(PathBuf),
+    /// The daemon of an earlier build does not exist.
+    #[error("--before {}: there is no such file. To build one: git worktree add DIR COMMIT && cargo build --release -p millraced there", .0.display())]
+    NoBefore(PathBuf),
+    /// The system of an earlier build is named without its daemon.
+    #[error("the system millrace-before needs the daemon of an earlier build: add --before FILE")]
+    BeforeUnnamed,
 }
 
 /// An experiment of a run, with its arguments.
@@ -201,6 +215,7 @@ pub(crate) fn peer(name: &str) -> Option<Box<dyn Peer>> {
         "testpmd-io" => Box::new(Testpmd(Mode::Io)),
         "testpmd-mac" => Box::new(Testpmd(Mode::Mac)),
         "millrace" => Box::new(Millrace::Default),
+        BEFORE => Box::new(Millrace::Before),
         "millrace-no-cache" => Box::new(Millrace::NoCache),
         "ovs-dpdk" => Box::new(OvsDpdk(Tuning::Shipped)),
         "ovs-dpdk-tuned" => Box::new(OvsDpdk(Tuning::Tuned)),
@@ -266,6 +281,11 @@ fn of_cases(experiment: Option<&str>, named: &[&'static Case]) -> Vec<Step> {
 /// Returns the steps of `make bench`: the acceptance table.
 fn acceptance() -> Vec<Step> {
     let mut steps = of_cases(Some("forward"), &[]);
+    let routes = ["routes-mixed", "routes-uncovered"].map(case::find);
+    steps.extend(of_cases(
+        Some("rules"),
+        &routes.into_iter().flatten().collect::<Vec<_>>(),
+    ));
     steps.extend([Step::Updates, Step::Install]);
     steps
 }
@@ -326,6 +346,11 @@ impl RunArgs {
         if self.takes_part("millrace") && !millraced.is_file() {
             return Err(BenchError::NoDaemon(millraced));
         }
+        match &self.before {
+            Some(before) if !before.is_file() => return Err(BenchError::NoBefore(before.clone())),
+            None if self.systems.iter().any(|name| name == BEFORE) => return Err(BenchError::BeforeUnnamed),
+            _ => {}
+        }
         let mut run_length = if self.quick {
             RunLength::QUICK
         } else {
@@ -334,6 +359,7 @@ impl RunArgs {
         run_length.rounds = self.rounds.map_or(run_length.rounds, usize::from);
         let mut progress = |text: &str| eprintln!("{text}");
         let mut run = Run::new(run_length, millraced, self.nice, &self.out, &mut progress)?;
+        run.before.clone_from(&self.before);
         let outcome = self.steps(&mut run, steps);
         // The table is written for an interrupted run, too: it has the rows measured so far.
         let records = run.records().to_vec();
@@ -449,7 +475,9 @@ impl RunArgs {
     }
 
     fn in_case(&self, name: &str, case: &Case) -> bool {
-        if self.systems.is_empty() {
+        if name == BEFORE {
+            self.before.is_some()
+        } else if self.systems.is_empty() {
             case.systems.contains(&name)
         } else {
             self.takes_part(name)

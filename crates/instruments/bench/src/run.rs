@@ -113,6 +113,8 @@ pub struct Run<'a> {
     pub length: RunLength,
     /// The path of the daemon of Millrace.
     pub millraced: PathBuf,
+    /// The path of the daemon of an earlier build of Millrace; `None` if none takes part.
+    pub before: Option<PathBuf>,
     /// The nice level of every system.
     pub nice: i32,
     out: PathBuf,
@@ -149,6 +151,7 @@ impl<'a> Run<'a> {
         Ok(Run {
             length: run_length,
             millraced,
+            before: None,
             nice,
             out: out.to_owned(),
             log: None,
@@ -295,6 +298,7 @@ impl<'a> Run<'a> {
             huge_pages_mib,
             nice: self.nice,
             millraced: self.millraced.clone(),
+            before: self.before.clone(),
         }
     }
 

@@ -15,6 +15,8 @@ const OURS: &str = "millrace";
 const OVS: &str = "ovs-dpdk";
 const OVS_TUNED: &str = "ovs-dpdk-tuned";
 const TESTPMD: &str = "testpmd-io";
+/// The name of an earlier build of Millrace.
+const BEFORE: &str = "millrace-before";
 /// The remarks on a rate whose packets left by the wrong port, and on a rate with missing measurements.
 const WRONG_PORT: &str = "packets left by the wrong port";
 pub(crate) const INCOMPLETE: &str = "not measured in all rounds";
@@ -144,6 +146,7 @@ impl Measured<'_> {
             }
             Baseline::Testpmd => self.median(case.name, TESTPMD),
             Baseline::Own(own) => self.median(own, OURS),
+            Baseline::Before => self.median(case.name, BEFORE),
         }
     }
 
@@ -267,7 +270,8 @@ impl Measured<'_> {
             complete,
             unmeasured: self.unmeasured(case, target.baseline),
         };
-        case.targets.iter().map(outcome).collect()
+        let before = self.median(case.name, BEFORE).map(|_| &case::NO_SLOWER);
+        case.targets.iter().chain(before).map(outcome).collect()
     }
 }
 
@@ -316,6 +320,21 @@ mod tests {
             core_share: 1.0,
             right: true,
         }
+    }
+
+    #[test]
+    fn a_build_that_is_a_twentieth_slower_than_the_one_before_is_reported() {
+        for (mpps, is_met) in [(19.1, true), (18.9, false)] {
+            let records = [
+                sample("routes-mixed", OURS, mpps),
+                sample("routes-mixed", BEFORE, 20.0),
+            ];
+            let table = Table::of(&records);
+            assert_eq!(table.rows[0].met, Some(is_met), "{mpps}");
+            assert!(table.text(&records).contains("0.95 of the build before"));
+        }
+        let alone = Table::of(&[sample("routes-mixed", OURS, 20.0)]);
+        assert_eq!(alone.rows[0].target.as_deref(), Some(""));
     }
 
     fn records() -> Vec<Record> {

@@ -15,6 +15,8 @@ pub enum Baseline {
     Testpmd,
     /// Millrace in another case of the same run.
     Own(&'static str),
+    /// An earlier build of Millrace in the same case of the same run (`--before`).
+    Before,
 }
 
 /// A ratio of rates that Millrace must reach.
@@ -35,6 +37,7 @@ impl std::fmt::Display for Target {
             Baseline::OvsTuned => write!(f, "{ratio}x ovs-dpdk tuned"),
             Baseline::Testpmd => write!(f, "{ratio} of testpmd io"),
             Baseline::Own(case) => write!(f, "{ratio} of our {case}"),
+            Baseline::Before => write!(f, "{ratio} of the build before"),
         }
     }
 }
@@ -48,6 +51,9 @@ pub enum PacketSource {
     /// into the pool of a system.
     Generator,
 }
+
+/// The target of every case that an earlier build was measured in as well.
+pub(crate) const NO_SLOWER: Target = target(Baseline::Before, 0.95);
 
 /// A case: one row of the table for each system.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -8,6 +8,7 @@ mod scaling;
 mod tables;
 
 pub use acceptance::CASES;
+pub(crate) use definition::NO_SLOWER;
 pub use definition::{Baseline, Case, Experiment, PacketSource, Target};
 
 /// The experiments that measure how many packets per second a system forwards.

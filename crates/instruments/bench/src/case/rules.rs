@@ -39,4 +39,26 @@ pub(super) const RULES: &[Case] = &[
         own: "chain-10k",
         ..DEFAULT
     },
+    Case {
+        name: "routes-mixed",
+        title: "30,000 IPv6 and 20,000 IPv4 routes in two tables, TTL and MAC rewritten, 100,000 flows",
+        shape: Shape::MixedRoutes {
+            flows: 100_000,
+            covered: 100,
+        },
+        systems: SWITCHES,
+        own: "chain-10k",
+        ..DEFAULT
+    },
+    Case {
+        name: "routes-uncovered",
+        title: "the same routes, half of the packets to no route",
+        shape: Shape::MixedRoutes {
+            flows: 100_000,
+            covered: 50,
+        },
+        systems: SWITCHES,
+        own: "chain-10k",
+        ..DEFAULT
+    },
 ];

@@ -161,6 +161,7 @@ fn baseline_text(baseline: Baseline) -> String {
         Baseline::OvsShipped => "to OVS-DPDK as shipped".to_owned(),
         Baseline::OvsTuned => "to OVS-DPDK, tuned".to_owned(),
         Baseline::Testpmd => "to testpmd io".to_owned(),
+        Baseline::Before => "to the build before".to_owned(),
         Baseline::Own(case) => format!("to our {}", case::find(case).map_or(case, |case| case.name)),
     }
 }

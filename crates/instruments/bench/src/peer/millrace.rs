@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,8 @@ pub enum Millrace {
     Default,
     /// The same without the cache of traversals (ADR 4): every packet is looked up in every table.
     NoCache,
+    /// The daemon of an earlier build (`--before`), as shipped, with workers that never sleep.
+    Before,
 }
 
 /// A running daemon.
@@ -68,18 +70,19 @@ impl Peer for Millrace {
         match self {
             Millrace::Default => "millrace",
             Millrace::NoCache => "millrace-no-cache",
+            Millrace::Before => "millrace-before",
         }
     }
 
     fn configuration(&self) -> &'static str {
         match self {
-            Millrace::Default => "system.idle = \"busy\"",
+            Millrace::Default | Millrace::Before => "system.idle = \"busy\"",
             Millrace::NoCache => "system.idle = \"busy\", flow_cache = \"off\"",
         }
     }
 
     fn version(&self, resources: &Resources) -> Option<String> {
-        version(&resources.millraced)
+        version(self.daemon(resources))
     }
 
     fn warm_up(&self, _: &Load) -> WarmUp {
@@ -96,6 +99,14 @@ impl Peer for Millrace {
 }
 
 impl Millrace {
+    /// Returns the path of the daemon.
+    fn daemon(self, resources: &Resources) -> &Path {
+        match (self, &resources.before) {
+            (Millrace::Before, Some(before)) => before,
+            _ => &resources.millraced,
+        }
+    }
+
     /// Returns the configuration file.
     fn file(self, resources: &Resources, load: &Load, openflow: u16) -> String {
         let memory = memory_mib(load);
@@ -124,7 +135,7 @@ impl Millrace {
             api(resources).display(),
             socket(resources).display(),
             match self {
-                Millrace::Default => "auto",
+                Millrace::Default | Millrace::Before => "auto",
                 Millrace::NoCache => "off",
             },
         );
@@ -144,7 +155,7 @@ impl Millrace {
         let openflow = free_port()?;
         let path = resources.dir.join("millraced.toml");
         fs::write(&path, self.file(resources, load, openflow)).map_err(ProcessError::file(&path))?;
-        let mut command = Command::new(&resources.millraced);
+        let mut command = Command::new(self.daemon(resources));
         command.arg("--config").arg(&path);
         let mut commands = vec![format!("{} &", command_line(&command))];
         let mut daemon = Running::start(

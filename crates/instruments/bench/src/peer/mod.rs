@@ -163,6 +163,8 @@ pub struct Resources {
     pub nice: i32,
     /// The path of the daemon of Millrace.
     pub millraced: PathBuf,
+    /// The path of the daemon of an earlier build of Millrace; `None` if none takes part.
+    pub before: Option<PathBuf>,
 }
 
 /// A system under test.

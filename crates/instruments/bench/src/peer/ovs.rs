@@ -476,6 +476,7 @@ mod tests {
             huge_pages_mib: 2048,
             nice: 0,
             millraced: PathBuf::new(),
+            before: None,
         };
         let load = Load {
             flows: PathBuf::new(),

@@ -1,9 +1,9 @@
 //! The header fields of a generated packet, and the frame that is built from them.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_types::Mac;
-use millrace_wire::{Builder, Dscp, Ecn, IpProto, ipv4, tcp};
+use millrace_wire::{Builder, Dscp, Ecn, IpProto, ipv4, ipv6, tcp};
 
 /// The source MAC address of all frames.
 pub const SOURCE: Mac = Mac([0x02, 0, 0, 0, 0x01, 0x01]);
@@ -21,6 +21,8 @@ pub struct Header {
     pub src: u32,
     /// The IPv4 destination address.
     pub dst: u32,
+    /// The source and destination of an IPv6 packet; `None` for an IPv4 packet with the addresses above.
+    pub ipv6: Option<(Ipv6Addr, Ipv6Addr)>,
     /// The IP protocol: 6 for TCP, 17 for UDP; others have no ports.
     pub proto: u8,
     /// The source port.
@@ -37,6 +39,7 @@ impl Header {
             vlan: None,
             src,
             dst,
+            ipv6: None,
             proto: 17,
             sport,
             dport,
@@ -53,20 +56,26 @@ impl Header {
             builder = builder.vlan(vid, 0);
             headers += 4;
         }
-        builder = builder.ipv4_with(ipv4::Repr {
-            src: Ipv4Addr::from(self.src),
-            dst: Ipv4Addr::from(self.dst),
-            proto: IpProto(self.proto),
-            dscp: Dscp::default(),
-            ecn: Ecn::default(),
-            ttl: 64,
-            ident: 0,
-            dont_fragment: true,
-            more_fragments: false,
-            fragment_offset: 0,
-            options: ipv4::Options::default(),
-            payload_size: 0,
-        });
+        builder = match self.ipv6 {
+            Some((src, dst)) => {
+                headers += ipv6::SIZE - ipv4::MIN_SIZE;
+                builder.ipv6(src.octets(), dst.octets())
+            }
+            None => builder.ipv4_with(ipv4::Repr {
+                src: Ipv4Addr::from(self.src),
+                dst: Ipv4Addr::from(self.dst),
+                proto: IpProto(self.proto),
+                dscp: Dscp::default(),
+                ecn: Ecn::default(),
+                ttl: 64,
+                ident: 0,
+                dont_fragment: true,
+                more_fragments: false,
+                fragment_offset: 0,
+                options: ipv4::Options::default(),
+                payload_size: 0,
+            }),
+        };
         match self.proto {
             6 => {
                 headers += 20;

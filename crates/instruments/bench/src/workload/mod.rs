@@ -5,6 +5,7 @@ mod access;
 mod chain;
 mod header;
 mod hostile;
+mod mixed_routes;
 mod nat;
 mod pipeline;
 mod rule;
@@ -26,6 +27,10 @@ use crate::random::Random;
 
 /// The smallest number of packets in a capture file: with fewer packets, rewinding the file would limit the driver.
 pub const PACKETS_MIN: usize = 512;
+
+/// The numbers of routes of [`Shape::MixedRoutes`].
+const IPV6_ROUTES: usize = 30_000;
+const IPV4_ROUTES: usize = 20_000;
 
 /// The shape of a workload. A shape and a seed determine a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +63,13 @@ pub enum Shape {
         rules: usize,
         /// The number of flows.
         flows: usize,
+    },
+    /// 30,000 IPv6 and 20,000 IPv4 routes in two tables, each with the actions of a router.
+    MixedRoutes {
+        /// The number of flows.
+        flows: usize,
+        /// The percentage of packets that a route covers; the others are dropped.
+        covered: u8,
     },
     /// A pipeline of eight tables.
     Pipeline {
@@ -100,6 +112,7 @@ impl Shape {
             Shape::Exact(len) | Shape::Nat(len) => (len, len),
             Shape::Masked { rules, .. } => (rules, rules),
             Shape::Filter { rules, flows, .. } | Shape::Routes { rules, flows } => (rules, flows),
+            Shape::MixedRoutes { flows, .. } => (IPV6_ROUTES + IPV4_ROUTES + 1, flows),
             Shape::Pipeline { flows } => (pipeline::LEN, flows),
             Shape::Attack { flows, .. } => (hostile::RULES, flows),
             Shape::Explosion { .. } => (hostile::ALLOW_LIST, hostile::EXPLODING_PACKETS),
@@ -155,6 +168,15 @@ impl Workload {
             Shape::Nat(connections) => {
                 let parts = nat::nat(connections, &mut random);
                 return Workload::written(parts, &mut random);
+            }
+            Shape::MixedRoutes { flows, covered } => {
+                let sizes = mixed_routes::Sizes {
+                    ipv6: IPV6_ROUTES,
+                    ipv4: IPV4_ROUTES,
+                    flows,
+                    covered,
+                };
+                return Workload::written(mixed_routes::mixed_routes(sizes, &mut random), &mut random);
             }
             Shape::Access { hosts, flows } => {
                 let parts = access::access(hosts, flows, &mut random);

@@ -26,7 +26,7 @@ pub enum Filter {
 }
 
 /// Returns a locally administered address for number `n`.
-fn numbered_mac(n: usize) -> Mac {
+pub(super) fn numbered_mac(n: usize) -> Mac {
     let n = n as u32;
     let [a, b, c, d] = n.to_be_bytes();
     Mac([0x06, 0, a, b, c, d])

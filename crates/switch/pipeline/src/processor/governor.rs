@@ -43,6 +43,12 @@ const MIN_SAVING: u64 = 10;
 const FAR_LEN: usize = 1 << 14;
 const FAR: u64 = 12;
 
+/// Returns the additional cost of a hit in a cache whose traversals, of this many cache lines each, no longer fit the
+/// second-level cache.
+pub(crate) fn far_hit(lines: usize) -> u64 {
+    FAR * lines as u64
+}
+
 /// Returns the cost of comparing this many rules: beyond a few, bit vectors compare all at once.
 fn compared(rules: usize) -> u64 {
     (rules as u64 / 3).min(12)
@@ -139,14 +145,15 @@ impl Governor {
         self.hits + self.uncached_packets >= WINDOW
     }
 
-    /// Ends the window. It had `visits` lookups in tables, at a total cost of `cost`. Returns true if the
-    /// cache was switched on.
-    pub(crate) fn judge(&mut self, visits: u64, cost: u64) -> bool {
+    /// Ends the window. It had `visits` lookups in tables, at a total cost of `cost`; each hit cost `far_hit` more than in
+    /// a small cache. Returns true if the cache was switched on.
+    pub(crate) fn judge(&mut self, (visits, cost): (u64, u64), far_hit: u64) -> bool {
         if self.uncached_packets >= WINDOW / 16 {
             let further = visits.saturating_sub(self.uncached_packets);
             self.table_cost = (cost + further * NEXT_TABLE) / self.uncached_packets;
         }
-        let saved = (self.hits * self.table_cost).saturating_sub(self.hits * HIT + self.steps * HIT_STEP);
+        let saved =
+            (self.hits * self.table_cost).saturating_sub(self.hits * (HIT + far_hit) + self.steps * HIT_STEP);
         let lost = self.uncached_packets * MISS;
         let (pays, hits) = (saved > lost, self.hits);
         (self.hits, self.steps, self.uncached_packets) = (0, 0, 0);
@@ -199,10 +206,16 @@ impl Governor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use millrace_flow::Field;
 
     /// Runs `count` windows with `percent` hits, in tables that cost `cost`. Returns the number of windows in
     /// which the cache was on.
     fn windows(governor: &mut Governor, count: u64, percent: u64, cost: u64) -> u64 {
+        windows_of(governor, (count, percent), cost, 0)
+    }
+
+    /// The same with hits that cost `far_hit` more.
+    fn windows_of(governor: &mut Governor, (count, percent): (u64, u64), cost: u64, far_hit: u64) -> u64 {
         let mut on = 0;
         for _ in 0..count {
             on += u64::from(governor.is_on());
@@ -214,7 +227,7 @@ mod tests {
             governor.hit(hits as usize, 8 * hits as usize);
             governor.count_uncached((WINDOW - hits) as usize);
             assert!(governor.is_due());
-            governor.judge(WINDOW - hits, (WINDOW - hits) * cost);
+            governor.judge((WINDOW - hits, (WINDOW - hits) * cost), far_hit);
         }
         on
     }
@@ -239,6 +252,21 @@ mod tests {
         // A lookup among many entries costs more, but in an exact table hardly more than a hit.
         let worth = |kind| cost(kind, 100_000) >= HIT + HIT_STEP + MIN_SAVING;
         assert!(!worth(Kind::ExactHash) && worth(tuples(1, 1)));
+    }
+
+    #[test]
+    fn two_tables_of_routes_are_not_worth_a_cache_that_is_far_if_a_quarter_of_the_packets_misses_it() {
+        let route = cost(
+            Kind::LongestPrefix {
+                field: Field::Ipv6Dst,
+            },
+            30_000,
+        );
+        let tables = 2 * route + NEXT_TABLE;
+        assert!(windows_of(&mut Governor::new(), (2000, 75), tables, 0) > 1900);
+        assert!(windows_of(&mut Governor::new(), (20_000, 75), tables, far_hit(2)) < 2000);
+        // Eight tables are.
+        assert!(windows_of(&mut Governor::new(), (2000, 90), 8 * route, far_hit(2)) > 1900);
     }
 
     #[test]

@@ -327,7 +327,11 @@ impl TraversalCache {
             visits += lookups;
             cost += lookups * table.map_or(0, |table| governor::cost(table.kind(), table.len()));
         }
-        let is_on = self.governor.judge(visits, cost);
+        let far_hit = match self.cache.has_grown() {
+            true => governor::far_hit(fwd.cache_form().0.lines()),
+            false => 0,
+        };
+        let is_on = self.governor.judge((visits, cost), far_hit);
         if is_on && fwd.flow_cache() == FlowCachePolicy::Auto {
             // The cache was just switched on: traversals from before the pause are mostly invalid.
             self.forget();

@@ -61,6 +61,11 @@ impl CacheForm {
         (self.stride - self.words.len()).min(KEPT_MAX)
     }
 
+    /// Returns the number of cache lines of an entry.
+    pub fn lines(&self) -> usize {
+        self.stride / LINE
+    }
+
     /// Returns the maximum number of groups.
     pub(super) fn groups_max(&self) -> usize {
         let groups = ROOM / (LANES * self.stride.max(LINE));

@@ -167,6 +167,12 @@ impl FlowCache {
         is_free(group) || is_free(self.other(group, hash)) || same().is_some()
     }
 
+    /// Returns true if the cache has outgrown its initial size, 57,344 entries: they no longer fit a second-level cache.
+    #[inline]
+    pub fn has_grown(&self) -> bool {
+        self.groups > GROUPS_MIN
+    }
+
     /// Returns true if the cache has grown, and some entries may not have moved yet.
     #[inline(always)]
     pub fn is_moving(&self) -> bool {
