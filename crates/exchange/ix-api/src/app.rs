@@ -27,7 +27,9 @@ use crate::webhooks::{Outgoing, Webhooks};
 
 /// The maximum number of passwords that are hashed at the same time. A hash takes 19 MiB and one core for
 /// some 30 ms.
-const HASHES_MAX: usize = 4;
+pub(crate) const HASHES_MAX: usize = 4;
+/// The same for people whose browser or session is known. They do not wait behind the passwords that strangers try.
+const KNOWN_HASHES_MAX: usize = 2;
 /// The maximum number of concurrent searches for filters against an attack. A search occupies a core for
 /// several seconds.
 const SEARCHES_MAX: usize = 2;
@@ -70,6 +72,7 @@ pub struct Inner {
     pub(crate) document: utoipa::openapi::OpenApi,
     pub(crate) ix_document: utoipa::openapi::OpenApi,
     pub(crate) hashes: Semaphore,
+    pub(crate) known_hashes: Semaphore,
     pub(crate) in_flight: InFlight,
     /// Held while a stored credential is read, changed and written back, so that no concurrent change is
     /// lost.
@@ -139,6 +142,7 @@ impl App {
             document: crate::routes::document(),
             ix_document: crate::v2::document(),
             hashes: Semaphore::new(HASHES_MAX),
+            known_hashes: Semaphore::new(KNOWN_HASHES_MAX),
             in_flight: InFlight::default(),
             changing: Mutex::new(()),
             deleted_keys: AtomicU64::new(0),

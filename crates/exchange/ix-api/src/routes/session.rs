@@ -105,7 +105,7 @@ pub(crate) async fn sign_in(
         }
         None => None,
     };
-    let is_right = check_password(&app, given.password, hash.clone()).await?;
+    let is_right = check_password(&app, device.is_some(), given.password, hash.clone()).await?;
     let (Some((id, user)), Some(key), true) = (found, key, is_right) else {
         app.record_failure(failure(serde_json::Map::new())).await?;
         return Err(wrong_credentials());
@@ -263,9 +263,16 @@ fn seconds(duration: std::time::Duration) -> u32 {
 }
 
 /// Verifies a password on a blocking thread. A semaphore limits the number of concurrent verifications.
-async fn check_password(app: &App, password: String, hash: Option<String>) -> Result<bool, Problem> {
+/// People whose browser or session is known do not wait for strangers.
+async fn check_password(
+    app: &App,
+    is_known: bool,
+    password: String,
+    hash: Option<String>,
+) -> Result<bool, Problem> {
     let failed = || Problem::new(ProblemKind::Internal, "the password could not be checked");
-    let _permit = app.hashes.acquire().await.map_err(|_| failed())?;
+    let permits = if is_known { &app.known_hashes } else { &app.hashes };
+    let _permit = permits.acquire().await.map_err(|_| failed())?;
     let checked = tokio::task::spawn_blocking(move || verify_password(&password, hash.as_deref()));
     checked.await.map_err(|_| failed())
 }
@@ -373,7 +380,7 @@ pub(crate) async fn change_password(
             .with_code("wrong-credentials")
             .with_error("/present", "wrong-credentials")
     };
-    if !check_password(&app, given.present, stored.password.clone()).await? {
+    if !check_password(&app, true, given.present, stored.password.clone()).await? {
         return Err(wrong());
     }
     let hash = match tokio::task::spawn_blocking(move || hash_password(&given.new)).await {
@@ -402,7 +409,43 @@ pub(crate) async fn change_password(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
     use super::*;
+    use crate::app::HASHES_MAX;
+    use crate::fake::{FakeExchange, demo};
+    use crate::session::{MemoryCredentials, Sealer};
+
+    #[tokio::test]
+    async fn people_who_are_known_do_not_wait_behind_the_passwords_of_strangers() {
+        let settings = crate::Settings {
+            name: "Test IX".to_owned(),
+            page: crate::Page::default(),
+            route_servers: Vec::new(),
+            webhooks_to_private: false,
+            oidc: None,
+        };
+        let credentials = Arc::new(MemoryCredentials::default());
+        let exchange = FakeExchange::new(demo().unwrap());
+        let app = App::new(exchange, credentials, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
+        let hash = hash_password("correct horse battery").unwrap();
+        let check = |is_known| {
+            check_password(
+                &app,
+                is_known,
+                "correct horse battery".to_owned(),
+                Some(hash.clone()),
+            )
+        };
+        let flood = app.hashes.acquire_many(u32::try_from(HASHES_MAX).unwrap()).await;
+        let known = tokio::time::timeout(Duration::from_secs(60), check(true)).await;
+        assert!(known.unwrap().unwrap());
+        let stranger = tokio::time::timeout(Duration::from_millis(50), check(false)).await;
+        assert!(stranger.is_err(), "the check of a stranger waits");
+        drop(flood);
+        assert!(check(false).await.unwrap());
+    }
 
     #[test]
     fn the_address_that_the_proxy_added_is_the_client_and_no_other() {

@@ -140,15 +140,11 @@ impl Draft<'_> {
 impl Exchange {
     /// Returns the AS numbers of an end: those of the order, or all of its account if the order named none.
     pub fn asns_of(&self, end: &Config) -> BTreeSet<u32> {
-        let of_account = || {
-            self.accounts
-                .get(&end.account)
-                .map(|account| account.asns.clone())
-        };
-        match end.asns.is_empty() {
-            true => of_account().unwrap_or_default(),
-            false => end.asns.clone(),
+        if !end.asns.is_empty() {
+            return end.asns.clone();
         }
+        let account = self.accounts.get(&end.account);
+        account.map(|account| account.asns.clone()).unwrap_or_default()
     }
 
     /// Checks an AS-SET that an account names for its routes, and returns it.
