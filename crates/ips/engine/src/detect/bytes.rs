@@ -41,9 +41,12 @@ pub(super) fn read(
     let size = value(source.size, variables);
     let largest = match source.form {
         NumberForm::Binary(_) => BINARY_SIZE,
-        NumberForm::Digits(_) => DIGITS_SIZE,
+        NumberForm::Digits(_) | NumberForm::Nothing => DIGITS_SIZE,
     };
     let start = usize::try_from(start).ok()?;
+    if source.form == NumberForm::Nothing {
+        return (start <= subject.bytes.len()).then_some((0, start));
+    }
     let size = match source.form {
         // A size of 0, as in `byte_test:0,<,100,0,string,dec` of `http.content_len`, reads all digits.
         NumberForm::Digits(_) if size == 0 => {
@@ -70,6 +73,7 @@ pub(super) fn read(
             (number, bytes.len())
         }
         NumberForm::Digits(base) => digits(bytes, base)?,
+        NumberForm::Nothing => (0, 0),
     };
     let number = match source.bitmask {
         0 => number,

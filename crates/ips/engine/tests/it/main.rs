@@ -21,6 +21,7 @@ mod fields;
 mod file_transfers;
 mod frames;
 mod icmp;
+mod legacy_options;
 mod long_connections;
 mod mails;
 mod many_messages;

@@ -156,14 +156,22 @@ fn arguments(option: &ByteOption, names: &Names) -> Result<Arguments, Reason> {
 /// Compiles the option.
 pub(super) fn compile(option: &ByteOption, names: &mut Names) -> Result<Operation, Reason> {
     let arguments = arguments(option, names)?;
+    let form = match arguments.base {
+        Some(base) => NumberForm::Digits(base),
+        None if option.size != content::Operand::Number(0) => NumberForm::Binary(arguments.endianness),
+        None if option.kind == ByteKind::Jump => NumberForm::Nothing,
+        None => {
+            return Err(Reason::Invalid {
+                problem: format!("{} of 0 bytes", option.kind.word()),
+                expected: "1 to 8 bytes; 0 for all digits of a string (string), or in byte_jump",
+            });
+        }
+    };
     let source = NumberSource {
         size: names.operand(&option.size)?,
         offset: names.operand(&option.offset)?,
         is_relative: arguments.is_relative,
-        form: match arguments.base {
-            Some(base) => NumberForm::Digits(base),
-            None => NumberForm::Binary(arguments.endianness),
-        },
+        form,
         bitmask: arguments.bitmask,
     };
     let value = match &option.value {

@@ -77,6 +77,8 @@ pub enum NumberForm {
     Binary(Endianness),
     /// Digits in base 8, 10 or 16; with base 0, the prefix gives the base, as in C.
     Digits(u32),
+    /// No bytes: the number is 0. `byte_jump:0,…` moves the cursor by its `post_offset` alone.
+    Nothing,
 }
 
 /// A number in the traffic.

@@ -497,6 +497,7 @@ impl Draft<'_> {
                 };
                 text.into_bytes()
             }
+            NumberForm::Nothing => return Some(0),
         };
         // Size 0 means as many digits as the text has.
         let size = if size == 0 { text.len() } else { size };
@@ -528,6 +529,7 @@ impl Draft<'_> {
                 let base = if base == 0 { 10 } else { base };
                 i64::from_str_radix(std::str::from_utf8(&there).ok()?.trim(), base).ok()
             }
+            NumberForm::Nothing => Some(0),
         }
     }
 }

@@ -45,7 +45,7 @@ impl Parts {
         buffers.sort();
         buffers.dedup();
         let mut parts = Parts::default();
-        // `urilen` compares the size of the raw URI, which is that of the normalised one here.
+        // `urilen:…,raw` compares the size of the raw URI, which is that of the normalised one here.
         let is_size = |test: &&BufferTest| {
             let is_size = |operation: &Operation| matches!(operation, Operation::Size(_));
             test.buffer == Buffer::HttpUriRaw && test.operations.iter().all(is_size)

@@ -30,6 +30,9 @@ struct Builder<'a> {
     interner: &'a mut Interner,
     names: bytes::Names,
     list: List,
+    /// The list of the last option that searches, tests or reads bytes: relative options of rules without a sticky buffer
+    /// continue there.
+    last_list: List,
     /// True after `base64_data`: operations belong to the last Base64 decoding of the list.
     is_decoded: bool,
     payload: Vec<Operation>,
@@ -75,6 +78,7 @@ pub(super) fn compile(
         interner,
         names: bytes::Names::default(),
         list: List::Payload,
+        last_list: List::Payload,
         is_decoded: false,
         payload: Vec::new(),
         buffers: Vec::new(),

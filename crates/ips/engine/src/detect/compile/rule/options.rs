@@ -74,8 +74,18 @@ impl Builder<'_> {
         }
     }
 
+    /// Returns the list of an option that reads bytes. Behind legacy modifiers (`content:"/a"; http_uri; isdataat:!1,relative;`),
+    /// a relative option reads on where the last match ended, in the buffer of that match.
+    fn list_of_reader(&self, is_relative: bool) -> List {
+        match self.list {
+            List::Payload if is_relative => self.last_list,
+            list => list,
+        }
+    }
+
     /// Adds an operation to a list, or to the last Base64 decoding in the list.
     fn push(&mut self, list: List, operation: Operation) {
+        self.last_list = list;
         let is_decoded = self.is_decoded && list == self.list;
         let operations = self.operations(list);
         if is_decoded {
@@ -129,16 +139,19 @@ impl Builder<'_> {
                 }
             },
             RuleOption::Byte(option) => {
-                let operation = bytes::compile(option, self.names.of(self.list))?;
-                self.push(self.list, operation);
+                let is_relative = option.arguments.iter().any(|argument| argument == "relative");
+                let list = self.list_of_reader(is_relative);
+                let operation = bytes::compile(option, self.names.of(list))?;
+                self.push(list, operation);
             }
             RuleOption::IsDataAt(test) => {
+                let list = self.list_of_reader(test.relative);
                 let operation = Operation::IsDataAt {
-                    position: self.names.of(self.list).operand(&test.position)?,
+                    position: self.names.of(list).operand(&test.position)?,
                     is_relative: test.relative,
                     is_negated: test.is_negated,
                 };
-                self.push(self.list, operation);
+                self.push(list, operation);
             }
             RuleOption::Base64Decode(decode) => {
                 self.is_decoded = false;
@@ -148,6 +161,7 @@ impl Builder<'_> {
                     is_relative: decode.relative,
                     then: Vec::new(),
                 };
+                self.list = self.list_of_reader(decode.relative);
                 self.push(self.list, operation);
             }
             RuleOption::Flow(states) => self.flow_states(states),
@@ -296,8 +310,8 @@ impl Builder<'_> {
             NumberField::Bsize => self.push(self.list, Operation::Size(comparison)),
             NumberField::Urilen => {
                 let buffer = match suffix {
-                    Some("norm") => Buffer::HttpUri,
-                    _ => Buffer::HttpUriRaw,
+                    Some("raw") => Buffer::HttpUriRaw,
+                    _ => Buffer::HttpUri,
                 };
                 let list = self.new_list(buffer);
                 self.operations(list).push(Operation::Size(comparison));
