@@ -19,6 +19,17 @@ pub(super) struct Syn {
     pub(super) isn: u32,
     pub(super) window_scale: Option<u8>,
     pub(super) timestamp: Option<u32>,
+    /// The timestamp of the SYN before it was sent again.
+    pub(super) first_timestamp: Option<u32>,
+    pub(super) is_signed: bool,
+}
+
+/// Data of a SYN that no acknowledgment covers yet.
+#[derive(Debug)]
+struct SynData {
+    /// Initial sequence number of the SYN.
+    isn: u32,
+    bytes: Box<[u8]>,
 }
 
 /// One end of a connection: the data that it sent, and its receive window.
@@ -42,6 +53,9 @@ pub(super) struct Half {
     pub(super) has_timestamps: bool,
     /// The last timestamp in order (TS.Recent of the receiver, RFC 7323, section 4.3).
     pub(super) timestamp: Option<u32>,
+    /// True if the SYN had a digest or an authentication option, or if the stream begins in the middle of a connection.
+    is_signed: bool,
+    syn_data: ArrayVec<SynData, SYNS>,
     direction: Direction,
     /// Bytes of the stream that are reassembled; 0 means no limit.
     depth: u64,
@@ -60,9 +74,65 @@ impl Half {
             is_midstream: false,
             has_timestamps: false,
             timestamp: None,
+            is_signed: false,
+            syn_data: ArrayVec::new(),
             direction,
             depth,
         }
+    }
+
+    /// Returns the memory of the stream, and of data of SYNs, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let held: usize = self.syn_data.iter().map(|data| data.bytes.len()).sum();
+        held + self.stream.as_ref().map_or(0, Stream::memory)
+    }
+
+    /// Holds data of a SYN until an acknowledgment shows how many of them the other end took: without a fast open cookie
+    /// that it knows, it takes none, and they may be sent again with other content (RFC 7413, section 4.1.3). If a SYN is
+    /// sent again, its first data count.
+    pub(super) fn hold_syn_data(&mut self, isn: u32, bytes: &[u8]) {
+        let is_known = self.syn_data.iter().any(|data| data.isn == isn);
+        if !is_known && !self.is_syn_acked && !self.syn_data.is_full() {
+            self.syn_data.push(SynData {
+                isn,
+                bytes: bytes.into(),
+            });
+        }
+    }
+
+    /// Returns the data of the acknowledged SYN up to `ack`, and releases all data of SYNs.
+    pub(super) fn take_syn_data(&mut self, ack: u32) -> Option<Vec<u8>> {
+        if self.syn_data.is_empty() || !self.is_syn_acked {
+            return None;
+        }
+        let first_seq = self.stream.as_ref()?.first_seq();
+        let all = core::mem::take(&mut self.syn_data);
+        let data = all
+            .into_iter()
+            .find(|data| data.isn.wrapping_add(1) == first_seq)?;
+        let taken = ack.wrapping_sub(first_seq) as usize;
+        let taken = if taken > usize::from(u16::MAX) { 0 } else { taken };
+        let bytes = data.bytes.get(..taken).unwrap_or(&data.bytes);
+        (!bytes.is_empty()).then(|| bytes.to_vec())
+    }
+
+    /// Returns true if an answer with this echoed timestamp may be one to a SYN of this end. Receivers in state SYN-SENT
+    /// discard an answer, a reset as well, with an echo that they did not send (RFC 7323, section 5.4, and Linux).
+    pub(super) fn may_have_sent(&self, echo: Option<u32>) -> bool {
+        let Some(echo) = echo.filter(|echo| *echo != 0) else {
+            return true;
+        };
+        let has_sent = |syn: &Syn| match (syn.first_timestamp, syn.timestamp) {
+            (Some(first), Some(last)) => echo.wrapping_sub(first) <= last.wrapping_sub(first),
+            _ => true,
+        };
+        self.has_lost_syn || self.is_midstream || self.syns.is_empty() || self.syns.iter().any(has_sent)
+    }
+
+    /// Returns true if a receiver may discard a segment of this end because of its digest or authentication option, which
+    /// the SYN of this end did not have (RFC 2385, section 2.0; RFC 5925, section 7.4).
+    pub(super) fn has_unexpected_signature(&self, options: &Options) -> bool {
+        options.is_signed && !self.is_signed && !self.is_midstream
     }
 
     /// Returns the state of this end after its SYN, for a new connection that begins with the same SYN.
@@ -100,6 +170,8 @@ impl Half {
             isn: seq,
             window_scale: options.window_scale,
             timestamp: options.timestamp.or(earlier.and_then(|syn| syn.timestamp)),
+            first_timestamp: earlier.and_then(|syn| syn.first_timestamp).or(options.timestamp),
+            is_signed: options.is_signed,
         };
         // A window in a SYN is never scaled (RFC 7323, section 2.2).
         self.window = window.into();
@@ -141,6 +213,8 @@ impl Half {
                 isn: ack.wrapping_sub(1),
                 window_scale: Some(WINDOW_SCALE_MAX),
                 timestamp: None,
+                first_timestamp: None,
+                is_signed: true,
             });
             self.is_syn_acked = true;
         }
@@ -151,6 +225,7 @@ impl Half {
         self.window_scale = syn.window_scale;
         self.has_timestamps = syn.timestamp.is_some();
         self.timestamp = syn.timestamp;
+        self.is_signed = syn.is_signed;
         let first_seq = syn.isn.wrapping_add(1);
         if self
             .stream

@@ -14,6 +14,7 @@ mod session;
 mod stream;
 
 use crate::flow::Direction;
+use crate::packet::IpVersion;
 use crate::pieces::OverlapPolicy;
 use crate::settings::Mode;
 
@@ -85,6 +86,17 @@ pub struct TcpSettings {
     pub policy_v6: OverlapPolicy,
     /// The parts of the normaliser.
     pub normalizer: Normalizer,
+}
+
+impl TcpSettings {
+    /// Returns the overlap policy for segments over a version of IP.
+    fn overlap_policy(&self, version: IpVersion) -> OverlapPolicy {
+        match (self.mode, version) {
+            (Mode::Ips, _) => OverlapPolicy::First,
+            (Mode::Ids, IpVersion::V4) => self.policy_v4,
+            (Mode::Ids, IpVersion::V6) => self.policy_v6,
+        }
+    }
 }
 
 #[cfg(test)]

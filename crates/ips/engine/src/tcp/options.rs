@@ -7,6 +7,10 @@ pub(super) struct Options {
     pub(super) window_scale: Option<u8>,
     /// Timestamp of the sender (RFC 7323, section 3).
     pub(super) timestamp: Option<u32>,
+    /// The timestamp that the sender echoes (TSecr, RFC 7323, section 3).
+    pub(super) echo: Option<u32>,
+    /// True if the segment has an MD5 digest (RFC 2385) or an authentication option (RFC 5925).
+    pub(super) is_signed: bool,
     /// True if there is a fast open option (RFC 7413).
     pub(super) has_fast_open: bool,
 }
@@ -15,9 +19,10 @@ impl Options {
     /// Reads options, and ignores those after an invalid one.
     pub(super) fn parse(bytes: &[u8]) -> Options {
         // The usual options of an established connection: two no-operations and the timestamps.
-        if let [1, 1, 8, 10, a, b, c, d, _, _, _, _] = *bytes {
+        if let [1, 1, 8, 10, a, b, c, d, e, f, g, h] = *bytes {
             return Options {
                 timestamp: Some(u32::from_be_bytes([a, b, c, d])),
+                echo: Some(u32::from_be_bytes([e, f, g, h])),
                 ..Options::default()
             };
         }
@@ -26,7 +31,11 @@ impl Options {
             match (kind, value) {
                 // Shifts over 14 count as 14 (RFC 7323, section 2.3).
                 (3, [shift]) => options.window_scale = Some((*shift).min(14)),
-                (8, [a, b, c, d, ..]) => options.timestamp = Some(u32::from_be_bytes([*a, *b, *c, *d])),
+                (8, [a, b, c, d, echo @ ..]) => {
+                    options.timestamp = Some(u32::from_be_bytes([*a, *b, *c, *d]));
+                    options.echo = echo.first_chunk().map(|echo| u32::from_be_bytes(*echo));
+                }
+                (19 | 29, _) => options.is_signed = true,
                 (34, _) => options.has_fast_open = true,
                 _ => {}
             }
@@ -70,6 +79,9 @@ mod tests {
         assert!(Options::parse(&[34, 2, 0, 0]).has_fast_open);
         let data = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
         assert_eq!(Options::parse(&data).timestamp, Some(9));
+        let echoes = [8, 10, 0, 0, 0, 9, 0, 0, 1, 0];
+        assert_eq!(Options::parse(&echoes).echo, Some(256));
+        assert!(Options::parse(&[19, 4, 1, 2]).is_signed && !options.is_signed);
     }
 
     #[test]

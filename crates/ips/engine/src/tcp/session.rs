@@ -16,8 +16,7 @@ use super::options::Options;
 use super::stream::InspectionBuffer;
 use super::{Direction, Stream, StreamChunk, TcpSettings};
 use crate::flow::FlowState;
-use crate::packet::{IpVersion, Packet, TcpHeader};
-use crate::pieces::OverlapPolicy;
+use crate::packet::{Packet, TcpHeader};
 use crate::settings::Mode;
 
 /// A connection.
@@ -109,11 +108,7 @@ impl Session {
 
     /// Returns the memory of both streams in bytes.
     pub(crate) fn memory(&self) -> usize {
-        self.halves
-            .iter()
-            .filter_map(|half| half.stream.as_ref())
-            .map(Stream::memory)
-            .sum()
+        self.halves.iter().map(Half::memory).sum()
     }
 
     /// Returns the end that sends in `direction`, and the end that receives.
@@ -160,7 +155,7 @@ impl Session {
             };
         }
         if tcp.has(flags::RST) {
-            self.reset(tcp, direction)?;
+            self.reset(tcp, direction, &options)?;
             return Ok(accepted);
         }
         if self.is_midstream && self.state == FlowState::New {
@@ -173,8 +168,13 @@ impl Session {
         }
         let is_syn = tcp.has(flags::SYN);
         let mut payload = packet.payload;
-        if is_syn && !options.has_fast_open && !payload.is_empty() {
-            accepted.edits.trims = settings.mode == Mode::Ips && settings.normalizer.trims_syn;
+        if settings.mode == Mode::Ids {
+            self.syn_data(packet, tcp, direction, settings);
+            if is_syn {
+                payload = &[];
+            }
+        } else if is_syn && !options.has_fast_open && !payload.is_empty() {
+            accepted.edits.trims = settings.normalizer.trims_syn;
             payload = &[];
         }
         if !is_syn || tcp.has(flags::ACK) || !payload.is_empty() {
@@ -190,6 +190,26 @@ impl Session {
             )?;
         }
         Ok(accepted)
+    }
+
+    /// Holds the data of a SYN, and stores those of the other end's SYN that the segment acknowledges.
+    fn syn_data(
+        &mut self,
+        packet: &Packet<'_>,
+        tcp: &TcpHeader<'_>,
+        direction: Direction,
+        settings: &TcpSettings,
+    ) {
+        let (sender, receiver) = self.ends(direction);
+        if tcp.has(flags::SYN) && !packet.payload.is_empty() {
+            sender.hold_syn_data(tcp.seq, packet.payload);
+        }
+        if tcp.has(flags::ACK)
+            && let Some(data) = receiver.take_syn_data(tcp.ack)
+            && let Some(stream) = &mut receiver.stream
+        {
+            stream.store(0, &data, settings.overlap_policy(packet.ip.version), settings);
+        }
     }
 
     /// Returns true if a segment after a repeated SYN carries nothing new for the receiver.
@@ -282,10 +302,20 @@ impl Session {
         }
     }
 
-    /// Applies a reset, if its sequence number is one that the receiver can expect (RFC 5961, section 3.2).
-    fn reset(&mut self, tcp: &TcpHeader<'_>, direction: Direction) -> Result<(), TcpProblem> {
+    /// Applies a reset, if its sequence number is one that the receiver can expect (RFC 5961, section 3.2), and its options
+    /// are none for which the receiver discards it.
+    fn reset(
+        &mut self,
+        tcp: &TcpHeader<'_>,
+        direction: Direction,
+        options: &Options,
+    ) -> Result<(), TcpProblem> {
         let state = self.state;
         let (sender, receiver) = self.ends(direction);
+        let is_answer = state == FlowState::New && sender.stream.is_none();
+        if sender.has_unexpected_signature(options) || is_answer && !receiver.may_have_sent(options.echo) {
+            return Err(TcpProblem::Reset);
+        }
         let is_expected = if state == FlowState::New {
             // An answer to the SYN acknowledges it (RFC 9293, section 3.10.7.3).
             match &sender.stream {
@@ -406,11 +436,7 @@ impl Session {
             return Err(TcpProblem::AfterFin);
         }
         if !payload.is_empty() {
-            let policy = match (settings.mode, packet.ip.version) {
-                (Mode::Ips, _) => OverlapPolicy::First,
-                (Mode::Ids, IpVersion::V4) => settings.policy_v4,
-                (Mode::Ids, IpVersion::V6) => settings.policy_v6,
-            };
+            let policy = settings.overlap_policy(packet.ip.version);
             let stored = stream.store(offset, payload, policy, settings);
             if stored.insertion.conflicts {
                 counters.conflicts += 1;

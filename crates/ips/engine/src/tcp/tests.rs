@@ -12,6 +12,7 @@ use crate::flow::FlowState;
 use crate::packet::{Context, LinkType, Packet, find_ip_header};
 use crate::settings::Settings;
 
+mod handshakes;
 mod old_segments;
 
 const CLIENT: u32 = 1000;
