@@ -8,6 +8,7 @@
 
 pub mod calendar;
 mod causes;
+mod duration;
 mod mac;
 mod nsh;
 mod openflow;
@@ -20,6 +21,7 @@ mod tunnel;
 mod vlan;
 
 pub use causes::ErrorChain;
+pub use duration::{DurationParseError, Seconds, parse_duration};
 pub use mac::{Mac, MacParseError};
 pub use nsh::{ServicePath, ServicePathError};
 pub use openflow::{

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use millrace_courier::identity::PublicKey;
 use millrace_courier::io::via::Via;
 use millrace_courier::{Policy, Stragglers};
-use millrace_types::BitRate;
+use millrace_types::{BitRate, parse_duration};
 
 use crate::ports::{Listen, PortRange};
 
@@ -163,21 +163,11 @@ pub struct Receive {
 
 /// Returns the time of a text such as 500ms, 20s, 10m or 2h.
 fn time(text: &str) -> Result<Duration, String> {
-    let expected = || format!("`{text}` is no time; expected a number with ms, s, m or h, such as 20s");
-    let digits = text
-        .find(|char: char| !char.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| expected())?;
-    let milliseconds: u64 = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(expected()),
-    };
-    let time = number.checked_mul(milliseconds).filter(|time| *time > 0);
-    Ok(Duration::from_millis(time.ok_or_else(expected)?))
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    match time.is_zero() {
+        true => Err(format!("`{text}`: expected more than no time, such as 20s")),
+        false => Ok(time),
+    }
 }
 
 /// Parses a loss tolerance, in percent.

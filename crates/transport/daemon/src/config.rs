@@ -2,7 +2,7 @@
 
 use crate::size::ByteSize;
 use millrace_courier::identity::PublicKey;
-use millrace_types::BitRate;
+use millrace_types::{BitRate, parse_duration};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use std::collections::BTreeSet;
@@ -162,17 +162,13 @@ fn four() -> usize {
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-    let mut parsed = units.iter().filter_map(|(name, milliseconds)| {
-        let number: u64 = text.strip_suffix(name)?.parse().ok()?;
-        number.checked_mul(*milliseconds)
-    });
-    let milliseconds = parsed.next().filter(|milliseconds| *milliseconds > 0);
-    milliseconds.map(Duration::from_millis).ok_or_else(|| {
-        D::Error::custom(format!(
-            "`{text}` is no time; expected a number with ms, s, m or h, such as 30s"
-        ))
-    })
+    match parse_duration(&text) {
+        Ok(duration) if duration.is_zero() => Err(D::Error::custom(format!(
+            "`{text}`: expected more than no time, such as 30s"
+        ))),
+        Ok(duration) => Ok(duration),
+        Err(error) => Err(D::Error::custom(error)),
+    }
 }
 
 fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BitRate>, D::Error> {
@@ -354,7 +350,7 @@ mod tests {
             (grant(("verbs", "verb")), "verb"),
             (grant(("x", "x")) + &grant(("x", "x")), "same name"),
             ("metrics = \"0.0.0.0:9780\"".into(), "loopback"),
-            ("drain = \"soon\"".into(), "such as 30s"),
+            ("drain = \"soon\"".into(), "such as 20s"),
             ("pool = \"1023KiB\"".into(), "1MiB or more"),
         ];
         for (text, expected) in cases {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use millrace_types::parse_duration;
+
 use super::{Items, TextError, decimal, serde_as_text};
 
 /// Returns the number before the first suffix in `units` that the text ends with, and the scale of the
@@ -28,7 +30,7 @@ fn write_with_unit(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]
 pub struct Interval(u64);
 
 impl Interval {
-    // The order matters: a text with `ms` also ends with `s`.
+    /// The units of the text form.
     const UNITS: [(&'static str, u64); 4] =
         [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
     /// The longest interval: a day.
@@ -71,12 +73,15 @@ impl FromStr for Interval {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Interval, TextError> {
-        let value = split(text, &Interval::UNITS).and_then(|(number, scale)| decimal(number, scale));
-        value
+        let nanos = parse_duration(text).map(|duration| u64::try_from(duration.as_nanos()));
+        nanos
+            .ok()
+            .and_then(Result::ok)
             .map(Interval)
             .filter(|interval| *interval <= Interval::MAX)
             .ok_or_else(|| {
-                let problem = "expected a number and `ns`, `us`, `ms` or `s`, at most a day, such as `100ms`";
+                let problem =
+                    "expected a number and `ns`, `us`, `ms`, `s`, `m` or `h`, at most a day, such as `100ms`";
                 TextError::new(text, "a duration", problem)
             })
     }
@@ -224,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_duration_without_unit_negative_or_longer_than_a_day_is_refused() {
-        for bad in ["100", "-1ms", "1m", "ms", "0.1ns", "90000s", ""] {
+        for bad in ["100", "-1ms", "1w", "ms", "0.1ns", "90000s", ""] {
             let error = bad.parse::<Interval>().unwrap_err().to_string();
             assert!(
                 error.starts_with(&format!("`{bad}` is not a duration: expected")),
