@@ -162,11 +162,31 @@ struct Headers {
     /// The kept header to which the line in progress belongs, as an index of [`NAMES`].
     current: Option<usize>,
     has: [bool; NAMES.len()],
+    /// True if these lines may be encoded, so that only a first line that is a header begins headers.
+    may_be_encoded: bool,
 }
 
 heap!(Headers { block });
 
 impl Headers {
+    /// Returns the headers of a message whose encoding is declared as base64 or quoted-printable, which RFC 2046, section
+    /// 5.2.1, does not allow: programs read it as declared, or as it is.
+    fn of_encoded_message() -> Headers {
+        Headers {
+            may_be_encoded: true,
+            ..Headers::default()
+        }
+    }
+
+    /// Returns true if a first line shows that there are no headers, but an encoded message.
+    fn are_encoded(&self, text: &[u8]) -> bool {
+        let is_name = |byte: &u8| byte.is_ascii_graphic() && *byte != b':';
+        let name = text.iter().take_while(|byte| is_name(byte)).count();
+        let after = text[name..].trim_ascii_start();
+        let is_header = name > 0 && after.first() == Some(&b':');
+        self.may_be_encoded && self.size == 0 && !is_header
+    }
+
     /// Adds a line that is not empty, or the rest of such a line; `begins` is true at the beginning of a
     /// line. Headers that decide how the part is parsed are kept, no matter how long the other headers are.
     fn line(&mut self, text: &[u8], end: &[u8], begins: bool) {
@@ -318,6 +338,10 @@ impl Mime {
                 if begins && text.is_empty() && !end.is_empty() {
                     let headers = core::mem::take(headers);
                     self.end_headers(&headers.block, transaction, settings);
+                    return;
+                }
+                if begins && headers.are_encoded(text) {
+                    self.state = State::Text;
                     return;
                 }
                 headers.line(text, end, begins);
@@ -512,15 +536,16 @@ impl Mime {
             earlier: 0,
             overlap: Vec::new(),
         };
-        // RFC 2046, section 5.2.1, allows only 7bit, 8bit and binary for a message. If a program uses another
-        // encoding, the message is only a file.
-        self.state = match is_message && encoding == Encoding::Identity {
-            true => {
-                self.enclosing.push((part, self.boundaries.len()));
-                State::Headers(Headers::default())
-            }
-            false => State::File(part),
-        };
+        if !is_message {
+            self.state = State::File(part);
+            return;
+        }
+        // The file has the bytes as declared. Attachments of the message are found if it is not encoded.
+        self.enclosing.push((part, self.boundaries.len()));
+        self.state = State::Headers(match encoding {
+            Encoding::Identity => Headers::default(),
+            Encoding::Base64 | Encoding::QuotedPrintable => Headers::of_encoded_message(),
+        });
     }
 }
 

@@ -68,6 +68,34 @@ fn a_message_with_a_name_is_a_file_and_so_are_its_attachments() {
 }
 
 #[test]
+fn attachments_of_a_message_that_is_not_encoded_as_declared_are_files() {
+    let inner =
+        "From: a@b\r\nContent-Type: a/b\r\nContent-Disposition: attachment; filename=evil.exe\r\n\r\nNEEDLE";
+    for encoding in ["base64", "BASE64", "quoted-printable", "8bit", "unknown"] {
+        for first in ["", "X-Any : folded\r\n\t value\r\n"] {
+            let mail = format!(
+                "Content-Type: message/rfc822; name=letter\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{first}{inner}\r\n"
+            );
+            let found = files(&parse(mail.as_bytes()));
+            assert_eq!(found.len(), 2, "{encoding}");
+            assert_eq!(
+                found[1],
+                ("evil.exe".to_owned(), "NEEDLE".to_owned()),
+                "{encoding}"
+            );
+        }
+    }
+    // A message that is encoded is a file.
+    let mail = "Content-Type: message/rfc822; name=letter\r\nContent-Transfer-Encoding: base64\r\n\r\n\
+        RnJvbTogYUBiDQoNCmhlbGxv\r\n";
+    let found = files(&parse(mail.as_bytes()));
+    assert_eq!(
+        found,
+        [("letter".to_owned(), "From: a@b\r\n\r\nhello".to_owned())]
+    );
+}
+
+#[test]
 fn nested_messages_are_files_up_to_a_depth_and_are_parsed_beyond_it() {
     let head = "Content-Type: message/rfc822; name=m\r\n\r\n";
     let mail = format!(
