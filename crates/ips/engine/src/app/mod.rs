@@ -550,7 +550,7 @@ fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Opt
         AppProtocol::Sip => Some(Box::new(sip::Sip::new(transport))),
         AppProtocol::Modbus => Some(Box::<modbus::Modbus>::default()),
         AppProtocol::Dnp3 => Some(Box::<dnp3::Dnp3>::default()),
-        AppProtocol::Smb => Some(Box::<smb::Smb>::default()),
+        AppProtocol::Smb => Some(Box::new(smb::Smb::new(settings))),
         AppProtocol::Dcerpc => Some(Box::<smb::dcerpc::Dcerpc>::default()),
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),

@@ -1,23 +1,28 @@
-//! SMB 1 to 3 over NetBIOS sessions (MS-CIFS, MS-SMB2): tree connects, and DCE/RPC in pipes. The chained
+//! SMB 1 to 3 over NetBIOS sessions (MS-CIFS, MS-SMB2): tree connects, DCE/RPC in pipes, and files. The chained
 //! commands of a message are parsed one by one.
 
 pub(super) mod dcerpc;
+mod files;
 mod pipes;
+#[cfg(test)]
+mod tests;
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::AppProtocol;
 use super::parser::{Outcome, Parser};
 use super::record::{Record, SmbRecord};
 use super::transaction::{Progress, Transactions};
+use super::{AppProtocol, AppSettings};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use files::Files;
 use pipes::{File, Pipes};
 
 /// Size of the header of a NetBIOS session message.
 const SESSION_HEADER: usize = 4;
-/// Largest size of a message that is kept; the bytes of larger ones are skipped.
+/// Largest size of a message that is kept. Of a larger one, the bytes of the file that it writes or reads are passed on as
+/// they come, and the rest is skipped.
 const MESSAGE_SIZE: usize = 256 << 10;
 /// Number of first bytes of a larger message that show if other commands or calls are skipped with it.
 const PREVIEW_SIZE: usize = 128;
@@ -66,26 +71,69 @@ fn narrow(text: &[u8]) -> Vec<u8> {
     narrowed.collect()
 }
 
+/// The bytes of a file in a message that is too large to be kept.
+#[derive(Debug, Clone, Copy)]
+struct LargeTransfer {
+    /// Number of bytes of the message before those of the file.
+    before: usize,
+    /// Number of bytes of the file that are still to come.
+    left: usize,
+    file: File,
+    /// Offset of the next byte in the file.
+    offset: u64,
+}
+
 /// The parser of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Smb {
     pending: [Vec<u8>; 2],
     /// By direction: bytes of a message that is too large, which are still to be skipped.
     skip: [usize; 2],
+    /// By direction: the file of that message.
+    large: [Option<LargeTransfer>; 2],
     has_failed: [bool; 2],
     pipes: Pipes,
+    files: Files,
 }
 
-heap!(Smb { pending, pipes });
+heap!(Smb {
+    pending,
+    pipes,
+    files
+});
 
 /// The bytes that a command writes to a file or reads from it.
 struct Transfer<'a> {
     file: File,
     data: &'a [u8],
     command: &'static [u8],
+    /// The offset in the file; `None` if the bytes are known to belong to a pipe.
+    offset: Option<u64>,
 }
 
 impl Smb {
+    pub(super) fn new(settings: AppSettings) -> Smb {
+        Smb {
+            pending: Default::default(),
+            skip: [0; 2],
+            large: [None; 2],
+            has_failed: [false; 2],
+            pipes: Pipes::default(),
+            files: Files::new(settings),
+        }
+    }
+
+    /// Passes the bytes of a command on to calls and to the file: without the tree connect it is not known which they are.
+    fn transfer(&mut self, transfer: &Transfer<'_>, direction: Direction, out: &mut Transactions) {
+        let has_calls = self.pipes.transfer(transfer, direction, out);
+        if let Some(offset) = transfer.offset
+            && (!has_calls || self.files.is_open(transfer.file))
+        {
+            self.files
+                .transfer((transfer.file, offset), transfer.data, direction, out);
+        }
+    }
+
     /// Parses a message of SMB 1 or 2 without its session header.
     fn message(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) {
         match data.first_chunk::<4>() {
@@ -137,11 +185,21 @@ impl Smb {
     ) -> Option<()> {
         let is_unicode = u16_at(data, 10)? & 0x8000 != 0;
         let message = u16_at(data, 30)? as u64;
+        let tree = u16_at(data, 24)? as u32;
+        let is_done = u32_at(data, 5)? == 0;
         let file_at = |at: usize| Some(File(u16_at(data, words + at)? as u128));
         let part = |offset: usize, size: usize| {
             slice(data, u16_at(data, words + offset)?, u16_at(data, words + size)?)
         };
-        let (file, data, command) = match (command, direction) {
+        // The high half of an offset is there if the command has two more words (MS-CIFS, sections 2.2.4.42 and 2.2.4.43).
+        let offset_at = |low: usize, high: usize, words_len: u8| {
+            let high = match *data.get(words - 1)? >= words_len {
+                true => u32_at(data, words + high)? as u64,
+                false => 0,
+            };
+            Some(high << 32 | u32_at(data, words + low)? as u64)
+        };
+        let (file, offset, data, command) = match (command, direction) {
             (0x75, Direction::ToServer) => {
                 let password = u16_at(data, words + 6)?;
                 let mut at = words + 8 + 2 + password;
@@ -151,15 +209,39 @@ impl Smb {
                 } else {
                     data.get(at..)?.split(|&byte| byte == 0).next()?.to_vec()
                 };
-                tree_connect(&path, b"SMB1_COMMAND_TREE_CONNECT_ANDX", direction, out);
+                let is_pipe = tree_connect(&path, b"SMB1_COMMAND_TREE_CONNECT_ANDX", direction, out);
+                self.files.connects(message, is_pipe);
+                return None;
+            }
+            (0x75, Direction::ToClient) => {
+                self.files.connected(message, tree, is_done);
+                return None;
+            }
+            // OPEN_ANDX and NT_CREATE_ANDX: the name follows the parameters and their byte count.
+            (0x2d | 0xa2, Direction::ToServer) => {
+                let mut at = words + 2 * usize::from(*data.get(words - 1)?) + 2;
+                let name = if is_unicode {
+                    at += at & 1;
+                    narrow(data.get(at..)?)
+                } else {
+                    data.get(at..)?.split(|&byte| byte == 0).next()?.to_vec()
+                };
+                self.files.creates(message, tree, &name);
+                return None;
+            }
+            (0x2d | 0xa2, Direction::ToClient) => {
+                let file = file_at(if command == 0xa2 { 5 } else { 4 });
+                self.files.created(message, file.filter(|_| is_done), out);
                 return None;
             }
             (0x04, Direction::ToServer) => {
                 self.pipes.closes(message, file_at(0)?);
+                self.files.closes(message, file_at(0)?);
                 return None;
             }
             (0x04, Direction::ToClient) => {
-                self.pipes.answered(message, u32_at(data, 5)? == 0);
+                self.pipes.answered(message, is_done);
+                self.files.closed(message, is_done, out);
                 return None;
             }
             (0x25, Direction::ToServer) => {
@@ -167,27 +249,46 @@ impl Smb {
                 let file = file_at(30).filter(|_| data.get(words + 26).is_some_and(|len| *len >= 2));
                 let file = file.unwrap_or(File::UNKNOWN);
                 self.pipes.reads(message, file);
-                (file, part(24, 22)?, &b"SMB1_COMMAND_TRANS"[..])
+                (file, None, part(24, 22)?, &b"SMB1_COMMAND_TRANS"[..])
             }
             (0x25, Direction::ToClient) => (
                 self.pipes.read(message),
+                None,
                 part(14, 12)?,
                 &b"SMB1_COMMAND_TRANS"[..],
             ),
-            (0x2f, Direction::ToServer) => (file_at(4)?, part(22, 20)?, &b"SMB1_COMMAND_WRITE_ANDX"[..]),
+            (0x2f, Direction::ToServer) => (
+                file_at(4)?,
+                offset_at(6, 24, 14),
+                part(22, 20)?,
+                &b"SMB1_COMMAND_WRITE_ANDX"[..],
+            ),
             (0x2e, Direction::ToServer) => {
                 self.pipes.reads(message, file_at(4)?);
+                self.files
+                    .reads(message, tree, file_at(4)?, offset_at(6, 20, 12)?);
                 return None;
             }
-            (0x2e, Direction::ToClient) => (
-                self.pipes.read(message),
-                part(12, 10)?,
-                &b"SMB1_COMMAND_READ_ANDX"[..],
-            ),
+            (0x2e, Direction::ToClient) => {
+                let read = self.files.read(message);
+                let pipe = self.pipes.read(message);
+                let file = read.map_or(pipe, |(file, _)| file);
+                let offset = read.map(|(_, offset)| offset);
+                (file, offset, part(12, 10)?, &b"SMB1_COMMAND_READ_ANDX"[..])
+            }
             _ => return None,
         };
-        self.pipes
-            .transfer(&Transfer { file, data, command }, direction, out);
+        let offset = offset.filter(|_| direction == Direction::ToClient || !self.files.is_pipe_tree(tree));
+        self.transfer(
+            &Transfer {
+                file,
+                data,
+                command,
+                offset,
+            },
+            direction,
+            out,
+        );
         Some(())
     }
 
@@ -203,6 +304,11 @@ impl Smb {
         let body = HEADER_2;
         let message = u64_at(data, 24)?;
         let is_pending = direction == Direction::ToClient && u32_at(data, 8)? == PENDING;
+        let tree = u32_at(data, 36)? as u32;
+        let is_done = u32_at(data, 8)? == 0;
+        if is_pending {
+            return None;
+        }
         let mut file_at = |at: usize| {
             let file = file_at(data, body + at)?;
             // A related command uses the file of the previous command (MS-SMB2, section 3.3.5.2.7.2).
@@ -213,49 +319,145 @@ impl Smb {
             *related = Some(file);
             Some(file)
         };
-        let (file, data, command) = match (u16_at(data, 12)?, direction) {
+        let (file, offset, data, command) = match (u16_at(data, 12)?, direction) {
             (3, Direction::ToServer) => {
                 let path = slice(data, u16_at(data, body + 4)?, u16_at(data, body + 6)?)?;
-                tree_connect(&narrow(path), b"SMB2_COMMAND_TREE_CONNECT", direction, out);
+                let is_pipe = tree_connect(&narrow(path), b"SMB2_COMMAND_TREE_CONNECT", direction, out);
+                self.files.connects(message, is_pipe);
+                return None;
+            }
+            (3, Direction::ToClient) => {
+                self.files.connected(message, tree, is_done);
+                return None;
+            }
+            (5, Direction::ToServer) => {
+                let name = slice(data, u16_at(data, body + 44)?, u16_at(data, body + 46)?)?;
+                self.files.creates(message, tree, &narrow(name));
+                *related = Some(File::created_by(message));
+                return None;
+            }
+            (5, Direction::ToClient) => {
+                let file = file_at(64).filter(|_| is_done);
+                self.files.created(message, file, out);
                 return None;
             }
             (6, Direction::ToServer) => {
-                self.pipes.closes(message, file_at(8)?);
+                let file = file_at(8)?;
+                self.pipes.closes(message, file);
+                self.files.closes(message, file);
                 return None;
             }
             (6, Direction::ToClient) => {
-                self.pipes.answered(message, u32_at(data, 8)? == 0);
+                self.pipes.answered(message, is_done);
+                self.files.closed(message, is_done, out);
                 return None;
             }
             (8, Direction::ToServer) => {
-                self.pipes.reads(message, file_at(16)?);
+                let file = file_at(16)?;
+                self.pipes.reads(message, file);
+                self.files.reads(message, tree, file, u64_at(data, body + 8)?);
                 return None;
             }
-            (8, Direction::ToClient) if !is_pending => (
-                self.pipes.read(message),
-                slice(data, usize::from(*data.get(body + 2)?), u32_at(data, body + 4)?)?,
-                &b"SMB2_COMMAND_READ"[..],
-            ),
+            (8, Direction::ToClient) => {
+                let read = self.files.read(message);
+                let pipe = self.pipes.read(message);
+                (
+                    read.map_or(pipe, |(file, _)| file),
+                    read.map(|(_, offset)| offset),
+                    slice(data, usize::from(*data.get(body + 2)?), u32_at(data, body + 4)?)?,
+                    &b"SMB2_COMMAND_READ"[..],
+                )
+            }
             (9, Direction::ToServer) => (
                 file_at(16)?,
+                Some(u64_at(data, body + 8)?).filter(|_| !self.files.is_pipe_tree(tree)),
                 slice(data, u16_at(data, body + 2)?, u32_at(data, body + 4)?)?,
                 &b"SMB2_COMMAND_WRITE"[..],
             ),
             (11, Direction::ToServer) => (
                 file_at(8)?,
+                None,
                 slice(data, u32_at(data, body + 24)?, u32_at(data, body + 28)?)?,
                 &b"SMB2_COMMAND_IOCTL"[..],
             ),
             (11, Direction::ToClient) => (
                 file_at(8)?,
+                None,
                 slice(data, u32_at(data, body + 32)?, u32_at(data, body + 36)?)?,
                 &b"SMB2_COMMAND_IOCTL"[..],
             ),
             _ => return None,
         };
-        self.pipes
-            .transfer(&Transfer { file, data, command }, direction, out);
+        self.transfer(
+            &Transfer {
+                file,
+                data,
+                command,
+                offset,
+            },
+            direction,
+            out,
+        );
         Some(())
+    }
+
+    /// Returns the file whose bytes a large message of `size` bytes carries, from the first bytes of the message.
+    fn large_transfer(&mut self, start: &[u8], size: usize, direction: Direction) -> Option<LargeTransfer> {
+        let is_smb_2 = start.starts_with(b"\xfeSMB");
+        let command = match is_smb_2 {
+            true => u16_at(start, 12)?,
+            false => usize::from(*start.get(4)?),
+        };
+        let words = HEADER_1 + 1;
+        let (read, before, left) = match (is_smb_2, command, direction) {
+            (true, 9, Direction::ToServer) => {
+                let at = (file_at(start, HEADER_2 + 16)?, u64_at(start, HEADER_2 + 8)?);
+                (at, u16_at(start, HEADER_2 + 2)?, u32_at(start, HEADER_2 + 4)?)
+            }
+            (true, 8, Direction::ToClient) => {
+                let at = self.files.read(u64_at(start, 24)?)?;
+                (
+                    at,
+                    usize::from(*start.get(HEADER_2 + 2)?),
+                    u32_at(start, HEADER_2 + 4)?,
+                )
+            }
+            (false, 0x2f, Direction::ToServer) => {
+                let at = (
+                    File(u16_at(start, words + 4)? as u128),
+                    u32_at(start, words + 6)? as u64,
+                );
+                let left = u16_at(start, words + 18)? << 16 | u16_at(start, words + 20)?;
+                (at, u16_at(start, words + 22)?, left)
+            }
+            (false, 0x2e, Direction::ToClient) => {
+                let at = self.files.read(u16_at(start, 30)? as u64)?;
+                let left = u16_at(start, words + 14)? << 16 | u16_at(start, words + 10)?;
+                (at, u16_at(start, words + 12)?, left)
+            }
+            _ => return None,
+        };
+        Some(LargeTransfer {
+            before,
+            left: left.min(size.checked_sub(before)?),
+            file: read.0,
+            offset: read.1,
+        })
+    }
+
+    /// Passes the bytes of a file in a large message on.
+    fn skipped(&mut self, mut bytes: &[u8], direction: Direction, out: &mut Transactions) {
+        let Some(large) = &mut self.large[direction.index()] else {
+            return;
+        };
+        let before = large.before.min(bytes.len());
+        large.before -= before;
+        bytes = &bytes[before..];
+        bytes = &bytes[..bytes.len().min(large.left)];
+        large.left -= bytes.len();
+        let at = (large.file, large.offset);
+        large.offset += bytes.len() as u64;
+        self.files.transfer(at, bytes, direction, out);
     }
 }
 
@@ -279,8 +481,8 @@ fn hides_commands(data: &[u8]) -> bool {
     }
 }
 
-/// Adds the transaction of a tree connect. IPC$ is the share of the named pipes.
-fn tree_connect(path: &[u8], command: &[u8], direction: Direction, out: &mut Transactions) {
+/// Adds the transaction of a tree connect. IPC$ is the share of the named pipes; returns true for it.
+fn tree_connect(path: &[u8], command: &[u8], direction: Direction, out: &mut Transactions) -> bool {
     let transaction = out.start(AppProtocol::Smb);
     let is_pipe = path.len() >= 4 && path[path.len() - 4..].eq_ignore_ascii_case(b"IPC$");
     let buffer = if is_pipe {
@@ -297,6 +499,7 @@ fn tree_connect(path: &[u8], command: &[u8], direction: Direction, out: &mut Tra
     transaction.record = Record::Smb(Box::new(record));
     transaction.advance(direction, Progress::Complete);
     transaction.advance(direction.reverse(), Progress::Complete);
+    is_pipe
 }
 
 impl Parser for Smb {
@@ -306,6 +509,13 @@ impl Parser for Smb {
         if lost > 0 {
             self.has_failed[side] |= lost > self.skip[side];
             self.skip[side] = self.skip[side].saturating_sub(lost);
+            if let Some(large) = &mut self.large[side] {
+                let before = large.before.min(lost);
+                large.before -= before;
+                let lost = large.left.min(lost - before);
+                large.left -= lost;
+                large.offset += lost as u64;
+            }
         }
         if self.has_failed[side] {
             return if self.has_failed == [true; 2] {
@@ -320,6 +530,7 @@ impl Parser for Smb {
         loop {
             let skipped = self.skip[side].min(data.len() - at);
             self.skip[side] -= skipped;
+            self.skipped(&data[at..at + skipped], chunk.direction, out);
             at += skipped;
             let Some(&[kind, high, middle, low]) = data[at..].first_chunk::<SESSION_HEADER>() else {
                 break;
@@ -338,6 +549,8 @@ impl Parser for Smb {
                 if hides_commands(start) {
                     out.raise("smb.record_overflow");
                 }
+                let start = *start;
+                self.large[side] = self.large_transfer(&start, size, chunk.direction);
                 self.skip[side] = size;
                 at += SESSION_HEADER;
                 continue;
@@ -361,228 +574,8 @@ impl Parser for Smb {
         Outcome::Continue
     }
 
-    fn end(&mut self, direction: Direction, _out: &mut Transactions) {
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
         self.pending[direction.index()] = Vec::new();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::transaction::Transaction;
-
-    fn session(body: &[u8]) -> Vec<u8> {
-        let size = u32::try_from(body.len()).unwrap().to_be_bytes();
-        [&[0], &size[1..], body].concat()
-    }
-
-    /// Returns a command of SMB 2, padded to eight bytes if another follows.
-    fn command(number: u16, body: &[u8], is_followed: bool) -> Vec<u8> {
-        let mut out = vec![0; HEADER_2];
-        out[..4].copy_from_slice(b"\xfeSMB");
-        out[12..14].copy_from_slice(&number.to_le_bytes());
-        out.extend_from_slice(body);
-        if is_followed {
-            out.resize(out.len().next_multiple_of(8), 0);
-            let next = u32::try_from(out.len()).unwrap().to_le_bytes();
-            out[20..24].copy_from_slice(&next);
-        }
-        out
-    }
-
-    fn tree(path: &str) -> Vec<u8> {
-        let path: Vec<u8> = path.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let size = u16::try_from(path.len()).unwrap().to_le_bytes();
-        [&[9, 0, 0, 0, 72, 0][..], &size, &path].concat()
-    }
-
-    fn write(data: &[u8]) -> Vec<u8> {
-        write_to(0, data)
-    }
-
-    fn write_to(file: u8, data: &[u8]) -> Vec<u8> {
-        let size = u32::try_from(data.len()).unwrap().to_le_bytes();
-        let mut out = vec![49, 0, 112, 0];
-        out.extend_from_slice(&size);
-        out.resize(48, 0);
-        out[16] = file;
-        out.extend_from_slice(data);
-        out
-    }
-
-    /// Returns the stub data of the calls in messages of the client, each with a command of SMB 2.
-    fn stubs(writes: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let (mut smb, mut out) = (Smb::default(), Transactions::default());
-        for write in writes {
-            let bytes = session(&command(9, write, false));
-            smb.data(StreamChunk::of(Direction::ToServer, &bytes), &mut out);
-        }
-        let stub = |transaction: &Transaction| {
-            let stub = transaction.buffer(Buffer::DceStubData, Direction::ToServer);
-            stub.unwrap_or_default().to_vec()
-        };
-        out.list.iter().map(stub).collect()
-    }
-
-    #[test]
-    fn a_call_that_is_cut_anywhere_into_two_writes_is_whole() {
-        // The stub data look like another call.
-        let inner = dcerpc::tests::message(0, 3, b"inner");
-        let call = dcerpc::tests::message(0, 3, &[&b"stub "[..], &inner].concat());
-        for at in 1..call.len() {
-            let found = stubs(&[write(&call[..at]), write(&call[at..])]);
-            assert!(found.contains(&call[24..].to_vec()), "{at}");
-        }
-    }
-
-    #[test]
-    fn calls_of_pipes_between_each_other_do_not_mix() {
-        let call = |flags, stub: &[u8]| dcerpc::tests::message(0, flags, stub);
-        let (first, second) = (call(1, b"one "), call(1, b"two "));
-        let found = stubs(&[
-            write_to(1, &first[..20]),
-            write_to(2, &second),
-            write_to(1, &first[20..]),
-            write_to(2, &call(2, b"end")),
-            write_to(1, &call(2, b"END")),
-        ]);
-        assert_eq!(found, [b"two end".to_vec(), b"one END".to_vec()]);
-    }
-
-    #[test]
-    fn the_answers_of_pipes_are_those_of_their_calls() {
-        let numbered = |number: u16, body: &[u8], message: u8| {
-            let mut out = command(number, body, false);
-            out[24] = message;
-            session(&out)
-        };
-        let read = |file: u8| {
-            let mut out = vec![0; 48];
-            out[16] = file;
-            out
-        };
-        let answer = |data: &[u8]| [&[17, 0, 80, 0, data.len() as u8, 0, 0, 0][..], &[0; 8], data].concat();
-        let (request, response) = (
-            dcerpc::tests::message(0, 3, b"call"),
-            dcerpc::tests::message(2, 3, b"answer"),
-        );
-        let (up, down) = (Direction::ToServer, Direction::ToClient);
-        let (mut smb, mut out) = (Smb::default(), Transactions::default());
-        for (direction, bytes) in [
-            (up, numbered(9, &write_to(1, &request), 1)),
-            (up, numbered(9, &write_to(2, &request), 2)),
-            (up, numbered(8, &read(1), 3)),
-            (up, numbered(8, &read(2), 4)),
-            (down, numbered(8, &answer(&response[..9]), 3)),
-            (up, numbered(8, &read(1), 5)),
-            (down, numbered(8, &answer(&response), 4)),
-            (down, numbered(8, &answer(&response[9..]), 5)),
-        ] {
-            smb.data(StreamChunk::of(direction, &bytes), &mut out);
-        }
-        assert_eq!(out.list.len(), 2);
-        for transaction in &out.list {
-            assert_eq!(
-                transaction.buffer(Buffer::DceStubData, down),
-                Some(&b"answer"[..])
-            );
-        }
-    }
-
-    #[test]
-    fn a_large_message_that_hides_commands_or_calls_is_an_event() {
-        let large = |data: &[u8], next: u8| {
-            let mut body = command(9, &write(data), false);
-            body.resize(MESSAGE_SIZE + 1000, b'x');
-            body[20] = next;
-            let mut smb = Smb::default();
-            let mut out = Transactions::default();
-            for bytes in session(&body).chunks(100) {
-                smb.data(StreamChunk::of(Direction::ToServer, bytes), &mut out);
-            }
-            out.events
-        };
-        assert_eq!(large(b"file", 0), [""; 0]);
-        assert_eq!(large(b"file", 200), ["smb.record_overflow"]);
-        assert_eq!(large(b"\x05\x00\x00\x03", 0), ["smb.record_overflow"]);
-    }
-
-    #[test]
-    fn chained_and_split_commands_give_shares_pipes_and_stub_data() {
-        let call = dcerpc::tests::message(0, 3, b"stub data");
-        let bytes = [
-            session(
-                &[
-                    command(3, &tree("\\\\host\\data"), true),
-                    command(3, &tree("\\\\host\\IPC$"), false),
-                ]
-                .concat(),
-            ),
-            session(&command(9, &write(&call), false)),
-        ]
-        .concat();
-        for step in [1, 5, 4096] {
-            let mut smb = Smb::default();
-            let mut out = Transactions::default();
-            for bytes in bytes.chunks(step) {
-                let chunk = StreamChunk::of(Direction::ToServer, bytes);
-                smb.data(chunk, &mut out);
-            }
-            let first = |index: usize, buffer| out.list[index].buffer(buffer, Direction::ToServer);
-            assert_eq!(
-                first(0, Buffer::SmbShare),
-                Some(&b"\\\\host\\data"[..]),
-                "in steps of {step}"
-            );
-            assert_eq!(first(1, Buffer::SmbNamedPipe), Some(&b"\\\\host\\IPC$"[..]));
-            assert_eq!(first(2, Buffer::DceStubData), Some(&b"stub data"[..]));
-        }
-    }
-
-    #[test]
-    fn a_file_with_bytes_like_a_call_does_not_hide_the_calls_behind_it() {
-        let call = dcerpc::tests::message(0, 3, b"stub data");
-        let mut too_short = call.clone();
-        too_short[8] = 4;
-        let cut = &dcerpc::tests::message(0, 3, &[0; 1000])[..40];
-        for bait in [&too_short[..], cut] {
-            let mut smb = Smb::default();
-            let mut out = Transactions::default();
-            for data in [bait, &call] {
-                let bytes = session(&command(9, &write(data), false));
-                let chunk = StreamChunk::of(Direction::ToServer, &bytes);
-                smb.data(chunk, &mut out);
-            }
-            assert_eq!(out.list.len(), 1);
-            assert_eq!(
-                out.list[0].buffer(Buffer::DceStubData, Direction::ToServer),
-                Some(&b"stub data"[..])
-            );
-        }
-    }
-
-    #[test]
-    fn a_tree_connect_of_smb_1_gives_its_share() {
-        let mut data = vec![0; HEADER_1];
-        data[..5].copy_from_slice(b"\xffSMB\x75");
-        data.extend_from_slice(&[4, 0xff, 0, 0, 0, 0, 0, 1, 0, 20, 0, 0]);
-        data.extend_from_slice(b"\\\\HOST\\C$\0?????\0");
-        let mut out = Transactions::default();
-        Smb::default().message(&data, Direction::ToServer, &mut out);
-        // The same after a session setup in one message.
-        let connect = data.split_off(HEADER_1);
-        data[4] = 0x73;
-        data.extend_from_slice(&[13, 0x75, 0, HEADER_1 as u8 + 29, 0]);
-        data.resize(HEADER_1 + 29, 0);
-        data.extend_from_slice(&connect);
-        Smb::default().message(&data, Direction::ToServer, &mut out);
-        assert_eq!(
-            out.list[1].buffer(Buffer::SmbShare, Direction::ToServer),
-            Some(&b"\\\\HOST\\C$"[..])
-        );
-        assert_eq!(
-            out.list[0].buffer(Buffer::SmbShare, Direction::ToServer),
-            Some(&b"\\\\HOST\\C$"[..])
-        );
+        self.files.end_all(out);
     }
 }

@@ -119,9 +119,16 @@ impl Pipes {
 
     /// Parses the bytes that are written to a file or read from it. Bytes after an incomplete PDU continue
     /// it. If the new bytes begin like a PDU, the earlier bytes may not belong to calls, so the new bytes are
-    /// also parsed as separate PDUs.
-    pub(super) fn transfer(&mut self, transfer: &Transfer<'_>, direction: Direction, out: &mut Transactions) {
-        let Transfer { file, data, command } = *transfer;
+    /// also parsed as separate PDUs. Returns true if calls were seen in the file, now or before.
+    pub(super) fn transfer(
+        &mut self,
+        transfer: &Transfer<'_>,
+        direction: Direction,
+        out: &mut Transactions,
+    ) -> bool {
+        let Transfer {
+            file, data, command, ..
+        } = *transfer;
         let begins = matches!(data, [5] | [5, 0 | 1, ..]);
         let at = match self.find(file) {
             Some(at) => at,
@@ -135,7 +142,7 @@ impl Pipes {
                 });
                 self.list.len() - 1
             }
-            None => return,
+            None => return false,
         };
         let carrier = Carrier {
             app: AppProtocol::Smb,
@@ -149,5 +156,6 @@ impl Pipes {
         if waits || begins {
             calls.pipe(data, direction, carrier, out);
         }
+        true
     }
 }

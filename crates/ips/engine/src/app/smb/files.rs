@@ -1,0 +1,358 @@
+//! Files on disk shares that a connection reads and writes, as files for detection.
+//!
+//! ```text
+//!  CREATE request ─▶ name ─┐
+//!  CREATE response ────────┴▶ open file ─┬─ READ responses ─▶ transaction to the client ─┐
+//!                                        └─ WRITE requests ─▶ transaction to the server ─┴▶ file.data, file.name
+//! ```
+//!
+//! Commands may come in any order of offsets. Bytes behind a hole wait for those before them, up to [`HELD_SIZE`] in a
+//! connection; then they are inspected with a gap before them. Bytes before the end of what was inspected were sent
+//! again, or overwrite the file: they are inspected behind the others, because the later bytes are those that stay.
+//! Pipes are not files: `pipes.rs` has their calls.
+
+use std::collections::VecDeque;
+
+use millrace_ips_rules::buffers::Buffer;
+
+use super::pipes::File as Handle;
+use crate::app::file::{File, NAME_SIZE};
+use crate::app::heap::{flat, heap};
+use crate::app::transaction::{Progress, Transactions};
+use crate::app::{AppProtocol, AppSettings};
+use crate::flow::Direction;
+
+/// Largest number of open files of a connection; the one that was opened first is ended for another.
+const FILES: usize = 64;
+/// Largest number of commands whose answers are expected.
+const COMMANDS: usize = 512;
+/// Largest number of trees of pipes (IPC$) that are known; a client connects to one for each server.
+const PIPE_TREES: usize = 16;
+/// Bytes that wait behind holes of all files of a connection.
+const HELD_SIZE: usize = 1 << 20;
+
+/// A command whose answer is expected.
+#[derive(Debug)]
+enum Expected {
+    /// The answer opens a file with this name.
+    Create(Vec<u8>),
+    /// The answer has bytes of the file from this offset on.
+    Read(Handle, u64),
+    /// The answer names the tree of a pipe.
+    PipeTree,
+    Close(Handle),
+}
+
+impl crate::app::heap::Heap for Expected {
+    fn heap(&self) -> usize {
+        match self {
+            Expected::Create(name) => name.heap(),
+            Expected::Read(..) | Expected::PipeTree | Expected::Close(_) => 0,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Command {
+    message: u64,
+    expected: Expected,
+}
+
+/// Bytes that wait for those before them.
+#[derive(Debug)]
+struct Piece {
+    offset: u64,
+    bytes: Vec<u8>,
+}
+
+/// One direction of an open file: its transaction, buffer, and what was inspected.
+#[derive(Debug)]
+struct Content {
+    transaction: u64,
+    buffer: usize,
+    /// Offset of the next byte.
+    next: u64,
+    /// Pieces behind a hole, by offset.
+    held: Vec<Piece>,
+}
+
+#[derive(Debug)]
+struct Open {
+    handle: Handle,
+    name: Vec<u8>,
+    contents: [Option<Content>; 2],
+}
+
+flat!(Handle);
+heap!(Command { expected });
+heap!(Piece { bytes });
+heap!(Content { held });
+heap!(Open { name, contents });
+
+/// The files of a connection.
+#[derive(Debug)]
+pub(super) struct Files {
+    settings: AppSettings,
+    list: VecDeque<Open>,
+    commands: VecDeque<Command>,
+    /// Identifiers of trees of pipes.
+    pipe_trees: VecDeque<u32>,
+    held_size: usize,
+}
+
+heap!(Files { list, commands });
+
+impl Files {
+    pub(super) fn new(settings: AppSettings) -> Files {
+        Files {
+            settings,
+            list: VecDeque::new(),
+            commands: VecDeque::new(),
+            pipe_trees: VecDeque::new(),
+            held_size: 0,
+        }
+    }
+
+    fn expect(&mut self, message: u64, expected: Expected) {
+        if self.commands.len() >= COMMANDS {
+            self.commands.pop_front();
+        }
+        self.commands.push_back(Command { message, expected });
+    }
+
+    fn take(&mut self, message: u64) -> Option<Expected> {
+        let is_it = |command: &Command| command.message == message;
+        let at = self.commands.iter().position(is_it)?;
+        self.commands.remove(at).map(|command| command.expected)
+    }
+
+    /// Records a tree connect.
+    pub(super) fn connects(&mut self, message: u64, is_pipe: bool) {
+        if is_pipe {
+            self.expect(message, Expected::PipeTree);
+        }
+    }
+
+    /// Records a command that opens or creates a file.
+    pub(super) fn creates(&mut self, message: u64, tree: u32, name: &[u8]) {
+        if !self.is_pipe_tree(tree) {
+            let name = name[..name.len().min(NAME_SIZE)].to_vec();
+            self.expect(message, Expected::Create(name));
+        }
+    }
+
+    /// Records a command that reads from a file.
+    pub(super) fn reads(&mut self, message: u64, tree: u32, handle: Handle, offset: u64) {
+        if !self.is_pipe_tree(tree) {
+            self.expect(message, Expected::Read(handle, offset));
+        }
+    }
+
+    /// Records a command that closes a file.
+    pub(super) fn closes(&mut self, message: u64, handle: Handle) {
+        self.expect(message, Expected::Close(handle));
+    }
+
+    /// Returns true if a tree is known to be one of pipes.
+    pub(super) fn is_pipe_tree(&self, tree: u32) -> bool {
+        self.pipe_trees.contains(&tree)
+    }
+
+    /// Applies the answer to a tree connect.
+    pub(super) fn connected(&mut self, message: u64, tree: u32, is_done: bool) {
+        if matches!(self.take(message), Some(Expected::PipeTree)) && is_done {
+            if self.pipe_trees.len() >= PIPE_TREES {
+                self.pipe_trees.pop_front();
+            }
+            self.pipe_trees.push_back(tree);
+        }
+    }
+
+    /// Applies the answer to a command that opens a file; `handle` is `None` if it failed.
+    pub(super) fn created(&mut self, message: u64, handle: Option<Handle>, out: &mut Transactions) {
+        if let Some(Expected::Create(name)) = self.take(message)
+            && let Some(handle) = handle
+        {
+            self.close(handle, out);
+            self.open(handle, name, out);
+        }
+    }
+
+    /// Applies the answer to a command that closes a file.
+    pub(super) fn closed(&mut self, message: u64, is_done: bool, out: &mut Transactions) {
+        if let Some(Expected::Close(handle)) = self.take(message)
+            && is_done
+        {
+            self.close(handle, out);
+        }
+    }
+
+    /// Returns the file and the offset of the bytes in the answer to a command that reads.
+    pub(super) fn read(&mut self, message: u64) -> Option<(Handle, u64)> {
+        match self.take(message)? {
+            Expected::Read(handle, offset) => Some((handle, offset)),
+            Expected::Create(_) | Expected::PipeTree | Expected::Close(_) => None,
+        }
+    }
+
+    fn open(&mut self, handle: Handle, name: Vec<u8>, out: &mut Transactions) -> usize {
+        if self.list.len() >= FILES
+            && let Some(mut first) = self.list.pop_front()
+        {
+            self.end(&mut first, out);
+        }
+        self.list.push_back(Open {
+            handle,
+            name,
+            contents: [None, None],
+        });
+        self.list.len() - 1
+    }
+
+    fn close(&mut self, handle: Handle, out: &mut Transactions) {
+        let is_it = |open: &Open| open.handle == handle;
+        let at = self.list.iter().position(is_it);
+        if let Some(mut open) = at.and_then(|at| self.list.remove(at)) {
+            self.end(&mut open, out);
+        }
+    }
+
+    /// Ends all files, because the connection ended.
+    pub(super) fn end_all(&mut self, out: &mut Transactions) {
+        while let Some(mut open) = self.list.pop_front() {
+            self.end(&mut open, out);
+        }
+    }
+
+    /// Ends a file: what waits behind holes is inspected, and its transactions are complete.
+    fn end(&mut self, open: &mut Open, out: &mut Transactions) {
+        for direction in Direction::BOTH {
+            let Some(mut content) = open.contents[direction.index()].take() else {
+                continue;
+            };
+            while self.skip_hole(&mut content, out) {}
+            if let Some(transaction) = out.by_id(content.transaction) {
+                transaction.close(content.buffer);
+                if let Some(file) = transaction.files.first_mut() {
+                    file.close(true);
+                }
+                transaction.advance(direction, Progress::Complete);
+            }
+        }
+    }
+
+    /// Returns true if the command that opened the file was seen.
+    pub(super) fn is_open(&self, handle: Handle) -> bool {
+        self.list.iter().any(|open| open.handle == handle)
+    }
+
+    /// Adds bytes of a file that are written (to the server) or read (to the client).
+    pub(super) fn transfer(
+        &mut self,
+        (handle, offset): (Handle, u64),
+        bytes: &[u8],
+        direction: Direction,
+        out: &mut Transactions,
+    ) {
+        if bytes.is_empty() {
+            return;
+        }
+        let is_it = |open: &Open| open.handle == handle;
+        let at = match self.list.iter().position(is_it) {
+            Some(at) => at,
+            // The answer that opened the file was not seen.
+            None => self.open(handle, Vec::new(), out),
+        };
+        let Some(open) = self.list.get_mut(at) else { return };
+        let slot = &mut open.contents[direction.index()];
+        let mut content = match slot.take() {
+            Some(content) => content,
+            None => begin(&open.name, direction, &self.settings, out),
+        };
+        if offset > content.next {
+            self.hold(&mut content, offset, bytes, out);
+        } else {
+            append(&mut content, offset, bytes, &self.settings, out);
+            self.release(&mut content, out);
+        }
+        if let Some(open) = self.list.get_mut(at) {
+            open.contents[direction.index()] = Some(content);
+        }
+    }
+
+    /// Keeps bytes behind a hole. If too many wait, the hole is skipped.
+    fn hold(&mut self, content: &mut Content, offset: u64, bytes: &[u8], out: &mut Transactions) {
+        let at = content.held.partition_point(|piece| piece.offset <= offset);
+        let bytes = bytes.to_vec();
+        self.held_size += bytes.len();
+        content.held.insert(at, Piece { offset, bytes });
+        while self.held_size > HELD_SIZE && self.skip_hole(content, out) {}
+    }
+
+    /// Appends the pieces that no hole separates any more.
+    fn release(&mut self, content: &mut Content, out: &mut Transactions) {
+        while content
+            .held
+            .first()
+            .is_some_and(|piece| piece.offset <= content.next)
+        {
+            let piece = content.held.remove(0);
+            self.held_size -= piece.bytes.len();
+            append(content, piece.offset, &piece.bytes, &self.settings, out);
+        }
+    }
+
+    /// Skips the first hole; returns false if nothing waits behind one.
+    fn skip_hole(&mut self, content: &mut Content, out: &mut Transactions) -> bool {
+        let Some(first) = content.held.first() else {
+            return false;
+        };
+        let lost = first.offset.saturating_sub(content.next);
+        content.next = first.offset;
+        if lost > 0
+            && let Some(file) = out
+                .by_id(content.transaction)
+                .and_then(|found| found.files.first_mut())
+        {
+            file.gap(lost);
+        }
+        self.release(content, out);
+        true
+    }
+}
+
+/// Begins the transaction of one direction of a file.
+fn begin(name: &[u8], direction: Direction, settings: &AppSettings, out: &mut Transactions) -> Content {
+    let transaction = out.start(AppProtocol::Smb);
+    transaction.advance(direction.reverse(), Progress::Complete);
+    if !name.is_empty() {
+        transaction.publish(Buffer::FileName, direction, name);
+    }
+    let buffer = transaction.open(Buffer::FileData, None, direction, 0);
+    transaction
+        .files
+        .push(File::new(direction, name, settings.hashes_files));
+    Content {
+        transaction: transaction.id,
+        buffer,
+        next: 0,
+        held: Vec::new(),
+    }
+}
+
+/// Adds bytes at or before the end of what was inspected.
+fn append(content: &mut Content, offset: u64, bytes: &[u8], settings: &AppSettings, out: &mut Transactions) {
+    let is_again = offset < content.next;
+    content.next = content.next.max(offset.saturating_add(bytes.len() as u64));
+    let Some(transaction) = out.by_id(content.transaction) else {
+        return;
+    };
+    transaction.append(content.buffer, bytes, settings.attachment_limit);
+    if let Some(file) = transaction.files.first_mut() {
+        // Its hashes would be those of other bytes.
+        if is_again {
+            file.gap(0);
+        }
+        file.update(bytes);
+    }
+}
