@@ -1,8 +1,8 @@
 """A large exchange under load: the import of all services, a change of many of them each second, and clients of the API who read and
 order meanwhile. Needs root.
 
-The short form has 40 members, 100 services and 5 clients, and no bounds on times. `make exchange-check` has row A31 of the
-acceptance page: 1,000 members, 10,000 services, 100 clients with 200 requests a second, 1,000 changes a second for a minute.
+The short form has 40 members, 100 services and 5 clients, and no bounds on times. `make exchange-check` has gate A31
+(docs/gates.md): 1,000 members, 10,000 services, 100 clients with 200 requests a second, 1,000 changes a second for a minute.
 """
 
 import contextlib

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Kills of one run; `make kill-transfers` has 200, of a larger file.
 const KILLS: u64 = 20;
 const BYTES: u64 = 24 << 20;
-/// The limit of row T11 of the design: what may be sent again in all, in addition to a hundredth of the bytes.
+/// The limit of row T11 of docs/gates.md: what may be sent again in all, in addition to a hundredth of the bytes.
 const RESENT_MAX: u64 = 64 << 20;
 
 fn setting(name: &str, default: u64) -> u64 {

@@ -1,4 +1,5 @@
-//! Prints a table of million lookups per second, and of memory and update time per rule, for the rule sets of ADR 3.
+//! Prints a table of million lookups per second, and of memory and update time per rule, for the rule sets of
+//! docs/results/classifier.md.
 //! `cargo bench -p millrace-flow --bench lookup_table [-- FILTER]`.
 //!
 //! The keys of a burst are first written to one buffer, as a parser does. The time of these writes is also

@@ -1,4 +1,4 @@
-//! Row T14 of docs/bench.md: the bytes that the receive path handles per second of processor time, for three
+//! Row T14 of docs/gates.md: the bytes that the receive path handles per second of processor time, for three
 //! paths. They are a memif, a socket with one datagram per call (as in 2019), and a socket with UDP_GRO.
 //!
 //! ```sh

@@ -15,7 +15,8 @@
 //! nanoseconds is an integer in this unit, so that no rounding error accumulates. A late caller gets credit
 //! for up to a millisecond. If several flows share a sender, this bound is at least a quantum, because a busy
 //! machine wakes the sender later than a millisecond. For a single flow the bound stays a millisecond: with
-//! more, a window-limited flow at a low rate would send in bursts of a quantum (row T2: CUBIC gains half).
+//! more, a window-limited flow at a low rate would send in bursts of a quantum (gate T2 in docs/gates.md: CUBIC
+//! gains half).
 
 use millrace_types::{BitRate, Duration, Time};
 

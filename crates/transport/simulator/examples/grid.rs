@@ -1,5 +1,5 @@
-//! Row T1's grid in virtual time: goodput over Ideal of one flow, by round-trip time and loss. `grid [RATE
-//! [SECONDS]]`, 100Mbps and 30 s by default. The first third of each run is the ramp and does not count.
+//! The grid of gate T1 (docs/gates.md) in virtual time: goodput over Ideal of one flow, by round-trip
+//! time and loss. `grid [RATE [SECONDS]]`, 100Mbps and 30 s by default. The first third of each run is the ramp and does not count.
 
 use millrace_transport::congestion::bbr::{Bbr, BbrConfig};
 use millrace_transport_simulator::{FlowSpec, LinkSpec, PACKET, Simulation, ideal_goodput};

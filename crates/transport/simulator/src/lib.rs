@@ -9,7 +9,7 @@
 //!
 //! Packets carry no bytes: a simulation of 10 Gbit/s over 400 ms costs about a microsecond a packet. The
 //! flows and receivers are those of the product, with their acknowledgements, loss detection and pacing.
-//! [`session`] simulates groups with bytes, heads and seals. [`rows`] has the rows of the acceptance table
+//! [`session`] simulates groups with bytes, heads and seals. [`rows`] has the gates of docs/gates.md
 //! that apply in virtual time.
 //!
 //! [`rivals`] has the controllers for comparison: Reno, CUBIC and BBR version 1.

@@ -1,5 +1,5 @@
-//! The oracle of peering LANs and multipoint circuits. It follows the text of the design, and shares no code
-//! with the planner.
+//! The oracle of peering LANs and multipoint circuits. It reads the model and parses frames itself, and shares no
+//! code with the planner.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;

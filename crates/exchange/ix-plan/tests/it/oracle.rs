@@ -1,5 +1,5 @@
-//! The oracle of the frames that an exchange must deliver. It follows the text of the design: it reads the
-//! model and parses frames itself, and shares no code with the planner.
+//! The oracle of the frames that an exchange must deliver. It reads the model and parses frames
+//! itself, and shares no code with the planner.
 
 use std::collections::BTreeSet;
 

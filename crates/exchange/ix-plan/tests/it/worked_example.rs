@@ -1,5 +1,5 @@
-//! The worked example of the design: p2p 77 from connection 5 (site 1, port 3, VLAN 100) to connection 6 (site 2, port 9,
-//! untagged), 200 Mbit/s, wire id 0x1a001, trunks are ports 100 and 101.
+//! A worked example of the tables that the README of this crate draws: p2p 77 from connection 5 (site 1, port 3,
+//! VLAN 100) to connection 6 (site 2, port 9, untagged), 200 Mbit/s, wire id 0x1a001, trunks are ports 100 and 101.
 
 use millrace_flow::text::{FlowCommand, FlowModText};
 use millrace_flow::{Action, Field};

@@ -27,7 +27,7 @@ pub enum Gate {
 /// A measured value of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Value {
-    /// The row: its number in the design and the quantity, `W1 64 B, 1,000 pps, 10 ms: error, p50`.
+    /// The row: the gate's identifier in docs/gates.md and the quantity, `W1 64 B, 1,000 pps, 10 ms: error, p50`.
     pub case: String,
     /// The number of the round, from 0.
     pub round: usize,
@@ -76,7 +76,7 @@ pub struct Missing {
 /// A row of the result, as `wan.json` and `transport.json` have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
-    /// The number in the design and the quantity: `W1 64 B, 1,000 pps, 10 ms: error, p50`.
+    /// The gate's identifier in docs/gates.md and the quantity: `W1 64 B, 1,000 pps, 10 ms: error, p50`.
     pub case: String,
     /// The setting.
     pub asked: String,

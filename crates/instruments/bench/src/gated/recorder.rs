@@ -22,7 +22,7 @@ pub trait GatedRecord: From<Value> + From<Missing> + Into<Record> {
 /// The definition of a row; its values are measured in one round or more.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// The number of the row in the design, and the quantity.
+    /// The gate's identifier in docs/gates.md, and the quantity.
     pub name: String,
     /// The setting.
     pub asked: String,

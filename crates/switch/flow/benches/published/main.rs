@@ -1,6 +1,6 @@
 //! Compares published algorithms of packet classification with Millrace's, on the rule sets and packets of
-//! `lookup_table`: `cargo bench -p millrace-flow --bench published [-- FILTER]`. ADR 3 has the figures and the
-//! conclusions.
+//! `lookup_table`: `cargo bench -p millrace-flow --bench published [-- FILTER]`. docs/results/classifier.md has
+//! the figures and the conclusions.
 //!
 //! * `tuple_space`: tuple space search as in Open vSwitch
 //! * `tuple_merge`: TupleMerge

@@ -49,7 +49,7 @@ enum Method {
 
 impl Method {
     /// Returns the fastest method for `rules` rules that compare these bits, and its cost in scalar rule compares.
-    /// (ADR 3 has the measurements.)
+    /// (docs/results/classifier.md has the measurements.)
     fn fastest(rules: usize, mask: &Columns) -> (Method, usize) {
         let pieces = Vectors512::pieces(mask);
         let vectors = [

@@ -2,8 +2,8 @@
 //!
 //! The loops over a burst are plain Rust, in a form that the compiler turns into vector instructions. This module
 //! compiles them three times, for different processors, and chooses the best version for this processor at run time.
-//! All versions have the same source, and so the same results. (ADR 3: they save a tenth of a lookup that hits, and up
-//! to a quarter of one that searches several tuples in vain.)
+//! All versions have the same source, and so the same results. (docs/results/classifier.md: they save a tenth of
+//! a lookup that hits, and up to a quarter of one that searches several tuples in vain.)
 
 use super::adaptive::Adaptive;
 use super::cache::{CacheForm, CacheIndex, FlowCache};

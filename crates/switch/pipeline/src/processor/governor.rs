@@ -8,8 +8,8 @@
 //! long as before. An attacker can thus spoil only a few windows in many, and in each of them no more than
 //! the cost of misses.
 //!
-//! There is no clock here: costs are the nanoseconds measured in ADR 3 and ADR 4. Only their proportions
-//! matter.
+//! There is no clock here: costs are nanoseconds, measured as docs/results/classifier.md and switch.md say.
+//! Only their proportions matter.
 
 use millrace_flow::classify::Kind;
 

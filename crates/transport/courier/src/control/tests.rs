@@ -1,4 +1,4 @@
-//! Row T13 of docs/bench.md: an unknown peer gets at most three bytes for each byte that it sent, and leaves
+//! Row T13 of docs/gates.md: an unknown peer gets at most three bytes for each byte that it sent, and leaves
 //! no state.
 
 use super::*;

@@ -47,7 +47,8 @@ fn three_receivers_get_the_same_bytes_which_are_read_once() {
         receiver.join();
         assert!(store.0.lock().unwrap().bytes == source.bytes);
     }
-    // On a busy machine, a repair may come after its packet has left the slab cache: row T4 of the design allows 5 %.
+    // On a busy machine, a repair may come after its packet has left the slab cache: gate T4 allows 5 %
+    // (docs/gates.md).
     let size = size as u64;
     assert!(
         (size..=size + size / 20).contains(&source.reads),

@@ -95,7 +95,7 @@ fn transfer(network: &Network, size: usize, mut on_event: impl FnMut(&Event)) ->
 #[test]
 fn bytes_arrive_over_fifty_milliseconds_and_one_percent_of_loss() {
     let network = Network::new(&[("delay", "25ms"), ("loss", "1%"), ("rate", "100Mbps")]);
-    // The rate on such paths is measured in virtual time: rows T1 and T2 of the simulator.
+    // The rate on such paths is measured in virtual time: gates T1 and T2 (docs/gates.md).
     assert!(transfer(&network, 4 << 20, |_| {}).0);
 }
 

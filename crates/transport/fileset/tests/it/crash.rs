@@ -1,4 +1,4 @@
-//! Row T11 in the crash model: killed at any operation, with any subset of volatile writes lost.
+//! Row T11 of docs/gates.md in the crash model: killed at any operation, with any subset of volatile writes lost.
 
 use crate::support::{Found, Report, snapshot, transfer, tree};
 use millrace_fileset::fs::memory::MemoryFs;

@@ -68,7 +68,8 @@ fn manifest_of(path: &[u8]) -> Vec<u8> {
     [&bytes[..], &digest].concat()
 }
 
-/// Row T13: whatever a sender calls its files, the path is refused by the name of the rule that it violates.
+/// Gate T13 (docs/gates.md): whatever a sender calls its files, the path is refused by the name of the rule that it
+/// violates.
 #[test]
 fn five_hundred_hostile_paths_are_refused_by_name() {
     let long = "n".repeat(256);

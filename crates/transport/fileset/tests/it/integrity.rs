@@ -1,4 +1,4 @@
-//! Row T12: flipped bits, forged groups, sources that change. No wrong byte is ever committed.
+//! Row T12 of docs/gates.md: flipped bits, forged groups, sources that change. No wrong byte is ever committed.
 
 use crate::support::{Found, Report, carry, contents, noise, path, scan, snapshot, tree};
 use millrace_fileset::fs::FileSystem;

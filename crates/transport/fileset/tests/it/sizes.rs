@@ -1,4 +1,5 @@
-//! Rows T10 and T15: many small files without a round trip each, and large sparse files in little memory.
+//! Gates T10 and T15 (docs/gates.md): many small files without a round trip each, and large sparse files in little
+//! memory.
 
 use crate::support::{Report, carry, contents, noise, path, scan, snapshot, transfer};
 use millrace_fileset::fs::memory::MemoryFs;

@@ -43,7 +43,7 @@ fn rates(
     Ok((rates, simulation.packets()))
 }
 
-/// Measures row T8: equal flows, and flows with round-trip times 10:1.
+/// Measures row T8 of docs/gates.md: equal flows, and flows with round-trip times 10:1.
 pub(super) fn sharing(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     for count in [2, 4, 8] {
         let flows = (0..count)

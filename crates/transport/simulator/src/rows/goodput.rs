@@ -68,7 +68,7 @@ fn rate(
     Ok((simulation.report(0).goodput.rate(from, to), simulation.packets()))
 }
 
-/// Measures row T1: goodput over paths with random loss, bursts and jitter.
+/// Measures row T1 of docs/gates.md: goodput over paths with random loss, bursts and jitter.
 pub(super) fn goodput(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let rtts: &[f64] = match size {
         Size::Full => &[0.2, 10.0, 50.0, 100.0, 200.0, 400.0],

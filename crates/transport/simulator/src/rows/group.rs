@@ -79,7 +79,7 @@ fn run(
     })
 }
 
-/// Measures row T4: the slowest of ten receivers, and the work that they share.
+/// Measures row T4 of docs/gates.md: the slowest of ten receivers, and the work that they share.
 pub(super) fn ten_receivers(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let bytes = if size == Size::Full { 32 << 20 } else { 6 << 20 };
     for (name, rate, uplink) in [

@@ -5,7 +5,7 @@ use super::{Gate, Measured, RowError};
 use crate::{LinkSpec, PACKET, PolicerSpec, ideal_goodput, ideal_rate};
 use millrace_types::{BitRate, Duration, Time};
 
-/// Measures row T9: policers, random loss, and a path with a falling rate.
+/// Measures row T9 of docs/gates.md: policers, random loss, and a path with a falling rate.
 pub(super) fn hostile(report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     policer(report)?;
     random_loss(report)?;

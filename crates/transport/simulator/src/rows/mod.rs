@@ -1,5 +1,4 @@
-//! Rows T1, T2 and T4 to T9 of the transport's acceptance table (issue 23) in virtual time, for tests and for
-//! `millrace bench transport`.
+//! Gates T1, T2 and T4 to T9 (docs/gates.md) in virtual time, for tests and for `millrace bench transport`.
 //!
 //! ```text
 //!  Part::run(size, report) -> goodput | rivals | group | stragglers | feedback | ramp | sharing … -> Measured
@@ -46,7 +45,7 @@ pub struct Measured {
     pub case: String,
     /// The path and the duration.
     pub conditions: String,
-    /// The gate of the acceptance table.
+    /// The gate, as docs/gates.md has it.
     pub gate: Gate,
     /// The target beyond the gate, if the table has one.
     pub target: Option<f64>,

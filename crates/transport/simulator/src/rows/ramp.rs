@@ -59,7 +59,7 @@ fn cold_gate(rate: &str) -> f64 {
     (bdp / 10.0).log2() + 3.0
 }
 
-/// Measures row T7: the round trips until the full rate, with and without a hint.
+/// Measures row T7 of docs/gates.md: the round trips until the full rate, with and without a hint.
 pub(super) fn ramp(size: Size, report: &mut dyn FnMut(Measured)) -> Result<(), RowError> {
     let mut cold = vec![("100Mbps", "0%"), ("1Gbps", "0%"), ("1Gbps", "2%")];
     if size == Size::Full {

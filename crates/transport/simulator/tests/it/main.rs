@@ -1,4 +1,4 @@
-//! Acceptance tests of the transport in virtual time: rows T1, T2 and T4 to T9 of issue 23, and random scenarios.
+//! Acceptance tests of the transport in virtual time: rows T1, T2 and T4 to T9 of docs/gates.md, and random scenarios.
 //!
 //! Each prints the required and the reached figure. All of them together move less than 2·10^7 packets
 //! (`budget`).

@@ -1,4 +1,4 @@
-//! The rows of the acceptance table in virtual time: each gate holds.
+//! The gates of docs/gates.md in virtual time: each holds.
 
 use crate::budget;
 use millrace_transport_simulator::rows::{Part, Size};

@@ -48,7 +48,7 @@ const GAP: f64 = 20.0;
 /// A rule that alerts on every TCP packet.
 const ONE_RULE: &str = "alert tcp-pkt any any -> any any (msg:\"each TCP packet\"; ttl:>0; sid:1;)\n";
 
-/// Rows that the design asks for and that this experiment does not measure, with the reason.
+/// Rows of docs/ips-requirements.md that this experiment does not measure, with the reason.
 const UNMEASURED: [(&str, &str); 2] = [
     (
         "RFC 9411 7.6 to 7.9: the same over TLS",

@@ -1,4 +1,5 @@
-//! The rows of the experiment with their gates. Values and missing values are recorded under these rows.
+//! The rows of the experiment with their gates (docs/gates.md, "Intrusion prevention"). Values and missing values are
+//! recorded under these rows.
 
 use crate::gated::Gate;
 use crate::gated::recorder::{Case, case};
@@ -6,25 +7,25 @@ use crate::gated::recorder::{Case, case};
 /// The systems with rules.
 pub(super) const ONE: &str = "one rule";
 pub(super) const MANY: &str = "14,000 rules";
-/// Rates of 64-byte frames at 2 x 10 Gbit/s that the design asks for, in Mpps.
+/// Rates of 64-byte frames at 2 x 10 Gbit/s that gate I7 asks for, in Mpps.
 const GATES: [(&str, f64); 2] = [(ONE, 8.0), (MANY, 4.0)];
 /// Sizes of HTTP objects in KiB.
 pub(super) const OBJECTS: [u16; 6] = [1, 2, 4, 16, 64, 256];
-/// HTTP connections a second with objects of 1 KiB that the design asks for.
+/// HTTP connections a second with objects of 1 KiB that gate I8 asks for.
 const CONNECTIONS: f64 = 100_000.0;
 /// The size of frames under load, with check sequence.
 pub(super) const FRAME: u16 = 512;
-/// Latencies in microseconds that the design asks for: median and 99.9th percentile.
+/// Latencies in microseconds that gate I9 asks for: median and 99.9th percentile.
 const LATENCY: [f64; 2] = [10.0, 200.0];
 /// The profiles that are measured at twice the load.
 pub(super) const PROFILES: [&str; 2] = ["closed", "open"];
-/// The gate at twice the load: the share of its highest rate that a function must still carry, in percent.
+/// Gate I10, at twice the load: the share of its highest rate that a function must still carry, in percent.
 const OVERLOADED: f64 = 95.0;
-/// The gate of a reload of all rules, in seconds.
+/// Gate I11, a reload of all rules, in seconds.
 const RELOAD: f64 = 30.0;
 /// The share of the highest rate that is offered during a reload, 0 to 1.
 pub(super) const RELOAD_LOAD: f64 = 0.4;
-/// Numbers of lanes, and the ratios to the rate of one lane that the design asks for.
+/// Numbers of lanes, and the ratios to the rate of one lane that gate I12 asks for.
 pub(super) const LANES: [(usize, f64); 2] = [(2, 1.8), (4, 3.4)];
 /// Connections that are open at a time.
 pub(super) const OPEN: u32 = 32_768;
@@ -32,7 +33,7 @@ pub(super) const OPEN: u32 = 32_768;
 pub(super) const LOADS: [&str; 3] = ["alone", "beside 95 % of its rate", "beside twice its rate"];
 /// The mixes of `millrace ips rate`, in its order.
 const MIXES: [&str; 4] = ["web", "http", "dns", "mail"];
-/// The ratio to the rate of Suricata that the design asks for.
+/// The ratio to the rate of Suricata that gate I5 asks for.
 const RATIO: f64 = 1.5;
 
 /// Returns the rows of a function and a size of frames: its share of two links, its rate, and its ratio to `monitor`.

@@ -1,10 +1,10 @@
-//! The rows of the design, and the arguments of a run.
+//! The gates T1 to T15 of docs/gates.md, and the arguments of a run.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-/// A row of the design.
+/// A gate of docs/gates.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[non_exhaustive]
 pub enum RowNumber {

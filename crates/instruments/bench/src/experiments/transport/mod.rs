@@ -1,4 +1,5 @@
-//! The experiment `transport`: bulk transfers to one and more receivers against the gates of their design, rows T1 to T15.
+//! The experiment `transport`: bulk transfers to one and more receivers against gates T1 to T15
+//! (docs/gates.md).
 //!
 //! ```text
 //!  virtual time   Flow -> emulated path -> Receiver          one thread; cases of the simulator               (virtual_time)

@@ -13,7 +13,7 @@ pub struct RunLength {
     pub rounds: usize,
     /// The duration of a live transfer after its ramp, in seconds, if it runs at the rate of the link.
     pub seconds: u64,
-    /// The number of small files of row T10.
+    /// The number of small files of row T10 of docs/gates.md.
     pub small_files: usize,
     /// The number of kills of row T11.
     pub kills: u32,

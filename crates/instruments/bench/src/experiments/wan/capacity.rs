@@ -1,5 +1,5 @@
-//! Rows W2 and W3: frames per second through sender and receiver of the emulator on one core, and resident
-//! memory.
+//! Gates W2 and W3 (docs/gates.md): frames per second through sender and receiver of the emulator on one core, and
+//! resident memory.
 //!
 //! Frames are offered to the model, wait in the ring and are copied out when they are due, all on one core. Time is
 //! virtual: it passes as fast as the core takes frames.

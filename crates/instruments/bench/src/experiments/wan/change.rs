@@ -1,4 +1,4 @@
-//! Row W6: settings change under traffic, and the emulator is killed.
+//! Row W6 of docs/gates.md: settings change under traffic, and the emulator is killed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Row W1: the error of the delay, over veth pairs and in virtual time.
+//! Row W1 of docs/gates.md: the error of the delay, over veth pairs and in virtual time.
 
 use std::collections::HashMap;
 use std::path::Path;

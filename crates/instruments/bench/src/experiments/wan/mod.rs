@@ -1,4 +1,4 @@
-//! The experiment `wan`: the emulator of wide-area paths against the gates of its design, rows W1 to W6.
+//! The experiment `wan`: the emulator of wide-area paths against gates W1 to W6 (docs/gates.md).
 //!
 //! ```text
 //!  live            h1 ---veth--- millrace-wan ---veth--- h2     delay error, rates, changes, kill -9    (test_bed)
@@ -41,7 +41,7 @@ pub use record::{DelayError, LossRuns, RealisedRate, WanRecord};
 pub use recorder::{Recorder, RunLength};
 use test_bed::{TestBed, obstacle};
 
-/// A part of the experiment: a row of the design, or the guest.
+/// A part of the experiment: a gate of docs/gates.md, or the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[non_exhaustive]
 pub enum Part {

@@ -1,5 +1,5 @@
-//! Row W4: the rate and the depth of the queue, in virtual time and over veth pairs, with the kernel's `tbf` in the same
-//! run.
+//! Gate W4 (docs/gates.md): the rate and the depth of the queue, in virtual time and over veth pairs, with the
+//! kernel's `tbf` in the same run.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Rows T6, T14 and T15: processor time, feedback, the receive path, and memory.
+//! Rows T6, T14 and T15 of docs/gates.md: processor time, feedback, the receive path, and memory.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ use crate::gated::Gate;
 use crate::gated::recorder::{Case, case};
 use millrace_process::is_installed;
 
-/// The CPU seconds per gigabyte, of both ends together, that the design allows: 1.9 ns a byte for one
+/// The CPU seconds per gigabyte, of both ends together, that gate T6 allows: 1.9 ns a byte for one
 /// receiver.
 const CPU_BUDGET: f64 = 1.9;
 /// The size of the sparse file of row T15 in bytes, and the size of its data.

@@ -1,5 +1,5 @@
-//! Rows T5, T7, T8 and T9, in which conditions change over time: a receiver that joins late, the ramp, the
-//! shares of several flows, policers, and a path that loses most of its rate.
+//! Gates T5, T7, T8 and T9 (docs/gates.md), in which conditions change over time: a receiver that joins late, the
+//! ramp, the shares of several flows, policers, and a path that loses most of its rate.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Rows T1, T2 and T8: goodput over the grid of loss and round-trip time, goodput compared with other transports,
-//! and harm.
+//! Gates T1, T2 and T8 (docs/gates.md): goodput over the grid of loss and round-trip time, goodput compared with
+//! other transports, and harm.
 
 use super::super::error::TransportBenchError;
 use super::super::library_peers::LibraryPeer;

@@ -1,4 +1,4 @@
-//! Rows T3, T4 and T5: three receivers compared with multicast, ten receivers, and one that stops.
+//! Rows T3, T4 and T5 of docs/gates.md: three receivers compared with multicast, ten receivers, and one that stops.
 
 use super::super::error::TransportBenchError;
 use super::super::files;

@@ -21,7 +21,7 @@ use crate::gated::recorder::left_out;
 const LINK_MAX_BPS: f64 = 1e9;
 /// The ratio of a packet's payload to its Ethernet frame with check sequence.
 const PAYLOAD_SHARE: f64 = 1_424.0 / 1_514.0;
-/// The number of round trips of the ramp (row T7).
+/// The number of round trips of the ramp (row T7 of docs/gates.md).
 const RAMP_RTTS: f64 = 18.0;
 
 /// Measures the live rows.

@@ -1,4 +1,4 @@
-//! Rows T10 to T13: small files, SIGKILL, bit errors, unknown peers.
+//! Rows T10 to T13 of docs/gates.md: small files, SIGKILL, bit errors, unknown peers.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Row W5, in virtual time: the statistics of every distribution and loss model, and the outcomes of frames
-//! in random bursts. A separate test judges each distribution and model against formulas of the literature.
+//! Gate W5 (docs/gates.md), in virtual time: the statistics of every distribution and loss model, and the outcomes
+//! of frames in random bursts. A separate test judges each distribution and model against formulas of the literature.
 //!
 //! Seeds are fixed, so that every run gives the same result. The significance level is 0.001 everywhere.
 //! `tests/interop` has a second judge, in Python.
