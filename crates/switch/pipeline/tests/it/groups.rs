@@ -404,3 +404,50 @@ fn an_explanation_names_the_bucket() {
         assert!(text.contains(piece), "{piece} in\n{text}");
     }
 }
+
+/// Returns a UDP frame as a fragment of an IPv4 packet, and sets the checksum of its header.
+fn as_fragment(mut bytes: Vec<u8>, offset_and_flags: u16) -> Vec<u8> {
+    bytes[20..22].copy_from_slice(&offset_and_flags.to_be_bytes());
+    bytes[24..26].fill(0);
+    let checksum = millrace_wire::checksum::internet(&bytes[14..34]);
+    bytes[24..26].copy_from_slice(&checksum.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn all_fragments_of_a_datagram_and_both_directions_of_a_flow_take_one_bucket() {
+    let mut bridge = Bridge::new(3);
+    bridge.add_group(1, Select, vec![weighing(1, 2), weighing(1, 3)]);
+    bridge.apply("", &[to_group(1)]);
+    let mut taken = BTreeSet::new();
+    for flow in 0..60 {
+        let (from, to) = (
+            format!("nw_src=10.0.0.{flow},nw_dst=10.0.1.9"),
+            format!("nw_src=10.0.1.9,nw_dst=10.0.0.{flow}"),
+        );
+        let first = frame(&format!("udp,{from},tp_src=5000,tp_dst={flow},size=200"));
+        // The bytes in the place of the ports differ.
+        let later = frame(&format!("udp,{from},tp_src=9,tp_dst=9,size=200"));
+        let first = ports(&bridge.one(1, &as_fragment(first, 0x2000)));
+        for offset in [0x2000 + 20, 40] {
+            assert_eq!(
+                ports(&bridge.one(1, &as_fragment(later.clone(), offset))),
+                first,
+                "{flow}"
+            );
+        }
+        taken.extend(first);
+        let addresses = [
+            "dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02",
+            "dl_src=02:00:00:00:00:02,dl_dst=02:00:00:00:00:01",
+        ];
+        let request = frame(&format!("tcp,{},{from},tp_src=5000,tp_dst={flow}", addresses[0]));
+        let reply = frame(&format!("tcp,{},{to},tp_src={flow},tp_dst=5000", addresses[1]));
+        assert_eq!(
+            ports(&bridge.one(1, &request)),
+            ports(&bridge.one(1, &reply)),
+            "{flow}"
+        );
+    }
+    assert_eq!(taken.len(), 2, "both buckets are used");
+}
