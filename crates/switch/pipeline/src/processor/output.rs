@@ -255,7 +255,8 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         };
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
         let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
-        let tag = customer_tci(head).map(Vid::from_tci);
+        // The outermost tag of either type, as the match field vlan_vid and Open vSwitch have it.
+        let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
         let in_port = self.fwd.port(self.origin.in_port);
         let vid = match in_port {
             Some(port) => port.vlan.classify(tag),
@@ -308,17 +309,6 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
                 self.egress.learn(Learn { vid, mac, port });
             }
         }
-    }
-}
-
-/// Returns the tag control information of an 802.1Q tag; `None` for a service tag, because its VLANs are not
-/// those of the bridge.
-fn customer_tci(head: &[u8]) -> Option<u16> {
-    let tpid = head.get(12..14)?;
-    if tpid == EtherType::VLAN.0.to_be_bytes() {
-        rewrite::vlan_tci(head)
-    } else {
-        None
     }
 }
 

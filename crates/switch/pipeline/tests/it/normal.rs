@@ -85,6 +85,20 @@ fn normal_keeps_vlans_apart_and_tags_as_the_ports_want() {
         [(1, plain.clone()), (2, plain.clone()), (5, plain.clone())]
     );
     assert_eq!(bridge.one(1, &tagged), [Event::Dropped(DropReason::NormalVlan)]);
+    // A service tag (0x88a8) belongs to its VLAN, too, and keeps its type where it stays.
+    let service = [&plain[..12], &[0x88, 0xa8, 0, 10], &plain[12..]].concat();
+    assert_eq!(
+        sent(&bridge.one(4, &service)),
+        [(1, plain.clone()), (2, plain.clone()), (5, plain.clone())]
+    );
+    assert_eq!(bridge.one(1, &service), [Event::Dropped(DropReason::NormalVlan)]);
+    let other = [&plain[..12], &[0x88, 0xa8, 0, 20], &plain[12..]].concat();
+    assert_eq!(sent(&bridge.one(4, &other)), [(3, plain.clone())]);
+    assert_eq!(
+        bridge.one(5, &other),
+        [Event::Dropped(DropReason::NormalVlan)],
+        "as with Open vSwitch"
+    );
 }
 
 #[test]
