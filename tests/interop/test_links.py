@@ -2,6 +2,7 @@
 shows the same as `ethtool`.
 """
 
+import contextlib
 import os
 import socket
 import struct
@@ -35,6 +36,43 @@ def switch(tmp_path, cables):
     with Millrace(tmp_path, ports=ports, system="memory_mib = 128", dpdk=True) as switch:
         wait_for("all links are up", lambda: switch.ofctl("show").count("LIVE") == 3)
         yield switch
+
+
+@pytest.mark.measures
+def test_a_link_that_flaps_is_left_as_soon_as_it_goes_down(tmp_path, cables):
+    """The kernel announces the state of a link that changes often up to a second late."""
+    ports = [(number, f"kernel:{near}") for number, (near, _) in enumerate(cables, 1)]
+    with Millrace(tmp_path, ports=ports) as switch:
+        wait_for("all links are up", lambda: switch.ofctl("show").count("LIVE") == 3)
+        switch.ofctl("add-group", "group_id=1,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3")
+        switch.ofctl("add-flow", "in_port=1,actions=group:1")
+        far = [far for _, far in cables]
+        with contextlib.ExitStack() as stack:
+            sender, third = (stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)) for _ in range(2))
+            sender.bind((far[0], ETH_P_ALL))
+            third.bind((far[2], ETH_P_ALL))
+            third.setblocking(False)
+            took = []
+            for _ in range(5):
+                for _ in range(4):
+                    run("ip", "link", "set", far[1], "down")
+                    run("ip", "link", "set", far[1], "up")
+                wait_for("the link is up", lambda: switch.ofctl("show").count("LIVE") == 3)
+                while hears(third):
+                    pass
+                run("ip", "link", "set", far[1], "down")
+                down = time.monotonic()
+
+                def arrives():
+                    sender.send(FRAME)
+                    return hears(third)
+
+                wait_for("packets come by port 3", arrives)
+                took.append(time.monotonic() - down)
+                run("ip", "link", "set", far[1], "up")
+            print(f"moved after {[round(seconds * 1000) for seconds in took]} ms")
+            # The switch looks at its links every 50 ms; a busy machine makes some of the looks late.
+            assert sorted(took)[2] <= 0.1, took
 
 
 def port_state(whole):

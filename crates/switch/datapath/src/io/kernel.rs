@@ -36,6 +36,15 @@ struct RawSettings {
 
 /// `ETHTOOL_GLINKSETTINGS`.
 const GET_LINK_SETTINGS: u32 = 0x4c;
+/// `struct ethtool_value`.
+#[repr(C)]
+struct RawValue {
+    cmd: u32,
+    data: u32,
+}
+
+/// `ETHTOOL_GLINK`.
+const GET_LINK: u32 = 0x0a;
 /// `SIOCETHTOOL`.
 const ETHTOOL: c_ulong = 0x8946;
 
@@ -103,7 +112,8 @@ pub(super) struct InterfaceState {
     pub(super) index: u32,
     /// True if the interface is set up.
     pub(super) is_up: bool,
-    /// True if it is up and has a carrier.
+    /// True if it is up and has a carrier, as the kernel announces it and as the interface has it now. The kernel delays
+    /// its announcements by up to a second while links change often.
     pub(super) is_running: bool,
     /// The longest packet in bytes, from the IP header on.
     pub(super) mtu: u32,
@@ -140,6 +150,21 @@ fn interface_ioctl(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io:
 fn socket_for_requests() -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC;
     Ok(socket(AddressFamily::Inet, SockType::Datagram, flags, None)?)
+}
+
+/// Returns true if an interface has a carrier now, or if its driver does not know.
+fn has_carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+    let mut value = RawValue {
+        cmd: GET_LINK,
+        data: 0,
+    };
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = core::ptr::from_mut(&mut value).cast();
+    match interface_ioctl(socket, ETHTOOL, &mut request) {
+        Ok(()) => Ok(value.data != 0),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(true),
+        Err(error) => Err(error),
+    }
 }
 
 /// Creates a tap device, or opens an existing one that nobody uses. Reads and writes never block; each moves one
@@ -196,7 +221,7 @@ pub(super) fn state(name: &str) -> io::Result<InterfaceState> {
     Ok(InterfaceState {
         index: index.unsigned_abs(),
         is_up: flags & libc::IFF_UP != 0,
-        is_running: flags & running == running,
+        is_running: flags & running == running && has_carrier(&socket, name)?,
         mtu: mtu.unsigned_abs(),
         mac,
     })
