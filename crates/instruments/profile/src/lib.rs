@@ -1,4 +1,4 @@
-//! Profiles of a switch (E6 of the published experiments): its time by function and by stage of the packet
+//! Profiles of a switch (E6 in docs/gates.md): its time by function and by stage of the packet
 //! path, with context switches, page faults, and the hardware counters of the machine.
 //!
 //! A profile has two windows in sequence. In the first, the kernel and the processor count events, which costs

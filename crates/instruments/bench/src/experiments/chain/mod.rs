@@ -1,4 +1,4 @@
-//! `millrace bench chain`: the rate of a chain of network functions as it grows (experiment E4).
+//! `millrace bench chain`: the rate of a chain of network functions as it grows (E4 in docs/gates.md).
 //!
 //! ```text
 //!  hops:     source (1) ---> chain: function ... function ---> sink (2)        in the worker, or in processes

@@ -1,4 +1,4 @@
-//! The section of the experiment `chain` (E4): the rate of chains by length, frame size and kind.
+//! The section of the experiment `chain` (E4 in docs/gates.md): the rate of chains by length, frame size and kind.
 
 use super::record::Point;
 use crate::page::source::Source;

@@ -1,5 +1,5 @@
-//! Chains over two sites (E5): the functions are at the first site, an emulated path is between the sites, and the rate is
-//! that of one TCP stream from a host at one site to a host at the other.
+//! Chains over two sites (E5 in docs/gates.md): the functions are at the first site, an emulated path is between the
+//! sites, and the rate is that of one TCP stream from a host at one site to a host at the other.
 //!
 //! ```text
 //!  h1 --- s1 [function] ... [function] === path === s2 --- h2

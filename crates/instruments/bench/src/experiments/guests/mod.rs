@@ -1,6 +1,6 @@
 //! The experiment `guests`: virtual machines behind the vhost-user ports of a switch. One TCP stream runs between two
-//! guests (E2), from a guest to a host on a link (the part of E6 in which the rate collapsed), and through other
-//! guests that forward (E4).
+//! guests (E2 in docs/gates.md), from a guest to a host on a link (the part of E6 in which the rate collapsed), and
+//! through other guests that forward (E4).
 //!
 //! The guests are those of the lab: Debian's cloud kernel under QEMU. The guests at the ends run iperf3;
 //! guests that forward use the kernel's bridge. The same flow entries connect the ports of every switch.

@@ -1,5 +1,5 @@
-//! The rows besides E7: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3), latency at
-//! half load (RFC 9411, section 7.4), connections that are open at the same time (RFC 9411, section 7.5),
+//! The rows besides E7 in docs/gates.md: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3),
+//! latency at half load (RFC 9411, section 7.4), connections that are open at the same time (RFC 9411, section 7.5),
 //! twice the load, and a reload of all rules under load.
 
 use serde_json::Value as Json;

@@ -1,5 +1,5 @@
-//! The experiment `ips`: the rate of intrusion prevention on one core (E7), with one rule that alerts on every TCP packet, and
-//! with 14,000 rules.
+//! The experiment `ips`: the rate of intrusion prevention on one core (E7 in docs/gates.md), with one rule that alerts
+//! on every TCP packet, and with 14,000 rules.
 //!
 //! ```text
 //!  millrace nf rate ips ─▶ TCP connections in memory, new with each pass ─▶ function ─▶ packets a second

@@ -1,4 +1,4 @@
-//! The experiment `lan` (published experiment E1): one switch between two hosts, one TCP stream by iperf3,
+//! The experiment `lan` (E1 in docs/gates.md): one switch between two hosts, one TCP stream by iperf3,
 //! second by second, in ten runs of a minute.
 //!
 //! Hosts are network namespaces and links are veth pairs, the same for all systems and created again for each run, in

@@ -1,4 +1,4 @@
-//! The section of the experiment `lan` (E1): one TCP stream through each switch, second by second.
+//! The section of the experiment `lan` (E1 in docs/gates.md): one TCP stream through each switch, second by second.
 
 use super::summary::{Row, rows};
 use crate::page::source::Source;

@@ -1,5 +1,5 @@
 //! `millrace profile`: a profile of each system, in a case of `forward`, between two hosts, or on a simulated
-//! processor (E6).
+//! processor (E6 in docs/gates.md).
 
 pub mod cli;
 mod error;

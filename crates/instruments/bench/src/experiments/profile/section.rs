@@ -1,5 +1,5 @@
-//! The section of `millrace profile` (E6): the time of each switch by stage and function, context switches and
-//! counters.
+//! The section of `millrace profile` (E6 in docs/gates.md): the time of each switch by stage and function, context
+//! switches and counters.
 
 use crate::page::source::Source;
 use crate::record::Record;

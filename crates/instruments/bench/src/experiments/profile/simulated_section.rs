@@ -1,4 +1,4 @@
-//! The section of `millrace profile --simulate` (E6): simulated events of each case, side by side.
+//! The section of `millrace profile --simulate` (E6 in docs/gates.md): simulated events of each case, side by side.
 
 use crate::page::source::Source;
 use crate::record::Record;

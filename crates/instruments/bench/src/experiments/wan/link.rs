@@ -1,4 +1,4 @@
-//! The emulated path between two sites, for experiments over a WAN (E3, E5). Its settings are those of
+//! The emulated path between two sites, for experiments over a WAN (E3, E5 in docs/gates.md). Its settings are those of
 //! `wan = { … }` in lab files.
 
 use std::fmt;
