@@ -1,13 +1,14 @@
 //! The flows of an engine: the inspection of a packet in its flow, and the end of a flow.
 
 use millrace_types::Time;
+use millrace_wire::tcp::flags;
 
 use super::Engine;
 use crate::detect::Ruleset;
 use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
-use crate::packet::{Context, IpHeaderLocation, Packet};
+use crate::packet::{Context, IpHeaderLocation, Packet, TcpHeader};
 use crate::policy::Cause;
 use crate::settings::{Encryption, Mode};
 use crate::tcp::normalize::{Edits, SegmentLocation};
@@ -56,6 +57,15 @@ impl Engine {
             // The server's packets arrived first, without a handshake: the host that sends this SYN is the client.
             flow.swap_endpoints();
             is_from_client = true;
+        }
+        let follows_halves = self.tcp.accepts_midstream || self.tcp.accepts_async;
+        if follows_halves
+            && is_from_client
+            && flow.is_new()
+            && packet.tcp.is_some_and(|tcp| is_of_server(&tcp, &tuple))
+        {
+            flow.swap_endpoints();
+            is_from_client = false;
         }
         let direction = if is_from_client {
             Direction::ToServer
@@ -317,6 +327,16 @@ impl Engine {
         self.parser_bytes -= core::mem::take(&mut flow.charged);
         self.flows.recycle(flow);
     }
+}
+
+/// Returns true if the first segment that was seen of a connection comes from its server: a SYN-ACK, or a segment from a
+/// well-known port (RFC 6335, section 6) to one that is none.
+fn is_of_server(tcp: &TcpHeader<'_>, tuple: &Tuple) -> bool {
+    let [src, dst] = tuple.ports();
+    const WELL_KNOWN: core::ops::Range<u16> = 1..1024;
+    let is_syn_ack = tcp.has(flags::SYN | flags::ACK);
+    let tells_port = WELL_KNOWN.contains(&src) && !WELL_KNOWN.contains(&dst);
+    is_syn_ack || tells_port && !tcp.has(flags::SYN)
 }
 
 /// Returns true if a packet of the client repeats the SYN that began the connection of the flow.

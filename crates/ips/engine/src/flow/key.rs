@@ -139,6 +139,11 @@ impl Tuple {
             && self.tunnel_depth == key.tunnel_depth
     }
 
+    /// Returns the source and the destination port.
+    pub(crate) fn ports(&self) -> [u16; 2] {
+        [self.src.1, self.dst.1]
+    }
+
     /// Returns true if a packet with this key comes from the client of `key`. The packet must belong to that
     /// flow.
     pub(crate) fn is_from_client(&self, key: &FlowKey) -> bool {

@@ -208,6 +208,11 @@ impl Flow {
         self.was_established
     }
 
+    /// Returns true before the first packet of the flow was counted.
+    pub(crate) fn is_new(&self) -> bool {
+        self.counters.iter().all(|counters| counters.packets == 0)
+    }
+
     /// Returns true if both directions were seen.
     pub fn is_two_way(&self) -> bool {
         self.was_heard == [true; 2]

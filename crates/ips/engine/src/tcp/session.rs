@@ -49,7 +49,10 @@ impl Session {
     /// number of bytes of each direction that are reassembled.
     pub(crate) fn begin(tcp: &TcpHeader<'_>, settings: &TcpSettings, depth: u64) -> Option<Session> {
         let is_syn = tcp.has(flags::SYN) && tcp.flags & (flags::ACK | flags::RST | flags::FIN) == 0;
-        let is_midstream = !is_syn && settings.accepts_midstream && tcp.flags & flags::RST == 0;
+        // Of a connection of which only the server's segments are seen, the SYN-ACK comes first.
+        let is_syn_ack = tcp.has(flags::SYN | flags::ACK);
+        let is_accepted = settings.accepts_midstream || settings.accepts_async && is_syn_ack;
+        let is_midstream = !is_syn && is_accepted && tcp.flags & flags::RST == 0;
         (is_syn || is_midstream).then(|| Session {
             state: FlowState::New,
             halves: Direction::BOTH.map(|direction| Half::new(direction, depth)),

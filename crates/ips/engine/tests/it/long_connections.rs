@@ -116,6 +116,58 @@ fn a_connection_of_which_one_direction_is_seen_goes_on_behind_the_assumed_window
 }
 
 #[test]
+fn a_connection_whose_server_is_seen_first_has_the_right_directions() {
+    const RULES: &str = "alert tcp any any -> any 80 (flow:to_server; content:\"request\"; sid:1;)\n\
+        alert tcp any 80 -> any any (flow:to_client; content:\"response\"; sid:2;)\n\
+        alert tcp any any -> any any (flow:to_server; content:\"response\"; sid:3;)";
+    let syn_ack = Segment {
+        from_client: false,
+        flags: SYN | ACK,
+        seq: SERVER,
+        ack: CLIENT + 1,
+        ..Segment::default()
+    };
+    let response = Segment {
+        from_client: false,
+        seq: SERVER + 1,
+        ack: CLIENT + 1,
+        data: b"response",
+        ..Segment::default()
+    };
+    let begins: [&[Vec<u8>]; 2] = [&[syn_ack.packet(), response.packet()], &[response.packet()]];
+    for mode in [Mode::Ids, Mode::Ips] {
+        for (accepts_async, accepts_midstream) in [(true, true), (false, true), (true, false)] {
+            for first in begins {
+                if !accepts_midstream && first.len() == 1 {
+                    // Without the SYN-ACK nothing shows that the connection is one-sided.
+                    continue;
+                }
+                let settings = Settings {
+                    mode,
+                    accepts_async,
+                    accepts_midstream,
+                    ..settings()
+                };
+                let mut bed = TestBed::with(settings, RULES);
+                assert!(!bed.send_all(first.iter().cloned()));
+                let request = Segment {
+                    ack: SERVER + 9,
+                    data: b"request",
+                    ..Segment::default()
+                };
+                assert!(!bed.send(request.packet()).is_dropped());
+                bed.finish();
+                assert_eq!(
+                    bed.sids(),
+                    [1, 2].into(),
+                    "{mode:?}, {accepts_async}, {accepts_midstream}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn data_that_no_receiver_expects_do_not_hide_the_beginning_of_a_stream() {
     let settings = Settings {
         accepts_async: true,
