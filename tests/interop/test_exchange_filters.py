@@ -5,6 +5,7 @@ import ipaddress
 import json
 import os
 import random
+import re
 import shutil
 import statistics
 import time
@@ -389,3 +390,25 @@ def test_each_speakers_rules_become_the_same_filters(tmp_path):
                 assert not differing, f"{first} and {name}: {differing[:2]}"
             print(f"{count} rules of IPv4 and IPv6 from {', '.join(seen)}: the same filters, "
                   f"{sum('refused' in text for text in seen[first])} of them refused")
+
+def test_a_restarted_cache_replaces_its_payloads(tmp_path):
+    """RFC 8210, section 5.1: what a router knows of a cache means nothing to the cache after its restart."""
+    assert shutil.which("stayrtr"), "install stayrtr: run scripts/setup.sh"
+    cache = routing.StayRtr(tmp_path / "rtr")
+    cache.write([("192.0.2.0/24", 24, routing.ASN)])
+    with cache, Exchange(tmp_path / "exchange", routing.settings_of(free_port(), {}, caches=[cache])) as exchange:
+        def loads():
+            """Returns the numbers of payloads that the engine has reported."""
+            text = re.sub(r"\x1b\[[0-9;]*m", "", exchange.log.read_text())
+            return [int(number) for number in re.findall(r"RPKI cache=\S+ payloads=(\d+)", text)]
+
+        wait_for("one payload", lambda: loads() == [1])
+        cache.stop()
+        cache.write([("198.51.100.0/24", 24, routing.ASN), ("203.0.113.0/24", 24, routing.ASN)])
+        cache.start()
+        # The new connection does not report the payloads of before as if they were new.
+        wait_for("the payloads of the restarted cache", lambda: loads() == [1, 2])
+        cache.stop()
+        cache.write([])
+        cache.start()
+        wait_for("an empty cache", lambda: loads() == [1, 2, 0])

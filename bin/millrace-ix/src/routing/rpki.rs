@@ -21,6 +21,9 @@ const OUTPUT_MAX: usize = 4_096;
 const RETRY_MIN: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
+/// The time limit for the Error Report that ends a connection.
+const REPORT_TIME: Duration = Duration::from_secs(1);
+
 /// The time limit for connecting.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 
@@ -127,9 +130,15 @@ async fn converse(
         let mut has_changed = client.poll(now).map_err(|error| error.to_string())?;
         has_changed |= match received {
             Some(0) => return Err("the cache closed the connection".to_owned()),
-            Some(len) => client
-                .receive(buffer.get(..len).unwrap_or_default(), now)
-                .map_err(|error| error.to_string())?,
+            Some(len) => match client.receive(buffer.get(..len).unwrap_or_default(), now) {
+                Ok(changed) => changed,
+                Err(error) => {
+                    // The Error Report is for the operator of the cache; a cache that does not read it misses it.
+                    output.append(&mut client.take_output());
+                    let _late = timeout(REPORT_TIME, writer.write_all(&output)).await;
+                    return Err(error.to_string());
+                }
+            },
             None => false,
         };
         if client.lacks_data() && !lacked_data {
@@ -137,7 +146,8 @@ async fn converse(
         }
         lacked_data = client.lacks_data();
         match client.vrps(now) {
-            Some(vrps) if has_changed || !is_published => {
+            // A new connection to a cache says nothing about the payloads until the cache has answered.
+            Some(vrps) if has_changed || (client.has_loaded() && !is_published) => {
                 is_published = true;
                 tracing::info!(cache, payloads = vrps.len(), serial = client.serial(), "RPKI");
                 publish(place, Some(vrps.clone()), sets, routing);
@@ -217,9 +227,16 @@ mod tests {
     async fn a_cache_that_asks_for_queries_and_reads_none_is_left() {
         let (routing, mut client, sets) = expired();
         let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
-        // Cache Reset: the client answers each with a query of the same size.
-        let resets = [1_u8, 8, 0, 0, 0, 0, 0, 8].repeat(8_192);
-        tokio::spawn(async move { while theirs.write_all(&resets).await.is_ok() {} });
+        // An empty set, and a Cache Reset, which the client answers with a query.
+        let set: [&[u8]; 3] = [
+            &[1, 3, 0, 7, 0, 0, 0, 8],
+            &[
+                1, 7, 0, 7, 0, 0, 0, 24, 0, 0, 0, 5, 0, 0, 0, 100, 0, 0, 0, 10, 0, 0, 2, 88,
+            ],
+            &[1, 8, 0, 0, 0, 0, 0, 8],
+        ];
+        let stream = set.concat().repeat(2_048);
+        tokio::spawn(async move { while theirs.write_all(&stream).await.is_ok() {} });
         let conversation = converse(ours, "cache", 0, &mut client, &sets, &routing);
         let ended = timeout(Duration::from_secs(10), conversation).await.unwrap();
         assert!(ended.unwrap_err().contains("does not read"));

@@ -1,83 +1,64 @@
 //! The RPKI to router protocol, client side (RFC 8210, version 1; RFC 6810, version 0): validated ROA payloads (VRP).
 //!
 //! ```text
-//!   connect ── Reset or Serial Query ──► Cache Response, prefixes…, End of Data ──► the set is replaced as a whole
-//!      ▲                                   │ Cache Reset: again with Reset Query
-//!      └── refresh time, Serial Notify ◄───┘
+//!   connect ── Reset Query ──► Cache Response, prefixes…, End of Data ──► the set is replaced as a whole
+//!                                 ▲         │ refresh time, Serial Notify
+//!          Cache Reset:           │         ▼
+//!          again with Reset Query └── Serial Query
 //!          retry time ◄── Error Report "No Data Available": the set stays until it expires
 //! ```
 //!
-//! Received prefixes take effect at End of Data: an incomplete response changes nothing.
+//! Received prefixes take effect at End of Data: an incomplete response changes nothing. A PDU that the state does not
+//! permit ends the connection:
+//!
+//! | PDU | awaiting the answer to a query | within a response | idle |
+//! | --- | --- | --- | --- |
+//! | Serial Notify | ignored | ignored | a query, if its serial number is another one |
+//! | Cache Response | begins the response | error 0 | error 0 |
+//! | prefix, Router Key | error 0 | part of the response | error 0 |
+//! | End of Data | error 0 | ends the response | error 0 |
+//! | Cache Reset | a Reset Query; error 0 after a Reset Query | error 0 | a Reset Query |
+//! | Error Report 2 | a Reset Query after the retry time | likewise | likewise |
+//! | any other Error Report | the connection ends | likewise | likewise |
+//!
+//! Every connection begins with a Reset Query. A Serial Query would save the transfer of the set, but a cache that was
+//! restarted may confirm the session and the serial number that the client names although it has other data (stayrtr
+//! does), and the set would be stale for ever. If the session changes within a connection (RFC 8210, section 5.1), or the cache reports corrupt data, the
+//! set is flushed at once; otherwise it stays until it expires.
 
-use core::net::IpAddr;
+mod error;
+mod pdu;
+
 use std::collections::BTreeSet;
 
 use millrace_types::{Duration, Time};
 
-use crate::prefix::Prefix;
 use crate::reader::Reader;
+use pdu::{HEADER_SIZE, Intervals, Pdu, RESET_QUERY, SERIAL_QUERY};
+
+pub use error::{ErrorCode, RtrError};
+pub use pdu::Vrp;
 
 /// The newest version of the protocol that the client supports.
 const VERSION: u8 = 1;
 
-const SERIAL_NOTIFY: u8 = 0;
-const SERIAL_QUERY: u8 = 1;
-const RESET_QUERY: u8 = 2;
-const CACHE_RESPONSE: u8 = 3;
-const IPV4_PREFIX: u8 = 4;
-const IPV6_PREFIX: u8 = 6;
-const END_OF_DATA: u8 = 7;
-const CACHE_RESET: u8 = 8;
-const ROUTER_KEY: u8 = 9;
-const ERROR_REPORT: u8 = 10;
-
 /// The maximum size of a PDU that the client accepts, in bytes.
 const PDU_SIZE_MAX: u32 = 8192;
-/// The error "No Data Available" (RFC 8210, section 12). The connection stays open after it.
-const NO_DATA: u16 = 2;
-/// The error "Unsupported Protocol Version". The connection stays open if the cache supports an older version.
-const UNSUPPORTED_VERSION: u16 = 4;
 
 /// The time until the next query to a cache without data that has not given a retry interval. RFC 8210,
 /// section 6, suggests 600 s, but a cache that has just started is ready sooner.
 const RETRY_SECS: u32 = 60;
+/// The intervals of a cache of version 0, which names none.
+const INTERVALS: Intervals = Intervals {
+    refresh: 3600,
+    retry: RETRY_SECS,
+    expire: 7200,
+};
 /// The time within which a response must be complete.
 const RESPONSE_TIME: Duration = Duration::from_secs(120);
 
-/// A validated ROA payload: the origin AS may announce the prefix, and more specific prefixes up to
-/// `max_len`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Vrp {
-    pub prefix: Prefix,
-    /// The maximum permitted length of an announced prefix, in bits.
-    pub max_len: u8,
-    /// The AS number of the origin; 0 permits no origin (RFC 6483, section 4).
-    pub asn: u32,
-}
-
-/// The reason why a connection to a cache must be closed.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum RtrError {
-    /// The cache violated the protocol.
-    #[error("the cache sent {0}")]
-    Protocol(String),
-    /// The cache reports an error.
-    #[error("the cache reports error {code}: {text}")]
-    Reported {
-        /// The number of the error.
-        code: u16,
-        text: String,
-    },
-    /// A response did not end in time.
-    #[error("the cache did not finish its response within 120 seconds")]
-    Late,
-    /// The set has more payloads than the client's limit.
-    #[error("the cache has more than {0} payloads")]
-    TooMany(usize),
-}
-
-/// The state of the client for one cache. The state outlives connections, so that the next connection asks
-/// only for differences.
+/// The state of the client for one cache. The state outlives connections, so that the set stays until it expires or the next
+/// connection replaces it.
 #[derive(Debug)]
 pub struct Client {
     version: u8,
@@ -152,6 +133,7 @@ impl Client {
             // The cache may have been upgraded since the previous connection.
             self.forget_version();
         }
+        self.known = None;
         self.has_answered = false;
         self.has_loaded = false;
         self.lacks_data = false;
@@ -161,8 +143,8 @@ impl Client {
         self.query(now);
     }
 
-    /// Forgets the version and the session of a cache. The next connection begins with the newest version and
-    /// a Reset Query, because sessions belong to a version (RFC 8210, section 5.1).
+    /// Forgets the version and the session of a cache: sessions belong to a version (RFC 8210, section 5.1). The next
+    /// connection begins with the newest version.
     const fn forget_version(&mut self) {
         self.version = VERSION;
         self.known = None;
@@ -222,14 +204,22 @@ impl Client {
             else {
                 break;
             };
-            if !(8..=PDU_SIZE_MAX).contains(&size) {
-                return Err(RtrError::Protocol(format!("a PDU of {size} bytes")));
+            if !(HEADER_SIZE..=PDU_SIZE_MAX).contains(&size) {
+                let text = format!("a PDU of {size} bytes");
+                let error = RtrError::protocol(ErrorCode::CORRUPT_DATA, text);
+                return Err(self.fail(error, rest.0));
             }
-            let Some(body) = reader.take(size as usize - 8) else {
+            let Some(body) = reader.take((size - HEADER_SIZE) as usize) else {
                 break;
             };
+            let erroneous = rest.0.get(..size as usize).unwrap_or_default();
             rest = reader;
-            has_changed |= self.pdu(version, kind, field, body, now)?;
+            match self.pdu(version, kind, field, body, now) {
+                Ok(changed) => has_changed |= changed,
+                // An Error Report is no answer to an Error Report (RFC 8210, section 5.11).
+                Err(error) if Pdu::is_error_report(kind) => return Err(self.fail(error, &[])),
+                Err(error) => return Err(self.fail(error, erroneous)),
+            }
         }
         let used = input.len() - rest.0.len();
         input.drain(..used);
@@ -237,134 +227,200 @@ impl Client {
         Ok(has_changed)
     }
 
+    /// Records an error that ends the connection. The output then ends with the Error Report about the erroneous PDU.
+    fn fail(&mut self, error: RtrError, erroneous: &[u8]) -> RtrError {
+        let is_corrupt = match &error {
+            RtrError::OtherSession { .. } => true,
+            RtrError::Reported { code, .. } => *code == ErrorCode::CORRUPT_DATA,
+            _ => false,
+        };
+        if is_corrupt {
+            self.vrps.clear();
+            self.expires_at = None;
+        }
+        self.known = None;
+        self.pending = None;
+        let erroneous = erroneous.get(..PDU_SIZE_MAX as usize / 2).unwrap_or(erroneous);
+        if let Some(code) = error.report_code().filter(|_| !erroneous.is_empty()) {
+            let text = error.to_string();
+            self.output
+                .extend(pdu::error_report(self.version, code, erroneous, &text));
+        }
+        error
+    }
+
     fn query(&mut self, now: Time) {
         self.refresh_at = None;
         self.response_deadline = Some(now + RESPONSE_TIME);
-        match self.known {
+        let query = match self.known {
             Some((session, serial)) => {
-                self.send(SERIAL_QUERY, session, &serial.to_be_bytes());
+                pdu::encode(self.version, SERIAL_QUERY, session, &serial.to_be_bytes())
             }
-            None => self.send(RESET_QUERY, 0, &[]),
-        }
+            None => pdu::encode(self.version, RESET_QUERY, 0, &[]),
+        };
+        self.output.extend(query);
     }
 
-    fn send(&mut self, kind: u8, field: u16, body: &[u8]) {
-        self.output.extend([self.version, kind]);
-        self.output.extend(field.to_be_bytes());
-        self.output.extend((8 + body.len() as u32).to_be_bytes());
-        self.output.extend(body);
+    /// Returns true from a query until its response is complete.
+    const fn awaits_response(&self) -> bool {
+        self.response_deadline.is_some()
     }
 
     fn pdu(&mut self, version: u8, kind: u8, field: u16, body: &[u8], now: Time) -> Result<bool, RtrError> {
-        let protocol = |text: &str| RtrError::Protocol(text.to_owned());
-        if kind == ERROR_REPORT {
-            // Error 4, Unsupported Protocol Version: the client uses the cache's older version (RFC 8210,
-            // section 7).
-            if field == UNSUPPORTED_VERSION && version < self.version {
-                self.version = version;
-                self.known = None;
-                self.query(now);
-                return Ok(false);
+        if Pdu::is_error_report(kind) {
+            // The version of an Error Report may be the only one that the cache supports.
+            if let Pdu::ErrorReport { code, text } = Pdu::parse(version, kind, field, body)? {
+                return self.error_report(version, code, text, now).map(|()| false);
             }
-            if field == UNSUPPORTED_VERSION {
-                self.forget_version();
-            }
-            // The cache has lost its data or still collects it. Reset Queries follow until the cache has a
-            // set (RFC 8210, section 8.4).
-            if field == NO_DATA {
-                self.has_answered = true;
-                self.lacks_data = true;
-                self.known = None;
-                self.pending = None;
-                self.response_deadline = None;
-                self.refresh_at = Some(now + self.retry);
-                return Ok(false);
-            }
-            return Err(RtrError::Reported {
-                code: field,
-                text: error_text(body),
-            });
         }
-        if kind == SERIAL_NOTIFY && !self.has_answered {
-            // Before the first answer, the version of a notification has no meaning (RFC 8210, section 7).
+        if Pdu::is_notify(kind) && !self.has_answered {
             return Ok(false);
         }
-        if version < self.version && self.known.is_none() && self.pending.is_none() {
+        if version < self.version && self.known.is_none() && !self.has_answered {
             // A cache that supports only version 0 answers in version 0.
             self.version = version;
         }
         if version != self.version {
             let text = format!("protocol version {version}: expected {}", self.version);
             self.forget_version();
-            return Err(RtrError::Protocol(text));
+            return Err(RtrError::protocol(ErrorCode::UNEXPECTED_VERSION, text));
         }
         self.has_answered = true;
-        match kind {
-            SERIAL_NOTIFY => {
-                let is_new = |(session, serial): (u16, u32)| field != session || body != serial.to_be_bytes();
-                if self.pending.is_none() && self.response_deadline.is_none() && self.known.is_none_or(is_new)
-                {
-                    self.query(now);
-                }
+        match Pdu::parse(version, kind, field, body)? {
+            Pdu::SerialNotify { session, serial } => self.serial_notify(session, serial, now)?,
+            Pdu::CacheResponse { session } => self.cache_response(session)?,
+            Pdu::Prefix { is_announced, vrp } => self.prefix(is_announced, vrp)?,
+            Pdu::EndOfData {
+                session,
+                serial,
+                intervals,
+            } => return self.end_of_data(session, serial, intervals.unwrap_or(INTERVALS), now),
+            Pdu::CacheReset => self.cache_reset(now)?,
+            Pdu::RouterKey if self.pending.is_none() => {
+                return Err(RtrError::out_of_place("a router key outside of a response"));
             }
-            CACHE_RESPONSE => {
-                // A response to a Reset Query starts from the empty set, a response to a Serial Query from the known set.
-                let start = match self.known {
-                    Some((session, _)) if session == field => self.vrps.clone(),
-                    Some(_) => {
-                        // The cache cannot send differences from the known set, so the next connection begins
-                        // with a Reset Query (RFC 8210, section 5.1).
-                        self.known = None;
-                        return Err(protocol("a response of another session"));
-                    }
-                    None => BTreeSet::new(),
-                };
-                self.pending = Some((start, field));
-            }
-            IPV4_PREFIX | IPV6_PREFIX => {
-                let (is_announced, vrp) =
-                    read_vrp(body, kind == IPV6_PREFIX).ok_or(protocol("a malformed prefix"))?;
-                let Some((set, _)) = &mut self.pending else {
-                    return Err(protocol("a prefix outside of a response"));
-                };
-                if is_announced {
-                    set.insert(vrp);
-                } else {
-                    set.remove(&vrp);
-                }
-                if set.len() > self.limit {
-                    return Err(RtrError::TooMany(self.limit));
-                }
-            }
-            END_OF_DATA => return self.end_of_data(field, body, now),
-            CACHE_RESET => {
-                self.known = None;
-                self.pending = None;
-                self.query(now);
-            }
-            ROUTER_KEY => {}
-            other => return Err(RtrError::Protocol(format!("a PDU of type {other}"))),
+            Pdu::RouterKey | Pdu::ErrorReport { .. } => {}
         }
         Ok(false)
     }
 
-    fn end_of_data(&mut self, session: u16, body: &[u8], now: Time) -> Result<bool, RtrError> {
+    fn error_report(
+        &mut self,
+        version: u8,
+        code: ErrorCode,
+        text: String,
+        now: Time,
+    ) -> Result<(), RtrError> {
+        match code {
+            // The client uses the cache's older version (RFC 8210, section 7).
+            ErrorCode::UNSUPPORTED_VERSION if version < self.version => {
+                self.version = version;
+                self.known = None;
+                self.pending = None;
+                self.query(now);
+                return Ok(());
+            }
+            // The cache has lost its data or still collects it. Reset Queries follow until the cache has a set (RFC 8210,
+            // section 8.4).
+            ErrorCode::NO_DATA => {
+                self.has_answered = true;
+                self.lacks_data = true;
+                self.known = None;
+                self.pending = None;
+                self.response_deadline = None;
+                self.refresh_at = Some(now + self.retry);
+                return Ok(());
+            }
+            ErrorCode::UNSUPPORTED_VERSION | ErrorCode::UNEXPECTED_VERSION => self.forget_version(),
+            _ => {}
+        }
+        Err(RtrError::Reported { code, text })
+    }
+
+    /// Checks the session of a PDU against that of the set.
+    fn check_session(&self, found: u16) -> Result<(), RtrError> {
+        match self.known {
+            Some((known, _)) if known != found => Err(RtrError::OtherSession { known, found }),
+            _ => Ok(()),
+        }
+    }
+
+    fn serial_notify(&mut self, session: u16, serial: u32, now: Time) -> Result<(), RtrError> {
+        self.check_session(session)?;
+        let is_new = self.known.is_none_or(|(_, known)| known != serial);
+        if is_new && !self.awaits_response() {
+            self.query(now);
+        }
+        Ok(())
+    }
+
+    /// Begins a response. It starts from the empty set after a Reset Query, and from the known set after a Serial Query.
+    fn cache_response(&mut self, session: u16) -> Result<(), RtrError> {
+        self.check_session(session)?;
+        if self.pending.is_some() || !self.awaits_response() {
+            return Err(RtrError::out_of_place("a response that answers no query"));
+        }
+        let start = match self.known {
+            Some(_) => self.vrps.clone(),
+            None => BTreeSet::new(),
+        };
+        self.pending = Some((start, session));
+        Ok(())
+    }
+
+    fn prefix(&mut self, is_announced: bool, vrp: Vrp) -> Result<(), RtrError> {
+        let Some((set, _)) = &mut self.pending else {
+            return Err(RtrError::out_of_place("a prefix outside of a response"));
+        };
+        let Vrp { prefix, max_len, asn } = vrp;
+        if is_announced && !set.insert(vrp) {
+            let text = format!("a second announcement of {prefix}-{max_len} AS{asn}");
+            return Err(RtrError::protocol(ErrorCode::DUPLICATE, text));
+        }
+        if !is_announced && !set.remove(&vrp) {
+            let text = format!("a withdrawal of {prefix}-{max_len} AS{asn}, which it has not announced");
+            return Err(RtrError::protocol(ErrorCode::WITHDRAWAL_UNKNOWN, text));
+        }
+        if set.len() > self.limit {
+            return Err(RtrError::TooMany(self.limit));
+        }
+        Ok(())
+    }
+
+    /// Asks for everything. A cache that answers a Reset Query in this way would be asked without end.
+    fn cache_reset(&mut self, now: Time) -> Result<(), RtrError> {
+        if self.pending.is_some() || self.known.is_none() {
+            return Err(RtrError::out_of_place(
+                "a Cache Reset that answers no Serial Query",
+            ));
+        }
+        self.known = None;
+        self.query(now);
+        Ok(())
+    }
+
+    fn end_of_data(
+        &mut self,
+        session: u16,
+        serial: u32,
+        intervals: Intervals,
+        now: Time,
+    ) -> Result<bool, RtrError> {
         let (set, begun) = self
             .pending
             .take()
-            .ok_or_else(|| RtrError::Protocol("End of Data outside of a response".to_owned()))?;
-        let mut reader = Reader(body);
-        let serial = reader
-            .u32()
-            .filter(|_| session == begun)
-            .ok_or_else(|| RtrError::Protocol("a malformed End of Data".to_owned()))?;
-        // The permitted range of each interval (RFC 8210, section 6), and its default.
-        let seconds = |value: Option<u32>, min: u32, max: u32, default: u32| {
-            Duration::from_secs(u64::from(value.unwrap_or(default).clamp(min, max)))
-        };
-        self.refresh = seconds(reader.u32(), 1, 86_400, 3600);
-        self.retry = seconds(reader.u32(), 1, 7200, RETRY_SECS);
-        self.expire = seconds(reader.u32(), 600, 172_800, 7200);
+            .ok_or_else(|| RtrError::out_of_place("End of Data outside of a response"))?;
+        if session != begun {
+            return Err(RtrError::OtherSession {
+                known: begun,
+                found: session,
+            });
+        }
+        // The permitted range of each interval (RFC 8210, section 6). Data must not expire before it is refreshed.
+        let seconds = |value: u32, min: u32, max: u32| Duration::from_secs(u64::from(value.clamp(min, max)));
+        self.expire = seconds(intervals.expire, 600, 172_800);
+        self.refresh = seconds(intervals.refresh, 1, 86_400).min(self.expire / 2);
+        self.retry = seconds(intervals.retry, 1, 7200).min(self.expire / 2);
         self.known = Some((session, serial));
         self.response_deadline = None;
         self.refresh_at = Some(now + self.refresh);
@@ -374,200 +430,5 @@ impl Client {
         self.expires_at = Some(now + self.expire);
         self.vrps = set;
         Ok(has_changed)
-    }
-}
-
-/// Reads a prefix PDU. Returns true for an announcement or false for a withdrawal, and the payload.
-fn read_vrp(body: &[u8], is_ipv6: bool) -> Option<(bool, Vrp)> {
-    let mut reader = Reader(body);
-    let (flags, len, max_len, _zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
-    let address = if is_ipv6 {
-        reader.array::<16>().map(IpAddr::from)?
-    } else {
-        reader.array::<4>().map(IpAddr::from)?
-    };
-    let asn = reader.u32()?;
-    let bits = if is_ipv6 { 128 } else { 32 };
-    if !reader.is_empty() || max_len < len || max_len > bits {
-        return None;
-    }
-    let prefix = Prefix::new(address, len)?;
-    Some((flags & 1 != 0, Vrp { prefix, max_len, asn }))
-}
-
-/// Returns the text of an Error Report, which follows a copy of the erroneous PDU.
-fn error_text(body: &[u8]) -> String {
-    let text = |body| {
-        let mut reader = Reader(body);
-        let len = reader.u32()?;
-        reader.take(usize::try_from(len).ok()?)?;
-        let len = reader.u32()?;
-        reader.take(usize::try_from(len).ok()?)
-    };
-    let text = text(body).unwrap_or_default();
-    String::from_utf8_lossy(text)
-        .chars()
-        .filter(|letter| !letter.is_control())
-        .take(200)
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pdu(version: u8, kind: u8, field: u16, body: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![version, kind];
-        bytes.extend(field.to_be_bytes());
-        bytes.extend((8 + body.len() as u32).to_be_bytes());
-        bytes.extend(body);
-        bytes
-    }
-
-    fn prefix(is_announced: bool, third: u8) -> Vec<u8> {
-        let body = [
-            u8::from(is_announced),
-            24,
-            24,
-            0,
-            192,
-            0,
-            third,
-            0,
-            0,
-            0,
-            0xfb,
-            0xf4,
-        ];
-        pdu(1, IPV4_PREFIX, 0, &body)
-    }
-
-    fn end(serial: u32) -> Vec<u8> {
-        let mut body = serial.to_be_bytes().to_vec();
-        body.extend([100u32, 10, 600].iter().flat_map(|secs| secs.to_be_bytes()));
-        pdu(1, END_OF_DATA, 7, &body)
-    }
-
-    #[test]
-    fn a_set_counts_from_its_end_and_is_then_kept_up_by_differences() {
-        let now = Time::from_secs(1);
-        let mut client = Client::new(100);
-        client.connected(now);
-        assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
-        let mut bytes = pdu(1, CACHE_RESPONSE, 7, &[]);
-        bytes.extend(prefix(true, 2));
-        bytes.extend(prefix(true, 3));
-        assert_eq!(client.receive(&bytes, now), Ok(false));
-        assert_eq!(client.vrps(now), None);
-        // The client receives the bytes one by one.
-        let changes: Vec<_> = end(5)
-            .iter()
-            .map(|byte| client.receive(&[*byte], now).unwrap())
-            .collect();
-        assert_eq!(changes.iter().filter(|changed| **changed).count(), 1);
-        assert_eq!(client.vrps(now).unwrap().len(), 2);
-        assert_eq!(
-            client.receive(&pdu(1, SERIAL_NOTIFY, 7, &5u32.to_be_bytes()), now),
-            Ok(false)
-        );
-        assert_eq!(client.take_output(), []);
-        client
-            .receive(&pdu(1, SERIAL_NOTIFY, 7, &6u32.to_be_bytes()), now)
-            .unwrap();
-        assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5u32.to_be_bytes()));
-        let mut bytes = pdu(1, CACHE_RESPONSE, 7, &[]);
-        bytes.extend(prefix(false, 2));
-        bytes.extend(end(6));
-        assert_eq!(client.receive(&bytes, now), Ok(true));
-        assert_eq!(client.vrps(now).unwrap().len(), 1);
-        assert_eq!(client.deadline(), Some(now + Duration::from_secs(100)));
-        assert_eq!(client.vrps(now + Duration::from_secs(600)), None, "expired");
-    }
-
-    #[test]
-    fn a_cache_without_data_is_asked_again_and_the_set_stays_until_it_expires() {
-        let now = Time::ZERO;
-        let after = |secs| now + Duration::from_secs(secs);
-        let no_data = pdu(1, ERROR_REPORT, NO_DATA, &[0; 8]);
-        let mut client = Client::new(100);
-        client.connected(now);
-        client.take_output();
-        assert_eq!(client.receive(&no_data, now), Ok(false));
-        assert_eq!(
-            (client.take_output(), client.deadline()),
-            (vec![], Some(after(60)))
-        );
-        assert!(client.lacks_data() && !client.has_loaded());
-        let set = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(true, 2), end(5)].concat();
-        assert_eq!(client.receive(&set, now), Ok(true));
-        assert!(client.has_loaded() && !client.lacks_data());
-        // The cache loses its data in the middle of a response to the query after the refresh time.
-        assert_eq!(client.poll(after(100)), Ok(false));
-        assert_eq!(client.take_output(), pdu(1, SERIAL_QUERY, 7, &5u32.to_be_bytes()));
-        let broken = [pdu(1, CACHE_RESPONSE, 7, &[]), prefix(false, 2), no_data.clone()].concat();
-        assert_eq!(client.receive(&broken, after(100)), Ok(false));
-        assert_eq!(client.take_output(), []);
-        assert_eq!(client.vrps(after(100)).unwrap().len(), 1);
-        assert_eq!(client.deadline(), Some(after(110)));
-        for secs in (110..600).step_by(10) {
-            assert_eq!(client.poll(after(secs)), Ok(false));
-            assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
-            assert_eq!(client.receive(&no_data, after(secs)), Ok(false));
-        }
-        assert_eq!(client.deadline(), Some(after(600)));
-        assert_eq!(client.poll(after(600)), Ok(true), "expired");
-        assert_eq!(client.vrps(after(600)), None);
-        assert_eq!(client.poll(after(600)), Ok(false));
-        assert_eq!(client.take_output(), pdu(1, RESET_QUERY, 0, &[]));
-        assert_eq!(
-            client.receive(&set, after(601)),
-            Ok(true),
-            "the same set counts again"
-        );
-        assert_eq!(client.vrps(after(601)).unwrap().len(), 1);
-    }
-
-    #[test]
-    fn the_timers_of_a_cache_are_taken_within_their_bounds() {
-        let now = Time::ZERO;
-        let mut client = Client::new(100);
-        client.connected(now);
-        let mut body = 5u32.to_be_bytes().to_vec();
-        body.extend([u32::MAX; 3].iter().flat_map(|secs| secs.to_be_bytes()));
-        let set = [pdu(1, CACHE_RESPONSE, 7, &[]), pdu(1, END_OF_DATA, 7, &body)].concat();
-        assert_eq!(client.receive(&set, now), Ok(true), "an empty set is one, too");
-        assert_eq!(client.deadline(), Some(now + Duration::from_secs(86_400)));
-        client
-            .receive(&pdu(1, ERROR_REPORT, NO_DATA, &[0; 8]), now)
-            .unwrap();
-        assert_eq!(client.deadline(), Some(now + Duration::from_secs(7200)));
-        client.connected(now);
-        assert!(!client.has_loaded());
-    }
-
-    #[test]
-    fn what_the_protocol_forbids_ends_the_connection() {
-        let fails = |bytes: &[u8]| {
-            let mut client = Client::new(1);
-            client.connected(Time::ZERO);
-            client.receive(bytes, Time::ZERO).unwrap_err()
-        };
-        assert!(matches!(fails(&prefix(true, 1)), RtrError::Protocol(_)));
-        assert!(matches!(fails(&[1, 3, 0, 0, 0, 0, 0, 7]), RtrError::Protocol(_)));
-        assert!(matches!(fails(&end(1)), RtrError::Protocol(_)));
-        let mut bytes = pdu(1, CACHE_RESPONSE, 7, &[]);
-        bytes.extend(prefix(true, 1));
-        bytes.extend(prefix(true, 2));
-        assert_eq!(fails(&bytes), RtrError::TooMany(1));
-        let mut report = 0u32.to_be_bytes().to_vec();
-        report.extend(4u32.to_be_bytes());
-        report.extend(b"n\x1bo!");
-        assert_eq!(
-            fails(&pdu(1, ERROR_REPORT, 3, &report)),
-            RtrError::Reported {
-                code: 3,
-                text: "no!".to_owned()
-            }
-        );
     }
 }

@@ -8,4 +8,5 @@ mod malformed_systematic;
 mod million;
 mod peers;
 mod rtr;
+mod rtr_states;
 mod speaker;
