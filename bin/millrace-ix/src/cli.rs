@@ -9,14 +9,17 @@ use clap_complete::Shell;
 use millrace_ix_model::{
     AccountId, ConnectionId, Operation, ServiceId, ServiceKind, VlanConfig, VlanId, VlanRequest,
 };
-use millrace_ix_service::text::Document;
+use millrace_ix_service::text::{DELETIONS_MAX, Document};
 use millrace_log::Lines;
 use millrace_types::Dpid;
 use tracing_subscriber::EnvFilter;
 
 use crate::control::{Request, ask};
 use crate::settings::Settings;
-use crate::{audit, pages, serve, show};
+use crate::{audit, backup, pages, serve, show};
+
+/// The database of the unit that `make install` installs.
+const DATABASE: &str = "/var/lib/millrace-ix/exchange.db";
 
 /// The controller of an exchange point: runs its switches and takes the orders of its members.
 #[derive(Parser, Debug)]
@@ -122,6 +125,12 @@ enum Command {
     Apply {
         /// The exchange as TOML, or - for standard input.
         file: PathBuf,
+        /// Apply an exported file although the exchange has changed since its export. What was ordered since is undone.
+        #[arg(long)]
+        overwrite: bool,
+        /// Permit the deletion of this many services, ends and connections.
+        #[arg(long, value_name = "COUNT", default_value_t = DELETIONS_MAX)]
+        deletions: usize,
     },
     /// After an old database was restored: keep the switch entries that the database does not contain, and
     /// write to the switches again.
@@ -133,6 +142,22 @@ enum Command {
     ForgetCertificate {
         /// The datapath id: 0000000000000001.
         dpid: Dpid,
+    },
+    /// Write a backup of the database to a new file; the engine may be running.
+    Backup {
+        /// The new file.
+        file: PathBuf,
+        /// The database of the engine.
+        #[arg(long, value_name = "FILE", default_value = DATABASE)]
+        database: PathBuf,
+    },
+    /// Put a backup in the place of the database, while the engine is stopped. The previous database is kept.
+    Restore {
+        /// The backup.
+        file: PathBuf,
+        /// The database of the engine.
+        #[arg(long, value_name = "FILE", default_value = DATABASE)]
+        database: PathBuf,
     },
     /// Give users the means to sign in.
     #[command(subcommand)]
@@ -315,16 +340,24 @@ pub(crate) fn run(options: Options) -> Result<()> {
                 ask(&Request::Apply {
                     document,
                     dry_run: true,
+                    overwrite: false,
+                    deletions_max: None,
                 })?,
                 show::ordered,
             )
         }
-        Command::Apply { file } => {
+        Command::Apply {
+            file,
+            overwrite,
+            deletions,
+        } => {
             let document = Box::new(document(&file)?);
             print(
                 ask(&Request::Apply {
                     document,
                     dry_run: false,
+                    overwrite,
+                    deletions_max: Some(deletions),
                 })?,
                 show::ordered,
             )
@@ -335,6 +368,10 @@ pub(crate) fn run(options: Options) -> Result<()> {
             dpid: dpid.to_string(),
         })
         .map(drop),
+        Command::Backup { file, database } => show::print(&backup::back_up(&database, &file)?),
+        Command::Restore { file, database } => {
+            show::print(&backup::restore(&database, &options.socket, &file)?)
+        }
         Command::User(UserCommand::Password { name: user }) => {
             let mut line = String::new();
             std::io::stdin().read_line(&mut line)?;

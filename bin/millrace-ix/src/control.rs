@@ -16,8 +16,8 @@ use millrace_ix_api::App;
 use millrace_ix_engine::{Mode, Resolution, SyncState};
 use millrace_ix_filter::{SessionKind, Shared as Filters};
 use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Quarantine, ServiceId};
-use millrace_ix_service::text::{self, Document};
-use millrace_ix_service::{Handle, OrderOptions, Ordered, Snapshot};
+use millrace_ix_service::text::{DELETIONS_MAX, Document};
+use millrace_ix_service::{ApplyOptions, ClockJump, ClockStatus, Handle, OrderOptions, Ordered, Snapshot};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
 use millrace_types::Dpid;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,12 @@ pub(crate) enum Request {
         document: Box<Document>,
         #[serde(default)]
         dry_run: bool,
+        /// True to apply a document although the exchange has changed since its export.
+        #[serde(default)]
+        overwrite: bool,
+        /// The largest number of services, ends and connections that the document may delete.
+        #[serde(default)]
+        deletions_max: Option<usize>,
     },
     /// Returns the exchange as a document.
     Export,
@@ -240,19 +246,32 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             };
             answer_of(&handle.order(operations, actor, options).await?)
         }
-        Request::Apply { document, dry_run } => {
+        Request::Apply {
+            document,
+            dry_run,
+            overwrite,
+            deletions_max,
+        } => {
+            let how = ApplyOptions {
+                overwrite,
+                deletions_max: deletions_max.unwrap_or(DELETIONS_MAX),
+            };
             let options = OrderOptions {
                 dry_run,
                 ..OrderOptions::default()
             };
-            answer_of(&handle.apply(*document, actor, options).await?)
+            answer_of(&handle.apply(*document, how, actor, options).await?)
         }
         Request::Confirm { change } => {
             handle.confirm(change, actor).await?;
             Value::Null
         }
         Request::Revert { change } => answer_of(&handle.revert(change, actor).await?),
-        Request::Status => status(&handle.snapshot()),
+        Request::Status => {
+            let mut value = status(&handle.snapshot());
+            value["clock"] = clock(&handle.clock());
+            value
+        }
         Request::Services => {
             let snapshot = handle.snapshot();
             snapshot
@@ -326,7 +345,8 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 detail: json!({}),
             };
             handle.record(entry).await?;
-            serde_json::to_value(text::document(&handle.snapshot().exchange))?
+            let snapshot = handle.snapshot();
+            serde_json::to_value(Document::exported(&snapshot.exchange, snapshot.revision))?
         }
     })
 }
@@ -334,7 +354,17 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
 fn answer_of(ordered: &Ordered) -> Value {
     json!({
         "change": ordered.change, "revision": ordered.revision, "applied": ordered.applied,
+        "deletions": ordered.deletions, "problems": ordered.problems,
         "entries": ordered.entries, "repeated": ordered.repeated,
+    })
+}
+
+/// Returns the state of the engine's clock.
+fn clock(status: &ClockStatus) -> Value {
+    let jump = |jump: &ClockJump| json!({"time": jump.at, "millis": jump.millis, "text": jump.to_string()});
+    json!({
+        "time": status.time, "ahead_millis": status.ahead_millis,
+        "jumps": status.jumps.iter().map(jump).collect::<Vec<_>>(),
     })
 }
 

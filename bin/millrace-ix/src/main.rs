@@ -6,6 +6,7 @@
 
 mod admission;
 mod audit;
+mod backup;
 mod cli;
 mod control;
 mod heads;

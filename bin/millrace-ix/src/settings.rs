@@ -69,6 +69,8 @@ pub(crate) struct Api {
     pub(crate) listen: Option<SocketAddr>,
     /// The name of the exchange, for the page.
     pub(crate) name: String,
+    /// The number of the exchange in the database of IX-F, for the member list.
+    pub(crate) ixf_id: Option<u32>,
     /// A folder with the built page, instead of the one that is built in.
     pub(crate) page: Option<PathBuf>,
     /// The route servers of peering LANs.
@@ -115,6 +117,7 @@ impl Default for Api {
             route_servers: Vec::new(),
             webhooks_to_private: false,
             oidc: None,
+            ixf_id: None,
         }
     }
 }

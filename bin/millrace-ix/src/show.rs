@@ -72,6 +72,17 @@ pub(crate) fn status(value: &Value) -> String {
             value["mode"]["revision"]
         );
     }
+    for jump in items(&value["clock"]["jumps"]) {
+        let _always = writeln!(text, "{}: {}", word(&jump["time"]), word(&jump["text"]));
+    }
+    let ahead = value["clock"]["ahead_millis"].as_u64().unwrap_or_default();
+    if ahead > CLOCK_AHEAD_MILLIS {
+        let _always = writeln!(
+            text,
+            "the engine's time is {} s ahead of the system clock, which is behind: check NTP",
+            ahead / 1000
+        );
+    }
     let mut rows = vec![heading(&[
         "SWITCH",
         "NAME",
@@ -114,6 +125,9 @@ pub(crate) fn status(value: &Value) -> String {
     text
 }
 
+/// The difference between the engine's time and the system clock that the status mentions, in milliseconds.
+const CLOCK_AHEAD_MILLIS: u64 = 1000;
+
 /// Returns the answer to an order.
 pub(crate) fn ordered(value: &Value) -> String {
     let applied = &value["applied"];
@@ -129,6 +143,20 @@ pub(crate) fn ordered(value: &Value) -> String {
         if items(ids).next().is_some() {
             let _always = writeln!(text, "{name} {}", word(ids));
         }
+    }
+    let deletions: Vec<String> = items(&value["deletions"]).map(word).collect();
+    if !deletions.is_empty() {
+        let _always = writeln!(
+            text,
+            "deletes {} services, ends and connections:",
+            deletions.len()
+        );
+        for name in &deletions {
+            let _always = writeln!(text, "  {name}");
+        }
+    }
+    for problem in items(&value["problems"]) {
+        let _always = writeln!(text, "would be refused: {}", word(problem));
     }
     for (switch, counts) in value["entries"].as_object().into_iter().flatten() {
         let _always = writeln!(

@@ -10,12 +10,13 @@ use millrace_controller::{Applied, CommitError, DumpFilter, Event as SwitchEvent
 use millrace_flow::{Action, Match};
 use millrace_ix_api::counters::FilterCounters;
 use millrace_ix_engine::Event;
-use millrace_ix_model::{FilterId, FilterState, SwitchId, Timestamp};
+use millrace_ix_model::{FilterId, FilterState, ObjectId, SwitchId, Timestamp};
 use millrace_ix_plan::layout::{CookieFields, CookieKind, PROTECT};
-use millrace_ix_service::{FabricHandle, FabricRequest, Handle, PortReport};
+use millrace_ix_service::{EventKind, FabricHandle, FabricRequest, Handle, PortReport};
 use millrace_openflow::flow_monitor::{FlowMonitorFlags, FlowMonitorRequest, FlowUpdate};
 use millrace_openflow::{Message, PacketOut, Port, PortConfig, PortReason, PortState, RequestedRole};
-use millrace_types::{BufferId, Cookie, Duration, PortNo, TableId};
+use millrace_types::{BufferId, Cookie, Dpid, Duration, PortNo, TableId};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use crate::settings::OpenFlow;
@@ -139,6 +140,7 @@ impl Switches {
             return session.handle.close().await;
         }
         monitor(&session.handle).await;
+        let closing = session.handle.clone();
         tracing::info!(%switch, %dpid, address = session.peer.address, "connected");
         let counting = tokio::spawn(count_filters(
             session.handle.clone(),
@@ -151,7 +153,13 @@ impl Switches {
             switch: switch.0,
             session: number,
         });
-        run(session, switch, number, requests, &fabric).await;
+        tokio::select! {
+            () = run(session, switch, number, requests, &fabric) => {}
+            () = is_replaced(handle, switch, dpid) => {
+                tracing::warn!(%switch, %dpid, "the switch has another datapath id now: this connection is closed");
+                closing.close().await;
+            }
+        }
         counting.abort();
         fabric.event(Event::Disconnected {
             switch: switch.0,
@@ -242,6 +250,34 @@ impl Switches {
         connection.set_role(RequestedRole::Master, raised).await?;
         led().insert(switch);
         Ok(())
+    }
+}
+
+/// Returns when a switch of the exchange gets another datapath id, because another switch replaces it.
+async fn is_replaced(handle: &Handle, switch: SwitchId, dpid: Dpid) {
+    // The subscription begins before the first look, so that no change is missed.
+    let mut events = handle.subscribe();
+    loop {
+        let snapshot = handle.snapshot();
+        let found = snapshot.exchange.switches.get(&switch);
+        if found.is_some_and(|found| found.dpid != dpid) {
+            return;
+        }
+        loop {
+            match events.recv().await {
+                Ok(event) => {
+                    let is_own = matches!(
+                        event.kind,
+                        EventKind::Object { id: ObjectId::Switch(changed), .. } if changed == switch
+                    );
+                    if is_own {
+                        break;
+                    }
+                }
+                Err(RecvError::Lagged(_)) => break,
+                Err(RecvError::Closed) => return std::future::pending().await,
+            }
+        }
     }
 }
 

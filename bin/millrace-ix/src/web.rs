@@ -34,6 +34,7 @@ pub(crate) async fn serve(
     let sealer = Sealer::new(&seal_key(&database.path.with_extension("seal"))?)?;
     let settings = Settings {
         name: api.name.clone(),
+        ixf_id: api.ixf_id,
         page,
         route_servers: api.route_servers.clone(),
         webhooks_to_private: api.webhooks_to_private,

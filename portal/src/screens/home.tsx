@@ -23,6 +23,8 @@ const TASKS: Record<string, { title: MessageId; act: MessageId }> = {
   degraded: { title: "task.degraded", act: "task.look" },
   refused: { title: "task.refused", act: "task.look" },
   switch_unreachable: { title: "task.switchUnreachable", act: "task.look" },
+  switch_differs: { title: "task.switchDiffers", act: "task.look" },
+  read_only: { title: "task.readOnly", act: "task.look" },
   trunk_down: { title: "task.trunkDown", act: "task.look" },
   attack: { title: "task.attack", act: "task.attackAct" },
   approval: { title: "task.approval", act: "task.look" },

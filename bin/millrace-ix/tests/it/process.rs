@@ -241,3 +241,89 @@ fn a_file_that_is_no_socket_is_neither_replaced_nor_removed() {
     let left = std::fs::read_to_string(engine.at("control.sock")).unwrap();
     assert_eq!(left, "a list of members");
 }
+
+#[test]
+fn a_backup_is_written_while_the_engine_runs_and_restored_while_it_does_not() {
+    let mut engine = Engine::new();
+    engine.start();
+    engine.ok(&["order", SITE]);
+    let (database, backup) = (engine.at("exchange.db"), engine.at("backup.db"));
+    let (database, backup) = (database.to_str().unwrap(), backup.to_str().unwrap());
+    let written = engine.ok(&["backup", backup, "--database", database]);
+    assert!(written.contains("backup.db: revision "), "{written}");
+    let (succeeded, text) = engine.run(&["backup", backup, "--database", database]);
+    assert!(!succeeded && text.contains("exists"), "{text}");
+    engine.ok(&["order", r#"{"operation": "create_site", "name": "Makuhari"}"#]);
+    let (succeeded, text) = engine.run(&["restore", backup, "--database", database]);
+    assert!(!succeeded && text.contains("stop the engine"), "{text}");
+    engine.kill();
+    let restored = engine.ok(&["restore", backup, "--database", database]);
+    assert!(
+        restored.contains("exchange.db: revision ") && restored.contains("before-restore"),
+        "{restored}"
+    );
+    engine.start();
+    let objects = engine.ok(&["objects", "st"]);
+    assert!(
+        objects.contains("Otemachi") && !objects.contains("Makuhari"),
+        "{objects}"
+    );
+    let verified = engine.ok(&["audit", "verify", "--database", database]);
+    assert!(verified.starts_with("valid: 1 entries"), "{verified}");
+}
+
+#[test]
+fn a_damaged_database_is_found_at_the_start_with_the_way_to_restore_it() {
+    let mut engine = Engine::new();
+    engine.start();
+    let sites: Vec<String> = (0..200)
+        .map(|number| format!(r#"{{"operation": "create_site", "name": "site {number}"}}"#))
+        .collect();
+    let mut arguments = vec!["order"];
+    arguments.extend(sites.iter().map(String::as_str));
+    engine.ok(&arguments);
+    let (database, backup) = (engine.at("exchange.db"), engine.at("backup.db"));
+    engine.ok(&[
+        "backup",
+        backup.to_str().unwrap(),
+        "--database",
+        database.to_str().unwrap(),
+    ]);
+    engine.kill();
+    // The backup has all content in one file. Its middle is overwritten, as by a faulty disk, or everything is.
+    let whole = std::fs::read(&backup).unwrap();
+    let mut middle = whole.clone();
+    let half = middle.len() / 2;
+    middle[half..half + 8192].fill(0x5a);
+    for damaged in [middle, b"a list of members".repeat(100)] {
+        for suffix in ["-wal", "-shm"] {
+            let _absent = std::fs::remove_file(engine.at(&format!("exchange.db{suffix}")));
+        }
+        std::fs::write(&database, &damaged).unwrap();
+        let output = Command::new(PROGRAM)
+            .args(["serve", "--log", "error", "--config"])
+            .arg(engine.at("exchange.toml"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success(), "{text}");
+        assert!(
+            text.contains("exchange.db: the database is damaged") && text.contains("millrace-ix restore"),
+            "{text}"
+        );
+        let (succeeded, text) =
+            engine.run(&["restore", database.to_str().unwrap(), "--database", "/nowhere.db"]);
+        assert!(
+            !succeeded && text.contains("exchange.db"),
+            "a damaged backup: {text}"
+        );
+    }
+    engine.ok(&[
+        "restore",
+        backup.to_str().unwrap(),
+        "--database",
+        database.to_str().unwrap(),
+    ]);
+    engine.start();
+    assert_eq!(engine.ok(&["objects", "st"]).matches("\"id\"").count(), 200);
+}

@@ -63,6 +63,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         route_servers: vec![route_server()?],
         webhooks_to_private: false,
         oidc: provider(),
+        ixf_id: None,
     };
     let credentials = Arc::new(MemoryCredentials::default());
     let app = App::new(service.clone(), credentials, Sealer::new(&[7; 32])?, settings)?;

@@ -188,7 +188,10 @@ pub(crate) fn key_user(
             return Ok(None);
         };
         record.last_used = Some(now);
-        save_json(&*app.credentials, &stored, &record)?;
+        // A full disk does not keep programs out, as it does not end sessions.
+        if let Err(error) = save_json(&*app.credentials, &stored, &record) {
+            tracing::warn!(%error, "the time of an API key's last request is not stored");
+        }
     }
     Ok(Some(record.user))
 }

@@ -39,6 +39,8 @@ const SEARCHES_MAX: usize = 2;
 pub struct Settings {
     /// The name of the exchange, which the page shows.
     pub name: String,
+    /// The number of the exchange in the database of IX-F, for the member list; `None` without a registration.
+    pub ixf_id: Option<u32>,
     /// The page.
     pub page: Page,
     /// The route servers.

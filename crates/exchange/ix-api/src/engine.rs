@@ -98,9 +98,9 @@ impl Engine {
         let snapshot = self.handle.snapshot();
         let (state, error) = switch_state(status, snapshot.mode);
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = since.entry(id).or_insert_with(|| (state, now()));
+        let entry = since.entry(id).or_insert_with(|| (state, self.now()));
         if entry.0 != state {
-            *entry = (state, now());
+            *entry = (state, self.now());
         }
         let ports = snapshot.ports.iter();
         let ports_down = ports

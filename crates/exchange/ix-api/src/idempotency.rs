@@ -320,6 +320,7 @@ mod tests {
             route_servers: Vec::new(),
             webhooks_to_private: true,
             oidc: None,
+            ixf_id: None,
         };
         let service = crate::fake::FakeExchange::new(exchange);
         let app = App::new(service, credentials, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();

@@ -25,6 +25,7 @@ pub mod fake;
 mod guard;
 mod idempotency;
 mod index;
+mod metrics;
 pub mod observed;
 mod oidc;
 mod page;

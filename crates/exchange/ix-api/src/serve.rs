@@ -8,11 +8,13 @@ use axum::extract::DefaultBodyLimit;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use tokio::net::TcpListener;
 
 use crate::app::App;
 use crate::guard::guard;
 use crate::idempotency::execute_once;
+use crate::metrics;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::BODY_LIMIT;
 use crate::routes;
@@ -24,7 +26,7 @@ pub fn router(app: App) -> Router {
     let page = app.settings.page.clone();
     let (native, _) = routes::routes().split_for_parts();
     let (ix, _) = v2::routes().split_for_parts();
-    let api = native.merge(ix);
+    let api = native.merge(ix).route("/metrics", get(metrics::metrics));
     api.fallback(move |method: Method, uri: Uri, headers: HeaderMap| async move {
         if uri.path().starts_with("/api/") {
             return not_found(&uri);

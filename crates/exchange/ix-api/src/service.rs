@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use millrace_ix_engine::Mode;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
     AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, PortId,
@@ -147,6 +148,20 @@ impl Snapshot {
             .ports_down
             .as_ref()
             .map(|down| !down.contains(&port.port.raw()))
+    }
+
+    /// Returns the switch whose entries are newer than the database, so that the engine sends nothing until an operator
+    /// decides; `None` while the engine writes.
+    pub fn read_only(&self) -> Option<SwitchId> {
+        match self.source.as_ref().map(|source| source.mode) {
+            Some(Mode::ReadOnly { switch, .. }) => Some(SwitchId(switch)),
+            Some(Mode::Normal) => None,
+            None => {
+                let mut switches = self.switches.iter();
+                let drifted = switches.find(|(_, health)| health.state == SwitchState::Drifted);
+                drifted.map(|(id, _)| *id)
+            }
+        }
     }
 
     pub(crate) fn index(&self) -> &Index {

@@ -62,6 +62,10 @@ impl<E: Entries> Engine<E> {
             .map(|change| change.phase);
         match (part, phase) {
             (Some(id), Some(Phase::Planned)) => self.roll_back(id, switch, reason, now, actions),
+            (Some(id), Some(Phase::Staged)) if self.flip_adds_only(id) => {
+                self.fold_flip(id);
+                self.roll_back(id, switch, reason, now, actions);
+            }
             _ => {
                 if let Some(entry) = self.switches.get_mut(&switch) {
                     let delay = entry
@@ -80,7 +84,32 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Rolls back a planned change, and the later changes that depend on its objects. Later changes that only
+    /// Returns true if the flip of a change has new entries only, as that of a new service. No frame depends on such a flip
+    /// yet, so that it can be undone at once. The flip of a service that forwards already stays: its old entries work until
+    /// the switch takes the new ones.
+    fn flip_adds_only(&self, id: ChangeId) -> bool {
+        self.changes.get(&id).is_some_and(|change| {
+            let mut deltas = change.order.flip.values().flatten();
+            deltas.all(|(_, (before, _))| before.is_none())
+        })
+    }
+
+    /// Adds the deltas of a change's flip to those of its stage, which a rollback applies in reverse.
+    fn fold_flip(&mut self, id: ChangeId) {
+        let Some(change) = self.changes.get_mut(&id) else {
+            return;
+        };
+        for (switch, delta) in &change.order.flip {
+            let stage = change.order.stage.entry(*switch).or_default();
+            for (key, (before, after)) in delta {
+                let staged = stage.get(key).map(|(before, _)| before.clone());
+                let before = staged.unwrap_or_else(|| before.clone());
+                stage.insert(key.clone(), (before, after.clone()));
+            }
+        }
+    }
+
+    /// Rolls back a change that forwards no frames yet, and the later changes that depend on its objects. Later changes that only
     /// wait for one of these are planned again.
     fn roll_back(
         &mut self,

@@ -58,6 +58,9 @@ pub struct Limits {
     pub carried: u32,
     /// Ends of the accounts.
     pub ends: u32,
+    /// The share of a connection's speed that the contracted rates of its ends may fill, in percent; more than 100 sells
+    /// the speed more than once.
+    pub connection_percent: u32,
 }
 
 impl Default for Limits {
@@ -66,6 +69,7 @@ impl Default for Limits {
             services: 500,
             carried: 250,
             ends: 2000,
+            connection_percent: 100,
         }
     }
 }

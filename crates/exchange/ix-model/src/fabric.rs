@@ -44,6 +44,7 @@ impl Switch {
 
 /// A port of a switch in the inventory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SwitchPort {
     /// The OpenFlow port number.
     #[serde(with = "serde_text::port")]

@@ -44,6 +44,15 @@ pub enum Operation {
         switch: SwitchId,
         ports: Vec<SwitchPort>,
     },
+    /// Changes the site or the datapath id of a switch; absent fields stay. A replacement switch has another datapath id,
+    /// and gets the entries of the one that it replaces.
+    UpdateSwitch {
+        switch: SwitchId,
+        #[serde(default)]
+        site: Option<SiteId>,
+        #[serde(default, with = "serde_text::option")]
+        dpid: Option<Dpid>,
+    },
     /// Takes a switch that does not return out of service, or puts it back: while it is not connected, no change waits for it.
     RetireSwitch { switch: SwitchId, retired: bool },
     /// Adds a trunk.
@@ -58,6 +67,18 @@ pub enum Operation {
         #[serde(default)]
         risk_group: Option<String>,
         #[serde(default = "crate::fabric::contract_percent")]
+        contract_percent: u32,
+    },
+    /// Replaces the ends, the cost, the capacity, the MTU, the risk group and the admitted share of a trunk. The ends stay
+    /// at the same two switches.
+    UpdateTrunk {
+        trunk: TrunkId,
+        ends: [PortId; 2],
+        cost: u32,
+        capacity_mbps: u32,
+        mtu: u16,
+        #[serde(default)]
+        risk_group: Option<String>,
         contract_percent: u32,
     },
     /// Drains a trunk, or ends the drain.
@@ -143,6 +164,11 @@ pub enum Operation {
         networks: Vec<Prefix>,
         #[serde(default)]
         external_ref: Option<String>,
+    },
+    /// Replaces the networks of a peering LAN. They contain every registered address.
+    SetNetworks {
+        service: ServiceId,
+        networks: Vec<Prefix>,
     },
     /// Changes the name of a service.
     RenameService { service: ServiceId, name: String },
@@ -444,9 +470,9 @@ impl Operation {
         match self {
             Operation::CreateSite { .. } => K::CreateSite,
             Operation::CreateSwitch { .. } => K::CreateSwitch,
-            Operation::SetPorts { .. } => K::SetPorts,
+            Operation::SetPorts { .. } | Operation::UpdateSwitch { .. } => K::SetPorts,
             Operation::RetireSwitch { .. } => K::RetireSwitch,
-            Operation::CreateTrunk { .. } => K::CreateTrunk,
+            Operation::CreateTrunk { .. } | Operation::UpdateTrunk { .. } => K::CreateTrunk,
             Operation::DrainTrunk { .. } => K::DrainTrunk,
             Operation::CreateAccount { .. } => K::CreateAccount,
             Operation::UpdateAccount { .. } => K::UpdateAccount,
@@ -457,7 +483,8 @@ impl Operation {
             Operation::CreateService {
                 kind: ServiceKind::ExchangeLan,
                 ..
-            } => K::CreateLan,
+            }
+            | Operation::SetNetworks { .. } => K::CreateLan,
             Operation::CreateService { .. } => K::CreateService,
             Operation::RenameService { .. } => K::RenameService,
             Operation::ConfigureEnd { .. } => K::ConfigureEnd,

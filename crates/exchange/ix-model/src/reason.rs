@@ -177,6 +177,9 @@ reasons! {
     vlan_taken(end, vlan, connection) = "{end} has {vlan} of {connection}: choose other tags, or leave them open";
     vlans_exhausted(connection) = "{connection} has no free VLAN: name an outer VLAN, or use another connection";
     rate_of_connection(connection, total, rate) = "{connection} has {total} Mbit/s: {rate} Mbit/s do not fit";
+    connection_full(connection, max, taken, rate, free) =
+        "{connection} admits contracts of {max} Mbit/s, its other ends have {taken}: {rate} Mbit/s do not fit, at most \
+         {free} do. Lower other rates, or ask the exchange's staff";
     rate_min() = "expected at least 1 Mbit/s, or null";
     move_between_accounts(connection, account) =
         "{connection} belongs to {account}: an end moves between connections of its account";

@@ -213,11 +213,27 @@ pub struct RegisteredMac {
     /// The address, unique in the service.
     #[serde(with = "serde_text")]
     pub address: Mac,
-    /// The time from which the address is valid.
+    /// The time of the registration, or the later time from which the address is valid if it is planned.
     pub valid_from: Timestamp,
+    /// True if the validity was ordered to begin after the registration. Any other address is valid at once, and no
+    /// clock decides about its beginning.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub planned: bool,
     /// The end of validity; `None` for no end.
     #[serde(default)]
     pub valid_until: Option<Timestamp>,
+}
+
+impl RegisteredMac {
+    /// Returns the time at which the validity begins; `None` if it began with the registration.
+    pub fn begin(&self) -> Option<Timestamp> {
+        self.planned.then_some(self.valid_from)
+    }
+
+    /// Returns true if frames may have the address at a time.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        self.begin().is_none_or(|begin| begin <= now) && self.valid_until.is_none_or(|end| end > now)
+    }
 }
 
 /// An IP address of an end of a peering LAN.
@@ -230,6 +246,13 @@ pub struct RegisteredIp {
     /// The end of validity; `None` for no end.
     #[serde(default)]
     pub valid_until: Option<Timestamp>,
+}
+
+impl RegisteredIp {
+    /// Returns true if the end has the address at a time.
+    pub fn is_valid(&self, now: Timestamp) -> bool {
+        self.valid_until.is_none_or(|end| end > now)
+    }
 }
 
 /// A permission to configure the other end of a service, valid once and until `valid_until`. The bounds of a redeemed key hold
@@ -263,6 +286,7 @@ pub enum ArpMode {
 
 /// The rules of a peering LAN.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LanPolicy {
     /// The name, unique in the exchange.
     pub name: String,

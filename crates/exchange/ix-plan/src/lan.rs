@@ -76,14 +76,14 @@ pub(crate) fn addresses(context: &ServiceContext<'_>, end: &End<'_>) -> Addresse
     let mut macs: Vec<_> = context
         .index
         .macs(end.id)
-        .filter(|mac| mac.valid_from <= now && mac.valid_until.is_none_or(|end| end > now))
+        .filter(|mac| mac.is_valid(now))
         .collect();
     // The sort keeps the order of registration among addresses that became valid at the same time.
     macs.sort_by_key(|mac| mac.valid_from);
     let macs: Vec<_> = macs.iter().map(|mac| mac.address).collect();
     let (mut v4, mut v6) = (Vec::new(), Vec::new());
     let ips = context.index.ips(end.id);
-    for ip in ips.filter(|ip| ip.valid_until.is_none_or(|end| end > now)) {
+    for ip in ips.filter(|ip| ip.is_valid(now)) {
         match ip.address {
             IpAddr::V4(address) => v4.push(address),
             IpAddr::V6(address) => {

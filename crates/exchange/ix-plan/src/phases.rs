@@ -78,7 +78,7 @@ pub fn services_at_boundary(
     let is_boundary =
         move |moment: Option<Timestamp>| moment.is_some_and(|moment| then < moment && moment <= now);
     let macs = exchange.macs.values();
-    let macs = macs.filter(move |mac| is_boundary(Some(mac.valid_from)) || is_boundary(mac.valid_until));
+    let macs = macs.filter(move |mac| is_boundary(mac.begin()) || is_boundary(mac.valid_until));
     let ips = exchange
         .ips
         .values()

@@ -22,7 +22,7 @@ use crate::event::{EventKind, ServiceEvent};
 use crate::fabric::{Entry, Fabric, FabricKey};
 use crate::links::PortStates;
 use crate::open::OpenChange;
-use crate::order::{OrderOptions, Ordered};
+use crate::order::{ApplyOptions, OrderOptions, Ordered};
 use crate::phases::{Planner, engine_order};
 use crate::probe::Probes;
 use crate::quarantine::Checklists;
@@ -214,18 +214,19 @@ impl Core {
     }
 
     /// Changes the exchange to match a document, as one change, all or nothing. Nothing is written if the
-    /// exchange matches already.
+    /// exchange matches already. A dry run reports in [`Ordered::problems`] why the document would be refused.
     ///
     /// # Errors
     /// [`OrderError`]; nothing has changed.
     pub fn apply(
         &mut self,
         document: Document,
+        how: ApplyOptions,
         actor: &Actor,
         options: &OrderOptions,
         now: Now,
     ) -> Result<Ordered, OrderError> {
-        self.execute(Script::Document(document), actor, options, now)
+        self.execute(Script::Document(document, how), actor, options, now)
     }
 
     /// Returns a transaction that writes the objects of `applied` and the pools.

@@ -6,13 +6,14 @@ use millrace_ix_model::{Actor, Applied, ChangeSet, Exchange, ObjectId, Operation
 
 use crate::core::{Core, Now};
 use crate::error::OrderError;
-use crate::text::{self, Document};
+use crate::order::ApplyOptions;
+use crate::text::{self, Base, Bases, Document};
 use crate::wording::resolve;
 
 /// The operations of an order, or the source from which they are derived.
 pub(crate) enum Script {
     Operations(Vec<Operation>),
-    Document(Document),
+    Document(Document, ApplyOptions),
     /// The begins and ends of validity that are due.
     Expire,
     /// The operations that undo a change.
@@ -63,6 +64,44 @@ impl Core {
         Err(OrderError::Refused(Refusal::conflict(
             "the document asks for the same operations again and again".to_owned(),
         )))
+    }
+
+    /// Returns the reasons why a text must not be applied: the exchange has changed since its export, or it deletes more than
+    /// was permitted.
+    ///
+    /// # Errors
+    /// [`OrderError`] if the database cannot be read.
+    pub(crate) fn problems(
+        &self,
+        base: Option<&Base>,
+        how: ApplyOptions,
+        deletions: &[String],
+    ) -> Result<Vec<Refusal>, OrderError> {
+        let mut problems = Vec::new();
+        if let Some(base) = base.filter(|_| !how.overwrite) {
+            let checked = self.bases()?.check(base, &self.exchange, &self.revisions);
+            problems.extend(checked.err());
+        }
+        if deletions.len() > how.deletions_max {
+            problems.push(Refusal::conflict(format!(
+                "the text deletes {} services, ends and connections, and {} are permitted: look at them with \
+                 `millrace-ix plan`, then permit them with --deletions {}",
+                deletions.len(),
+                how.deletions_max,
+                deletions.len()
+            )));
+        }
+        Ok(problems)
+    }
+
+    /// Returns the results of the newest applications of texts.
+    pub(crate) fn bases(&self) -> Result<Bases, OrderError> {
+        let stored = self.store.setting(text::BASES);
+        let stored = stored.map_err(|error| OrderError::from_store(&error))?;
+        // A list that cannot be read is an empty one: texts are then refused, and exported again.
+        Ok(stored
+            .and_then(|value| serde_json::from_value(value).ok())
+            .unwrap_or_default())
     }
 
     /// Keeps only real differences: an object may have been created and deleted, or written as it was.

@@ -26,6 +26,7 @@ use crate::event::EventKind;
 use crate::open::OpenChange;
 use crate::order::{OrderOptions, OrderRequest, Ordered};
 use crate::phases::{Phases, counts, engine_order};
+use crate::text;
 use crate::wording::{actor_name, answer, audit, describe, repeated};
 
 /// The orders of a group so far.
@@ -179,8 +180,23 @@ impl Core {
         self.check_revision(options)?;
         let confirmation = self.confirmation(&script, options, now)?;
         let is_expiry = matches!(script, Script::Expire);
+        let text = match &script {
+            Script::Document(document, how) => Some((document.base().cloned(), *how)),
+            _ => None,
+        };
         let (after, changes, applied, described) = self.draft_script(script, actor, now)?;
         confirmation.check(&changes)?;
+        let deletions = text::deletions(&self.exchange, &changes);
+        let mut problems = match &text {
+            // A text that the exchange matches already is never wrong.
+            Some((base, how)) if !changes.objects.is_empty() => {
+                self.problems(base.as_ref(), *how, &deletions)?
+            }
+            _ => Vec::new(),
+        };
+        if !problems.is_empty() && !options.dry_run {
+            return Err(OrderError::Refused(problems.swap_remove(0)));
+        }
         let planned_at = if is_expiry {
             now.timestamp()
         } else {
@@ -193,6 +209,8 @@ impl Core {
             change: None,
             revision: self.revision,
             applied,
+            deletions,
+            problems: problems.into_iter().map(|problem| problem.message).collect(),
             entries: counts(&phases),
             repeated: false,
         };
@@ -225,6 +243,12 @@ impl Core {
         }
         let own = (ordered.change, &*name);
         let unconfirmed = self.write_confirmation(confirmation, own, &mut transaction, now);
+        if let Some((Some(base), _)) = &text {
+            let bases = self.bases()?.with(base, &after);
+            transaction
+                .settings
+                .push((text::BASES.to_owned(), Some(json!(bases))));
+        }
         if let Some((key, hash)) = &options.idempotency {
             let answer = Answer {
                 request_hash: hash.clone(),
@@ -293,7 +317,7 @@ impl Core {
                 let (after, changes, applied) = self.draft(operations, actor, now)?;
                 (after, changes, applied, described)
             }
-            Script::Document(document) => {
+            Script::Document(document, _) => {
                 let (after, changes, applied) = self.draft_document(&document, actor, now)?;
                 (after, changes, applied, json!([{"operation": "apply"}]))
             }

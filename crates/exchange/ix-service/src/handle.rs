@@ -10,13 +10,13 @@ use millrace_ix_store::{
 use millrace_types::{Cookie, PortNo};
 use tokio::sync::{broadcast, oneshot, watch};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, ClockStatus};
 use crate::core::{Core, Now};
 use crate::error::OrderError;
 use crate::event::ServiceEvent;
 use crate::fabric::Fabric;
 use crate::links::PortReport;
-use crate::order::{OrderOptions, OrderRequest, Ordered};
+use crate::order::{ApplyOptions, OrderOptions, OrderRequest, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;
 
@@ -77,11 +77,16 @@ impl Handle {
         }
     }
 
-    /// Returns the time of the engine's clock: the wall clock at its start, and the monotonic time since. The
+    /// Returns the time of the engine's clock, which follows the system clock and never runs backwards. The
     /// engine compares ends of validity with this time, so callers that set an end of validity must use it,
     /// too.
     pub fn now(&self) -> Timestamp {
         self.clock.now().timestamp()
+    }
+
+    /// Returns the state of the engine's clock, with the jumps of the system clock.
+    pub fn clock(&self) -> ClockStatus {
+        self.clock.status()
     }
 
     /// Returns the newest view of the exchange.
@@ -163,10 +168,11 @@ impl Handle {
     pub async fn apply(
         &self,
         document: Document,
+        how: ApplyOptions,
         actor: Actor,
         options: OrderOptions,
     ) -> Result<Ordered, OrderError> {
-        self.call(move |core, now| core.apply(document, &actor, &options, now))
+        self.call(move |core, now| core.apply(document, how, &actor, &options, now))
             .wait()
             .await?
     }

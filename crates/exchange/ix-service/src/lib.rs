@@ -43,13 +43,14 @@ mod thread;
 mod wording;
 
 pub use crate::core::{Core, Now, Output};
+pub use clock::{ClockJump, ClockStatus};
 pub use decision::Unconfirmed;
 pub use error::{OrderError, StartError};
 pub use event::{EventKind, ServiceEvent};
 pub use fabric::{Entry, Fabric, FabricKey};
 pub use handle::{FabricHandle, Handle};
 pub use links::{PortReport, PortState, PortStates};
-pub use order::{EntryCounts, OrderOptions, OrderRequest, Ordered};
+pub use order::{ApplyOptions, EntryCounts, OrderOptions, OrderRequest, Ordered};
 pub use quarantine::{Check, Finding, Quarantined};
 pub use snapshot::Snapshot;
 pub use thread::{FabricRequest, Service, Settings};

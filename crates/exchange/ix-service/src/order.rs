@@ -7,6 +7,8 @@ use millrace_ix_model::{Actor, Applied, ObjectId, Operation, SwitchId};
 use millrace_ix_store::{IdempotencyKey, Revision};
 use serde::{Deserialize, Serialize};
 
+use crate::text::DELETIONS_MAX;
+
 /// The conditions of an order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OrderOptions {
@@ -18,6 +20,24 @@ pub struct OrderOptions {
     pub dry_run: bool,
     /// The time after which the change is undone unless somebody confirms it.
     pub confirm_within: Option<Duration>,
+}
+
+/// The conditions under which a text is applied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ApplyOptions {
+    /// True to apply a text although the exchange has changed since its export.
+    pub overwrite: bool,
+    /// The largest number of services, ends and connections that the text may delete.
+    pub deletions_max: usize,
+}
+
+impl Default for ApplyOptions {
+    fn default() -> ApplyOptions {
+        ApplyOptions {
+            overwrite: false,
+            deletions_max: DELETIONS_MAX,
+        }
+    }
 }
 
 /// An order: operations that are executed as one change, all or nothing.
@@ -52,6 +72,11 @@ pub struct Ordered {
     pub revision: Revision,
     /// The objects concerned.
     pub applied: Applied,
+    /// The services, ends and connections that the order deletes, by name. A service is also among the changed objects
+    /// until the switches have removed its entries.
+    pub deletions: Vec<String>,
+    /// The reasons why a text that was only checked would be refused.
+    pub problems: Vec<String>,
     /// The entries concerned, by switch.
     pub entries: BTreeMap<SwitchId, EntryCounts>,
     /// True if this is the answer to an earlier request with the same key.

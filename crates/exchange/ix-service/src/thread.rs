@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, watch};
 use crate::clock::Clock;
 use crate::core::{Core, Now, Output};
 use crate::error::StartError;
-use crate::event::ServiceEvent;
+use crate::event::{EventKind, ServiceEvent};
 use crate::fabric::{Entry, FabricKey};
 use crate::handle::{Command, Delivery, Handle};
 use crate::snapshot::Snapshot;
@@ -85,7 +85,7 @@ impl Service {
         settings: Settings,
         fabric: impl FnMut(FabricRequest) + Send + 'static,
     ) -> Result<Service, StartError> {
-        let clock = Clock::new();
+        let clock = Clock::new(store.newest_time()?);
         // The newest signature is sent again after a start, because the engine may have ended before it was sent.
         let newest_head = store.signed_heads().map_err(StartError::Store)?.pop();
         let core = Core::start(store, settings.engine, settings.extensions, clock.now())?;
@@ -95,7 +95,7 @@ impl Service {
         let (heads, newest_head) = watch::channel(newest_head);
         let handle = Handle::new(
             commands,
-            clock,
+            clock.clone(),
             Arc::clone(&snapshot),
             events.clone(),
             newest_head,
@@ -188,6 +188,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
             }
             self.core.tick(now);
             if now.time >= expire_at {
+                self.report_jumps(now);
                 self.core.expire(now);
                 expire_at = now.time + EXPIRE_INTERVAL;
             }
@@ -196,9 +197,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
                 sign_at = now.time + SIGN_INTERVAL;
             }
             if now.time >= prune_at {
-                if let Err(error) = self.core.store_mut().prune(now.wall) {
-                    tracing::warn!(%error, "old answers and sessions are not removed");
-                }
+                self.prune(now);
                 prune_at = now.time + PRUNE_INTERVAL;
             }
             self.publish();
@@ -210,7 +209,25 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
             }
         }
         let now = self.clock.now();
+        self.prune(now);
         self.sign(now);
+    }
+
+    /// Removes what is old from the database, and records the time, below which the next start does not begin.
+    fn prune(&mut self, now: Now) {
+        if let Err(error) = self.core.store_mut().prune(now.wall) {
+            tracing::warn!(%error, "old answers and sessions are not removed");
+        }
+    }
+
+    /// Says that the system clock has jumped.
+    fn report_jumps(&mut self, now: Now) {
+        for jump in self.clock.take_jumps() {
+            tracing::warn!("{jump}");
+            let text = jump.to_string();
+            let (switch, change) = (None, None);
+            self.core.tell(EventKind::Notice { text, switch, change }, now);
+        }
     }
 
     fn sign(&mut self, now: Now) {

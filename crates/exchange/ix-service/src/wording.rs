@@ -96,6 +96,7 @@ pub(crate) fn answer(ordered: &Ordered) -> Value {
         "change": ordered.change,
         "revision": ordered.revision,
         "applied": ordered.applied,
+        "deletions": ordered.deletions,
         "entries": ordered.entries,
     })
 }
@@ -107,6 +108,8 @@ pub(crate) fn repeated(body: &Value) -> Ordered {
         change: body["change"].as_u64(),
         revision: Revision(body["revision"].as_u64().unwrap_or(0)),
         applied: serde_json::from_value(read("applied")).unwrap_or_default(),
+        deletions: serde_json::from_value(read("deletions")).unwrap_or_default(),
+        problems: Vec::new(),
         entries: serde_json::from_value(read("entries")).unwrap_or_default(),
         repeated: true,
     }

@@ -77,6 +77,16 @@ pub enum StoreError {
     /// The contents of the database are not as this program writes them.
     #[error("the database is damaged: {0}; restore a backup")]
     Damaged(String),
+    /// The file of the database is damaged.
+    #[error(
+        "{path}: the database is damaged ({reason}): the engine does not start with it. The switches keep forwarding. Restore a \
+         backup: millrace-ix restore BACKUP --database {path}"
+    )]
+    DamagedFile {
+        path: String,
+        /// The finding of SQLite.
+        reason: String,
+    },
     /// Another failure of the database.
     #[error("the database fails: {0}")]
     Database(String),

@@ -52,6 +52,13 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be read.
     fn load(&self) -> Result<Contents, StoreError>;
 
+    /// Returns the newest time of the engine's clock that the database has recorded: that of a transaction or of a
+    /// [`Store::prune`].
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn newest_time(&self) -> Result<UnixMillis, StoreError>;
+
     /// Begins a group of transactions that become durable together.
     ///
     /// # Errors
@@ -198,7 +205,7 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be read.
     fn credential_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
 
-    /// Deletes answers older than 24 hours and expired sessions.
+    /// Deletes answers older than 24 hours and expired sessions, and records the time.
     ///
     /// # Errors
     /// [`StoreError`] if the database cannot be written.

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::error::StoreError;
 
 /// The migrations, oldest first; the schema version is the number of migrations that a database has seen.
-const MIGRATIONS: [&str; 1] = [FIRST];
+const MIGRATIONS: [&str; 2] = [FIRST, NEWEST_TIME];
 
 const FIRST: &str = "
 CREATE TABLE engine (
@@ -130,6 +130,15 @@ CREATE TABLE session (
     body TEXT NOT NULL CHECK (json_valid(body))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_end ON session (expires);
+";
+
+/// The newest time of the engine's clock that a write has seen, in milliseconds since the Unix epoch.
+const NEWEST_TIME: &str = "
+ALTER TABLE engine ADD COLUMN newest_time INTEGER NOT NULL DEFAULT 0;
+UPDATE engine SET newest_time = max(
+    coalesce((SELECT max(at) FROM journal), 0),
+    coalesce((SELECT max(at) FROM audit_head), 0)
+);
 ";
 
 /// Brings the database to the newest schema.

@@ -1,6 +1,6 @@
 //! The database as one SQLite file.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -60,7 +60,19 @@ impl Sqlite {
             }
             Err(error) => return Err(refused(error.to_string())),
         }
-        Sqlite::start(Connection::open(path)?)
+        let damaged = |error: StoreError| match error {
+            StoreError::Damaged(reason) => StoreError::DamagedFile {
+                path: path.display().to_string(),
+                reason,
+            },
+            other => other,
+        };
+        let store = Connection::open(path)
+            .map_err(StoreError::from)
+            .and_then(Sqlite::start)
+            .map_err(damaged)?;
+        store.quick_check().map_err(damaged)?;
+        Ok(store)
     }
 
     /// Opens the database to read it, without a new epoch, while an engine may be writing.
@@ -136,17 +148,26 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Writes a copy of the database to a new file of mode 0600.
+    /// Writes a copy of the database to a new file of mode 0600, which is on the medium then. The copy is one moment of
+    /// the database, also while an engine writes.
     ///
     /// # Errors
     /// [`StoreError`] if the file exists or cannot be written.
     pub fn back_up(&self, path: &Path) -> Result<(), StoreError> {
         let text = path.display().to_string();
-        self.connection.execute("VACUUM INTO ?1", params![text])?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(|error| StoreError::Open {
-            path: text,
+        let refused = |error: std::io::Error| StoreError::Open {
+            path: text.clone(),
             reason: error.to_string(),
-        })
+        };
+        // The file exists with its mode before it has content. VACUUM writes into an empty file.
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(refused)?;
+        self.connection.execute("VACUUM INTO ?1", params![text])?;
+        file.sync_all().map_err(refused)
     }
 
     /// Runs SQLite's own check of the file.
@@ -154,9 +175,16 @@ impl Sqlite {
     /// # Errors
     /// [`StoreError::Damaged`] with the first finding.
     pub fn check(&self) -> Result<(), StoreError> {
-        let found: String = self
-            .connection
-            .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+        self.pragma_check("PRAGMA integrity_check(1)")
+    }
+
+    /// Runs SQLite's check without the comparison of tables with their indexes, which would take longer than a start may.
+    fn quick_check(&self) -> Result<(), StoreError> {
+        self.pragma_check("PRAGMA quick_check(1)")
+    }
+
+    fn pragma_check(&self, pragma: &str) -> Result<(), StoreError> {
+        let found: String = self.connection.query_row(pragma, [], |row| row.get(0))?;
         if found == "ok" {
             Ok(())
         } else {
@@ -247,6 +275,13 @@ impl Store for Sqlite {
             open_changes,
             next_change,
         })
+    }
+
+    fn newest_time(&self) -> Result<UnixMillis, StoreError> {
+        let sql = "SELECT newest_time FROM engine";
+        Ok(self
+            .connection
+            .query_row(sql, [], |row| unsigned(row, 0).map(UnixMillis))?)
     }
 
     fn begin(&mut self) -> Result<(), StoreError> {
@@ -534,6 +569,10 @@ impl Store for Sqlite {
             )?;
             sql.execute(
                 "DELETE FROM session WHERE expires <= ?1",
+                params![now.0.cast_signed()],
+            )?;
+            sql.execute(
+                "UPDATE engine SET newest_time = max(newest_time, ?1)",
                 params![now.0.cast_signed()],
             )?;
             Ok(())

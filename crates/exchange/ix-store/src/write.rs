@@ -80,13 +80,15 @@ impl Sqlite {
             write_setting(sql, name, value.as_ref())?;
         }
         sql.prepare_cached(
-            "UPDATE engine SET revision = ?1, audit_serial = ?2, audit_hash = ?3 WHERE epoch = ?4",
+            "UPDATE engine SET revision = ?1, audit_serial = ?2, audit_hash = ?3, newest_time = max(newest_time, ?5)
+             WHERE epoch = ?4",
         )?
         .execute(params![
             revision.cast_signed(),
             serial.cast_signed(),
             hash,
-            mine.cast_signed()
+            mine.cast_signed(),
+            now.0.cast_signed()
         ])?;
         Ok(Committed {
             revision: Revision(revision),

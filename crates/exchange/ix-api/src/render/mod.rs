@@ -298,6 +298,9 @@ impl<'a> ViewContext<'a> {
             .filter(|_| own)
             .map(Vec::as_slice)
             .unwrap_or_default();
+        // The parties of a circuit agree on its rate, which the invited account reads before it accepts.
+        let service = exchange.services.get(&config.service);
+        let is_shared = service.is_some_and(|service| service.kind == millrace_ix_model::ServiceKind::P2pVc);
         view::End {
             id: id.to_string(),
             service: config.service.to_string(),
@@ -311,7 +314,7 @@ impl<'a> ViewContext<'a> {
             }),
             vlan: own.then(|| vlan(config.vlan)),
             vlan_text: own.then(|| config.vlan.to_string()),
-            capacity_mbps: config.capacity_mbps.filter(|_| own),
+            capacity_mbps: config.capacity_mbps.filter(|_| own || is_shared),
             shut_down: config.shut_down,
             macs: macs
                 .iter()

@@ -1,11 +1,12 @@
 //! Lists of members of peering LANs for other programs: the member list in the format of Euro-IX, and the
 //! clients of route servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use axum::Json;
 use axum::extract::State;
+use millrace_bird::SessionState;
 use millrace_ix_model::{AccountId, ConfigId, Exchange, OperationKind, ServiceId, ServiceKind};
 use serde_json::{Value, json};
 
@@ -25,9 +26,28 @@ fn lans(exchange: &Exchange) -> impl Iterator<Item = (ServiceId, &millrace_ix_mo
         .map(|(id, service)| (*id, service))
 }
 
-/// Returns the IPv4 part and the IPv6 part of an end's entry in `vlan_list`.
-fn addresses(exchange: &Exchange, config: ConfigId, sessions: &[Session]) -> BTreeMap<&'static str, Value> {
-    let mut found = BTreeMap::new();
+/// Returns the addresses of members with an established session at a route server, as far as the route servers are read.
+fn connected(app: &App) -> BTreeSet<IpAddr> {
+    let mut connected = BTreeSet::new();
+    for server in &app.settings.route_servers {
+        let status = app.service.route_server_status(server);
+        let sessions = status.report.iter().flat_map(|(_, report)| &report.sessions);
+        let up = sessions.filter(|session| session.state == SessionState::Established);
+        connected.extend(up.map(|session| session.neighbor));
+    }
+    connected
+}
+
+/// Returns the entries of an end in `vlan_list`, each with an IPv4 part, an IPv6 part or both: the schema has room for
+/// one address of each family in an entry.
+fn vlan_list(
+    exchange: &Exchange,
+    lan: ServiceId,
+    config: ConfigId,
+    sessions: &[Session],
+    connected: &BTreeSet<IpAddr>,
+) -> Vec<Value> {
+    let mut found: BTreeMap<&'static str, Vec<Value>> = BTreeMap::new();
     for (id, ip) in exchange.ips.iter().filter(|(_, ip)| ip.config == config) {
         let session = sessions.iter().find(|session| session.ip == *id);
         let (family, as_macro, max_prefix) = match ip.address {
@@ -42,16 +62,46 @@ fn addresses(exchange: &Exchange, config: ConfigId, sessions: &[Session]) -> BTr
                 session.and_then(|session| session.max_prefix_v6),
             ),
         };
-        let mut entry = json!({ "address": ip.address, "routeserver": session.is_some() });
+        let has_session = session.is_some() || connected.contains(&ip.address);
+        let mut entry = json!({ "address": ip.address, "routeserver": has_session });
         if let Some(as_macro) = as_macro {
             entry["as_macro"] = json!(as_macro.to_string());
         }
         if let Some(max_prefix) = max_prefix {
             entry["max_prefix"] = json!(max_prefix);
         }
-        found.entry(family).or_insert(entry);
+        found.entry(family).or_default().push(entry);
     }
-    found
+    let rows = found.values().map(Vec::len).max().unwrap_or(0);
+    let mut list = vec![json!({ "vlan_id": lan.0 }); rows.max(1)];
+    for (family, entries) in found {
+        for (vlan, entry) in list.iter_mut().zip(entries) {
+            vlan[family] = entry;
+        }
+    }
+    list
+}
+
+/// Returns the route servers as members, one for each AS number: a member of the type `ixp` whose addresses offer the
+/// service of a route server.
+fn route_servers(app: &App, exchange: &Exchange) -> Vec<Value> {
+    let mut members: BTreeMap<u32, Vec<Value>> = BTreeMap::new();
+    for server in &app.settings.route_servers {
+        let Some((lan, _)) = lans(exchange).find(|(_, lan)| lan.name == server.lan) else {
+            continue;
+        };
+        let part = |address: IpAddr| json!({ "address": address, "routeserver": false, "services": [{ "type": "ixrouteserver" }] });
+        let [v4, v6] = server.addresses();
+        members.entry(server.asn).or_default().push(json!({
+            "ixp_id": IXP,
+            "state": "active",
+            "if_list": [],
+            "vlan_list": [{ "vlan_id": lan.0, "ipv4": part(v4), "ipv6": part(v6) }],
+        }));
+    }
+    let name = format!("{} route servers", app.settings.name);
+    let member = |(asn, connections): (u32, Vec<Value>)| json!({ "asnum": asn, "member_type": "ixp", "name": name, "connection_list": connections });
+    members.into_iter().map(member).collect()
 }
 
 /// Returns the member list, without ends that are in quarantine, shut down, or not to be listed.
@@ -72,12 +122,15 @@ fn euro_ix(app: &App) -> Value {
     });
     let ixp = json!({
         "ixp_id": IXP,
+        // The schema requires the number; an exchange that has not registered with IX-F has none yet.
+        "ixf_id": app.settings.ixf_id.unwrap_or(0),
         "shortname": app.settings.name,
         "name": app.settings.name,
         "vlan": vlans.collect::<Vec<_>>(),
         "switch": switches.collect::<Vec<_>>(),
     });
     let all: Vec<Session> = sessions(app);
+    let connected = connected(app);
     let mut members: BTreeMap<(u32, AccountId), Vec<Value>> = BTreeMap::new();
     for (id, config) in &exchange.configs {
         let Some((lan, _)) = lans(exchange).find(|(lan, _)| *lan == config.service) else {
@@ -98,10 +151,7 @@ fn euro_ix(app: &App) -> Value {
             .filter(|session| session.config == *id)
             .cloned()
             .collect();
-        let mut vlan = json!({ "vlan_id": lan.0 });
-        for (family, entry) in addresses(exchange, *id, &own) {
-            vlan[family] = entry;
-        }
+        let vlans = vlan_list(exchange, lan, *id, &own, &connected);
         let ports = exchange
             .connections
             .get(&config.connection)
@@ -118,9 +168,10 @@ fn euro_ix(app: &App) -> Value {
             "ixp_id": IXP,
             "state": "active",
             "if_list": interfaces.collect::<Vec<_>>(),
-            "vlan_list": [vlan],
+            "vlan_list": vlans,
         }));
     }
+    let servers = route_servers(app, exchange);
     let members = members.into_iter().map(|((asn, account), connections)| {
         let name = exchange
             .accounts
@@ -139,7 +190,7 @@ fn euro_ix(app: &App) -> Value {
         "timestamp": format!("{}Z", now.get(..19).unwrap_or(&now)),
         "generator": concat!("millrace-ix ", env!("CARGO_PKG_VERSION")),
         "ixp_list": [ixp],
-        "member_list": members.collect::<Vec<_>>(),
+        "member_list": servers.into_iter().chain(members).collect::<Vec<_>>(),
     })
 }
 

@@ -103,7 +103,14 @@ fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRe
             .filter(|_| fabric)
             .map(switch_name)
             .collect(),
-        error: change.error.clone().filter(|_| fabric),
+        error: if fabric {
+            change
+                .error
+                .clone()
+                .or_else(|| refusal_of(change, steps).map(str::to_owned))
+        } else {
+            rollback_reason(change, steps)
+        },
         confirm_until: waiting.map(|waiting| Timestamp::from_millis(waiting.until.0).to_string()),
         can_confirm: waiting.is_some_and(|waiting| waiting.inverse.iter().all(may_undo)),
         steps: steps
@@ -117,11 +124,48 @@ fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRe
     }
 }
 
+/// Returns the words of the switch that refused a change that was rolled back, as far as the steps are known.
+fn refusal_of<'a>(change: &ChangeRecord, steps: &'a [StepRecord]) -> Option<&'a str> {
+    if change.state != "rolled_back" {
+        return None;
+    }
+    steps.iter().rev().find_map(|step| step.detail.as_deref())
+}
+
+/// Returns the reason of a rollback for a member, who may not know the switches.
+fn rollback_reason(change: &ChangeRecord, steps: &[StepRecord]) -> Option<String> {
+    if change.state != "rolled_back" {
+        return None;
+    }
+    let error = refusal_of(change, steps).unwrap_or_default().to_ascii_lowercase();
+    let cause = if error.contains("table_full") || error.contains("table is full") {
+        ", because its flow table is full"
+    } else {
+        ""
+    };
+    Some(format!(
+        "a switch of the exchange refused the order{cause}: everything is as before. Ask the exchange's staff"
+    ))
+}
+
+/// Returns true if a user of the principal's account, or of an account below it, ordered a change. The objects of an order
+/// that was rolled back may be gone, and its account must still read the reason.
+fn is_own(principal: &Principal, change: &ChangeRecord) -> bool {
+    let exchange = &principal.snapshot.exchange;
+    let user = change.actor.parse().ok();
+    let user = user.and_then(|id: UserId| exchange.users.get(&id));
+    let (Some(user), Some(own)) = (user, principal.actor.account) else {
+        return false;
+    };
+    exchange.descendants(own).contains(&user.account)
+}
+
 /// Returns true if the principal may see a change. Operators see all changes, and members see changes of
-/// objects that they may read. Both need the permission to read changes.
+/// objects that they may read, and those that their account has ordered. Both need the permission to read changes.
 fn may_see(principal: &Principal, change: &ChangeRecord) -> bool {
     principal.actor.is_operator() && principal.may_somewhere(OperationKind::ReadChanges)
-        || principal.may_somewhere(OperationKind::ReadChanges) && may_read_any(principal, &change.objects)
+        || principal.may_somewhere(OperationKind::ReadChanges)
+            && (may_read_any(principal, &change.objects) || is_own(principal, change))
 }
 
 /// The filter of changes.
@@ -357,4 +401,36 @@ pub(crate) async fn audit(
         total: items.len(),
         items,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_reads_why_an_order_was_rolled_back_and_not_by_which_switch() {
+        let change = |state: &str| ChangeRecord {
+            id: 7,
+            operation: "create_service".to_owned(),
+            actor: "us-1".to_owned(),
+            objects: Vec::new(),
+            state: state.to_owned(),
+            accepted_at: Timestamp::from_secs(1),
+            updated_at: Timestamp::from_secs(2),
+            waiting_for: Vec::new(),
+            error: None,
+        };
+        let step = StepRecord {
+            state: "rolled_back".to_owned(),
+            at: Timestamp::from_secs(2),
+            detail: Some("switch 3 refuses the change: OFPFMFC_TABLE_FULL: the table is full".to_owned()),
+        };
+        let reason = rollback_reason(&change("rolled_back"), std::slice::from_ref(&step)).unwrap();
+        assert!(
+            reason.contains("flow table is full") && !reason.contains("switch 3"),
+            "{reason}"
+        );
+        assert!(rollback_reason(&change("rolled_back"), &[]).is_some());
+        assert_eq!(rollback_reason(&change("staged"), &[step]), None);
+    }
 }

@@ -85,7 +85,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(objects::account))
         .routes(routes!(people::set_networks))
         .routes(routes!(objects::users, people::create_user))
-        .routes(routes!(objects::user))
+        .routes(routes!(objects::user, people::delete_user))
         .routes(routes!(objects::connections, people::create_connection))
         .routes(routes!(objects::connection))
         .routes(routes!(objects::vlans))

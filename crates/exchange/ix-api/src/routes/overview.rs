@@ -24,6 +24,10 @@ const ATTACK_BPS_MIN: u64 = 100_000_000;
 /// A destination counts as attacked if its rate is more than this multiple of its usual rate.
 const ATTACK_FACTOR: u64 = 5;
 
+/// The time after which a switch that still differs from the plan needs attention: the engine reconciles within a minute,
+/// and tries a refused entry again after at most another one.
+const DIFFERS_AFTER: std::time::Duration = std::time::Duration::from_secs(120);
+
 /// Read what needs attention
 #[utoipa::path(get, path = "/api/v1/overview", tag = "overview",
     responses((status = 200, body = Overview), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -74,17 +78,36 @@ pub(crate) async fn overview(
         for (id, switch) in &exchange.switches {
             let state = principal.snapshot.switches.get(id).map(|health| health.state);
             switches.push(state.map_or("unknown", SwitchState::name).to_owned());
+            let since = principal
+                .snapshot
+                .switches
+                .get(id)
+                .and_then(|health| health.since);
+            let differs = match state {
+                Some(SwitchState::Drifted) => true,
+                Some(SwitchState::Syncing) => since.is_some_and(|since| now.since(since) >= DIFFERS_AFTER),
+                _ => false,
+            };
+            if differs {
+                let mut fault = task("switch_differs", *id, &switch.name, Severity::Error);
+                fault.since = since.map(|time| time.to_string());
+                tasks.push(fault);
+            }
             if state == Some(SwitchState::Unreachable) && !switch.retired {
                 let mut fault = task("switch_unreachable", *id, &switch.name, Severity::Error);
-                let since = principal
-                    .snapshot
-                    .switches
-                    .get(id)
-                    .and_then(|health| health.since);
                 fault.since = since.map(|time| time.to_string());
                 fault.members = Some(scope.members_at(*id));
                 tasks.push(fault);
             }
+        }
+        if let Some(switch) = principal.snapshot.read_only() {
+            let name = exchange.switches.get(&switch).map(|switch| switch.name.clone());
+            tasks.push(task(
+                "read_only",
+                switch,
+                &name.unwrap_or_default(),
+                Severity::Error,
+            ));
         }
         for (id, trunk) in &exchange.trunks {
             let up = scope.trunk_up(*id);
@@ -197,6 +220,7 @@ fn service_tasks(
         } else if Some(service.account) == own
             && service.kind == ServiceKind::P2pVc
             && !has_own_end
+            && !matches!(service.consent, Consent::Refused { .. })
             && service.state.is_carried()
         {
             tasks.push(task("configure_end", id, &service.name, Severity::Warning));

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 
 use axum::extract::State;
 use axum::response::Response;
-use millrace_ix_model::{AccountId, AccountKind, ConnectionKind, Operation, OperationKind, PortId, Role};
+use millrace_ix_model::{
+    AccountId, AccountKind, ConnectionKind, Operation, OperationKind, PortId, Role, UserId,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::ends::order_object;
 use super::orders::{expected_revision, order, order_about};
 use crate::access::{Access, Principal};
 use crate::app::App;
@@ -152,6 +155,30 @@ pub(crate) async fn create_user(
         language: None,
     };
     order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// Remove a user, who is signed out at once
+///
+/// An administrator of the account may remove its users, and one of the exchange all users. The audit log keeps what the
+/// user has done.
+#[utoipa::path(delete, path = "/api/v1/users/{id}", tag = "accounts", params(OrderParams, ("id" = String, Path, description = "The user"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete_user(
+    State(app): State<App>,
+    access: Access<UserId>,
+    conditions: Conditions,
+) -> Result<Response, Problem> {
+    let id = access.id();
+    let target = id.into();
+    let answer = order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await?;
+    // A session without its user permits nothing; it is removed so that the store keeps nothing of the user.
+    if !app.snapshot().exchange.users.contains_key(&id)
+        && let Err(error) = app.sessions.end_all(id)
+    {
+        tracing::warn!(%error, "the sessions of a removed user stay in the store until they are over");
+    }
+    Ok(answer)
 }
 
 /// A new connection.

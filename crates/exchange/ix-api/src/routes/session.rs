@@ -425,6 +425,7 @@ mod tests {
             route_servers: Vec::new(),
             webhooks_to_private: false,
             oidc: None,
+            ixf_id: None,
         };
         let credentials = Arc::new(MemoryCredentials::default());
         let exchange = FakeExchange::new(demo().unwrap());

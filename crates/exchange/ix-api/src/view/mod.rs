@@ -531,7 +531,8 @@ pub struct Count {
 /// A task that waits for somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Task {
-    /// The task as a word: `accept`, `configure_end`, `quarantine`, `mac_ends`, `switch_unreachable`, `trunk_down`.
+    /// The task as a word: `accept`, `configure_end`, `quarantine`, `mac_ends`, `switch_unreachable`, `switch_differs`, `read_only`,
+    /// `trunk_down`.
     pub task: String,
     /// The object.
     pub object: String,

@@ -203,6 +203,7 @@ fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
         route_servers: Vec::new(),
         webhooks_to_private: true,
         oidc: None,
+        ixf_id: None,
     };
     let sealer = Sealer::new(&[7; 32]).unwrap();
     let app = App::new(Arc::clone(&world.engine) as _, credentials, sealer, settings).unwrap();

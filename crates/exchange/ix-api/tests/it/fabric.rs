@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use axum::http::Method;
+use millrace_ix_api::ExchangeService as _;
 use millrace_ix_api::fake::demo;
+use millrace_ix_api::service::SwitchState;
 use millrace_ix_model::{
     Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId, ServiceId, ServiceKind,
     SiteId, SwitchId, SwitchPort, TagType, Timestamp, TrunkId, TrunkKind, VlanId, VlanRequest,
@@ -260,4 +262,40 @@ async fn open_changes_are_found_behind_a_page_of_finished_ones() {
         api.get(&noc, "/api/v1/overview").await.json()["changes_open"],
         601
     );
+}
+
+#[tokio::test]
+async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
+    let api = Api::new();
+    let noc = api.key("noc");
+    let switch = *api.service.snapshot().exchange.switches.keys().next().unwrap();
+    let tasks = async || api.get(&noc, "/api/v1/overview").await.json()["tasks"].to_string();
+    let metrics = async || api.get(&noc, "/metrics").await.text();
+    assert!(!tasks().await.contains("read_only"));
+    assert!(metrics().await.contains("\nmillrace_ix_read_only 0\n"));
+    api.service.set_switch(switch, SwitchState::Drifted, &[]);
+    let found = tasks().await;
+    assert!(
+        found.contains("read_only") && found.contains("switch_differs"),
+        "{found}"
+    );
+    let text = metrics().await;
+    assert!(text.contains("\nmillrace_ix_read_only 1\n"), "{text}");
+    assert!(text.contains("state=\"drifted\"} 1\n"), "{text}");
+    // A switch that is being changed is no alarm until it takes too long.
+    api.service.set_switch(switch, SwitchState::Syncing, &[]);
+    let found = tasks().await;
+    assert!(
+        !found.contains("read_only") && !found.contains("switch_differs"),
+        "{found}"
+    );
+    for line in text.lines() {
+        assert!(
+            line.starts_with("# ") || line.starts_with("millrace_ix_"),
+            "{line}"
+        );
+    }
+    let ann = api.key("ann");
+    assert_eq!(api.get(&ann, "/metrics").await.status, 403);
+    assert_eq!(api.get("", "/metrics").await.status, 401);
 }

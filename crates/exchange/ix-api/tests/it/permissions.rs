@@ -95,6 +95,7 @@ fn rule(method: &str, path: &str) -> Rule {
             json!({ "name": "new", "account": "{account}", "end": end }),
         ),
         ("put", "/accounts/{id}/networks") => Rule::Object(K::UpdateAccount, json!({ "asns": [] })),
+        ("delete", "/users/{id}") => Rule::Object(K::DeleteUser, Value::Null),
         ("delete", "/services/{id}") => Rule::Object(K::DeleteService, Value::Null),
         ("post", "/services/{id}/accept") => Rule::Object(K::Accept, json!({ "end": end })),
         ("post", "/services/{id}/refuse") => Rule::Object(K::Refuse, json!({ "reason": "no" })),
@@ -394,7 +395,7 @@ async fn a_read_of_a_members_data_by_the_staff_is_in_the_audit_chain_once_an_hou
 }
 
 #[tokio::test]
-async fn the_other_party_sees_where_an_end_is_and_not_its_port_vlan_and_rate() {
+async fn the_other_party_sees_where_an_end_is_with_its_rate_and_not_its_port_and_vlan() {
     let api = Api::new();
     let (ann, bob) = (api.key("ann"), api.key("bob"));
     let list = api.get(&ann, "/api/v1/services?q=transit").await.json();
@@ -410,7 +411,11 @@ async fn the_other_party_sees_where_an_end_is_and_not_its_port_vlan_and_rate() {
     assert_eq!(end_of(&mine, "Aoba Networks")["vlan_text"], "VLAN 100");
     let seen = end_of(&theirs, "Aoba Networks");
     assert_eq!(seen["site"], "Otemachi");
-    for hidden in ["connection", "vlan", "vlan_text", "capacity_mbps"] {
+    assert_eq!(
+        seen["capacity_mbps"], 200,
+        "the parties of a circuit agree on its rate"
+    );
+    for hidden in ["connection", "vlan", "vlan_text"] {
         assert_eq!(seen[hidden], Value::Null, "{hidden}");
     }
     assert!(

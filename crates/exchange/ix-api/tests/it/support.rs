@@ -62,6 +62,7 @@ fn settings() -> Settings {
         }],
         webhooks_to_private: true,
         oidc: None,
+        ixf_id: None,
     }
 }
 

@@ -89,7 +89,7 @@ impl Order<'_> {
                 self.draft.check(self.actor, kind, id.into())?;
                 let mut config = self.object(id)?;
                 check_rate(&self.bounding_keys(config.service, config.account), capacity_mbps)?;
-                self.check_capacity(config.connection, capacity_mbps)?;
+                self.check_capacity(config.connection, Some(id), capacity_mbps)?;
                 config.capacity_mbps = capacity_mbps;
                 let service = config.service;
                 self.draft.put(id, config);
@@ -132,7 +132,14 @@ impl Order<'_> {
         Ok(self.object(connection)?.account)
     }
 
-    fn check_capacity(&self, connection: ConnectionId, capacity_mbps: Option<u32>) -> Outcome {
+    /// Checks the contracted rate of an end against the speed of its connection and the rates of the other ends there.
+    /// `end` is the end itself, if it exists.
+    fn check_capacity(
+        &self,
+        connection: ConnectionId,
+        end: Option<ConfigId>,
+        capacity_mbps: Option<u32>,
+    ) -> Outcome {
         let found = self.object(connection)?;
         let speed = |port: &crate::fabric::PortId| {
             let switch = self.draft.find(port.switch)?;
@@ -145,8 +152,50 @@ impl Order<'_> {
                 let reason = reason::rate_of_connection(connection, total, rate);
                 Err(Refusal::invalid("capacity_mbps", reason))
             }
-            _ => Ok(()),
+            Some(rate) => self.check_contracted(connection, end, total, rate),
+            None => Ok(()),
         }
+    }
+
+    /// Refuses a rate that makes the contracted rates of a connection exceed the share of its speed that the account's
+    /// limits admit. An end without a rate counts nothing. The exchange's staff and the engine are exempt, and a rate may
+    /// always be lowered.
+    fn check_contracted(
+        &self,
+        connection: ConnectionId,
+        end: Option<ConfigId>,
+        total: u32,
+        rate: u32,
+    ) -> Outcome {
+        if self.actor.is_operator() || self.actor.is_system() {
+            return Ok(());
+        }
+        let before = end.and_then(|id| self.draft.base().configs.get(&id));
+        let lowers = before.is_some_and(|config| {
+            config.connection == connection && config.capacity_mbps.is_some_and(|before| rate <= before)
+        });
+        if lowers {
+            return Ok(());
+        }
+        let others = self.draft.ends_on(connection).filter(|(id, _)| Some(*id) != end);
+        let taken: u64 = others
+            .filter_map(|(_, config)| config.capacity_mbps)
+            .map(u64::from)
+            .sum();
+        let account = self.object(connection)?.account;
+        let percent = self
+            .draft
+            .find(account)
+            .map_or(100, |account| account.limits.connection_percent);
+        let max = u64::from(total) * u64::from(percent) / 100;
+        if taken + u64::from(rate) > max {
+            let free = max.saturating_sub(taken);
+            let reason = reason::connection_full(connection, max, taken, rate, free);
+            return Err(Refusal::new(RefusalCode::Exhausted, reason)
+                .field("capacity_mbps")
+                .object(connection));
+        }
+        Ok(())
     }
 
     /// Returns the tags for an end on a connection.
@@ -197,7 +246,7 @@ impl Order<'_> {
         let account = self.check_connection(new.connection)?;
         self.check_place(new.service, &service, account, new.by_key)?;
         self.check_ends_limit(account)?;
-        self.check_capacity(new.connection, new.capacity_mbps)?;
+        self.check_capacity(new.connection, None, new.capacity_mbps)?;
         self.check_end_asns(account, &new.asns)?;
         self.check_external_ref::<ConfigId>(new.external_ref.as_deref(), |config| {
             config
@@ -443,7 +492,7 @@ impl Order<'_> {
             let reason = reason::move_between_accounts(connection, account);
             return Err(Refusal::conflict(reason).field("connection").object(connection));
         }
-        self.check_capacity(connection, config.capacity_mbps)?;
+        self.check_capacity(connection, Some(id), config.capacity_mbps)?;
         let keys = self.bounding_keys(config.service, account);
         let vlan = self.within_keys(connection, Some(id), vlan, &keys)?;
         let vlan = self.select_vlan(connection, Some(id), vlan)?;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use millrace_types::Dpid;
+
 use super::{Order, Outcome};
+use crate::exchange::ObjectId;
 use crate::fabric::{PortId, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk};
 use crate::id::{ConnectionId, SiteId, SwitchId, TrunkId};
 use crate::operation::Operation;
@@ -32,14 +35,7 @@ impl Order<'_> {
                 self.check_exchange(kind)?;
                 self.check_name::<SwitchId>(None, &name, |switch| &switch.name, |_| true)?;
                 self.object(site)?;
-                if let Some((other, _)) = self
-                    .draft
-                    .all::<SwitchId>()
-                    .find(|(_, switch)| switch.dpid == dpid)
-                {
-                    let reason = reason::dpid_taken(other, dpid);
-                    return Err(Refusal::conflict(reason).field("dpid").object(other));
-                }
+                self.check_dpid(None, dpid)?;
                 let ports = in_order(ports)?;
                 let group = self.new_group()?;
                 self.draft.create::<SwitchId>(Switch {
@@ -98,7 +94,7 @@ impl Order<'_> {
                     drained: false,
                     contract_percent,
                 };
-                self.check_trunk(&trunk)?;
+                self.check_trunk(None, &trunk)?;
                 self.draft.create::<TrunkId>(trunk);
                 Ok(())
             }
@@ -190,6 +186,18 @@ impl Order<'_> {
         Err(Refusal::new(RefusalCode::Forbidden, reason::staff_only()))
     }
 
+    /// Refuses a datapath id that another switch than `id` has.
+    pub(super) fn check_dpid(&self, id: Option<SwitchId>, dpid: Dpid) -> Outcome {
+        let mut switches = self.draft.all::<SwitchId>();
+        match switches.find(|(other, switch)| Some(*other) != id && switch.dpid == dpid) {
+            None => Ok(()),
+            Some((other, _)) => {
+                let reason = reason::dpid_taken(other, dpid);
+                Err(Refusal::conflict(reason).field("dpid").object(other))
+            }
+        }
+    }
+
     /// Returns all ports in use, each with its user.
     fn used_ports(&self) -> Vec<(PortId, crate::exchange::ObjectId)> {
         let connections = self.draft.all::<ConnectionId>();
@@ -201,9 +209,8 @@ impl Order<'_> {
     }
 
     /// Refuses ports that are absent or in use, except by `user`.
-    fn check_ports(&self, field: &str, ports: &[PortId], user: Option<ConnectionId>) -> Outcome {
+    pub(super) fn check_ports(&self, field: &str, ports: &[PortId], user: Option<ObjectId>) -> Outcome {
         let used = self.used_ports();
-        let user = user.map(crate::exchange::ObjectId::from);
         for (at, port) in ports.iter().enumerate() {
             let exists = self
                 .draft
@@ -226,9 +233,9 @@ impl Order<'_> {
         Ok(())
     }
 
-    fn check_trunk(&self, trunk: &Trunk) -> Outcome {
-        self.check_name::<TrunkId>(None, &trunk.name, |other| &other.name, |_| true)?;
-        self.check_ports("ends", &trunk.ends, None)?;
+    pub(super) fn check_trunk(&self, id: Option<TrunkId>, trunk: &Trunk) -> Outcome {
+        self.check_name::<TrunkId>(id, &trunk.name, |other| &other.name, |_| true)?;
+        self.check_ports("ends", &trunk.ends, id.map(ObjectId::from))?;
         let [one, two] = trunk.ends;
         if one.switch == two.switch {
             return Err(Refusal::invalid("ends", reason::trunk_at_one_switch(one.switch)));
@@ -257,7 +264,7 @@ impl Order<'_> {
         let other = self
             .draft
             .all::<TrunkId>()
-            .find(|(_, other)| pair(other) && other.kind != trunk.kind);
+            .find(|(other_id, other)| Some(*other_id) != id && pair(other) && other.kind != trunk.kind);
         if let Some((other, _)) = other {
             let reason = reason::trunk_kinds_differ(other);
             return Err(Refusal::invalid("kind", reason).object(other));
@@ -266,7 +273,7 @@ impl Order<'_> {
     }
 
     fn check_link(&self, id: Option<ConnectionId>, kind: ConnectionKind, ports: &[PortId]) -> Outcome {
-        self.check_ports("ports", ports, id)?;
+        self.check_ports("ports", ports, id.map(ObjectId::from))?;
         let Some(first) = ports.first() else {
             return Err(Refusal::invalid("ports", reason::ports_none()));
         };

@@ -30,6 +30,7 @@ impl Order<'_> {
                     config,
                     address,
                     valid_from: valid_from.unwrap_or(self.now),
+                    planned: valid_from.is_some_and(|begin| begin > self.now),
                     valid_until,
                 };
                 self.check_mac(None, &mac)?;

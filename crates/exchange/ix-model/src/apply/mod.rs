@@ -15,6 +15,7 @@ mod services;
 #[cfg(test)]
 pub(crate) mod tests;
 mod two_person;
+mod update;
 
 use std::collections::BTreeSet;
 
@@ -102,6 +103,9 @@ impl Order<'_> {
             | Operation::DrainTrunk { .. }
             | Operation::CreateConnection { .. }
             | Operation::SetConnectionPorts { .. } => self.fabric(operation),
+            Operation::UpdateSwitch { .. }
+            | Operation::UpdateTrunk { .. }
+            | Operation::SetNetworks { .. } => self.update(operation),
             Operation::CreateAccount { .. }
             | Operation::UpdateAccount { .. }
             | Operation::CreateUser { .. }

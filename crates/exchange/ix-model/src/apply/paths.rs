@@ -27,7 +27,7 @@ enum Load {
 }
 
 impl Order<'_> {
-    fn topology(&self) -> Topology<'_> {
+    pub(super) fn topology(&self) -> Topology<'_> {
         Topology::new(self.draft.all::<TrunkId>())
     }
 

@@ -173,9 +173,19 @@ impl Order<'_> {
         if service.consent != Consent::Pending {
             return Err(Refusal::conflict(reason::answered_already(id)).object(id));
         }
+        let is_refused = matches!(answer, Consent::Refused { .. });
         service.consent = answer;
         self.draft.put(id, service);
-        Ok(())
+        if !is_refused {
+            return Ok(());
+        }
+        // A refused service reserves nothing: its ends give back their VLANs and contracted rates. The service itself stays,
+        // so that its account reads the reason.
+        let ends: Vec<_> = self.draft.ends_of(id).map(|(end, _)| end).collect();
+        for end in ends {
+            self.remove_end(end)?;
+        }
+        self.renew_path(id, true)
     }
 
     /// Returns the account that locked an object.

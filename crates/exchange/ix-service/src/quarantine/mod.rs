@@ -212,13 +212,15 @@ impl Core {
         let macs = self.exchange.macs.values();
         let at = now.timestamp();
         let macs = macs
-            .filter(|mac| mac.config == id && mac.valid_from <= at)
-            .filter(|mac| mac.valid_until.is_none_or(|until| until > at))
+            .filter(|mac| mac.config == id && mac.is_valid(at))
             .map(|mac| mac.address);
         let ips = self.exchange.ips.values();
         let expected = Expected {
             macs: macs.collect(),
-            ips: ips.filter(|ip| ip.config == id).map(|ip| ip.address).collect(),
+            ips: ips
+                .filter(|ip| ip.config == id && ip.is_valid(at))
+                .map(|ip| ip.address)
+                .collect(),
             ethertypes: &end.policy.ethertypes,
             networks: &end.service.networks,
         };
@@ -449,11 +451,10 @@ impl Core {
         let at = now.timestamp();
         let mut newest: BTreeMap<ConfigId, (Timestamp, Mac)> = BTreeMap::new();
         for mac in self.exchange.macs.values() {
-            let is_valid = mac.valid_from <= at && mac.valid_until.is_none_or(|until| until > at);
             let is_newer = newest
                 .get(&mac.config)
                 .is_none_or(|(from, _)| *from <= mac.valid_from);
-            if is_valid && is_newer {
+            if mac.is_valid(at) && is_newer {
                 newest.insert(mac.config, (mac.valid_from, mac.address));
             }
         }

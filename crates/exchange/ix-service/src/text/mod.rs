@@ -4,8 +4,13 @@
 //! service keys, filters and approvals are not in it: they belong to people, not to the operator's text.
 //!
 //! [`operations`] returns the operations that can be executed now; objects that refer to new ones follow in the next
-//! round, so that [`operations`] is called until it returns none.
+//! round, so that [`operations`] is called until it returns none. Each field of the text is applied, or refused by name.
+//!
+//! An exported text names its [`Base`]: the exchange that its reader has seen. A text whose base is not the present exchange is
+//! refused, because it would undo what others have ordered since.
 
+mod base;
+mod fixed;
 mod operations;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +22,8 @@ use millrace_ix_model::{
 };
 use serde::{Deserialize, Serialize};
 
+pub(crate) use base::{BASES, Bases, deletions};
+pub use base::{Base, DELETIONS_MAX};
 pub use operations::operations;
 
 /// The most rounds that a document needs: sites, switches, trunks, connections, services, ends, addresses.
@@ -26,6 +33,9 @@ pub(crate) const ROUNDS_MAX: usize = 12;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Document {
+    /// The exchange from which the text was exported; absent in a text that was written by hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<Base>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     site: Vec<SiteText>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -185,6 +195,7 @@ pub fn document(exchange: &Exchange) -> Document {
             .extend(end_text(exchange, *id, config));
     }
     let mut document = Document {
+        base: None,
         site: exchange
             .sites
             .values()

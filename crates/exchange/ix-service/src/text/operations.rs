@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_model::{
     Account, AccountId, Config, ConfigId, Connection, ConnectionId, Exchange, Operation, PersistentMap,
-    PolicyId, PortId, Refusal, ServiceId, SiteId, SwitchId, SwitchPort, TrunkId,
+    PolicyId, PortId, Refusal, ServiceId, SiteId, SwitchId, SwitchPort, Trunk, TrunkId,
 };
+use millrace_types::Dpid;
 
-use super::{AccountText, ConnectionText, Document, EndText, ServiceText, is_wanted};
+use super::{
+    AccountText, ConnectionText, Document, EndText, ServiceText, SwitchText, TrunkText, fixed, is_wanted,
+};
 
 /// The identifiers of an exchange by name.
 struct Names {
@@ -149,48 +152,62 @@ fn fabric(
             (None, Some(site)) => operations.push(Operation::CreateSwitch {
                 name: text.name.clone(),
                 site: *site,
-                dpid: text
-                    .dpid
-                    .parse()
-                    .map_err(|error| Refusal::invalid("dpid", format!("{}: {error}", text.dpid)))?,
+                dpid: dpid(text)?,
                 ports: text.ports.clone(),
             }),
-            (Some(id), _)
-                if exchange
-                    .switches
-                    .get(id)
-                    .is_some_and(|switch| switch.ports != in_order(&text.ports)) =>
-            {
-                operations.push(Operation::SetPorts {
-                    switch: *id,
-                    ports: text.ports.clone(),
-                });
+            (Some(id), Some(site)) => {
+                let Some(found) = exchange.switches.get(id) else {
+                    continue;
+                };
+                let dpid = dpid(text)?;
+                if found.site != *site || found.dpid != dpid {
+                    operations.push(Operation::UpdateSwitch {
+                        switch: *id,
+                        site: (found.site != *site).then_some(*site),
+                        dpid: (found.dpid != dpid).then_some(dpid),
+                    });
+                }
+                if found.ports != in_order(&text.ports) {
+                    operations.push(Operation::SetPorts {
+                        switch: *id,
+                        ports: text.ports.clone(),
+                    });
+                }
             }
-            (None, None) if document.site.iter().all(|site| site.name != text.site) => {
+            (_, None) if document.site.iter().all(|site| site.name != text.site) => {
                 return Err(unknown("site", &text.site));
             }
             _ => {}
         }
     }
     for text in &document.trunk {
-        match names.trunks.get(&text.name) {
-            Some(id)
-                if exchange
-                    .trunks
-                    .get(id)
-                    .is_some_and(|trunk| trunk.drained != text.drained) =>
-            {
-                operations.push(Operation::DrainTrunk {
-                    trunk: *id,
-                    drained: text.drained,
-                });
+        let Some(ends) = names.ports(&text.ends)? else {
+            continue;
+        };
+        let ends: [PortId; 2] = ends.try_into().map_err(|_| unknown("ends", &text.name))?;
+        let found = names.trunks.get(&text.name);
+        match found.and_then(|id| Some((*id, exchange.trunks.get(id)?))) {
+            Some((id, found)) => {
+                fixed::trunk(found, text)?;
+                if is_updated(found, text, ends) {
+                    operations.push(Operation::UpdateTrunk {
+                        trunk: id,
+                        ends,
+                        cost: text.cost,
+                        capacity_mbps: text.capacity_mbps,
+                        mtu: text.mtu,
+                        risk_group: text.risk_group.clone(),
+                        contract_percent: text.contract_percent,
+                    });
+                }
+                if found.drained != text.drained {
+                    operations.push(Operation::DrainTrunk {
+                        trunk: id,
+                        drained: text.drained,
+                    });
+                }
             }
-            Some(_) => {}
             None => {
-                let Some(ends) = names.ports(&text.ends)? else {
-                    continue;
-                };
-                let ends: [PortId; 2] = ends.try_into().map_err(|_| unknown("ends", &text.name))?;
                 operations.push(Operation::CreateTrunk {
                     name: text.name.clone(),
                     kind: text.kind,
@@ -205,6 +222,21 @@ fn fabric(
         }
     }
     Ok(())
+}
+
+fn dpid(text: &SwitchText) -> Result<Dpid, Refusal> {
+    text.dpid
+        .parse()
+        .map_err(|error| Refusal::invalid("dpid", format!("switch {}: {}: {error}", text.name, text.dpid)))
+}
+
+fn is_updated(found: &Trunk, text: &TrunkText, ends: [PortId; 2]) -> bool {
+    found.ends != ends
+        || found.cost != text.cost
+        || found.capacity_mbps != text.capacity_mbps
+        || found.mtu != text.mtu
+        || found.risk_group != text.risk_group
+        || found.contract_percent != text.contract_percent
 }
 
 fn people(
@@ -236,15 +268,19 @@ fn people(
                     external_ref: text.external_ref.clone(),
                 });
             }
-            Some((account, found)) if differs(found, text) => operations.push(Operation::UpdateAccount {
-                account,
-                name: None,
-                asns: Some(text.asns.clone()),
-                discoverable: Some(text.discoverable),
-                as_set: text.as_set.clone(),
-                limits: Some(text.limits),
-            }),
-            Some(_) => {}
+            Some((account, found)) => {
+                fixed::account(exchange, found, text)?;
+                if differs(found, text) {
+                    operations.push(Operation::UpdateAccount {
+                        account,
+                        name: None,
+                        asns: Some(text.asns.clone()),
+                        discoverable: Some(text.discoverable),
+                        as_set: text.as_set.clone(),
+                        limits: Some(text.limits),
+                    });
+                }
+            }
         }
     }
     for policy in &document.policy {
@@ -274,17 +310,18 @@ fn people(
                 ports,
                 external_ref: text.external_ref.clone(),
             }),
-            (Some(id), _)
-                if exchange
-                    .connections
-                    .get(id)
-                    .is_some_and(|found| is_patched(found, text, &ports)) =>
-            {
-                operations.push(Operation::SetConnectionPorts {
-                    connection: *id,
-                    kind: text.kind,
-                    ports,
-                });
+            (Some(id), _) => {
+                let Some(found) = exchange.connections.get(id) else {
+                    continue;
+                };
+                fixed::connection(found, text)?;
+                if is_patched(found, text, &ports) {
+                    operations.push(Operation::SetConnectionPorts {
+                        connection: *id,
+                        kind: text.kind,
+                        ports,
+                    });
+                }
             }
             (None, None)
                 if document
@@ -300,11 +337,11 @@ fn people(
     Ok(())
 }
 
-/// Returns true if an order can change the account into what the text says. An `as_set` cannot be taken away by an order.
+/// Returns true if an order must change the account into what the text says.
 fn differs(found: &Account, text: &AccountText) -> bool {
     found.asns != text.asns
         || found.discoverable != text.discoverable
-        || (text.as_set.is_some() && found.as_set != text.as_set)
+        || found.as_set != text.as_set
         || found.limits != text.limits
 }
 
@@ -321,6 +358,16 @@ fn services(
     for text in &document.service {
         let key = [text.account.clone(), text.name.clone()];
         if let Some(id) = names.services.get(&key) {
+            let Some(found) = exchange.services.get(id) else {
+                continue;
+            };
+            fixed::service(exchange, found, text)?;
+            if found.networks != text.networks {
+                operations.push(Operation::SetNetworks {
+                    service: *id,
+                    networks: text.networks.clone(),
+                });
+            }
             ends(document, text, *id, exchange, names, operations)?;
             continue;
         }
@@ -413,6 +460,7 @@ fn ends(
     }
     operations.extend(unmatched.map(|(id, _)| Operation::Delete { target: id.into() }));
     for ((id, config), end) in pairs {
+        fixed::end(text, config, end)?;
         if config.capacity_mbps != end.capacity_mbps {
             operations.push(Operation::SetRate {
                 config: id,

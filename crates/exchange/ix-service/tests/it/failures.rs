@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-use millrace_ix_engine::{Mode, Resolution};
+use millrace_ix_engine::{Mode, Phase, Resolution};
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{Actor, PoolKind, ServiceId};
 use millrace_ix_service::{OrderError, OrderOptions};
@@ -280,4 +280,38 @@ fn two_changes_of_one_object_are_undone_together() {
             .all(|record| record.state == ChangeState::RolledBack),
         "{records:?}"
     );
+}
+
+#[test]
+fn a_new_circuit_is_rolled_back_if_a_switch_has_no_room_for_its_last_entries() {
+    let mut world = World::new();
+    let (kept, _) = world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(3 * SECOND);
+    assert!(world.is_settled());
+    let before = world.core().exchange().clone();
+    let (_, ordered) = world.circuit("second", [(1, 100), (3, 100)]);
+    let is_staged = |world: &mut World| {
+        let mut changes = world.core().engine().changes();
+        changes.any(|change| Some(change.change) == ordered.change && change.phase == Phase::Staged)
+    };
+    let until = world.time + 10 * SECOND;
+    while !is_staged(&mut world) {
+        assert!(world.step(until));
+    }
+    // Both switches have the entries that no frame reaches yet; one has no room for the ingress entries.
+    world.switches.values_mut().next_back().unwrap().is_full = true;
+    world.run(5 * SECOND);
+    let records = world.core().store().changes(u64::MAX, 1).unwrap();
+    assert_eq!(records[0].state, ChangeState::RolledBack, "{records:?}");
+    let journal = world.core().store().journal(records[0].id).unwrap();
+    assert!(
+        journal.last().unwrap().detail["reason"]
+            .as_str()
+            .unwrap()
+            .contains("TABLE_FULL"),
+        "{journal:?}"
+    );
+    assert!(world.is_settled());
+    assert_eq!(world.core().exchange().services, before.services);
+    assert_eq!(world.services(), [kept]);
 }

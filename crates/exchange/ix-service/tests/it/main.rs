@@ -17,6 +17,7 @@ mod orders;
 mod quarantine;
 mod retired;
 mod retries;
+mod text_fields;
 mod texts;
 mod validity;
 mod world;

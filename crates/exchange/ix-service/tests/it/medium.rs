@@ -55,6 +55,9 @@ impl Store for Medium {
     fn load(&self) -> Result<Contents, StoreError> {
         self.inner.load()
     }
+    fn newest_time(&self) -> Result<UnixMillis, StoreError> {
+        self.inner.newest_time()
+    }
     fn begin(&mut self) -> Result<(), StoreError> {
         self.inner.begin()
     }

@@ -175,7 +175,15 @@ fn a_change_that_a_switch_refuses_is_undone_and_its_numbers_are_used_again() {
 #[test]
 fn a_change_that_a_switch_refuses_behind_the_flip_has_the_error_until_it_goes_on() {
     let mut world = World::new();
-    let (_, ordered) = world.circuit("ab", [(0, 100), (2, 200)]);
+    let (service, _) = world.circuit("ab", [(0, 100), (2, 200)]);
+    world.run(3 * SECOND);
+    // The circuit forwards already, so that the flip of its move stays until the switch takes it.
+    let end = world.core().exchange().ends(service).next().unwrap().0;
+    let connection = world.connections()[1];
+    let ordered = world.order(&[
+        json!({"operation": "move_end", "config": end, "connection": connection,
+        "vlan": {"type": "dot1q", "vlan": 300}}),
+    ]);
     let change = ordered.change.unwrap();
     let state = |world: &mut World| {
         world

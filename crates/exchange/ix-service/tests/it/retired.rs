@@ -1,8 +1,8 @@
 //! Switches that do not return: an operator retires them, and nothing waits for them any more.
 
 use millrace_ix_model::{Actor, PortId, SwitchId};
-use millrace_ix_service::OrderOptions;
 use millrace_ix_service::text::{Document, document};
+use millrace_ix_service::{ApplyOptions, OrderOptions};
 use millrace_types::Duration;
 use serde_json::json;
 
@@ -126,7 +126,10 @@ fn a_change_with_a_switch_that_was_added_and_deleted_meanwhile_ends_after_a_rest
     let text: Document = serde_json::from_value(text).unwrap();
     let now = world.now();
     let options = OrderOptions::default();
-    let ordered = world.core().apply(text, &Actor::system(), &options, now).unwrap();
+    let ordered = world
+        .core()
+        .apply(text, ApplyOptions::default(), &Actor::system(), &options, now)
+        .unwrap();
     assert!(ordered.change.is_some());
     world.deliver();
     let exchange = world.core().exchange().clone();

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use millrace_ix_engine::Settings;
 use millrace_ix_model::Actor;
 use millrace_ix_service::text::{Document, document};
-use millrace_ix_service::{Core, OrderError, OrderOptions};
+use millrace_ix_service::{ApplyOptions, Core, OrderError, OrderOptions, Ordered};
 use millrace_ix_store::Sqlite;
 use millrace_types::Duration;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::World;
 
@@ -39,9 +39,13 @@ fn apply(
         dry_run,
         ..OrderOptions::default()
     };
-    let ordered = world
-        .core()
-        .apply(document.clone(), &Actor::system(), &options, now);
+    let ordered = world.core().apply(
+        document.clone(),
+        ApplyOptions::default(),
+        &Actor::system(),
+        &options,
+        now,
+    );
     world.deliver();
     ordered
 }
@@ -63,7 +67,13 @@ fn an_exported_exchange_applied_to_an_empty_database_is_the_same_exchange() {
     )
     .unwrap();
     let ordered = empty
-        .apply(read, &Actor::system(), &OrderOptions::default(), now)
+        .apply(
+            read,
+            ApplyOptions::default(),
+            &Actor::system(),
+            &OrderOptions::default(),
+            now,
+        )
         .unwrap();
     assert_eq!(document(empty.exchange()), text);
     let entries = |core: &Core| -> Vec<usize> { core.plan().values().map(BTreeMap::len).collect() };
@@ -145,4 +155,114 @@ fn a_text_with_an_unknown_name_is_refused_as_a_whole() {
         "{refused:?}"
     );
     assert_eq!(*world.core().exchange(), before);
+}
+
+/// Returns the export of a world as JSON.
+fn exported(world: &mut World) -> Value {
+    let revision = world.core().store().load().unwrap().revision;
+    serde_json::to_value(Document::exported(world.core().exchange(), revision)).unwrap()
+}
+
+fn apply_as(world: &mut World, text: &Value, how: ApplyOptions) -> Result<Ordered, OrderError> {
+    let text: Document = serde_json::from_value(text.clone()).unwrap();
+    let now = world.now();
+    let ordered = world
+        .core()
+        .apply(text, how, &Actor::system(), &OrderOptions::default(), now);
+    world.deliver();
+    ordered
+}
+
+fn refusal(result: Result<Ordered, OrderError>) -> String {
+    match result {
+        Err(OrderError::Refused(refusal)) => refusal.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn yesterdays_export_does_not_delete_what_was_ordered_since() {
+    let mut world = world();
+    let mut text = exported(&mut world);
+    let (service, _) = world.circuit("ordered since", [(0, 500), (1, 501)]);
+    world.run(3 * SECOND);
+    text["service"][0]["end"][0]["capacity_mbps"] = json!(50);
+    let before = document(world.core().exchange());
+    let message = refusal(apply_as(&mut world, &text, ApplyOptions::default()));
+    assert!(
+        message.contains("service A/ordered since") && message.contains("--overwrite"),
+        "{message}"
+    );
+    assert_eq!(document(world.core().exchange()), before);
+    let parsed: Document = serde_json::from_value(text.clone()).unwrap();
+    let planned = apply(&mut world, &parsed, true).unwrap();
+    assert_eq!(planned.problems, [message]);
+    assert_eq!(
+        planned.deletions,
+        [format!("service A/ordered since ({service})")]
+    );
+    let overwrite = ApplyOptions {
+        overwrite: true,
+        ..ApplyOptions::default()
+    };
+    let ordered = apply_as(&mut world, &text, overwrite).unwrap();
+    assert_eq!(ordered.deletions, planned.deletions);
+    world.run(3 * SECOND);
+    assert!(!world.services().contains(&service));
+}
+
+#[test]
+fn an_export_is_applied_edited_and_applied_again_while_nobody_else_orders() {
+    let mut world = world();
+    let mut text = exported(&mut world);
+    for rate in [50, 60, 70] {
+        text["service"][0]["end"][0]["capacity_mbps"] = json!(rate);
+        assert!(
+            apply_as(&mut world, &text, ApplyOptions::default())
+                .unwrap()
+                .change
+                .is_some()
+        );
+        // The progress of the change is no difference.
+        world.run(3 * SECOND);
+    }
+    // The base survives a restart of the engine.
+    let store = world.kill(false);
+    world.start(store);
+    world.run(3 * SECOND);
+    text["service"][0]["end"][0]["capacity_mbps"] = json!(80);
+    apply_as(&mut world, &text, ApplyOptions::default()).unwrap();
+    let site = json!({"operation": "create_site", "name": "Chiba"});
+    world.order(&[site]);
+    text["service"][0]["end"][0]["capacity_mbps"] = json!(90);
+    let message = refusal(apply_as(&mut world, &text, ApplyOptions::default()));
+    assert!(message.contains("site Chiba"), "{message}");
+}
+
+#[test]
+fn more_than_a_few_deletions_need_their_number() {
+    let mut world = world();
+    let mut text = exported(&mut world);
+    let services = text["service"].as_array_mut().unwrap();
+    assert_eq!(services.len(), 20);
+    services.retain(|service| !service["name"].as_str().unwrap().starts_with("circuit 1"));
+    let deleted = 20 - services.len();
+    assert_eq!(deleted, 11);
+    let message = refusal(apply_as(&mut world, &text, ApplyOptions::default()));
+    assert!(
+        message.contains("deletes 11") && message.contains("--deletions 11"),
+        "{message}"
+    );
+    let permitted = ApplyOptions {
+        deletions_max: 11,
+        ..ApplyOptions::default()
+    };
+    let ordered = apply_as(&mut world, &text, permitted).unwrap();
+    assert_eq!(ordered.deletions.len(), 11);
+    assert!(
+        ordered
+            .deletions
+            .iter()
+            .all(|name| name.starts_with("service A/circuit 1"))
+    );
 }

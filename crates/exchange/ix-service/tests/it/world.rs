@@ -68,6 +68,8 @@ pub(crate) struct World {
     pub(crate) frames: Vec<(SwitchId, PortNo, Vec<u8>)>,
     /// The events that the core reported.
     pub(crate) events: Vec<ServiceEvent>,
+    /// The time by which the wall clock is behind, in milliseconds.
+    pub(crate) behind: u64,
 }
 
 pub(crate) fn operation(value: Value) -> Operation {
@@ -89,6 +91,7 @@ impl World {
             sessions: 0,
             frames: Vec::new(),
             events: Vec::new(),
+            behind: 0,
         };
         world.start(store);
         world.order(&[
@@ -157,7 +160,7 @@ impl World {
     pub(crate) fn now(&self) -> Now {
         Now {
             time: self.time,
-            wall: UnixMillis(WALL + self.time.nanos() / 1_000_000),
+            wall: UnixMillis(WALL + self.time.nanos() / 1_000_000 - self.behind),
         }
     }
 

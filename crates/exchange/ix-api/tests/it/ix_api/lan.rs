@@ -330,7 +330,14 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
     assert_eq!(waived.status, 200, "{}", waived.text());
     let found = list().await;
     assert_eq!(found["version"], "1.0");
+    check_member_list(&found);
     let members = found["member_list"].as_array().unwrap();
+    let servers = members.iter().find(|member| member["asnum"] == 64_999).unwrap();
+    assert_eq!(servers["member_type"], "ixp");
+    assert_eq!(
+        servers["connection_list"][0]["vlan_list"][0]["ipv4"]["services"],
+        json!([{ "type": "ixrouteserver" }])
+    );
     let member = members.iter().find(|member| member["asnum"] == 64500).unwrap();
     let ends = member["connection_list"].as_array().unwrap();
     let v4 = &ends.last().unwrap()["vlan_list"][0]["ipv4"];
@@ -418,4 +425,72 @@ async fn an_end_that_the_native_api_deletes_has_no_route_server_sessions() {
     // The record stays while the deletion may be undone.
     assert_eq!(api.stored("record/nfc-"), 1);
     assert_eq!(api.restart().stored("record/nfc-"), 0);
+}
+
+/// Checks a member list against the rules of the IX-F member export JSON schema 1.0: the required properties, and the type of
+/// each property.
+fn check_member_list(list: &Value) {
+    let has = |object: &Value, required: &[&str]| {
+        for name in required {
+            assert!(object.get(name).is_some(), "{name} is required in {object}");
+        }
+    };
+    let integer = |object: &Value, names: &[&str]| {
+        for name in names {
+            assert!(
+                object[name].is_null() || object[name].is_u64(),
+                "{name} in {object}"
+            );
+        }
+    };
+    let items = |value: &Value| value.as_array().unwrap().clone();
+    has(list, &["version", "timestamp", "ixp_list", "member_list"]);
+    let timestamp = list["timestamp"].as_str().unwrap();
+    assert!(timestamp.len() == 20 && timestamp.ends_with('Z'), "{timestamp}");
+    let (mut ixps, mut vlans, mut switches) = (Vec::new(), Vec::new(), Vec::new());
+    for ixp in items(&list["ixp_list"]) {
+        has(&ixp, &["ixf_id", "ixp_id", "shortname"]);
+        integer(&ixp, &["ixf_id", "ixp_id", "peeringdb_id"]);
+        ixps.push(ixp["ixp_id"].clone());
+        for vlan in items(&ixp["vlan"]) {
+            integer(&vlan, &["id"]);
+            vlans.push(vlan["id"].clone());
+            for (family, bits) in [("ipv4", 32), ("ipv6", 128)] {
+                if let Some(part) = vlan.get(family) {
+                    let address: std::net::IpAddr = part["prefix"].as_str().unwrap().parse().unwrap();
+                    assert_eq!(address.is_ipv4(), family == "ipv4");
+                    assert!(part["mask_length"].as_u64().unwrap() <= bits);
+                }
+            }
+        }
+        for switch in items(&ixp["switch"]) {
+            integer(&switch, &["id"]);
+            switches.push(switch["id"].clone());
+        }
+    }
+    for member in items(&list["member_list"]) {
+        has(&member, &["asnum", "connection_list"]);
+        integer(&member, &["asnum"]);
+        assert!(["peering", "ixp", "other"].contains(&member["member_type"].as_str().unwrap()));
+        for connection in items(&member["connection_list"]) {
+            has(&connection, &["ixp_id"]);
+            assert!(ixps.contains(&connection["ixp_id"]));
+            for interface in items(&connection["if_list"]) {
+                integer(&interface, &["switch_id", "if_speed"]);
+                assert!(switches.contains(&interface["switch_id"]));
+            }
+            for vlan in items(&connection["vlan_list"]) {
+                assert!(vlans.contains(&vlan["vlan_id"]), "{vlan}");
+                for family in ["ipv4", "ipv6"] {
+                    let Some(part) = vlan.get(family) else {
+                        continue;
+                    };
+                    let address: std::net::IpAddr = part["address"].as_str().unwrap().parse().unwrap();
+                    assert_eq!(address.is_ipv4(), family == "ipv4");
+                    assert!(part["routeserver"].is_boolean(), "{part}");
+                    integer(part, &["max_prefix"]);
+                }
+            }
+        }
+    }
 }

@@ -78,6 +78,60 @@ fn the_invited_member_may_refuse_and_then_nothing_can_be_configured() {
 }
 
 #[test]
+fn a_refused_invitation_gives_back_its_vlan_and_its_rate() {
+    let mut world = World::new();
+    let service = world.circuit();
+    let (a, b) = (world.members[0].clone(), world.members[1].clone());
+    let connection = world.connections[0][0];
+    world.apply(&a, end(service, connection, tag(5))).unwrap();
+    let reason = "wrong port".to_owned();
+    world.apply(&b, Operation::Refuse { service, reason }).unwrap();
+    assert_eq!(world.exchange.ends(service).count(), 0);
+    assert!(world.exchange.services[&service].wire_id.is_none());
+    let other = world
+        .apply(&a, order_p2p("another", None))
+        .unwrap()
+        .first()
+        .unwrap();
+    world.apply(&a, end(other, connection, tag(5))).unwrap();
+}
+
+#[test]
+fn a_member_leaves_a_path_that_it_accepted() {
+    let mut world = World::new();
+    let service = world.circuit();
+    let (a, b) = (world.members[0].clone(), world.members[1].clone());
+    world
+        .apply(&a, end(service, world.connections[0][0], tag(5)))
+        .unwrap();
+    let own = world
+        .apply(&b, end(service, world.connections[1][1], tag(5)))
+        .unwrap()
+        .first::<ConfigId>()
+        .unwrap();
+    assert_eq!(world.exchange.services[&service].consent, Consent::Accepted);
+    let target = own.into();
+    world.refused(&a, Operation::Delete { target });
+    world.apply(&b, Operation::Delete { target }).unwrap();
+    assert_eq!(world.exchange.ends(service).count(), 1);
+    assert!(world.exchange.services[&service].wire_id.is_none());
+}
+
+#[test]
+fn a_member_leaves_a_peering_lan() {
+    let mut world = World::new();
+    let lan = world.lan();
+    let b = world.members[1].clone();
+    let own = world
+        .apply(&b, end(lan, world.connections[1][0], tag(5)))
+        .unwrap()
+        .first::<ConfigId>()
+        .unwrap();
+    world.apply(&b, Operation::Delete { target: own.into() }).unwrap();
+    assert_eq!(world.exchange.ends(lan).count(), 0);
+}
+
+#[test]
 fn a_vlan_of_a_connection_is_one_end_and_open_ones_are_chosen() {
     let mut world = World::new();
     let a = world.members[0].clone();

@@ -161,3 +161,52 @@ fn an_exchange_above_a_limit_is_loaded_and_an_older_account_has_the_usual_limits
     let older: Exchange = serde_json::from_value(stored).unwrap();
     assert!(older.accounts.values().all(|account| account.limits.is_default()));
 }
+
+#[test]
+fn the_contracted_rates_of_a_connection_fill_the_share_of_its_speed_that_the_exchange_admits() {
+    let mut world = World::new();
+    let (a, operator) = (world.members[0].clone(), world.operators[0].clone());
+    // The connection has 10,000 Mbit/s.
+    let connection = world.connections[0][0];
+    let order = |world: &mut World, actor: &Actor, name: &str, vlan: u16, rate: u32| {
+        let service = world
+            .apply(&a, order_p2p(name, None))
+            .unwrap()
+            .first::<ServiceId>()
+            .unwrap();
+        let mut operation = end(service, connection, tag(vlan));
+        if let Operation::ConfigureEnd { capacity_mbps, .. } = &mut operation {
+            *capacity_mbps = Some(rate);
+        }
+        world
+            .apply(actor, operation)
+            .map(|applied| applied.first::<ConfigId>().unwrap())
+    };
+    let first = order(&mut world, &a, "one", 1, 6000).unwrap();
+    let refusal = order(&mut world, &a, "two", 2, 4001).unwrap_err();
+    assert_eq!(
+        (refusal.code, refusal.field.as_deref()),
+        (RefusalCode::Exhausted, Some("capacity_mbps"))
+    );
+    assert!(refusal.message.contains("at most 4000 do"), "{refusal}");
+    let second = order(&mut world, &a, "three", 3, 4000).unwrap();
+    let set = |config, rate| Operation::SetRate {
+        config,
+        capacity_mbps: Some(rate),
+    };
+    let refusal = world.refused(&a, set(second, 4001));
+    assert_eq!(refusal.code, RefusalCode::Exhausted);
+    world.apply(&a, set(first, 5000)).unwrap();
+    world.apply(&a, set(second, 5000)).unwrap();
+    // The exchange may sell the speed more than once: by an order of its staff, or by a limit of the account.
+    let third = order(&mut world, &operator, "four", 4, 3000).unwrap();
+    world.apply(&a, set(third, 2000)).unwrap();
+    world.refused(&a, set(third, 2500));
+    let limits = Limits {
+        connection_percent: 200,
+        ..Limits::default()
+    };
+    set_limits(&mut world, a.account.unwrap(), limits);
+    world.apply(&a, set(third, 10_000)).unwrap();
+    world.refused(&a, set(second, 5001));
+}

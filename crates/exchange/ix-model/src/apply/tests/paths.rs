@@ -55,6 +55,20 @@ impl World {
     /// Orders a circuit of one member between its two connections.
     fn own_circuit(&mut self, name: &str, vlan: u16, mbps: Option<u32>) -> Result<ServiceId, Refusal> {
         let actor = self.members[0].clone();
+        // The trunks are the bound of these tests, and not the connections.
+        let limits = Limits {
+            connection_percent: 1000,
+            ..Limits::default()
+        };
+        let raise = Operation::UpdateAccount {
+            account: actor.account.unwrap(),
+            name: None,
+            asns: None,
+            discoverable: None,
+            as_set: None,
+            limits: Some(limits),
+        };
+        self.apply(&Actor::system(), raise)?;
         let service: ServiceId = self.apply(&actor, order_p2p(name, None))?.first().unwrap();
         for connection in self.connections[0] {
             self.apply(
