@@ -39,7 +39,8 @@ section! {
             /// Use of the cache of traversals, which holds the path of each flow through the tables.
             pub flow_cache: FlowCache = FlowCache::Auto,
             /// The fields that select groups hash to distinguish flows; empty selects addresses, VLAN, protocol and
-            /// ports.
+            /// ports. Both directions of a flow have one hash. IP fragments and ICMP are hashed without ports, type and
+            /// code.
             pub select_hash: Vec<SelectField> = Vec::new(),
             /// The treatment of IP fragments; a controller may change it. Reassembled packets may be longer than the
             /// MTU of the output port, which then drops them.

@@ -129,7 +129,7 @@ section! {
             pub cir: Rate,
         }
         optional {
-            /// The committed burst size. Unset, 20 ms at `cir`, at least 9,600 bytes. Packets larger than this are
+            /// The committed burst size. Unset, 200 ms at `cir`, at least 9,600 bytes. Packets larger than this are
             /// never green.
             pub cbs: Option<BurstSize> = None,
             /// The excess burst size (`srtcm`, `trtcm-4115`). With `srtcm`, the unused part of `cir` fills

@@ -10,8 +10,9 @@ use millrace_wire::EtherType;
 use crate::entry::{Entry, EntryId, Flow, FlowId, Group, GroupKind, Matching, Meter, RateUnit, SwitchState};
 use crate::layout::{CookieFields, Metadata};
 
-/// The burst that a meter admits, as a duration at the contracted rate in milliseconds.
-const BURST_MILLIS: u64 = 20;
+/// The burst that a meter admits, as a duration at the contracted rate in milliseconds: that of the switch's meters
+/// without burst size, with which TCP gets the contracted rate (ADR 37).
+const BURST_MILLIS: u64 = 200;
 /// The smallest burst in kilobits: two frames of 1,522 bytes.
 const BURST_KBIT_MIN: u32 = 25;
 
@@ -60,7 +61,7 @@ impl Builder {
             .insert(EntryId::Group(group), entry);
     }
 
-    /// Adds a meter for a rate in kbit/s, with a burst of 20 ms at that rate.
+    /// Adds a meter for a rate in kbit/s, with a burst of 200 ms at that rate.
     pub(crate) fn rate_meter(&mut self, switch: SwitchId, meter: MeterId, rate_kbps: u32) {
         let burst = u64::from(rate_kbps) * BURST_MILLIS / 1000;
         let entry = Meter {

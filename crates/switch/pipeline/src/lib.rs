@@ -51,7 +51,7 @@ pub use flow_cache_policy::FlowCachePolicy;
 pub use forwarding::Forwarding;
 pub use fragments::{Assembled, Assembler, FragmentError, FragmentMode, FragmentView};
 pub use group::{CompiledGroup, Group, GroupKind};
-pub use meter::{Band, BandKind, CompiledMeter, Meter, MeterFlags};
+pub use meter::{Band, BandKind, CompiledMeter, DEFAULT_BURST, Meter, MeterFlags};
 pub use oam::{OamPort, OamPorts};
 pub use op::Op;
 pub use police::{

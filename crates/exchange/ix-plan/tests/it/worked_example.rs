@@ -126,12 +126,12 @@ fn the_entries_are_those_of_the_example_line_by_line() {
     let meter = Meter {
         unit: RateUnit::Kbps,
         rate: 200_000,
-        burst: 4_000,
+        burst: 40_000,
     };
     assert_eq!(
         state[&EntryId::Meter(MeterId(501))],
         Entry::Meter(meter),
-        "200,000 kbit/s, 20 ms"
+        "200,000 kbit/s, 200 ms"
     );
     // The entries of site 2 mirror those of site 1: its egress pops the tag.
     let far = &plan.switches[&world.switches[1]];

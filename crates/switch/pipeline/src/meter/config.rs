@@ -1,6 +1,11 @@
 //! Meters as controllers send them (OpenFlow 1.3.5, section 7.3.4.4).
 
-use millrace_types::MeterId;
+use millrace_types::{Duration, MeterId};
+
+/// The burst that a meter or a policer without burst size admits, as time at its rate. A window of TCP must fit: with
+/// 20 ms, a GSO packet of 64 KiB fills the bucket of 20 Mbit/s, the next ones are dropped whole, and TCP gets a tenth
+/// of the rate (ADR 37). Cisco IOS admits 250 ms, a 32nd of the rate in bytes; Open vSwitch admits a second.
+pub const DEFAULT_BURST: Duration = Duration::from_millis(200);
 
 /// The flags of a meter (`OFPMF_*`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -42,7 +47,7 @@ pub enum BandKind {
 pub struct Band {
     /// The rate above which the band applies, in the unit of the meter.
     pub rate: u32,
-    /// The burst size in the unit of the meter; meaningless without [`MeterFlags::BURST`].
+    /// The burst size in the unit of the meter; without [`MeterFlags::BURST`], and if zero, [`DEFAULT_BURST`] applies.
     pub burst_size: u32,
     /// The treatment.
     pub kind: BandKind,

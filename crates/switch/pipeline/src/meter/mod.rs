@@ -10,7 +10,7 @@ mod rate;
 use millrace_flow::classify::Slot;
 use millrace_types::Time;
 
-pub use config::{Band, BandKind, Meter, MeterFlags};
+pub use config::{Band, BandKind, DEFAULT_BURST, Meter, MeterFlags};
 pub(crate) use map::MeterMap;
 pub(crate) use rate::Gcra;
 

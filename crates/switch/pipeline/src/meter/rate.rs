@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_types::{BitRate, Time};
 
-use super::config::{Band, MeterFlags};
+use super::config::{Band, DEFAULT_BURST, MeterFlags};
 
 /// Units of time in a nanosecond. At 100 Gbit/s a packet of 64 bytes takes 5.12 ns, and the error of this
 /// duration must be below a thousandth. 64 bits of these units last two years and then wrap.
@@ -23,10 +23,8 @@ const UNITS_PER_NS: u64 = 256;
 const UNITS_PER_SECOND: u128 = UNITS_PER_NS as u128 * 1_000_000_000;
 /// The number of fraction bits in the duration of a byte.
 const FRACTION: u32 = 20;
-/// The burst tolerance of a band without burst size, as time at the rate: 20 ms. Workers receive packets in
-/// bursts, and the kernel may suspend a worker for milliseconds. 20 ms are 0.4 % of the five seconds over
-/// which a rate must be exact to 1 %.
-const BURST_DEFAULT: u64 = 20_000_000 * UNITS_PER_NS;
+/// The burst tolerance of a band without burst size ([`DEFAULT_BURST`]).
+const BURST_DEFAULT: u64 = DEFAULT_BURST.as_nanos() as u64 * UNITS_PER_NS;
 /// The longest burst tolerance: a day.
 const BURST_MAX: u128 = 86_400 * UNITS_PER_SECOND;
 /// A theoretical arrival time that is this far ahead of the clock, or further, has wrapped: its last update
@@ -173,6 +171,8 @@ mod tests {
     use crate::meter::BandKind;
     use millrace_types::Duration;
 
+    const KBPS_BURST: u16 = MeterFlags::KBPS.0 | MeterFlags::BURST.0;
+
     fn gcra(flags: u16, rate: u32, burst_size: u32) -> Gcra {
         let band = Band {
             rate,
@@ -263,8 +263,8 @@ mod tests {
         for years in 1..20 {
             let now = Time::from_secs(years * 31_536_000);
             assert_eq!(
-                (0..100).filter(|_| gcra.conforms(1, 64, now, true)).count(),
-                21,
+                (0..1000).filter(|_| gcra.conforms(1, 64, now, true)).count(),
+                201,
                 "after {years} years"
             );
         }
@@ -279,7 +279,8 @@ mod tests {
             (1_000_000, 1500),
             (5_000_000, 1500),
         ] {
-            let gcra = gcra(1, rate_kbps, 0);
+            // A burst of 20 ms, which is 0.4 % of five seconds.
+            let gcra = gcra(KBPS_BURST, rate_kbps, rate_kbps / 50);
             let start = Time::from_secs(7);
             // 1.3 times the rate, in bursts of up to 32 packets, alternately from two workers; the clock of
             // one worker is late.
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn the_highest_rates_are_exact() {
         for (rate_kbps, size, gap_ns) in [(100_000_000, 64, 4), (1_000_000_000, 1500, 10)] {
-            let gcra = gcra(1, rate_kbps, 0);
+            let gcra = gcra(KBPS_BURST, rate_kbps, rate_kbps / 50);
             let start = Time::from_secs(7);
             let at = |n: u64| start + Duration::from_nanos(n * gap_ns);
             // The number of packets in 0.1 s, with a burst of 0.02 s.

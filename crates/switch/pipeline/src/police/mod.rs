@@ -20,6 +20,7 @@ use millrace_wire::Packet;
 pub use color::{Color, PolicerRates};
 pub use mark::Marks;
 
+use crate::meter::DEFAULT_BURST;
 use color::Buckets;
 pub(crate) use mark::{drop_precedence, dscp};
 
@@ -85,9 +86,10 @@ impl Policer {
         }
     }
 
-    /// Returns the default burst size: the bytes of 20 ms at the rate, at least 9,600.
+    /// Returns the default burst size: the bytes of [`DEFAULT_BURST`] at the rate, at least 9,600.
     pub fn default_burst(rate: BitRate) -> u64 {
-        (rate.bps() / 50 / 8).max(9_600)
+        let bytes = u128::from(rate.bps()) * u128::from(DEFAULT_BURST.as_millis()) / 8_000;
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(9_600)
     }
 
     /// Returns the new color of a packet of `size` bytes that arrived with the color `before`, and takes its tokens.
