@@ -44,6 +44,7 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
     use millrace_model as model;
 
     let settings = &start.config().system;
+    let is_needed = start.config().needs_dpdk();
     let config = EalConfig {
         worker_cores: settings
             .worker_cores
@@ -51,10 +52,10 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
             .map(|core| CoreId(core.get()))
             .collect(),
         memory_mib: settings.memory_mib.get(),
-        huge_pages: match settings.huge_pages {
-            model::HugePages::Off => HugePages::Off,
-            model::HugePages::Auto => HugePages::Prefer,
-            model::HugePages::Required => HugePages::Require,
+        huge_pages: match (settings.huge_pages, is_needed) {
+            (model::HugePages::Off, _) | (model::HugePages::Auto, false) => HugePages::Off,
+            (model::HugePages::Auto, true) => HugePages::Prefer,
+            (model::HugePages::Required, _) => HugePages::Require,
         },
         pci: Pci::OnDemand,
         file_prefix: format!("millraced-{}", std::process::id()),
@@ -71,7 +72,16 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
              virtio-user)"
         }
     })?;
-    let buffers = buffers(settings.memory_mib.get());
+    let buffers = match is_needed {
+        true => buffers(settings.memory_mib.get()),
+        false => buffers(settings.memory_mib.get()).min(BUFFERS_WITHOUT_DEVICES),
+    };
+    if !is_needed {
+        tracing::info!(
+            buffers,
+            "no port needs DPDK: no huge pages are taken; start again after a port that needs it is added"
+        );
+    }
     let backend =
         DpdkBackend::new(eal, buffers).context("the packet pool does not fit into system.memory_mib")?;
     tracing::info!(version = %millrace_dpdk::eal::running_version(), huge_pages = eal.has_huge_pages(), buffers, "DPDK is up");
@@ -84,6 +94,11 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
     eal.unmount_hugetlbfs();
     outcome
 }
+
+/// The number of packet buffers if no port of the configuration needs DPDK: as many as without DPDK, one less than a power
+/// of two.
+#[cfg(feature = "dpdk")]
+const BUFFERS_WITHOUT_DEVICES: u32 = 8191;
 
 /// Returns the number of packet buffers that half of the memory holds, one less than a power of two. The other half is
 /// for rings of drivers and alignment.

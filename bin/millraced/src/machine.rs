@@ -3,11 +3,16 @@
 //! `--check` tests everything. For a change of a running switch, only the settings that the next start uses are
 //! tested, so that the next start does not fail; the switch tests the other settings itself and reports problems.
 
+mod devices;
+mod fault;
 mod files;
 
 use std::collections::BTreeSet;
+use std::time::SystemTime;
 
-use millrace_model::{Config, ConfigError, ConfigErrors, Path, System};
+use fault::note;
+use millrace_agent::channel::invalid_certificates;
+use millrace_model::{Api, Config, ConfigError, ConfigErrors, Path, System};
 
 /// The resources of the machine at the start of this process.
 #[derive(Debug, Clone)]
@@ -44,13 +49,10 @@ impl Machine {
             errors.extend(store(config));
         }
         errors.extend(files::check(config));
+        errors.extend(devices::check(config, &devices::Kernel::this()));
         let state_dir = state_dir.unwrap_or(&config.system.state_dir);
         // The switch may be running with this configuration, so its own address in use is no error.
-        errors.extend(millrace_api::server::probe(
-            &config.api,
-            state_dir,
-            Some(&config.api),
-        ));
+        errors.extend(api(&config.api, state_dir, &config.api));
         ConfigErrors::unless_empty(errors)
     }
 
@@ -75,11 +77,7 @@ impl Machine {
             errors.extend(moved_store(config, state_dir));
         }
         if config.api != head.api {
-            errors.extend(millrace_api::server::probe(
-                &config.api,
-                state_dir,
-                Some(&running.api),
-            ));
+            errors.extend(api(&config.api, state_dir, &running.api));
         }
         ConfigErrors::unless_empty(errors)
     }
@@ -107,6 +105,21 @@ impl Machine {
         };
         missing.map(error).collect()
     }
+}
+
+/// Checks the REST API; `running` is the API of the running daemon, whose socket and address may be in use.
+fn api(api: &Api, state_dir: &std::path::Path, running: &Api) -> Vec<ConfigError> {
+    let mut errors = millrace_api::server::probe(api, state_dir, Some(running));
+    let certificate = api.tls_cert.as_ref().filter(|_| api.enabled);
+    let invalid = certificate.map(|path| invalid_certificates(path, SystemTime::now()));
+    for reason in invalid.into_iter().flatten() {
+        note(
+            &mut errors,
+            &Path::default().key("api").key("tls_cert"),
+            Err(reason),
+        );
+    }
+    errors
 }
 
 /// Checks that the store can be opened in `system.state_dir`.
@@ -343,11 +356,13 @@ mod tests {
         let capture = text("in.pcap", &head);
         let (module, library) = (text("a.wasm", b"\0asm\x01\0\0\0"), text("a.so", b"\x7fELF\x02"));
         let odd = text("odd", b"hello, world, this is no capture");
-        let pem = text("key.pem", b"");
+        let made = rcgen::generate_simple_self_signed(vec!["br0".to_owned()]).unwrap();
+        let certificate = text("certificate.pem", made.cert.pem().as_bytes());
+        let pem = text("key.pem", made.signing_key.serialize_pem().as_bytes());
         let with = |rx: &str, tx: &str, socket: &str, wasm: &str, so: &str, punix: &str, key: &str| {
             config(&format!(
                 "[api]\nenabled = false\n[[bridge]]\nname = \"br0\"\nlisten = [\"punix:{punix}\"]\n\
-                 [bridge.tls]\nprivate_key = \"{key}\"\ncertificate = \"{pem}\"\nca_certificate = \"{pem}\"\n\
+                 [bridge.tls]\nprivate_key = \"{key}\"\ncertificate = \"{certificate}\"\nca_certificate = \"{certificate}\"\n\
                  [[bridge.port]]\nname = \"p1\"\nnumber = 1\ndevice = \"pcap:rx={rx},tx={tx}\"\n\
                  [[bridge.port]]\nname = \"p2\"\nnumber = 2\ndevice = \"vhost:{socket}\"\n\
                  [[bridge.chain]]\nname = \"c\"\nnumber = 3\n\

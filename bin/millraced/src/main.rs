@@ -10,6 +10,7 @@ mod live;
 mod log;
 mod machine;
 mod man;
+mod man_config;
 mod options;
 mod run;
 mod simulate;
@@ -51,6 +52,9 @@ fn start(options: &Options) -> Result<()> {
     }
     if options.man {
         return man::print();
+    }
+    if options.man_config {
+        return man_config::print();
     }
     let machine = Machine::detect(options.no_dpdk);
     let file = options.config.as_deref().map(read).transpose()?;

@@ -29,10 +29,13 @@ An option is invalid.
 .SH FILES
 .TP
 /etc/millrace/millraced.toml
-The configuration of the service that \fBmake install\fR installs.
+The configuration of the service that \fBmake install\fR installs; see \fBmillraced.toml\fR(5).
 .TP
 /var/lib/millrace
 The store of configurations, unless \fBsystem.state_dir\fR or \fB\-\-state\-dir\fR names another directory.
+.TP
+/var/lib/millrace/flows
+The flow entries, groups and meters of each bridge for the next start, with \fBsystem.keep_flows\fR.
 .TP
 /run/millrace/millraced.sock
 The socket of the REST API, unless \fBapi.socket\fR names another.
@@ -40,7 +43,7 @@ The socket of the REST API, unless \fBapi.socket\fR names another.
 /var/lib/millrace/api-token
 The generated token for TCP (\fBapi.listen\fR), unless \fBapi.token_file\fR names another file.
 .SH SEE ALSO
-\fBmillrace\fR(1), \fBmillrace\-apply\fR(1), \fBmillrace\-log\fR(1), \fBmillrace\-doctor\fR(1)
+\fBmillraced.toml\fR(5), \fBmillrace\fR(1), \fBmillrace\-apply\fR(1), \fBmillrace\-log\fR(1), \fBmillrace\-doctor\fR(1)
 "#;
 
 /// Writes `millraced(8)` to standard output.

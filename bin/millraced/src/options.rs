@@ -31,8 +31,8 @@ pub(crate) struct Options {
     pub(crate) no_dpdk: bool,
 
     /// Check the configuration file, print its errors, and exit. The check includes the cores and the memory of this
-    /// machine, the directory of the store, the address of the REST API, and the files and socket directories of
-    /// ports, functions, emulated paths, listeners and TLS; it creates nothing and loads no shared object. Run it as
+    /// machine, the directory of the store, the address of the REST API, and the files, interfaces, addresses and
+    /// socket directories of ports, functions, emulated paths, listeners, sFlow and TLS; it creates nothing and loads no shared object. Run it as
     /// the user of the daemon.
     #[arg(long)]
     pub(crate) check: bool,
@@ -50,6 +50,10 @@ pub(crate) struct Options {
     /// Print the man page.
     #[arg(long, hide = true)]
     pub(crate) man: bool,
+
+    /// Print the man page of the configuration file.
+    #[arg(long, hide = true)]
+    pub(crate) man_config: bool,
 
     #[command(flatten)]
     pub(crate) simulation: SimulationOptions,

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use millrace_agent::Switch;
+use millrace_agent::keep::Keeper;
 use millrace_api::server::{BoundServer, Settings};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
@@ -20,6 +21,9 @@ use crate::start::{Start, unix_now};
 
 /// The interval between attempts to correct differences between running and desired state.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The directory of saved flow entries, in the state directory.
+const FLOWS_DIRECTORY: &str = "flows";
 
 /// Runs the switch until SIGINT or SIGTERM.
 pub(crate) fn run<B: Backend>(
@@ -45,9 +49,14 @@ pub(crate) fn run<B: Backend>(
         .context("the runtime of the control plane")?;
     let seed = seed()?;
     let switch = Arc::new(Switch::new(datapath, runtime.handle().clone(), seed));
+    switch.keep(Keeper::new(
+        start.state_dir().join(FLOWS_DIRECTORY),
+        start.config().system.keep_flows,
+    ));
     let live = LiveSwitch::new(Arc::clone(&switch), start, machine, log, started, dpdk);
     let outcome = runtime.block_on(serve(Arc::clone(&switch), start, Arc::new(live)));
-    switch.clear();
+    // The newest revision decides: an operator who changed the key wants it at the next start.
+    switch.stop(start.store().head().config.system.keep_flows);
     runtime.shutdown_timeout(std::time::Duration::from_secs(2));
     millrace_chain::end_processes();
     tracing::info!("stopped");

@@ -17,6 +17,7 @@ mod trace;
 mod wans;
 mod workers;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,7 +33,7 @@ use millrace_flow::text::FlowModText;
 use millrace_model::{Config, ConfigErrors};
 use millrace_pipeline::{DropReason, PortConfig, PortState, Standalone};
 use millrace_store::Store;
-use millrace_types::PortNo;
+use millrace_types::{PortNo, Vid};
 use tokio::sync::mpsc;
 
 use crate::log::{Filter, LEVELS, Log, TARGETS};
@@ -126,6 +127,10 @@ impl<B: Backend> Live for LiveSwitch<B> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             dpdk: self.dpdk.clone(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
+            pid: Some(std::process::id()),
+            network_namespace: std::fs::metadata("/proc/self/ns/net")
+                .ok()
+                .map(|found| found.ino()),
         }
     }
 
@@ -254,6 +259,33 @@ impl<B: Backend> Live for LiveSwitch<B> {
         self.ask(bridge, move |control| flows::change(control, mods))?
     }
 
+    fn save_flows(&self, bridge: &str) -> Result<view::FlowsSaved, LiveError> {
+        if !self.store.head().config.system.keep_flows {
+            return Err(LiveError::Unavailable {
+                message: "system.keep_flows is false: no start would restore the flow entries".to_owned(),
+                next_step: "set system.keep_flows = true in the configuration".to_owned(),
+            });
+        }
+        let saved = self
+            .switch
+            .save_flows(bridge)
+            .ok_or_else(|| LiveError::NoBridge {
+                name: bridge.to_owned(),
+                running: self.switch.bridge_names(),
+            })?;
+        let saved = saved.map_err(|error| LiveError::Unavailable {
+            message: format!("the flow entries cannot be saved: {error}"),
+            next_step: format!("make room and rights for files in {}", self.state_dir.display()),
+        })?;
+        Ok(view::FlowsSaved {
+            bridge: bridge.to_owned(),
+            flows: saved.flows as u64,
+            groups: saved.groups as u64,
+            meters: saved.meters as u64,
+            file: saved.file.display().to_string(),
+        })
+    }
+
     fn reset_flow_counters(&self, bridge: &str, query: &FlowQuery) -> Result<u64, LiveError> {
         let (name, query) = (bridge.to_owned(), query.clone());
         self.ask(bridge, move |control| flows::reset(control, &name, &query))?
@@ -307,6 +339,10 @@ impl<B: Backend> Live for LiveSwitch<B> {
             });
             entries.collect()
         })
+    }
+
+    fn flush_macs(&self, bridge: &str, vlan: Option<Vid>, port: Option<PortNo>) -> Result<u64, LiveError> {
+        self.ask(bridge, move |control| control.flush_fdb(vlan, port) as u64)
     }
 
     fn sflow(&self, bridge: &str) -> Result<Option<view::Sflow>, LiveError> {

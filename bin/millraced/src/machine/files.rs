@@ -7,12 +7,15 @@ use std::io::{ErrorKind, Read};
 use std::path::Path as FilePath;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use millrace_agent::channel::{TlsFault, check_tls};
 use millrace_model::{
     Bridge, Chain, Config, ConfigError, Device, ListenTarget, Path, PcapFiles, Setting, Vnic, VnicKind,
     VnicRole,
 };
 use nix::unistd::{AccessFlags, Group, User, eaccess};
 use pcap_file::pcap::PcapReader;
+
+use super::fault::note;
 
 /// The first bytes of a WebAssembly module.
 const WASM_MAGIC: &[u8] = b"\0asm";
@@ -38,12 +41,6 @@ pub(super) fn check(config: &Config) -> Vec<ConfigError> {
         }
     }
     errors
-}
-
-fn note(errors: &mut Vec<ConfigError>, path: &Path, outcome: Result<(), String>) {
-    if let Err(message) = outcome {
-        errors.push(ConfigError::unavailable(path.clone(), message));
-    }
 }
 
 fn ports(bridge: &Bridge, path: &Path, errors: &mut Vec<ConfigError>) {
@@ -163,12 +160,8 @@ fn listeners(bridge: &Bridge, path: &Path, errors: &mut Vec<ConfigError>) {
 
 fn tls(bridge: &Bridge, path: &Path, errors: &mut Vec<ConfigError>) {
     let Some(tls) = &bridge.tls else { return };
-    for (key, file) in [
-        ("private_key", &tls.private_key),
-        ("certificate", &tls.certificate),
-        ("ca_certificate", &tls.ca_certificate),
-    ] {
-        note(errors, &path.key("tls").key(key), readable(file).map(|_| ()));
+    for TlsFault { key, reason } in check_tls(tls) {
+        note(errors, &path.key("tls").key(key), Err(reason));
     }
 }
 

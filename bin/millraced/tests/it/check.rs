@@ -22,6 +22,61 @@ fn files_that_are_not_there_are_named_with_their_place() {
 }
 
 #[test]
+fn tls_files_that_cannot_work_and_interfaces_that_are_not_there_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let made = || rcgen::generate_simple_self_signed(vec!["br0".to_owned()]).unwrap();
+    let (one, other) = (made(), made());
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["br0".to_owned()]).unwrap();
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
+    let expired = params.self_signed(&key).unwrap();
+    let certificate = write("certificate.pem", one.cert.pem());
+    let good_key = write("key.pem", one.signing_key.serialize_pem());
+    let foreign_key = write("foreign.pem", other.signing_key.serialize_pem());
+    let (old, old_key) = (
+        write("old.pem", expired.pem()),
+        write("old-key.pem", key.serialize_pem()),
+    );
+    for (certificate, key, expected) in [
+        (&certificate, &good_key, None),
+        (
+            &certificate,
+            &foreign_key,
+            Some("bridge[0].tls.private_key: the private key"),
+        ),
+        (&old, &old_key, Some("bridge[0].tls.certificate: ")),
+    ] {
+        let tls = format!(
+            "name = \"br0\"\ntls = {{ private_key = \"{key}\", certificate = \"{certificate}\", ca_certificate = \"{}\" }}\n",
+            folder.path().join("certificate.pem").display()
+        );
+        let site = Site::new(&GOOD.replace("name = \"br0\"\n", &tls));
+        let (passes, output) = site.check();
+        assert_eq!(passes, expected.is_none(), "{output}");
+        has(&output, &[expected.unwrap_or("a valid configuration")]);
+    }
+    let api = format!("listen = \"127.0.0.1:0\"\ntls_cert = \"{old}\"\ntls_key = \"{old_key}\"\n");
+    let (passes, output) = Site::new(&GOOD.replacen("[api]\n", &format!("[api]\n{api}"), 1)).check();
+    assert!(!passes, "{output}");
+    has(&output, &["api.tls_cert: ", "has expired"]);
+    let site = Site::new(&format!(
+        "{GOOD}[[bridge.port]]\nname = \"p2\"\nnumber = 2\ndevice = \"kernel:nope\"\n"
+    ));
+    let (passes, output) = site.check();
+    assert!(!passes, "{output}");
+    has(
+        &output,
+        &["bridge[0].port[1].device: there is no interface nope in this network namespace"],
+    );
+}
+
+#[test]
 fn a_state_directory_that_cannot_be_made_is_refused_by_a_check() {
     let site = Site::new(&format!("[system]\nstate_dir = \"/proc/millrace\"\n{GOOD}"));
     let (passes, output) = site.check();
@@ -68,7 +123,16 @@ fn the_man_page_names_every_option_and_is_installed() {
     let makefile = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Makefile")).unwrap();
     has(
         &makefile,
-        &["millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8"],
+        &[
+            "millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8",
+            "millraced --man-config > $(DESTDIR)$(PREFIX)/share/man/man5/millraced.toml.5",
+        ],
+    );
+    let output = site.command(&["--man-config"]).output().unwrap();
+    assert!(output.status.success());
+    has(
+        &String::from_utf8(output.stdout).unwrap(),
+        &[".TH millraced.toml 5", "[[bridge.port]]", "keep_flows"],
     );
 }
 

@@ -39,6 +39,12 @@ impl Controller {
         self.stream.write_all(&bytes).unwrap();
     }
 
+    /// Sends a flow_mod that removes nothing, and waits until it has taken effect.
+    fn change(&mut self) {
+        self.send(&Message::FlowMod(FlowMod::delete(TableId::ALL, Match::default())));
+        self.barrier();
+    }
+
     /// Sends a barrier request and waits for its reply.
     fn barrier(&mut self) {
         self.send(&Message::BarrierRequest);
@@ -71,16 +77,20 @@ fn site() -> Site {
 }
 
 #[test]
-fn a_controller_that_comes_and_goes_is_one_line_each() {
+fn a_controller_that_changes_something_is_one_line_each_way_and_one_that_only_asks_is_none() {
     let site = site();
     let daemon = site.start(&[]).unwrap();
+    let mut asking = Controller::connect(&daemon);
+    asking.barrier();
+    let asking = asking.stream.local_addr().unwrap().to_string();
     let mut controller = Controller::connect(&daemon);
-    controller.barrier();
+    controller.change();
     let address = controller.stream.local_addr().unwrap().to_string();
     drop(controller);
     let log = daemon.wait_for_log(|log| log.contains("controller disconnected"));
     let lines: Vec<&str> = log.lines().filter(|line| line.contains(&address)).collect();
     assert_eq!(lines.len(), 2, "{log}");
+    assert!(!log.contains(&asking), "{log}");
     has(lines[0], &["INFO", "controller connected", "bridge=br0"]);
     has(
         lines[1],
@@ -168,8 +178,9 @@ fn the_levels_of_the_log_change_while_the_daemon_runs() {
     // The next filter suppresses these lines, so they are awaited first.
     daemon.wait_for_log(|log| log.contains("configuration applied"));
     assert_eq!(daemon.client.set_log("warn").unwrap().filter, "warn");
-    Controller::connect(&daemon).barrier();
+    Controller::connect(&daemon).change();
     assert_eq!(daemon.client.set_log("info").unwrap().filter, "info");
+    // A controller that stays is logged, even if it only asks.
     let mut controller = Controller::connect(&daemon);
     controller.barrier();
     let address = controller.stream.local_addr().unwrap().to_string();

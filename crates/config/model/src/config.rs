@@ -38,7 +38,8 @@ section! {
             /// of network functions, run on the remaining cores while there are any. Empty, the operating system
             /// schedules the workers.
             pub worker_cores: Vec<CoreId> = Vec::new(),
-            /// The size of packet memory. It is allocated only if a port needs DPDK.
+            /// The size of packet memory. If no port of the configuration at the start needs DPDK, the daemon takes a
+            /// small part of it, and huge pages only with `huge_pages = "required"`: start again after such a port is added.
             pub memory_mib: MemoryMib = MemoryMib::DEFAULT,
             /// Use of huge pages for packet memory.
             pub huge_pages: HugePages = HugePages::Auto,
@@ -50,6 +51,10 @@ section! {
             /// The first of 384 user ids for processes of network functions, one id for each process, if millraced
             /// runs as root. No account and no other program may use these ids.
             pub function_uid_base: FunctionUid = FunctionUid::DEFAULT,
+            /// If true, a restart keeps flow entries, groups and meters: a clean stop and `millrace flow save` write them
+            /// to `flows` in the state directory, and the next start restores them before the bridges have ports
+            /// (docs/from-open-vswitch.md#flow-entries-after-a-restart). If false, a stop removes these files.
+            pub keep_flows: bool = false,
             /// The directory of the configuration store. Only the configuration file of a start selects it: a change of
             /// the running switch to another directory is refused.
             pub state_dir: PathBuf = PathBuf::from("/var/lib/millrace"),

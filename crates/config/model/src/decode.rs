@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::change::{Change, ChangeKind};
 use crate::error::{Path, Problem};
 use crate::node::{Node, Table, Value, shorten};
-use crate::schema::{Shape, TakesEffect};
+use crate::schema::{self, Shape, TakesEffect};
 
 /// The keys of a configuration that are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,14 +70,21 @@ impl Decoder {
             .filter(|entry| !known.contains(&entry.key.as_str()))
         {
             let is_early = self.issues.len() < SUGGESTED_LEN;
-            let suggestion = is_early.then(|| nearest(&entry.key, known.iter().copied()));
-            let suggestion = suggestion.flatten().map(str::to_owned);
+            let places = match is_early {
+                true => schema::places(&entry.key),
+                false => Vec::new(),
+            };
+            let suggestion = is_early
+                .then(|| synonym(&entry.key, known).or_else(|| nearest(&entry.key, known.iter().copied())))
+                .flatten()
+                .map(str::to_owned);
             self.issues.push(UnlocatedError {
                 path: self.path.key(&entry.key),
                 problem: Problem::UnknownKey {
                     key: shorten(&entry.key),
                     suggestion,
                     known: known.to_vec(),
+                    places,
                 },
             });
         }
@@ -269,6 +276,31 @@ impl<T: Field> Field for Vec<T> {
             }
         }
     }
+}
+
+/// The names that Open vSwitch gives to keys, and the keys.
+const SYNONYMS: [(&str, &str); 13] = [
+    ("tag", "vlan"),
+    ("tags", "vlan"),
+    ("vlans", "trunks"),
+    ("ofport", "number"),
+    ("ofport_request", "number"),
+    ("interface", "device"),
+    ("type", "device"),
+    ("mtu_request", "mtu"),
+    ("datapath_id", "dpid"),
+    ("datapath-id", "dpid"),
+    ("protocols", "listen"),
+    ("target", "controllers"),
+    ("ssl", "tls"),
+];
+
+/// Returns the known key that Open vSwitch calls `text`.
+fn synonym(text: &str, known: &[&'static str]) -> Option<&'static str> {
+    let (_, key) = SYNONYMS
+        .iter()
+        .find(|(name, key)| *name == text && known.contains(key))?;
+    Some(key)
 }
 
 /// Returns the candidate that `text` probably misspells; `None` if none is similar enough.

@@ -156,6 +156,11 @@ const EXPECTED: &str = "expected a PCI address (0000:01:00.0), kernel:INTERFACE 
                         (vxlan:remote=IP,local=IP,underlay=PORT), a port of service paths \
                         (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX) or memory";
 
+/// The beginnings of names that the kernel and systemd give to interfaces.
+const KERNEL_PREFIXES: [&str; 10] = [
+    "eth", "en", "wl", "ib", "bond", "team", "veth", "vlan", "dummy", "wwan",
+];
+
 /// The words with which devices begin, apart from the names of DPDK drivers.
 const WORDS: [&str; 14] = [
     "memory",
@@ -266,10 +271,15 @@ fn parse(text: &str) -> Result<Device, String> {
     };
     let stem = stem.trim_end_matches(|c: char| c.is_ascii_digit());
     let known = || DRIVERS.into_iter().chain(WORDS);
+    let is_interface = !is_prefix && args.iter().next().is_none() && name.parse::<InterfaceName>().is_ok();
+    if is_interface && KERNEL_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+        return Err(format!("{EXPECTED}; did you mean `kernel:{name}`?"));
+    }
     // The colon counts as a matching character: a short prefix has few others.
     let prefix = is_prefix.then(|| nearest(&format!("{stem}:"), known())).flatten();
     Err(match prefix.or_else(|| nearest(stem, known())) {
         Some(close) => format!("{EXPECTED}; did you mean `{close}`?"),
+        None if is_interface => format!("{EXPECTED}; did you mean `kernel:{name}`?"),
         None => EXPECTED.to_owned(),
     })
 }
@@ -394,6 +404,14 @@ mod tests {
         ] {
             let error = text.parse::<Device>().unwrap_err().to_string();
             assert!(error.contains("expected"), "{error}");
+        }
+        for (text, close) in [
+            ("eth1", "kernel:eth1"),
+            ("enp3s0f1", "kernel:enp3s0f1"),
+            ("lan7", "kernel:lan7"),
+        ] {
+            let error = text.parse::<Device>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("did you mean `{close}`?")), "{error}");
         }
         let error = "af_packet0,iface=x".parse::<Device>().unwrap_err().to_string();
         assert!(error.ends_with("did you mean `net_af_packet`?"), "{error}");

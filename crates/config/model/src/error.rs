@@ -82,7 +82,7 @@ pub enum Problem {
         message: String,
     },
     /// A key that the model does not have.
-    #[error("unknown key `{key}`: {}", known_keys(.suggestion.as_deref(), .known))]
+    #[error("unknown key `{key}`: {}", known_keys(.suggestion.as_deref(), .known, .places))]
     UnknownKey {
         /// The key that was found.
         key: String,
@@ -90,6 +90,9 @@ pub enum Problem {
         suggestion: Option<String>,
         /// All valid keys of the table.
         known: Vec<&'static str>,
+        /// The tables of the configuration that have this key, in the notation of TOML; empty if there is none or if many
+        /// have it.
+        places: Vec<String>,
     },
     /// A required key that is missing.
     #[error("missing key `{key}`: expected {expected}")]
@@ -176,10 +179,13 @@ fn did_you_mean(suggestion: Option<&str>) -> String {
         .unwrap_or_default()
 }
 
-fn known_keys(suggestion: Option<&str>, known: &[&str]) -> String {
+fn known_keys(suggestion: Option<&str>, known: &[&str], places: &[String]) -> String {
+    let places = places.join(" and ");
     match suggestion {
-        Some(text) => format!("did you mean `{text}`?"),
-        None => format!("expected one of {}", known.join(", ")),
+        Some(text) if places.is_empty() => format!("did you mean `{text}`?"),
+        Some(text) => format!("did you mean `{text}`? The key belongs to {places}"),
+        None if places.is_empty() => format!("expected one of {}", known.join(", ")),
+        None => format!("the key belongs to {places}"),
     }
 }
 

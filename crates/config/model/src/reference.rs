@@ -56,8 +56,9 @@ another directory is refused.
 Changes of `[system]` and `[api]` take effect at the next start. To prevent a failure of that start, they are tested on this
 machine when they are applied, and by `--check` and `--dry-run`: cores, memory, the files and the token of the REST API,
 its socket and its address (`--check` allows these two to be in use). `--check` also tests `state_dir`, files of `pcap:`,
-`wasm:` and `library:`, scenarios of emulated paths, TLS files of bridges, and the directories, owners and groups of
-sockets. A running switch reports errors of these as problems, and `millrace apply` exits with status 4 for them. Huge pages
+`wasm:` and `library:`, scenarios of emulated paths, TLS files of bridges (a key of another certificate and an expired
+certificate, too), the directories, owners and groups of sockets, interfaces of the kernel and NICs, addresses of listeners and of
+sFlow, and the user ids of functions. A running switch reports errors of these as problems, and `millrace apply` exits with status 4 for them. Huge pages
 are not tested.
 
 If the newest revision still fails to start, `millraced --revision N` with the other options unchanged starts with
@@ -69,7 +70,7 @@ with it returns to revision N.
 | option | meaning |
 | --- | --- |
 | `--config FILE` | the configuration; without it, the newest revision of the store |
-| `--check` | checks the file and the resources that it names on this machine, prints a summary, and exits |
+| `--check` | checks the file and the resources that it names on this machine, in its network namespace, prints a summary, and exits |
 | `--revision N` | starts with an earlier revision of the store, which becomes the newest |
 | `--state-dir DIR` | the directory of the store, which overrides `system.state_dir`; it must be writable |
 | `--no-dpdk` | runs without DPDK: all devices except NICs, DPDK devargs and `virtio-user` |

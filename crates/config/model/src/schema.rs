@@ -111,3 +111,52 @@ pub struct Section {
     /// The time at which changes take effect.
     pub applies: TakesEffect,
 }
+
+/// The largest number of tables that a misplaced key is assigned to; a key of more tables, such as `name`, says nothing.
+const PLACES_LEN: usize = 3;
+
+/// Returns the tables of the configuration that have a key, in the notation of TOML: `` `[[bridge]]` ``, or the table
+/// that is the value of the key, `` `[[bridge.port]]` ``. Empty if there is none, or if there are many.
+pub(crate) fn places(key: &str) -> Vec<String> {
+    fn walk(section: &Section, path: &str, heading: &str, wanted: &str, out: &mut Vec<String>) {
+        for key in &section.keys {
+            let longer = match path {
+                "" => key.name.to_owned(),
+                path => format!("{path}.{}", key.name),
+            };
+            let (inner, is_list) = match &key.shape {
+                Shape::Table(inner) => (Some(inner()), false),
+                Shape::List(item) => match item.as_ref() {
+                    Shape::Table(inner) => (Some(inner()), true),
+                    _ => (None, true),
+                },
+                _ => (None, false),
+            };
+            let own = match is_list {
+                true => format!("`[[{longer}]]`"),
+                false => format!("`[{longer}]`"),
+            };
+            if key.name == wanted {
+                out.push(match &inner {
+                    Some(inner) if inner.shorthand.is_none() => own.clone(),
+                    _ => heading.to_owned(),
+                });
+            }
+            if let Some(inner) = inner {
+                walk(&inner, &longer, &own, wanted, out);
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(
+        &crate::config::Config::section(),
+        "",
+        "the top of the file",
+        key,
+        &mut found,
+    );
+    if found.len() > PLACES_LEN {
+        found.clear();
+    }
+    found
+}

@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`Switch`] | all bridges, reconciled with a configuration |
 //! | [`channel`] | connections with controllers |
+//! | [`keep`] | flow entries, groups and meters that a restart keeps |
 //! | `handlers` | execution of OpenFlow requests |
 //! | [`control`] | a bridge and its control thread, the single writer of its tables |
 //! | `asynchronous` | messages without a request: packet_in, flow_removed, port_status, flow updates |
@@ -18,6 +19,7 @@ pub mod channel;
 pub mod control;
 mod controllers;
 mod handlers;
+pub mod keep;
 mod port;
 mod switch;
 mod wans;

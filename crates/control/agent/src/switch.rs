@@ -5,15 +5,16 @@
 //! changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
 use millrace_model as model;
 use tokio::runtime::Handle;
 
-use crate::channel::{ChannelStatus, ChannelTable, Connector};
+use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
+use crate::keep::{Keeper, Saved, capture};
 use crate::wans;
 
 /// A difference between the configuration and the running switch.
@@ -48,6 +49,7 @@ struct Member<B: Backend> {
 struct Entry<B: Backend> {
     handle: BridgeHandle<B>,
     channels: Arc<ChannelTable>,
+    tls: Arc<TlsFiles>,
 }
 
 /// All bridges of a process.
@@ -60,6 +62,8 @@ pub struct Switch<B: Backend> {
     /// Locked for short times only, so that readers do not wait while devices are opened.
     directory: Mutex<BTreeMap<String, Entry<B>>>,
     status: Mutex<Status>,
+    /// The files of kept flow entries; empty if a restart keeps none.
+    keeper: OnceLock<Keeper>,
 }
 
 impl<B: Backend> Switch<B> {
@@ -73,7 +77,15 @@ impl<B: Backend> Switch<B> {
             members: Mutex::default(),
             directory: Mutex::default(),
             status: Mutex::default(),
+            keeper: OnceLock::new(),
         }
+    }
+
+    /// Sets the files from which the first [`Switch::apply`] restores flow entries, groups and meters, before the
+    /// bridges have ports, and to which the switch saves them. The first call counts.
+    pub fn keep(&self, keeper: Keeper) {
+        // A second keeper would be a mistake of the caller, and changes nothing.
+        let _first = self.keeper.set(keeper);
     }
 
     /// Returns the workers.
@@ -124,6 +136,10 @@ impl<B: Backend> Switch<B> {
             apply_bridge(member, wanted, &mut problems);
         }
         wans::retain(self.datapath.backend().wans(), config);
+        if let Some(keeper) = self.keeper.get() {
+            // A bridge that failed to start is tried again, and gets its entries then.
+            keeper.end_restoration(|name| config.bridge(name).is_some());
+        }
         for problem in &problems {
             tracing::warn!(revision, object = %problem.object, reason = %problem.reason, "not running");
         }
@@ -140,7 +156,20 @@ impl<B: Backend> Switch<B> {
     /// that are down or starting now. Does not wait for control threads.
     pub fn status(&self) -> Status {
         let mut status = lock(&self.status).clone();
+        let refused = self.keeper.get().map(Keeper::refused).unwrap_or_default();
+        status
+            .problems
+            .extend(refused.into_iter().map(|(bridge, reason)| Problem {
+                object: format!("bridge {bridge}, flow entries"),
+                reason,
+            }));
         for (bridge, entry) in lock(&self.directory).iter() {
+            // Files that were replaced since the latest call of `apply` are read, too.
+            let object = format!("bridge {bridge}, tls");
+            status.problems.retain(|problem| problem.object != object);
+            if let Some(reason) = entry.tls.problem() {
+                status.problems.push(Problem { object, reason });
+            }
             for HopProblem { hop, reason } in entry.handle.hop_problems() {
                 let object = format!("bridge {bridge}, {hop}");
                 match reason {
@@ -170,10 +199,56 @@ impl<B: Backend> Switch<B> {
         Some(channel_table.read())
     }
 
-    /// Stops and removes all bridges.
-    pub fn clear(&self) {
+    /// Saves the flow entries, groups and meters of a bridge; `None` if the switch has no such bridge, or keeps none
+    /// ([`Switch::keep`]).
+    ///
+    /// # Errors
+    /// The error of the file system.
+    pub fn save_flows(&self, name: &str) -> Option<std::io::Result<Saved>> {
+        let keeper = self.keeper.get()?;
+        let state = self
+            .bridge(name)?
+            .call_blocking(|control| capture(control))
+            .ok()?;
+        Some(keeper.save(&state))
+    }
+
+    /// Stops and removes all bridges. If `saves` is true, the state of each is saved first, after its connections are
+    /// closed; files of other bridges are removed, and all files if `saves` is false.
+    pub fn stop(&self, saves: bool) {
         lock(&self.directory).clear();
-        lock(&self.members).clear();
+        let members = std::mem::take(&mut *lock(&self.members));
+        let mut saved = Vec::new();
+        for (
+            name,
+            Member {
+                connector, bridge, ..
+            },
+        ) in members
+        {
+            drop(connector);
+            if let Some(keeper) = self.keeper.get().filter(|_| saves)
+                && let Ok(state) = bridge.handle().call_blocking(|control| capture(control))
+            {
+                match keeper.save(&state) {
+                    Ok(Saved {
+                        file,
+                        flows,
+                        groups,
+                        meters,
+                    }) => {
+                        tracing::info!(bridge = name, flows, groups, meters, file = %file.display(), "flow entries saved");
+                        saved.push(name);
+                    }
+                    Err(error) => {
+                        tracing::error!(bridge = name, %error, "flow entries cannot be saved: the next start has none");
+                    }
+                }
+            }
+        }
+        if let Some(keeper) = self.keeper.get() {
+            keeper.retain(|name| saved.iter().any(|saved| saved == name));
+        }
     }
 
     fn start(&self, wanted: &model::Bridge) -> Result<Member<B>, String> {
@@ -183,6 +258,9 @@ impl<B: Backend> Switch<B> {
         };
         let bridge =
             RunningBridge::start(&self.datapath, &empty, self.seed).map_err(|error| error.to_string())?;
+        if let Some(keeper) = self.keeper.get() {
+            keeper.restore(wanted.name.as_str(), bridge.handle());
+        }
         let connector = Connector::new(
             wanted.name.to_string(),
             bridge.handle().clone(),
@@ -192,6 +270,7 @@ impl<B: Backend> Switch<B> {
         let entry = Entry {
             handle: bridge.handle().clone(),
             channels: Arc::clone(connector.channel_table()),
+            tls: Arc::clone(connector.tls()),
         };
         lock(&self.directory).insert(wanted.name.to_string(), entry);
         Ok(Member {

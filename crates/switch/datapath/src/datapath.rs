@@ -104,6 +104,16 @@ pub enum StartError {
     },
 }
 
+/// The time of the workers' clock when they start. The clock does not begin at zero, so that a flow entry that an
+/// earlier run of the switch added has a time of addition before the start. Ages of more than a year become a year.
+pub const TIME_AT_START: Time = Time::from_secs(365 * 86_400);
+
+/// Returns the origin of a clock that shows [`TIME_AT_START`] now.
+fn epoch() -> Instant {
+    let now = Instant::now();
+    now.checked_sub(TIME_AT_START.since(Time::ZERO)).unwrap_or(now)
+}
+
 /// The workers of a switch. Dropping it stops them.
 pub struct Datapath<B: Backend> {
     backend: Arc<B>,
@@ -124,7 +134,7 @@ impl<B: Backend> Datapath<B> {
         if workers.cores.is_empty() {
             return Err(StartError::NoWorkers);
         }
-        let epoch = Instant::now();
+        let epoch = epoch();
         let (mut handles, mut threads) = (Vec::new(), Vec::new());
         let spreading = Spreading::new(workers.cores.len(), workers.spread);
         let mut links_of_workers = spreading

@@ -38,7 +38,7 @@ mod worker;
 pub use bridge::{AddPortError, Bridge, BridgeError, BridgeSetup};
 pub use capture::{CAPTURES_MAX, CaptureFilter};
 pub use counters::{PortStats, WorkerStats};
-pub use datapath::{Datapath, StartError, Workers, usable_cores};
+pub use datapath::{Datapath, StartError, TIME_AT_START, Workers, usable_cores};
 pub use events::{CapturedPacket, Direction};
 pub use idle::{Idle, POLL_BEFORE_DUE, SLEEP_MAX};
 pub use sampling::{

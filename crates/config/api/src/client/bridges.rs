@@ -4,8 +4,9 @@ use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{
-    Bridge, Chain, Controller, CountersReset, EgressQueue, FlowMods, FlowModsDone, FlowPage, Group, MacEntry,
-    Meter, Port, Reloading, ResetFlowCounters, ResetPortCounters, Restarted, Sflow, Table,
+    Bridge, Chain, Controller, CountersReset, EgressQueue, FlowMods, FlowModsDone, FlowPage, FlowsSaved,
+    FlushMacs, Group, MacEntry, MacsFlushed, Meter, Port, Reloading, ResetFlowCounters, ResetPortCounters,
+    Restarted, Sflow, Table,
 };
 
 /// A selection of flow entries.
@@ -66,6 +67,16 @@ impl Client {
         request: &ResetPortCounters,
     ) -> Result<CountersReset, ClientError> {
         self.post_to(bridge, "reset-port-counters", request)
+    }
+
+    /// Saves the flow entries, groups and meters of a bridge for the next start.
+    pub fn save_flows(&self, bridge: &str) -> Result<FlowsSaved, ClientError> {
+        self.post_to(bridge, "save-flows", &serde_json::json!({}))
+    }
+
+    /// Forgets learned MAC addresses of a bridge.
+    pub fn flush_macs(&self, bridge: &str, request: &FlushMacs) -> Result<MacsFlushed, ClientError> {
+        self.post_to(bridge, "flush-macs", request)
     }
 
     /// Returns the tables of a bridge.

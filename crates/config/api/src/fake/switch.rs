@@ -8,7 +8,7 @@ use millrace_flow::text::{FlowCommand, FlowModText};
 use millrace_flow::{Instructions, Match};
 use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 use millrace_store::Store;
-use millrace_types::{PortNo, TableId};
+use millrace_types::{PortNo, TableId, Vid};
 use tokio::sync::mpsc;
 
 use super::{chains, queues, wans};
@@ -174,6 +174,8 @@ impl Live for FakeSwitch {
                 huge_pages: true,
             }),
             uptime_seconds: 90_061.0,
+            pid: None,
+            network_namespace: None,
         }
     }
 
@@ -297,6 +299,27 @@ impl Live for FakeSwitch {
             }
         }
         Ok(done)
+    }
+
+    fn save_flows(&self, bridge: &str) -> Result<view::FlowsSaved, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(view::FlowsSaved {
+            bridge: bridge.to_owned(),
+            flows: FLOWS.len() as u64,
+            groups: 1,
+            meters: 1,
+            file: format!("/var/lib/millrace/flows/{bridge}.flows"),
+        })
+    }
+
+    /// Forgets one address of each VLAN, or of each port.
+    fn flush_macs(&self, bridge: &str, vlan: Option<Vid>, port: Option<PortNo>) -> Result<u64, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(match (vlan, port) {
+            (None, None) => 4,
+            (Some(_), Some(_)) => 1,
+            _ => 2,
+        })
     }
 
     fn reset_flow_counters(&self, bridge: &str, query: &FlowQuery) -> Result<u64, LiveError> {

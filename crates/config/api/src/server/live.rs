@@ -10,7 +10,7 @@ use std::time::Duration;
 use millrace_flow::Match;
 use millrace_flow::text::{CookieMatch, FlowModText};
 use millrace_model::{Config, ConfigErrors};
-use millrace_types::{PortNo, TableId};
+use millrace_types::{PortNo, TableId, Vid};
 use millrace_wire::bpf::Program;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -65,6 +65,12 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`]; [`LiveError::FlowMod`] for the first flow_mod that is rejected.
     fn flow_mods(&self, bridge: &str, mods: Vec<FlowModText>) -> Result<view::FlowModsDone, LiveError>;
 
+    /// Saves the flow entries, groups and meters of a bridge for the next start.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`]; [`LiveError::Unavailable`] if a restart keeps none, or the file cannot be written.
+    fn save_flows(&self, bridge: &str) -> Result<view::FlowsSaved, LiveError>;
+
     /// Sets the counters of the selected flow entries to zero; the limit of the query is ignored. Returns the number
     /// of entries.
     ///
@@ -95,6 +101,12 @@ pub trait Live: Send + Sync + 'static {
     /// # Errors
     /// [`LiveError::NoBridge`].
     fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError>;
+
+    /// Forgets the MAC addresses of a VLAN, of a port, or of both; all if neither is given. Returns their number.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn flush_macs(&self, bridge: &str, vlan: Option<Vid>, port: Option<PortNo>) -> Result<u64, LiveError>;
 
     /// Returns the state of sFlow of a bridge; `None` if it is not configured.
     ///

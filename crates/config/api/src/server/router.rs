@@ -62,6 +62,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(flow_mods::flow_mods))
         .routes(routes!(flow_mods::reset_flow_counters))
         .routes(routes!(flow_mods::reset_port_counters))
+        .routes(routes!(flow_mods::save_flows))
+        .routes(routes!(flow_mods::flush_macs))
         .routes(routes!(bridges::tables))
         .routes(routes!(bridges::controllers))
         .routes(routes!(bridges::macs))

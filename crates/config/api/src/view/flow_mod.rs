@@ -1,4 +1,5 @@
-//! Flow entries that an operator adds, changes and removes, and counters that are reset.
+//! Flow entries that an operator adds, changes, removes and saves, counters that are reset, and MAC addresses that are
+//! forgotten.
 
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +71,43 @@ pub struct ResetPortCounters {
     /// The name or number of the port; all ports if omitted.
     #[serde(default)]
     pub port: Option<String>,
+}
+
+/// The saved state of a bridge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct FlowsSaved {
+    /// The name of the bridge.
+    pub bridge: String,
+    /// The number of flow entries.
+    pub flows: u64,
+    /// The number of groups.
+    pub groups: u64,
+    /// The number of meters.
+    pub meters: u64,
+    /// The file on the daemon's machine.
+    pub file: String,
+}
+
+/// The MAC addresses that a bridge forgets; all if no field is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct FlushMacs {
+    /// Only addresses of this VLAN, 0 to 4094; 0 is that of untagged frames of ports without a VLAN.
+    #[serde(default)]
+    pub vlan: Option<u16>,
+    /// Only addresses of this port, by name or number.
+    #[serde(default)]
+    pub port: Option<String>,
+}
+
+/// The number of MAC addresses that were forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct MacsFlushed {
+    /// The number of addresses.
+    pub removed: u64,
 }
 
 /// The number of counters that were reset.

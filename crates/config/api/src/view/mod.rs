@@ -30,7 +30,8 @@ pub use flow::{
     Action, Flow, FlowCursor, FlowCursorError, FlowPage, Instructions, MatchField, Table, WriteMetadata,
 };
 pub use flow_mod::{
-    CountersReset, FlowModCommand, FlowMods, FlowModsDone, ResetFlowCounters, ResetPortCounters,
+    CountersReset, FlowModCommand, FlowMods, FlowModsDone, FlowsSaved, FlushMacs, MacsFlushed,
+    ResetFlowCounters, ResetPortCounters,
 };
 pub use group::{Band, Bucket, Group, Meter};
 pub use millrace_wan_control::{

@@ -13,6 +13,12 @@ pub struct Version {
     pub dpdk: Option<Dpdk>,
     /// The time since the daemon started, in seconds.
     pub uptime_seconds: f64,
+    /// The process id of the daemon.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// The inode of the daemon's network namespace (`/proc/PID/ns/net`), which identifies the namespace on its machine.
+    #[serde(default)]
+    pub network_namespace: Option<u64>,
 }
 
 /// The DPDK library of the daemon.

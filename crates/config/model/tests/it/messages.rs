@@ -72,7 +72,7 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
              kernel:INTERFACE (kernel:eth1), DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC (vhost:PATH, \
              virtio-user:PATH or memif:PATH), a tunnel \
              (vxlan:remote=IP,local=IP,underlay=PORT), a port of service paths \
-             (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX) or memory",
+             (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX) or memory; did you mean `kernel:eth0`?",
             "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
             "m.toml:23:3: bridge[1].port[1]: missing key `number`: expected a whole number from 1 to 4294967040",
         ],
@@ -84,6 +84,17 @@ fn an_unknown_key_without_a_near_one_lists_the_keys_that_may_stand_there() {
     assert_messages(
         "speed = 1\n",
         &["m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge, wan"],
+    );
+    assert_messages(
+        "[[port]]\nname = \"p1\"\n",
+        &["m.toml:1:3: port: unknown key `port`: the key belongs to `[[bridge.port]]`"],
+    );
+    assert_messages(
+        "[[bridge]]\nname = \"b\"\n[[bridge.port]]\nname = \"p\"\nnumber = 1\ndevice = \"memory\"\ntag = 10\ndpid = \"1\"\n",
+        &[
+            "m.toml:7:1: bridge[0].port[0].tag: unknown key `tag`: did you mean `vlan`?",
+            "m.toml:8:1: bridge[0].port[0].dpid: unknown key `dpid`: the key belongs to `[[bridge]]`",
+        ],
     );
     assert_messages(
         "bridges = []\n",

@@ -110,6 +110,11 @@ impl<B: Backend> Connector<B> {
         problems
     }
 
+    /// Returns the files for TLS.
+    pub(crate) fn tls(&self) -> &Arc<TlsFiles> {
+        &self.tls
+    }
+
     /// Returns the states of all channels.
     pub fn channel_table(&self) -> &Arc<ChannelTable> {
         &self.channel_table

@@ -24,3 +24,5 @@ mod tls;
 
 pub use connector::Connector;
 pub use status::{ChannelKind, ChannelState, ChannelStatus, ChannelTable};
+pub(crate) use tls::TlsFiles;
+pub use tls::{TlsFault, check_tls, invalid_certificates};

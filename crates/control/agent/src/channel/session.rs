@@ -13,7 +13,7 @@ use std::sync::Arc;
 use millrace_datapath::io::Backend;
 use millrace_model as model;
 use millrace_openflow::connection::{CloseReason, Connection, Event, Rejection, Settings};
-use millrace_openflow::{HEADER_SIZE, Header, MessageType};
+use millrace_openflow::{HEADER_SIZE, Header, Message, MessageType};
 use millrace_types::{Duration, Time};
 use tokio::io::Interest;
 use tokio::sync::oneshot;
@@ -108,22 +108,58 @@ impl<B: Backend> Drop for Registration<B> {
     }
 }
 
-/// Logs that a controller is connected, and when dropped, that it is disconnected.
+/// The time after which a connection is logged at INFO even if it only asks.
+const ASKING_TIME: Duration = Duration::from_secs(2);
+
+/// Logs that a controller is connected, and when dropped, that it is disconnected: at INFO if the switch opened the
+/// connection, if the controller changes the switch, or stays; at DEBUG for a short connection that only asks, as a
+/// command of ovs-ofctl that lists something.
 struct ConnectionLog {
     bridge: String,
     controller: Arc<str>,
+    /// The time at which the connection is announced; `None` if it has been.
+    announced_at: Option<Instant>,
     /// The reason of the end; `None` if the task is aborted.
     end: Option<String>,
 }
 
 impl ConnectionLog {
-    fn begin(bridge: &str, controller: &Arc<str>) -> ConnectionLog {
-        tracing::info!(%bridge, %controller, "controller connected");
-        ConnectionLog {
+    fn begin(bridge: &str, controller: &Arc<str>, is_configured: bool) -> ConnectionLog {
+        let mut log = ConnectionLog {
             bridge: bridge.to_owned(),
             controller: Arc::clone(controller),
+            announced_at: Some(Instant::now() + ASKING_TIME),
             end: None,
+        };
+        if is_configured {
+            log.announce();
+        } else {
+            tracing::debug!(%bridge, %controller, "controller connected");
         }
+        log
+    }
+
+    /// Logs the connection at INFO, once.
+    fn announce(&mut self) {
+        if self.announced_at.take().is_some() {
+            let (bridge, controller) = (&self.bridge, &self.controller);
+            tracing::info!(%bridge, %controller, "controller connected");
+        }
+    }
+}
+
+/// Returns true if a message changes nothing in the switch: it asks for something, or keeps the connection alive.
+fn only_asks(message: &Message) -> bool {
+    match message {
+        Message::MultipartRequest(request) => !request.body.is_write(),
+        Message::EchoRequest(_)
+        | Message::EchoReply(_)
+        | Message::FeaturesRequest
+        | Message::GetConfigRequest
+        | Message::BarrierRequest
+        | Message::QueueGetConfigRequest(_)
+        | Message::GetAsyncRequest => true,
+        _ => false,
     }
 }
 
@@ -131,7 +167,10 @@ impl Drop for ConnectionLog {
     fn drop(&mut self) {
         let (bridge, controller) = (&self.bridge, &self.controller);
         let reason = self.end.as_deref().unwrap_or("the switch closes the connection");
-        tracing::info!(%bridge, %controller, %reason, "controller disconnected");
+        match self.announced_at {
+            None => tracing::info!(%bridge, %controller, %reason, "controller disconnected"),
+            Some(_) => tracing::debug!(%bridge, %controller, %reason, "controller disconnected"),
+        }
     }
 }
 
@@ -260,6 +299,7 @@ impl<B: Backend> Session<'_, B> {
                     .deadline()
                     .map(|at| self.epoch + at.since(Time::ZERO)),
             };
+            let announced_at = self.log.as_ref().and_then(|log| log.announced_at);
             let interest = self.interest();
             tokio::select! {
                 done = async { match &mut running {
@@ -283,6 +323,11 @@ impl<B: Backend> Session<'_, B> {
                     }
                     if ready.is_writable() {
                         self.write()?;
+                    }
+                }
+                () = sleep_until(announced_at) => {
+                    if let Some(log) = &mut self.log {
+                        log.announce();
                     }
                 }
                 () = sleep_until(deadline) => {
@@ -329,6 +374,9 @@ impl<B: Backend> Session<'_, B> {
             match event {
                 Event::Ready => self.register().await?,
                 Event::Request(request) => {
+                    if let Some(log) = self.log.as_mut().filter(|_| !only_asks(&request.message)) {
+                        log.announce();
+                    }
                     self.enqueue(request.size, ReceivedRequest::Valid(request));
                 }
                 Event::Rejected(rejection) => {
@@ -386,7 +434,12 @@ impl<B: Backend> Session<'_, B> {
         self.line.set_state(ChannelState::Connected);
         // Auxiliary connections are opened and closed with their main connection (OpenFlow 1.3.5, section 6.3.5).
         if self.config.auxiliary.is_none() {
-            self.log = Some(ConnectionLog::begin(self.line.bridge(), &self.address));
+            let is_configured = self.config.is_configured;
+            self.log = Some(ConnectionLog::begin(
+                self.line.bridge(),
+                &self.address,
+                is_configured,
+            ));
         }
         Ok(())
     }

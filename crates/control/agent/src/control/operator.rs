@@ -2,12 +2,12 @@
 //!
 //! Flow entries that an operator adds are, like those of controllers, state of the running switch and not
 //! configuration. Controllers see them in statistics and monitors, and may change or remove them. They stay when
-//! controllers connect and disconnect, and end with the daemon.
+//! controllers connect and disconnect. A restart of the daemon keeps them if `system.keep_flows` is true.
 
 use millrace_datapath::PortStats;
 use millrace_datapath::io::{Backend, DeviceStats};
 use millrace_pipeline::{FlowFilter, FlowMod, FlowModError, ModOutcome};
-use millrace_types::PortNo;
+use millrace_types::{PortNo, Vid};
 
 use super::bridge::{Baseline, BridgeControl};
 
@@ -61,6 +61,13 @@ impl<B: Backend> BridgeControl<B> {
         let reset = self.tables.reset_counts(filter, &mut self.ops)?;
         self.publish();
         Ok(reset)
+    }
+
+    /// Forgets the MAC addresses of a VLAN, of a port, or of both; all if neither is given. Returns their number.
+    pub fn flush_fdb(&mut self, vlan: Option<Vid>, port: Option<PortNo>) -> usize {
+        let removed = self.tables.forget_fdb(vlan, port, &mut self.ops);
+        self.publish();
+        removed
     }
 
     /// Resets the counters of a port, or of all ports, to zero for all readers. Returns the number of these ports.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use millrace_datapath::{DiscardedPacket, SampleRemainder, SampledPacket, SamplingPlan};
+use millrace_datapath::{DiscardedPacket, SampleRemainder, SampledPacket, SamplingPlan, TIME_AT_START};
 use millrace_model as model;
 use millrace_sflow::{CounterSample, Datagram, Sample};
 use millrace_types::{Duration, PortNo, Time};
@@ -271,7 +271,7 @@ impl SflowAgent {
             agent: self.config.agent,
             sub_agent: self.config.sub_agent.get(),
             sequence: self.sequence,
-            uptime_ms: (now.nanos() / 1_000_000) as u32,
+            uptime_ms: now.since(TIME_AT_START).as_millis() as u32,
             samples: core::mem::take(&mut self.waiting),
             skipped: 0,
         };

@@ -36,7 +36,7 @@ pub(super) fn buffer(asked: &FlowMod) -> Option<BufferId> {
 }
 
 /// Converts a flow_mod to the pipeline's type. The match and the instructions are moved.
-pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
+pub(crate) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
     let command = match asked.command {
         FlowModCommand::Add => pipeline::FlowModCommand::Add,
         FlowModCommand::Modify => pipeline::FlowModCommand::Modify,
@@ -61,7 +61,7 @@ pub(super) fn request(asked: &mut FlowMod) -> pipeline::FlowMod {
 }
 
 /// Returns the OpenFlow message of a flow_mod of the pipeline.
-pub(super) fn message(asked: pipeline::FlowMod) -> Message {
+pub(crate) fn message(asked: pipeline::FlowMod) -> Message {
     let command = match asked.command {
         pipeline::FlowModCommand::Add => FlowModCommand::Add,
         pipeline::FlowModCommand::Modify => FlowModCommand::Modify,

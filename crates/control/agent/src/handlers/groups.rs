@@ -28,7 +28,7 @@ pub(super) fn apply<B: Backend>(
 }
 
 /// Converts a group_mod to the pipeline's type. The buckets are moved.
-pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
+pub(crate) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
     let kind = match asked.type_ {
         GroupType::All => GroupKind::All,
         GroupType::Select => GroupKind::Select,
@@ -48,7 +48,7 @@ pub(super) fn request(asked: &mut openflow::GroupMod) -> pipeline::GroupMod {
 }
 
 /// Returns the OpenFlow message of a group_mod of the pipeline. A delete has no buckets, and its type has no meaning.
-pub(super) fn message(asked: &pipeline::GroupMod) -> openflow::Message {
+pub(crate) fn message(asked: &pipeline::GroupMod) -> openflow::Message {
     let (command, desc) = match asked {
         pipeline::GroupMod::Add(group) => (GroupModCommand::Add, describe(group)),
         pipeline::GroupMod::Modify(group) => (GroupModCommand::Modify, describe(group)),

@@ -29,7 +29,7 @@ pub(super) fn apply<B: Backend>(
 }
 
 /// Converts a meter_mod to the pipeline's type.
-pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
+pub(crate) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
     let band = |band: &MeterBand| pipeline::Band {
         rate: band.rate,
         burst_size: band.burst_size,
@@ -52,7 +52,7 @@ pub(super) fn request(asked: &openflow::MeterMod) -> pipeline::MeterMod {
 
 /// Returns the OpenFlow message of a meter_mod of the pipeline. A delete has no flags and no bands, because
 /// they would have no meaning.
-pub(super) fn message(asked: &pipeline::MeterMod) -> openflow::Message {
+pub(crate) fn message(asked: &pipeline::MeterMod) -> openflow::Message {
     let (command, config) = match asked {
         pipeline::MeterMod::Add(meter) => (MeterModCommand::Add, describe(meter)),
         pipeline::MeterMod::Modify(meter) => (MeterModCommand::Modify, describe(meter)),

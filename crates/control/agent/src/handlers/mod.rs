@@ -7,9 +7,9 @@
 
 mod bundles;
 mod execute;
-mod flows;
-mod groups;
-mod meters;
+pub(crate) mod flows;
+pub(crate) mod groups;
+pub(crate) mod meters;
 mod monitor;
 mod packets;
 mod ports;
@@ -18,7 +18,7 @@ mod queues;
 mod refusal;
 mod replies;
 mod session;
-mod tables;
+pub(crate) mod tables;
 
 pub(crate) use execute::{PendingRequests, ReceivedRequest, execute};
 pub(crate) use session::{connected, disconnected};

@@ -24,7 +24,7 @@ pub(super) fn table_mod<B: Backend>(bridge: &BridgeControl<B>, asked: TableMod) 
 
 /// Returns the features of every existing table: the features that a controller set, or else all that the
 /// switch supports.
-pub(super) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<Item = TableFeatures> + '_ {
+pub(crate) fn features<B: Backend>(bridge: &BridgeControl<B>) -> impl Iterator<Item = TableFeatures> + '_ {
     let tables = (0..bridge.tables.config().tables).map(TableId);
     tables
         .filter(|table| bridge.tables.has_table(*table))
@@ -147,7 +147,7 @@ fn properties(capabilities: &TableCapabilities) -> Vec<Property> {
 ///
 /// # Errors
 /// The code for the first feature that the switch does not have.
-pub(super) fn set_features<B: Backend>(
+pub(crate) fn set_features<B: Backend>(
     bridge: &mut BridgeControl<B>,
     wanted: &[TableFeatures],
 ) -> Result<(), ErrorCode> {

@@ -15,6 +15,7 @@ mod controllers;
 mod deaf;
 mod fail_mode;
 mod harness;
+mod keep;
 mod long_replies;
 mod malformed;
 mod monitor;

@@ -7,12 +7,12 @@ use std::process::Command;
 
 use crate::harness::{TestSwitch, config, packet, wait_for};
 
-struct Ofctl {
+pub(crate) struct Ofctl {
     target: String,
 }
 
 impl Ofctl {
-    fn on(switch: &TestSwitch) -> Option<Ofctl> {
+    pub(crate) fn on(switch: &TestSwitch) -> Option<Ofctl> {
         if Command::new("ovs-ofctl").arg("--version").output().is_err() {
             eprintln!("skipped: ovs-ofctl is not installed (apt-get install openvswitch-common)");
             return None;
@@ -41,7 +41,7 @@ impl Ofctl {
         (output.status.success(), text)
     }
 
-    fn ok(&self, command: &str, args: &[&str]) -> String {
+    pub(crate) fn ok(&self, command: &str, args: &[&str]) -> String {
         let (is_ok, text) = self.run(command, args);
         assert!(is_ok, "{command} {args:?}: {text}");
         text

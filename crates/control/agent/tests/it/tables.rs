@@ -11,7 +11,7 @@ use millrace_openflow::*;
 use millrace_types::*;
 
 /// Sends table features, or requests them if the list is empty. Returns the features in the reply, or the error.
-fn exchange(
+pub(crate) fn exchange(
     controller: &mut Controller,
     wanted: Vec<TableFeatures>,
 ) -> Result<Vec<TableFeatures>, ErrorCode> {
@@ -41,7 +41,7 @@ fn set(fields: &[Field]) -> FieldSet {
 }
 
 /// Returns a table that matches `in_port` and, optionally masked, `ipv4_dst`; outputs; and goes to table 2.
-fn narrow(table: u8) -> TableFeatures {
+pub(crate) fn narrow(table: u8) -> TableFeatures {
     use PropertyType as P;
     let matches = set(&[Field::InPort, Field::EthType, Field::Ipv4Dst]);
     let instructions = vec![
@@ -84,7 +84,7 @@ fn narrow(table: u8) -> TableFeatures {
 }
 
 /// Returns a table with a name and no properties.
-fn named(table: u8, name: &str) -> TableFeatures {
+pub(crate) fn named(table: u8, name: &str) -> TableFeatures {
     TableFeatures {
         table: TableId(table),
         name: name.to_owned(),

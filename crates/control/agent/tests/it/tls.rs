@@ -433,6 +433,41 @@ fn a_problem_with_a_file_names_the_file_and_ends_with_the_next_apply() {
 }
 
 #[test]
+fn a_rotation_that_broke_is_a_problem_until_the_files_are_good_again_and_an_expired_certificate_is_one() {
+    let files = Files::new();
+    let switch = TestSwitch::start(&files.config(LISTEN));
+    let problems = || switch.switch.status().problems;
+    assert_eq!(problems(), []);
+    let (key, cert) = (files.path().join("key.pem"), files.path().join("cert.pem"));
+    let (before, certificate) = (
+        fs::read_to_string(&key).unwrap(),
+        fs::read_to_string(&cert).unwrap(),
+    );
+    fs::write(&key, files.ours.identity("switch.example", 9).key).unwrap();
+    // Nobody connects meanwhile: the status itself reads the files.
+    let [problem] = &problems()[..] else { panic!() };
+    assert_eq!(problem.object, "bridge br0, tls");
+    for part in [
+        "does not belong to the certificate",
+        "use the former contents",
+        "To fix it: ",
+    ] {
+        assert!(problem.reason.contains(part), "{}", problem.reason);
+    }
+    fs::write(&key, before + "\n").unwrap();
+    assert_eq!(problems(), []);
+    let new = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec!["switch.example".to_owned()]).unwrap();
+    (params.not_before, params.not_after) =
+        (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
+    fs::write(&cert, params.self_signed(&new).unwrap().pem()).unwrap();
+    fs::write(&key, new.serialize_pem()).unwrap();
+    let [problem] = &problems()[..] else { panic!() };
+    assert!(problem.reason.contains("has expired"), "{}", problem.reason);
+    assert_ne!(certificate, fs::read_to_string(&cert).unwrap());
+}
+
+#[test]
 fn a_long_listing_arrives_complete_no_matter_how_slowly_it_is_read() {
     let files = Files::new();
     let switch = TestSwitch::start(&files.config(LISTEN));

@@ -146,16 +146,19 @@ impl FdbControl {
         }
     }
 
-    pub(super) fn forget_port(&mut self, port: PortNo, ops: &mut Vec<Op>) {
+    /// Removes the addresses that `is_selected` selects. Returns their number.
+    pub(super) fn forget(&mut self, is_selected: impl Fn(&FdbEntry) -> bool, ops: &mut Vec<Op>) -> usize {
+        let before = self.list.len();
         let mut at = 0;
         while let Some(entry) = self.list.get(at) {
-            if entry.port == port {
+            if is_selected(entry) {
                 ops.push(Op::Forget(entry.key));
                 self.remove_at(at);
             } else {
                 at += 1;
             }
         }
+        before - self.list.len()
     }
 
     pub(super) fn age(&mut self, now: Time, budget: usize, ops: &mut Vec<Op>) {

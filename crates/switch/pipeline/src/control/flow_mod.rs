@@ -10,7 +10,7 @@ use super::changes::ChangeKind;
 use super::error::FlowModError;
 use super::journal::Undo;
 use super::request::{FlowFilter, FlowMod, FlowModCommand, ModOutcome, RemovedReason};
-use super::strict::StrictIndex;
+use super::strict::{HalfHash, StrictIndex};
 use super::validate;
 use super::writer::Control;
 use crate::counters::EntryCount;
@@ -189,12 +189,7 @@ impl Control {
         self.note_change(ChangeKind::Added, held.is_none(), &entry);
         match held {
             None => {
-                let slot = self.allocate();
-                self.banks.set_entry(slot, EntryCount::default());
-                self.store(slot, Arc::clone(&entry));
-                self.tables[usize::from(table.0)].insert_hashed(hash, &entry, slot);
-                self.note_added(slot);
-                ops.push(Op::Insert { slot, entry });
+                self.insert(hash, entry, EntryCount::default(), ops);
                 Ok(ModOutcome {
                     added: 1,
                     removed: evicted,
@@ -211,6 +206,58 @@ impl Control {
                 })
             }
         }
+    }
+
+    /// Adds an entry of an earlier run of the switch, which was added at `created`, with the counters and the time of its
+    /// latest packet. Its flags stay, but overlaps and `max_entries` of its table are not checked, because the earlier
+    /// run accepted the entry.
+    ///
+    /// # Errors
+    /// [`FlowModError`], [`FlowModError::Overlap`] if the table has an entry with this match and priority; nothing has
+    /// changed.
+    pub fn restore_entry(
+        &mut self,
+        request: FlowMod,
+        created: Time,
+        count: EntryCount,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), FlowModError> {
+        let add = FlowMod {
+            command: FlowModCommand::Add,
+            ..request
+        };
+        let Prepared(Kind::Add(mut entry)) = self.prepare(add)? else {
+            return Ok(());
+        };
+        let table = entry.table();
+        self.check_entry(&entry)?;
+        self.check_targets(entry.actions())?;
+        self.check_meter_exists(entry.meter())?;
+        let max_entries = self.config.max_entries;
+        let index = &self.tables[usize::from(table.0)];
+        if self.is_out_of_slots() || index.len() >= max_entries as usize {
+            return Err(FlowModError::TableFull { table, max_entries });
+        }
+        let hash = index.hash(entry.match_(), entry.priority());
+        if index
+            .find(&self.records, hash, entry.match_(), entry.priority())
+            .is_some()
+        {
+            return Err(FlowModError::Overlap { table });
+        }
+        Arc::make_mut(&mut entry).begin(created);
+        self.insert(hash, entry, count, ops);
+        Ok(())
+    }
+
+    /// Inserts an entry whose match and priority no other entry of its table has.
+    fn insert(&mut self, hash: HalfHash, entry: Arc<FlowEntry>, count: EntryCount, ops: &mut Vec<Op>) {
+        let slot = self.allocate();
+        self.banks.set_entry(slot, count);
+        self.store(slot, Arc::clone(&entry));
+        self.tables[usize::from(entry.table().0)].insert_hashed(hash, &entry, slot);
+        self.note_added(slot);
+        ops.push(Op::Insert { slot, entry });
     }
 
     fn is_out_of_slots(&self) -> bool {

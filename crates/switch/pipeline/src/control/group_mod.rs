@@ -108,7 +108,12 @@ impl Control {
     }
 
     /// Adds or replaces a group, if it is valid.
-    fn set_group(&mut self, group: &Group, now: Time, ops: &mut Vec<Op>) -> Result<(), GroupModError> {
+    pub(super) fn set_group(
+        &mut self,
+        group: &Group,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), GroupModError> {
         self.check_group(group)?;
         let held = self.groups.find(group.id).cloned();
         let needed = group.buckets.len() + usize::from(held.is_none());

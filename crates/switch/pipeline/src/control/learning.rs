@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_types::Time;
+use millrace_types::{PortNo, Time, Vid};
 
 use super::fdb::FdbConfig;
 use super::writer::Control;
@@ -29,10 +29,18 @@ impl Control {
         self.fdb.set_config(config, ops);
     }
 
-    /// Removes all addresses.
-    pub fn flush_fdb(&mut self, ops: &mut Vec<Op>) {
-        self.fdb.flush();
-        ops.push(Op::FlushFdb);
+    /// Removes the addresses of a VLAN, of a port, or of both; all if neither is given. Returns their number.
+    pub fn forget_fdb(&mut self, vid: Option<Vid>, port: Option<PortNo>, ops: &mut Vec<Op>) -> usize {
+        if vid.is_none() && port.is_none() {
+            let len = self.fdb.list.len();
+            self.fdb.flush();
+            ops.push(Op::FlushFdb);
+            return len;
+        }
+        let is_selected = |entry: &FdbEntry| {
+            vid.is_none_or(|vid| entry.key.vid == vid) && port.is_none_or(|port| entry.port == port)
+        };
+        self.fdb.forget(is_selected, ops)
     }
 
     /// Returns all addresses, in no order.
@@ -45,7 +53,7 @@ impl Control {
 mod tests {
     use super::*;
     use crate::{ControlConfig, FdbKey, Forwarding, Port};
-    use millrace_types::{Mac, PortNo, Vid};
+    use millrace_types::Mac;
 
     struct Bridge {
         control: Control,
@@ -148,6 +156,32 @@ mod tests {
         }
         let known = (0..500).filter(|mac| bridge.port_of(0x10_0000 + mac * 2) == Some(1));
         assert_eq!(known.count(), 500);
+    }
+
+    #[test]
+    fn addresses_are_forgotten_by_vlan_and_port() {
+        let mut bridge = Bridge::new(10);
+        let tagged = Vid::new(7).unwrap();
+        bridge.learn(2, 1, 0);
+        bridge.learn(4, 2, 0);
+        for (mac, port) in [(6, 1), (8, 2)] {
+            let learn = Learn {
+                vid: tagged,
+                mac: Mac::from_u64(mac),
+                port: PortNo::from_raw(port),
+            };
+            bridge.control.learn(learn, Time::ZERO, &mut bridge.ops);
+        }
+        let port = Some(PortNo::from_raw(1));
+        assert_eq!(bridge.control.forget_fdb(Some(tagged), port, &mut bridge.ops), 1);
+        bridge.sync();
+        assert_eq!((bridge.port_of(2), bridge.forwarding.fdb_len()), (Some(1), 3));
+        assert_eq!(bridge.control.forget_fdb(None, port, &mut bridge.ops), 1);
+        bridge.sync();
+        assert_eq!((bridge.port_of(2), bridge.port_of(4)), (None, Some(2)));
+        assert_eq!(bridge.control.forget_fdb(None, None, &mut bridge.ops), 2);
+        bridge.sync();
+        assert_eq!(bridge.forwarding.fdb_len(), 0);
     }
 
     #[test]

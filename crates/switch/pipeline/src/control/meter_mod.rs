@@ -98,7 +98,12 @@ impl Control {
     }
 
     /// Adds or replaces a meter, if it is valid.
-    fn set_meter(&mut self, meter: &Meter, now: Time, ops: &mut Vec<Op>) -> Result<(), MeterModError> {
+    pub(super) fn set_meter(
+        &mut self,
+        meter: &Meter,
+        now: Time,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), MeterModError> {
         check_meter(meter)?;
         let held = self.meters.get(&meter.id).cloned();
         let needed = meter.bands.len() + usize::from(held.is_none());

@@ -23,7 +23,7 @@
 //! 2. `wheel`, `record`, `changes`, `strict`, `groups`, `meters`, `fdb`, `config`, `idle_table`, `journal`: parts of
 //!    the state
 //! 3. `writer`: [`Control`], the state
-//! 4. the requests: `flow_mod`, `group_mod`, `meter_mod`, `ports`, `table_features`, `transaction`, `reset`; and the
+//! 4. the requests: `flow_mod`, `group_mod`, `meter_mod`, `ports`, `table_features`, `transaction`, `reset`, `restore`; and the
 //!    periodic and read-only operations: `expiry`, `eviction`, `learning`, `statistics`
 
 mod capabilities;
@@ -46,6 +46,7 @@ mod ports;
 mod record;
 mod request;
 mod reset;
+mod restore;
 mod statistics;
 mod strict;
 mod table_features;

@@ -29,7 +29,7 @@ impl Control {
         let forgets =
             before.is_some_and(|before| before.vlan != port.vlan || is_down(&port) && !is_down(before));
         if forgets {
-            self.fdb.forget_port(port.number, ops);
+            self.fdb.forget(|entry| entry.port == port.number, ops);
         }
         ops.push(Op::Port(Arc::new(port.clone())));
         self.ports.insert(port);
@@ -40,7 +40,7 @@ impl Control {
     pub fn remove_port(&mut self, number: PortNo, ops: &mut Vec<Op>) {
         if self.ports.remove(number).is_some() {
             ops.push(Op::RemovePort(number));
-            self.fdb.forget_port(number, ops);
+            self.fdb.forget(|entry| entry.port == number, ops);
         }
     }
 

@@ -1,10 +1,11 @@
-//! Flow entries that an operator adds, changes and removes, and counters that are reset.
+//! Flow entries that an operator adds, changes, removes and saves, counters that are reset, and MAC addresses that are
+//! forgotten.
 
 use axum::Json;
 use axum::extract::State;
 use millrace_flow::Match;
 use millrace_flow::text::{CookieMatch, FlowCommand, FlowModText};
-use millrace_types::{PortNo, TableId};
+use millrace_types::{PortNo, TableId, Vid};
 
 use crate::server::app::App;
 use crate::server::extract::{Body, Path};
@@ -13,8 +14,8 @@ use crate::server::peer::Peer;
 use crate::server::port_names::with_port_numbers;
 use crate::server::problem::flow_refused;
 use crate::view::{
-    CountersReset, FlowModCommand, FlowMods, FlowModsDone, Problem, ProblemKind, ResetFlowCounters,
-    ResetPortCounters,
+    CountersReset, FlowModCommand, FlowMods, FlowModsDone, FlowsSaved, FlushMacs, MacsFlushed, Problem,
+    ProblemKind, ResetFlowCounters, ResetPortCounters,
 };
 
 /// The largest number of flow_mods in one request. The control thread of the bridge is busy until all are
@@ -125,4 +126,36 @@ pub(crate) async fn reset_port_counters(
         .with_live(move |live| live.reset_port_counters(&bridge, port))
         .await??;
     Ok(Json(CountersReset { reset }))
+}
+
+/// Save the flow entries, groups and meters of a bridge for the next start; needs `system.keep_flows`
+#[utoipa::path(post, path = "/api/v1/bridges/{bridge}/save-flows", tag = "bridges",
+    params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = FlowsSaved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn save_flows(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<FlowsSaved>, Problem> {
+    Ok(Json(app.with_live(move |live| live.save_flows(&bridge)).await??))
+}
+
+/// Forget learned MAC addresses of a bridge
+#[utoipa::path(post, path = "/api/v1/bridges/{bridge}/flush-macs", tag = "bridges", request_body = FlushMacs,
+    params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = MacsFlushed), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn flush_macs(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+    Body(request): Body<FlushMacs>,
+) -> Result<Json<MacsFlushed>, Problem> {
+    let vlan = request.vlan.map(Vid::new).transpose();
+    let vlan = vlan.map_err(|error| Problem::new(ProblemKind::Invalid, format!("vlan: {error}")))?;
+    let port = match request.port {
+        Some(port) => Some(PortNo::from_raw(app.port(bridge.clone(), port).await?.number)),
+        None => None,
+    };
+    let removed = app
+        .with_live(move |live| live.flush_macs(&bridge, vlan, port))
+        .await??;
+    Ok(Json(MacsFlushed { removed }))
 }

@@ -60,6 +60,21 @@ pub(in crate::channel) enum TlsFilesError {
     },
 }
 
+impl TlsFilesError {
+    /// Returns the key of the configuration whose file has the fault.
+    pub(super) fn key(&self, files: &model::Tls) -> &'static str {
+        match self {
+            TlsFilesError::Unreadable { key, .. } | TlsFilesError::NoPem { key, .. } => key,
+            TlsFilesError::Authority { .. } => "ca_certificate",
+            TlsFilesError::Unusable { path, .. } if *path == files.ca_certificate => "ca_certificate",
+            TlsFilesError::Unusable { path, .. } if *path == files.certificate => "certificate",
+            TlsFilesError::NotConfigured
+            | TlsFilesError::KeyMismatch { .. }
+            | TlsFilesError::Unusable { .. } => "private_key",
+        }
+    }
+}
+
 fn text_of(error: &pem::Error) -> String {
     match error {
         pem::Error::NoItemsFound => "there is none".to_owned(),

@@ -8,6 +8,7 @@
 mod error;
 mod name;
 mod stream;
+mod validity;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,13 +30,14 @@ pub(in crate::channel) use error::TlsProblem;
 use error::{TlsFilesError, explain};
 use name::AnyName;
 pub(in crate::channel) use stream::TlsStream;
+use validity::Validity;
 
 /// The maximum duration of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The TLS files of a bridge, and their latest usable contents.
 #[derive(Default)]
-pub(in crate::channel) struct TlsFiles {
+pub(crate) struct TlsFiles {
     state: Mutex<State>,
 }
 
@@ -48,6 +50,64 @@ struct State {
 struct Loaded {
     stamps: Stamps,
     contents: TlsContents,
+    /// The validity of the certificate of the bridge.
+    validity: Option<Validity>,
+}
+
+/// A file of `tls` that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFault {
+    /// The key of the configuration: `private_key`, `certificate` or `ca_certificate`.
+    pub key: &'static str,
+    /// The file and the reason.
+    pub reason: String,
+}
+
+/// Returns the faults of the files that TLS needs, each with its key: unreadable files, a key of another certificate,
+/// certificates that are not valid now. Nothing is kept.
+pub fn check_tls(files: &model::Tls) -> Vec<TlsFault> {
+    let now = SystemTime::now();
+    let fault = |error: TlsFilesError| TlsFault {
+        key: error.key(files),
+        reason: error.to_string(),
+    };
+    let provider = rustls::crypto::ring::default_provider();
+    let each = [
+        private_key(&files.private_key, &provider).err(),
+        certificates("certificate", &files.certificate).err(),
+        certificates("ca_certificate", &files.ca_certificate).err(),
+    ];
+    let mut faults: Vec<TlsFault> = each.into_iter().flatten().map(fault).collect();
+    if faults.is_empty() {
+        faults.extend(load(&Arc::new(files.clone())).err().map(fault));
+    }
+    if !faults.is_empty() {
+        return faults;
+    }
+    for (key, path) in [
+        ("certificate", &files.certificate),
+        ("ca_certificate", &files.ca_certificate),
+    ] {
+        let invalid = invalid_certificates(path, now).into_iter();
+        faults.extend(invalid.map(|reason| TlsFault { key, reason }));
+    }
+    faults
+}
+
+/// Returns the certificates in a PEM file that are not valid at `now`, each with its reason. A file that cannot be read has
+/// none.
+pub fn invalid_certificates(path: &Path, now: SystemTime) -> Vec<String> {
+    let found = certificates("certificate", path).unwrap_or_default();
+    let numbered = found.iter().enumerate();
+    let fault = |(index, certificate): (usize, &CertificateDer<'_>)| {
+        let fault = Validity::of(certificate)?.fault(now)?;
+        Some(format!(
+            "{}: certificate {} in it {fault}",
+            path.display(),
+            index + 1
+        ))
+    };
+    numbered.filter_map(fault).collect()
 }
 
 /// The contents of the files, as handshakes need them.
@@ -79,6 +139,29 @@ impl TlsFiles {
             };
         }
         state.refresh()
+    }
+
+    /// Returns the problem of the files, if there is one: new contents that cannot be used, or a certificate that is not
+    /// valid now. Reads the files if they changed.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let mut state = self.state();
+        let outcome = state.refresh();
+        let loaded = state.loaded.as_ref();
+        if let Err(error) = outcome {
+            let meanwhile = match loaded {
+                Some(_) => "new connections use the former contents of the files",
+                None => "there are no new connections with TLS",
+            };
+            return Some(format!(
+                "{error}; {meanwhile}. To fix it: replace the files; they are read again by themselves"
+            ));
+        }
+        let loaded = loaded?;
+        let fault = loaded.validity?.fault(SystemTime::now())?;
+        let path = loaded.contents.files.certificate.display();
+        Some(format!(
+            "certificate {path} {fault}: controllers refuse it. To fix it: replace it; the file is read again by itself"
+        ))
     }
 
     /// Returns the contents for a new handshake.
@@ -148,11 +231,15 @@ impl State {
         if self.loaded.as_ref().is_some_and(|loaded| loaded.stamps == stamps) {
             return Ok(());
         }
-        let contents = load(wanted)?;
+        let (contents, validity) = load(wanted)?;
         if self.loaded.is_some() {
             tracing::info!(certificate = %wanted.certificate.display(), "TLS: read the changed files");
         }
-        self.loaded = Some(Loaded { stamps, contents });
+        self.loaded = Some(Loaded {
+            stamps,
+            contents,
+            validity,
+        });
         Ok(())
     }
 }
@@ -162,9 +249,11 @@ fn stamp(path: &PathBuf) -> Option<(SystemTime, u64)> {
     Some((found.modified().ok()?, found.len()))
 }
 
-fn load(files: &Arc<model::Tls>) -> Result<TlsContents, TlsFilesError> {
+/// Reads the files. Returns their contents, and the validity of the certificate of the bridge.
+fn load(files: &Arc<model::Tls>) -> Result<(TlsContents, Option<Validity>), TlsFilesError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates("certificate", &files.certificate)?;
+    let validity = chain.first().and_then(Validity::of);
     let key = private_key(&files.private_key, &provider)?;
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates("ca_certificate", &files.ca_certificate)?
@@ -217,11 +306,12 @@ fn load(files: &Arc<model::Tls>) -> Result<TlsContents, TlsFilesError> {
             .with_custom_certificate_verifier(Arc::new(AnyName::of(of_servers)))
     };
     let client = client.with_client_auth_cert(chain, key).map_err(unusable)?;
-    Ok(TlsContents {
+    let contents = TlsContents {
         files: Arc::clone(files),
         client: Arc::new(client),
         server: Arc::new(server),
-    })
+    };
+    Ok((contents, validity))
 }
 
 fn read(key: &'static str, path: &Path) -> Result<Vec<u8>, TlsFilesError> {

@@ -52,6 +52,14 @@ pub(crate) fn config(ports: u32, settings: &str) -> String {
 
 impl TestSwitch {
     pub(crate) fn start(config: &str) -> TestSwitch {
+        let mut test = TestSwitch::without_bridges();
+        let status = test.apply(config);
+        assert_eq!(status.problems, []);
+        test
+    }
+
+    /// Returns a switch to which no configuration was applied.
+    pub(crate) fn without_bridges() -> TestSwitch {
         let backend = Arc::new(HeapBackend::new());
         let workers = Workers {
             cores: vec![None],
@@ -65,15 +73,12 @@ impl TestSwitch {
             .build()
             .unwrap();
         let switch = Arc::new(Switch::new(datapath, runtime.handle().clone(), 7));
-        let mut test = TestSwitch {
+        TestSwitch {
             switch,
             backend,
             runtime,
             revision: 0,
-        };
-        let status = test.apply(config);
-        assert_eq!(status.problems, []);
-        test
+        }
     }
 
     pub(crate) fn apply(&mut self, config: &str) -> millrace_agent::Status {
@@ -113,7 +118,10 @@ impl TestSwitch {
 
 impl Drop for TestSwitch {
     fn drop(&mut self) {
-        self.switch.clear();
+        // A test that has stopped the switch itself decided what is kept.
+        if !self.switch.bridge_names().is_empty() {
+            self.switch.stop(false);
+        }
     }
 }
 
