@@ -172,6 +172,8 @@ install: build ## install into $(PREFIX), with units for systemd
 	target/release/millrace-ix man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	target/release/millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8
+	install -d $(DESTDIR)$(PREFIX)/share/man/man5
+	target/release/millraced --man-config > $(DESTDIR)$(PREFIX)/share/man/man5/millraced.toml.5
 	target/release/millrace-wan --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-wan.8
 	target/release/millrace-courier --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-courier.8
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions

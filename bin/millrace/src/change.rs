@@ -11,7 +11,7 @@ use millrace_api::view::{Change, Committed, Reconciliation, Revision, Status, fo
 use millrace_model::Config;
 use serde::Serialize;
 
-use crate::cli::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait};
+use crate::cli::{Apply, ChangeArgs, Confirm, Diff, DiffFrom, Rollback, Wait};
 use crate::output::{Session, author, say};
 use crate::show::{origin, problems};
 
@@ -88,14 +88,15 @@ pub(crate) fn apply(session: &Session, args: &Apply) -> Result<ExitCode> {
     let wanted = read(&args.file)?;
     let client = session.client()?;
     let (_, revision) = client.config()?;
+    let change = &args.change;
     let options = ChangeOptions {
-        dry_run: args.dry_run,
-        confirm_within: args.confirm_within,
-        ..options(&args.why.comment)
+        dry_run: change.dry_run,
+        confirm_within: change.confirm_within,
+        ..options(&change.why.comment)
     };
-    let expected = Some(args.expect.unwrap_or(revision));
+    let expected = Some(change.expect.unwrap_or(revision));
     let committed = client.replace_config(&wanted.to_json(), expected, &options)?;
-    if args.dry_run {
+    if change.dry_run {
         session.print(&committed, |committed| {
             format!(
                 "{}{}: {}\n",
@@ -106,7 +107,22 @@ pub(crate) fn apply(session: &Session, args: &Apply) -> Result<ExitCode> {
         })?;
         return Ok(ExitCode::SUCCESS);
     }
-    follow(session, committed, revision, &args.wait)
+    follow(session, committed, revision, &change.wait)
+}
+
+/// Prints the differences of a dry run, or follows a committed change. `before` is the newest revision before the
+/// change.
+pub(crate) fn finish(
+    session: &Session,
+    committed: Committed,
+    before: u64,
+    args: &ChangeArgs,
+) -> Result<ExitCode> {
+    if args.dry_run {
+        session.print(&committed, |committed| done(committed, before))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    follow(session, committed, before, &args.wait)
 }
 
 /// A committed change, and the status of the switch after it.
@@ -127,8 +143,8 @@ pub(crate) fn follow(session: &Session, committed: Committed, before: u64, wait:
     }
     let number = committed.revision.number;
     let found = match wait.wait {
-        0 => Ok(None),
-        seconds => wait_for(session.client()?, number, seconds).map(Some),
+        Duration::ZERO => Ok(None),
+        time => wait_for(session.client()?, number, time).map(Some),
     };
     let is_well = match &found {
         Ok(Some(status)) => is_settled(status, number) && status.problems.is_empty(),
@@ -144,7 +160,7 @@ pub(crate) fn follow(session: &Session, committed: Committed, before: u64, wait:
             Ok(Some(status)) if is_settled(&status, number) => problems(&status.problems),
             Ok(Some(_)) => format!(
                 "revision {number} does not run completely after {} s: `millrace show status` shows its progress\n",
-                wait.wait
+                wait.wait.as_secs_f64()
             ),
             Err(error) => format!(
                 "the daemon does not report if revision {number} runs ({error}): `millrace show status` shows it\n"
@@ -165,9 +181,9 @@ fn is_settled(status: &Status, revision: u64) -> bool {
     runs && status.state != Reconciliation::Working
 }
 
-/// Returns the status as soon as [`is_settled`] is true, at the latest after `seconds`.
-fn wait_for(client: &Client, revision: u64, seconds: u64) -> Result<Status, ClientError> {
-    let end = Instant::now() + Duration::from_secs(seconds);
+/// Returns the status as soon as [`is_settled`] is true, at the latest after `time`.
+fn wait_for(client: &Client, revision: u64, time: Duration) -> Result<Status, ClientError> {
+    let end = Instant::now() + time;
     loop {
         let status = client.status()?;
         if is_settled(&status, revision) || Instant::now() >= end {
@@ -241,7 +257,11 @@ pub(crate) fn rollback(session: &Session, args: &Rollback) -> Result<ExitCode> {
     };
     let client = session.client()?;
     let before = newest(client)?;
-    let committed = client.rollback(args.revision, &options)?;
+    let to = match (args.revision, before.checked_sub(1)) {
+        (Some(revision), _) | (None, Some(revision)) => revision,
+        (None, None) => bail!("revision {before} is the first: there is no revision before it"),
+    };
+    let committed = client.rollback(to, &options)?;
     if args.dry_run {
         session.print(&committed, |committed| done(committed, before))?;
         return Ok(ExitCode::SUCCESS);

@@ -6,10 +6,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use millrace_api::client::{Client, ClientError};
 use millrace_api::view::{
-    CountersReset, FlowModCommand, FlowMods, FlowModsDone, ResetFlowCounters, ResetPortCounters,
+    CountersReset, FlowModCommand, FlowMods, FlowModsDone, FlowsSaved, ResetFlowCounters, ResetPortCounters,
 };
 
-use crate::cli::{Flow, FlowTexts, PortCommand};
+use crate::bridges::bridge_names;
+use crate::cli::{BridgeSelection, Flow, FlowTexts};
 use crate::output::{Session, author};
 
 /// The largest number of additions in one request.
@@ -54,12 +55,38 @@ pub(crate) fn run(session: &Session, args: &Flow) -> Result<()> {
                 format!("counters of {} set to zero\n", entries(done.reset))
             })
         }
+        Flow::Save(of) => save(session, of),
     }
 }
 
-pub(crate) fn port(session: &Session, args: &PortCommand) -> Result<()> {
-    let PortCommand::Reset { bridge, port } = args;
-    let request = ResetPortCounters { port: port.clone() };
+/// Saves the flow entries, groups and meters of bridges in the daemon's state directory.
+fn save(session: &Session, of: &BridgeSelection) -> Result<()> {
+    let client = session.client()?;
+    let saved = bridge_names(client, of)?
+        .iter()
+        .map(|bridge| client.save_flows(bridge))
+        .collect::<Result<Vec<_>, _>>()?;
+    session.print(&saved, |saved| {
+        let line = |saved: &FlowsSaved| {
+            let FlowsSaved {
+                bridge,
+                flows,
+                groups,
+                meters,
+                file,
+            } = saved;
+            let flows = entries(*flows);
+            format!("{bridge}: {flows}, {groups} groups and {meters} meters saved to {file}\n")
+        };
+        saved.iter().map(line).collect()
+    })
+}
+
+/// Sets the counters of a port, or of all ports of a bridge, to zero.
+pub(crate) fn reset_ports(session: &Session, bridge: &str, port: Option<&str>) -> Result<()> {
+    let request = ResetPortCounters {
+        port: port.map(str::to_owned),
+    };
     let done = session.client()?.reset_port_counters(bridge, &request)?;
     session.print(&done, |CountersReset { reset }| {
         let ports = if *reset == 1 { "port" } else { "ports" };

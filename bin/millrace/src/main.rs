@@ -9,6 +9,8 @@ mod chain_edit;
 mod change;
 mod cli;
 mod doctor;
+mod edit;
+mod fdb;
 mod flow;
 mod human;
 mod ips;
@@ -19,6 +21,7 @@ mod nf_rate;
 mod nf_run;
 mod output;
 mod pages;
+mod settings;
 mod show;
 mod table;
 mod token;
@@ -55,8 +58,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Diff(args) => change::diff(&session, &args)?,
         Command::Rollback(args) => return change::rollback(&session, &args),
         Command::Trace(args) => trace::run(&session, &args)?,
+        Command::Bridge(args) => return edit::bridge(&session, &args),
+        Command::Port(args) => return edit::port(&session, &args),
+        Command::Controller(args) => return edit::controller(&session, &args),
         Command::Flow(args) => flow::run(&session, &args)?,
-        Command::Port(args) => flow::port(&session, &args)?,
+        Command::Fdb(args) => fdb::run(&session, &args)?,
         Command::Watch(args) => watch::run(&session, &args)?,
         Command::Capture(args) => capture::run(&session, &args)?,
         Command::Bench(args) => args.run()?,

@@ -29,7 +29,7 @@ pub(crate) fn run(session: &Session, args: &Nf) -> Result<()> {
                 format!("{}/{}: functions restarted\n", restarted.chain, restarted.hop)
             })
         }
-        Nf::Reload { hop, timeout } => reload(session, hop, Duration::from_secs(*timeout)),
+        Nf::Reload { hop, timeout } => reload(session, hop, *timeout),
         Nf::Scale { hop, instances } => {
             let instances = InstanceCount::new(*instances)?;
             change(session, hop, &format!("scale to {instances}"), |wanted| {

@@ -12,7 +12,7 @@ pub(crate) fn run(session: &Session, args: &cli::Trace) -> Result<()> {
     let trace = if args.live {
         let request = TraceLiveRequest {
             matching: args.packet.clone(),
-            timeout_seconds: Some(args.timeout),
+            timeout_seconds: Some(args.timeout.as_secs_f64()),
         };
         client.trace_live(&args.bridge, &request)?
     } else {

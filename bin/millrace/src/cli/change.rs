@@ -1,8 +1,11 @@
 //! `apply`, `confirm`, `diff` and `rollback`: changes of the configuration.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+
+use super::duration::{between, rounded_seconds};
 
 /// The comment of a change.
 #[derive(Debug, Args)]
@@ -15,26 +18,24 @@ pub(crate) struct CommentArg {
 /// How long to wait for a change.
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
-    /// Seconds to wait until the change runs and no hop of a chain is starting; 0 does not wait
-    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=3600))]
-    pub(crate) wait: u64,
+    /// Time to wait until the change runs and no hop of a chain is starting, up to 1h; 0 does not wait
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = between("0s", "1h"))]
+    pub(crate) wait: Duration,
 }
 
 /// Exit statuses of the commands that commit a change and wait for it.
-const CHANGE_EXIT_STATUS: &str = "Exit status: 0 the change runs (with `--wait 0` or `--dry-run`: it is accepted); \
+pub(super) const CHANGE_EXIT_STATUS: &str = "Exit status: 0 the change runs (with `--wait 0` or `--dry-run`: it is accepted); \
     1 it is rejected; 3 the daemon does not respond; 4 it is committed but does not yet run completely when the wait \
     ends; `millrace show status` gives the reason.";
 
+/// The options of every change of the configuration.
 #[derive(Debug, Args)]
-#[command(after_help = CHANGE_EXIT_STATUS)]
-pub(crate) struct Apply {
-    /// The configuration file: TOML, or JSON if its name ends in `.json` or its content begins with `{`; `-` for standard input
-    pub(crate) file: PathBuf,
-    /// Check the file and show what would change, without applying it
+pub(crate) struct ChangeArgs {
+    /// Check the change and show its differences, without making it
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Roll the change back after this many seconds unless `millrace confirm` is run before
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    /// Roll the change back after this time, 1s to 1d, unless `millrace confirm` is run before
+    #[arg(long, value_name = "TIME", value_parser = rounded_seconds("1s", "1d"))]
     pub(crate) confirm_within: Option<u64>,
     /// Refuse the change if the newest revision is not this one
     #[arg(long, value_name = "NUMBER")]
@@ -43,6 +44,15 @@ pub(crate) struct Apply {
     pub(crate) wait: Wait,
     #[command(flatten)]
     pub(crate) why: CommentArg,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = CHANGE_EXIT_STATUS)]
+pub(crate) struct Apply {
+    /// The configuration file: TOML, or JSON if its name ends in `.json` or its content begins with `{`; `-` for standard input
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) change: ChangeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -100,8 +110,8 @@ pub(crate) struct Diff {
 #[derive(Debug, Args)]
 #[command(after_help = CHANGE_EXIT_STATUS)]
 pub(crate) struct Rollback {
-    /// The revision whose content becomes a new revision
-    pub(crate) revision: u64,
+    /// The revision whose content becomes a new revision; the one before the newest unless given
+    pub(crate) revision: Option<u64>,
     /// Show what would change, without changing it
     #[arg(long)]
     pub(crate) dry_run: bool,

@@ -1,14 +1,17 @@
-//! `flow` and `port`: flow entries of an operator, and counters that are reset.
+//! `flow` and `fdb`: flow entries of an operator, counters that are reset, and the MAC table.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::select::BridgeSelection;
+
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
 Entries are state, not configuration, and belong to nobody: a connected controller sees them in statistics and \
-monitors and may change or remove them; they stay when controllers connect and disconnect, and are lost when \
-millraced restarts. A cookie tells them apart from those of controllers.")]
+monitors and may change or remove them; they stay when controllers connect and disconnect. A restart of millraced \
+keeps them, with those of controllers, only if system.keep_flows is true. A cookie tells them apart from those of \
+controllers.")]
 pub(crate) enum Flow {
     /// Add entries; one with the same table, match and priority is replaced
     #[command(after_help = "Examples:\n  \
@@ -30,6 +33,9 @@ pub(crate) enum Flow {
     Del(FlowDelete),
     /// Set the counters of entries to zero; the entries stay
     Reset(FlowReset),
+    /// Save flow entries, groups and meters to the daemon's state directory, for the next start; needs
+    /// system.keep_flows
+    Save(BridgeSelection),
 }
 
 /// Flow entries from the command line or from a file.
@@ -86,12 +92,22 @@ pub(crate) struct FlowReset {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum PortCommand {
-    /// Set the counters of a port, or of all ports of a bridge, to zero, for everyone who reads them
-    Reset {
-        /// The bridge
-        bridge: String,
-        /// The port, by name or number; all ports unless given
-        port: Option<String>,
-    },
+pub(crate) enum Fdb {
+    /// Forget MAC addresses that NORMAL learned: all of the bridge unless a VLAN or a port is given
+    #[command(after_help = "Examples:\n  \
+        millrace fdb flush br0\n  \
+        millrace fdb flush br0 --vlan 100 --port h1")]
+    Flush(FdbFlush),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FdbFlush {
+    /// The bridge
+    pub(crate) bridge: String,
+    /// Only addresses of this VLAN; 0 is that of untagged frames of ports without a VLAN
+    #[arg(long, value_name = "VLAN", value_parser = clap::value_parser!(u16).range(0..=4094))]
+    pub(crate) vlan: Option<u16>,
+    /// Only addresses of this port, by name or number
+    #[arg(long, short, value_name = "PORT")]
+    pub(crate) port: Option<String>,
 }

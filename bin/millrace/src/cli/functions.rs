@@ -1,9 +1,11 @@
 //! `nf` and `chain`: network functions and their chains.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::duration::between;
 use super::select::{BridgeSelection, HopName};
 
 #[derive(Debug, Subcommand)]
@@ -32,9 +34,9 @@ pub(crate) enum Nf {
     Reload {
         #[command(flatten)]
         hop: HopName,
-        /// Longest time to wait, in seconds
-        #[arg(long, value_name = "SECONDS", default_value_t = 120)]
-        timeout: u64,
+        /// Longest time to wait
+        #[arg(long, value_name = "TIME", default_value = "2m", value_parser = between("0s", "1d"))]
+        timeout: Duration,
     },
     /// Change the number of functions of a hop; packets of a flow stay in order
     Scale {
@@ -97,8 +99,8 @@ pub(crate) struct Rate {
     #[arg(long)]
     pub(crate) wait: bool,
     /// Time in the function
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) seconds: f64,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = between("0s", "1d"))]
+    pub(crate) seconds: Duration,
 }
 
 /// A function and its packets.

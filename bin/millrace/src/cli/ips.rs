@@ -1,10 +1,13 @@
 //! `millrace ips`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use millrace_ips_engine::Mode;
 use millrace_ips_rules::Syntax;
+
+use super::duration::between;
 
 /// Intrusion prevention.
 #[derive(Debug, Subcommand)]
@@ -210,9 +213,9 @@ pub(crate) struct RateArgs {
     /// Inspect beside the path (ids) or in the path (ips)
     #[arg(long, value_enum, default_value_t = ReadMode::Ips)]
     pub(crate) mode: ReadMode,
-    /// Time in the engine of each measurement, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) seconds: f64,
+    /// Time in the engine of each measurement
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = between("0s", "1h"))]
+    pub(crate) seconds: Duration,
     /// Number of measurements of each mix; the median is printed
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) rounds: u32,

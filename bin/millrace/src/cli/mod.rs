@@ -2,6 +2,8 @@
 //! generated from these definitions.
 
 mod change;
+mod duration;
+mod edit;
 mod flow;
 mod functions;
 mod ips;
@@ -16,8 +18,11 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 
-pub(crate) use change::{Apply, Confirm, Diff, DiffFrom, Rollback, Wait};
-pub(crate) use flow::{Flow, FlowTexts, PortCommand};
+pub(crate) use change::{Apply, ChangeArgs, Confirm, Diff, DiffFrom, Rollback, Wait};
+pub(crate) use edit::{
+    BridgeCommand, BridgePort, ControllerCommand, ControllerRemove, PortAdd, PortCommand, PortRemove,
+};
+pub(crate) use flow::{Fdb, Flow, FlowTexts};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Rate, Run, RunClass};
 pub(crate) use ips::{Ips, ProfileArgs, RateArgs, ReadArgs, ReadMode, ReadRecords, RuleArgs, TraceArgs};
 pub(crate) use lab::Lab;
@@ -34,7 +39,7 @@ pub(crate) use wan::{Wan, WanName};
     max_term_width = 100,
     arg_required_else_help = true,
     after_help = "Exit status: 0 done; 1 rejected or failed; 2 wrong usage; 3 the daemon does not respond; 4 the \
-        change is committed but does not run completely (`apply`, `rollback`). `lab run` exits with the status \
+        change is committed but does not run completely (`apply`, `rollback`, `bridge`, `port`, `controller`). `lab run` exits with the status \
         of its command. `send` and `receive` have statuses of their own: see their help."
 )]
 pub(crate) struct Cli {
@@ -96,12 +101,21 @@ pub(crate) enum Command {
     Rollback(Rollback),
     /// Trace a packet through the tables and chains
     Trace(Trace),
-    /// Add, change and remove flow entries, and reset their counters
+    /// Add, change and remove bridges of the configuration
     #[command(subcommand)]
-    Flow(Flow),
-    /// Reset counters of ports
+    Bridge(BridgeCommand),
+    /// Add, change and remove ports of the configuration, and reset their counters
     #[command(subcommand)]
     Port(PortCommand),
+    /// Add and remove controllers of the configuration
+    #[command(subcommand)]
+    Controller(ControllerCommand),
+    /// Add, change and remove flow entries, reset their counters, and save them for the next start
+    #[command(subcommand)]
+    Flow(Flow),
+    /// Forget learned MAC addresses
+    #[command(subcommand)]
+    Fdb(Fdb),
     /// Show live rates
     Watch(Watch),
     /// Capture packets of a bridge to a pcapng file

@@ -1,14 +1,17 @@
 //! `trace` and `capture`: single packets.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+
+use super::duration::between;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     millrace trace br0 in_port=1,tcp,nw_dst=10.0.0.2,tp_dst=80,nw_ttl=1\n  \
     millrace trace br0 in_port=h1 --hex 0200000000020200000000010806...\n  \
-    millrace trace br0 --live icmp --timeout 30")]
+    millrace trace br0 --live icmp --timeout 30s")]
 pub(crate) struct Trace {
     /// The bridge
     pub(crate) bridge: String,
@@ -22,9 +25,9 @@ pub(crate) struct Trace {
     /// Wait for the next received packet that matches
     #[arg(long, conflicts_with = "hex")]
     pub(crate) live: bool,
-    /// Seconds to wait for the packet, at most 60
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, requires = "live")]
-    pub(crate) timeout: f64,
+    /// Time to wait for the packet, at most 60s
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "live", value_parser = between("0s", "60s"))]
+    pub(crate) timeout: Duration,
 }
 
 /// The direction in which packets pass a port.

@@ -1,7 +1,10 @@
 //! `show` and `watch`: the state of the switch.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::duration::between;
 use super::select::BridgeSelection;
 
 #[derive(Debug, Subcommand)]
@@ -105,9 +108,9 @@ pub(crate) enum FlowSort {
 pub(crate) struct Watch {
     #[command(flatten)]
     pub(crate) of: BridgeSelection,
-    /// Seconds between two readings
-    #[arg(long, short, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) interval: f64,
+    /// Time between two readings, 100ms to 1h
+    #[arg(long, short, value_name = "TIME", default_value = "1s", value_parser = between("100ms", "1h"))]
+    pub(crate) interval: Duration,
     /// End after this many readings
     #[arg(long, short = 'n', value_name = "COUNT")]
     pub(crate) count: Option<u64>,

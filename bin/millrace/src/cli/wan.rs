@@ -1,9 +1,12 @@
 //! `millrace wan`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use millrace_wan_control::args::{BetweenArgs, DirectionArgs};
+
+use super::duration::between;
 
 /// Emulated paths.
 #[derive(Debug, Subcommand)]
@@ -22,9 +25,9 @@ pub(crate) enum Wan {
     Watch {
         #[command(flatten)]
         of: WanName,
-        /// Time between two readings
-        #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-        interval: f64,
+        /// Time between two readings, 100ms to 1h
+        #[arg(long, value_name = "TIME", default_value = "1s", value_parser = between("100ms", "1h"))]
+        interval: Duration,
         /// End after this many readings
         #[arg(long, value_name = "COUNT")]
         count: Option<u32>,

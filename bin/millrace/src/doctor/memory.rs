@@ -46,8 +46,8 @@ pub(super) fn huge_pages(machine: &Machine, daemon: Option<&Version>) -> Finding
         Some(_) => {
             return Finding::note(
                 SUBJECT,
-                format!("{found}; millraced runs without them, more slowly"),
-                "its log gives the reason at its start; `system.huge_pages` configures them",
+                format!("{found}; millraced runs without them, more slowly on devices of DPDK"),
+                "if it has such devices, its log gives the reason at its start; `system.huge_pages` configures them",
             );
         }
         None => {}
@@ -99,6 +99,8 @@ mod tests {
                 huge_pages,
             }),
             uptime_seconds: 1.0,
+            pid: None,
+            network_namespace: None,
         }
     }
 

@@ -10,6 +10,7 @@ mod dpdk;
 mod finding;
 mod machine;
 mod memory;
+mod namespace;
 mod network;
 mod offloads;
 mod rights;
@@ -30,6 +31,11 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
     let machine = Machine::this();
     let version = session.client().and_then(|client| Ok(client.version()?)).ok();
     let mut findings = examine(&machine, version.as_ref());
+    findings.extend(namespace::of_daemon(
+        session.api(),
+        version.as_ref(),
+        namespace::own(),
+    ));
     findings.extend(offloads::of_ports(session));
     findings.push(daemon::answers(session));
     session.print(&findings, |findings| text(findings))?;

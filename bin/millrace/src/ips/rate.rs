@@ -50,7 +50,7 @@ struct Row {
 pub(super) fn run(session: &Session, args: &RateArgs) -> Result<()> {
     let (ruleset, _) = load(&args.rules, &args.files)?.compile()?;
     let mode: Mode = args.mode.into();
-    let least = Duration::try_from_secs_f64(args.seconds).context("--seconds: expected a positive number")?;
+    let least = args.seconds;
     let mut report = Report {
         rules: ruleset.rules.len(),
         mode: match args.mode {

@@ -11,6 +11,7 @@ mod chains;
 mod changes;
 mod connection;
 mod courier;
+mod edits;
 mod flows;
 mod harness;
 mod ips;
