@@ -24,7 +24,7 @@ from millrace._library import last_error, library, texts
 
 __all__ = ["DirectoryEntry", "Event", "Transfer", "TransferError", "fetch", "key", "listdir", "receive", "send"]
 
-DELTA, ALL_AT_ONCE, KEEP_EXISTING, MODES_AND_TIMES, WITHDRAW_CHANGED = 1, 2, 4, 8, 16
+DELTA, ALL_AT_ONCE, KEEP_EXISTING, MODES_AND_TIMES, STOP_ON_CHANGE = 1, 2, 4, 8, 16
 STATUS = {1: "failed", 3: "partial", 4: "refused", 5: "integrity", 6: "resumable"}
 
 

@@ -18,6 +18,7 @@ mod ips;
 mod kill;
 mod lab;
 mod packets;
+mod permissions;
 mod show;
 mod simulate;
 mod transfers;

@@ -217,6 +217,93 @@ fn sources_come_from_a_list_and_receivers_join_while_others_receive() {
 }
 
 #[test]
+fn a_receiver_with_another_key_is_refused_with_both_keys() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, to] = directories(dir.path(), 10);
+    let receiver = Program::start(&[
+        "receive",
+        path(&to),
+        "--listen",
+        "127.0.0.1:0",
+        "--identity",
+        path(&dir.path().join("own")),
+    ]);
+    let listening = receiver.wait_for("listening");
+    let presented = listening["key"].as_str().unwrap();
+    let other = Program::start(&[
+        "receive",
+        path(&to),
+        "--listen",
+        "127.0.0.1:0",
+        "--identity",
+        path(&dir.path().join("other")),
+    ]);
+    let expected = other.wait_for("listening")["key"].as_str().unwrap().to_owned();
+    let address = listening["address"].as_str().unwrap();
+    let output = millrace(dir.path())
+        .args(["send", path(&from), &format!("{expected}@{address}")])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{text}");
+    assert!(text.contains(presented) && text.contains(&expected), "{text}");
+    assert!(!text.contains("run it again"), "{text}");
+    let listed = millrace(dir.path())
+        .args(["courier", "ls", &format!("millrace://{expected}@{address}/")])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&listed.stderr);
+    assert!(text.contains(presented), "{text}");
+}
+
+#[test]
+fn only_old_files_of_transfers_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let inbox = dir.path().join("in");
+    fs::create_dir(&inbox).unwrap();
+    for name in ["kept", ".millrace-1234", ".millrace-1234.journal"] {
+        fs::write(inbox.join(name), name).unwrap();
+    }
+    let clean = |options: &[&str]| {
+        let output = millrace(dir.path())
+            .args(["courier", "clean", path(&inbox)])
+            .args(options)
+            .output()
+            .unwrap();
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(clean(&[]).contains("removed 0 files"));
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(clean(&["--age", "1ms", "-n"]).contains("found 2 files"));
+    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 3);
+    assert!(clean(&["--age", "1ms"]).contains("removed 2 files"));
+    assert!(inbox.join("kept").exists());
+}
+
+#[test]
+fn what_cannot_be_received_or_sent_is_refused_before_a_ticket() {
+    let dir = tempfile::tempdir().unwrap();
+    let [from, _] = directories(dir.path(), 10);
+    let output = millrace(dir.path())
+        .args(["receive", "/proc/self"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{text}");
+    assert!(text.contains("no file can be made in /proc/self"), "{text}");
+    let output = millrace(dir.path())
+        .args(["send", path(&from), "-", "127.0.0.1:9"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && text.contains("is no source"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_list_without_any_receiver_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let [from, _] = directories(dir.path(), 1);

@@ -35,7 +35,7 @@ enum millrace_flags {
     MILLRACE_ALL_AT_ONCE = 2,      /* no file gets its name before all are verified */
     MILLRACE_KEEP_EXISTING = 4,    /* receive: a transfer that would replace a file is refused */
     MILLRACE_MODES_AND_TIMES = 8,  /* receive: permission bits and modification times are those of the source */
-    MILLRACE_WITHDRAW_CHANGED = 16 /* send: a file that changes while it is sent is left out, instead of ending the transfer */
+    MILLRACE_STOP_ON_CHANGE = 16 /* send: a file that changes while it is sent ends the transfer, as it does with MILLRACE_ALL_AT_ONCE; otherwise it is left out, and the status is 5 */
 };
 
 /* Options; zero or NULL stands for the default. Set `size` to sizeof(millrace_options): later versions add fields at the end. */

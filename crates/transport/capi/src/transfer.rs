@@ -26,7 +26,7 @@ pub(crate) const DELTA: u32 = 1;
 pub(crate) const ALL_AT_ONCE: u32 = 2;
 pub(crate) const KEEP_EXISTING: u32 = 4;
 pub(crate) const MODES_AND_TIMES: u32 = 8;
-pub(crate) const WITHDRAW_CHANGED: u32 = 16;
+pub(crate) const STOP_ON_CHANGE: u32 = 16;
 
 /// The options of a call.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +83,7 @@ impl Options {
             delta: self.has(DELTA),
             modes_and_times: self.has(MODES_AND_TIMES),
             preserve: false,
+            symlinks_beneath: false,
         };
         Ok(Box::new(LocalStore::new(directory, place)))
     }
@@ -198,7 +199,7 @@ impl Transfer {
             return Err("expected one source and one target at least".into());
         }
         let scan = ScanOptions {
-            withdraw_changed: options.has(WITHDRAW_CHANGED),
+            stop_on_change: options.has(STOP_ON_CHANGE) || options.has(ALL_AT_ONCE),
             preserve: false,
         };
         let source = match (&options.name, sources) {

@@ -1,6 +1,5 @@
 //! `millrace send` and `millrace receive`.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use millrace_courier::io::via::Via;
 use millrace_courier::{Policy, Stragglers};
 use millrace_types::{BitRate, parse_duration};
 
-use crate::ports::{Listen, PortRange};
+use crate::ports::{Listen, PortRange, TicketAddress};
 
 const STATUS: &str = "Exit status: 0 all receivers have everything, verified and in place; 3 some of them; 4 refused; 5 a \
-    file changed or may not be read, or a receipt is wrong; 6 interrupted, the same command goes on; 1 another failure.";
+    file changed or could not be read, or a receipt is wrong; 6 interrupted, the same command goes on; 1 another failure.";
 
 /// The longest validity of a ticket, in hours: a hundred years.
 const HOURS_MAX: u64 = 876_000;
@@ -29,10 +28,19 @@ pub enum Commit {
     All,
 }
 
+/// What happens to a file that changes while it is sent
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnChange {
+    /// The file is left out, the others arrive, and both ends name it and end with status 5
+    LeaveOut,
+    /// The transfer ends with status 5; the same command goes on
+    Stop,
+}
+
 /// Send files and directories to one or more receivers over UDP, encrypted
 #[derive(Debug, Args)]
 #[command(after_help = format!("A target is a ticket (mr1…) that `millrace receive` printed, or HOST:DIRECTORY, where a \
-    receiver is started by ssh, or millrace://HOST/GRANT/PATH at a daemon, or KEY@HOST:PORT, or the HOST:PORT of a receiver that a ticket led to before. A directory \
+    receiver is started by ssh, or millrace://HOST/GRANT/PATH at a daemon, or KEY@HOST[:PORT], or the HOST:PORT of a receiver that a ticket led to before. A directory \
     with a trailing slash stands for its contents. docs/transfer.md explains the rest.\n\nExamples:\n  \
     millrace send data/ mr1aaaa…\n  \
     millrace send data/ siteA:/in siteB:/in mr1aaaa…\n  \
@@ -62,9 +70,9 @@ pub struct Send {
     /// Send owners and extended attributes, access control lists among them
     #[arg(long)]
     pub preserve: bool,
-    /// Leave out files that change while they are sent, instead of ending
-    #[arg(long)]
-    pub withdraw_changed: bool,
+    /// What happens to a file that changes while it is sent [default: leave-out; with `--commit all`: stop]
+    #[arg(long, value_enum, hide_default_value = true)]
+    pub on_change: Option<OnChange>,
     /// File with further sources, one a line; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub files_from: Option<PathBuf>,
@@ -120,9 +128,9 @@ pub struct Receive {
     /// Address and UDP port, or a range of ports of which the first free one is taken, such as 0.0.0.0:7800:7809
     #[arg(long, value_name = "ADDRESS", default_value = "0.0.0.0:7800", value_parser = Listen::parse)]
     pub listen: Listen,
-    /// Address for the ticket, instead of those of this machine; repeatable
-    #[arg(long, value_name = "IP")]
-    pub address: Vec<IpAddr>,
+    /// Address or name for the ticket, instead of the addresses of this machine, and the port if a translator maps another one; repeatable
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = TicketAddress::parse)]
+    pub address: Vec<TicketAddress>,
     /// Key of a sender that needs no ticket; repeatable
     #[arg(long, value_name = "KEY")]
     pub allow: Vec<PublicKey>,
@@ -162,7 +170,7 @@ pub struct Receive {
 }
 
 /// Returns the time of a text such as 500ms, 20s, 10m or 2h.
-fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     match time.is_zero() {
         true => Err(format!("`{text}`: expected more than no time, such as 20s")),

@@ -3,15 +3,19 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, Subcommand};
 use millrace_courier::list;
 use millrace_courier::target::{TargetError, Url, known_receivers, remember};
 use millrace_courier_daemon::{Config, Serving, read_status, serve};
+use millrace_fileset::entry::Timestamp;
+use millrace_fileset::fs::{FileSystem, Root};
 use millrace_log::Lines;
 use tracing_subscriber::EnvFilter;
 
 use crate::display::{Result, identity, say, size};
+use crate::error::CommandError;
 
 const STATUS: &str = "Exit status: 0 done; 1 failed, or refused.";
 
@@ -22,6 +26,7 @@ pub enum Courier {
     Status(Status),
     Ls(Ls),
     Key(Key),
+    Clean(Clean),
 }
 
 /// Run the daemon: receive from, and send to, peers that have a grant
@@ -80,6 +85,65 @@ pub struct Key {
     pub identity: Option<PathBuf>,
 }
 
+/// Remove the files of transfers that did not go on: temporary files and journals below a directory
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A transfer whose files are removed starts over. A file that a transfer uses is younger than the age: a transfer writes \
+    its journal about once a second, and a lost peer has the time of --patience to come back."
+)]
+pub struct Clean {
+    /// The directory into which files were received
+    pub directory: PathBuf,
+    /// The least time since a file was written
+    #[arg(long, value_name = "TIME", default_value = "7d", value_parser = crate::args::time)]
+    pub age: Duration,
+    /// Name the files, and remove nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+}
+
+fn clean_directory(json: bool, args: &Clean) -> Result<()> {
+    let failed = |error| CommandError::Clean {
+        path: args.directory.clone(),
+        error,
+    };
+    let root = Root::open(&args.directory).map_err(failed)?;
+    let before = SystemTime::now().checked_sub(args.age).unwrap_or(UNIX_EPOCH);
+    let before = before.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let before = Timestamp {
+        seconds: i64::try_from(before.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: before.subsec_nanos(),
+    };
+    let (mut lines, mut files, mut bytes) = (String::new(), 0_u64, 0);
+    let mut found = Vec::new();
+    millrace_fileset::clean::partial_files(&root, before, &mut |path, metadata| {
+        found.push(path.clone());
+        (files, bytes) = (files + 1, bytes + metadata.size);
+        if !json {
+            lines += &format!("{path}\n");
+        }
+    })
+    .map_err(failed)?;
+    if !args.dry_run {
+        for path in &found {
+            root.remove(path).map_err(|error| CommandError::Clean {
+                path: args.directory.join(path.to_string()),
+                error,
+            })?;
+        }
+    }
+    let did = if args.dry_run { "found" } else { "removed" };
+    lines += &if json {
+        format!(
+            "{}\n",
+            serde_json::json!({ "files": files, "bytes": bytes, "removed": !args.dry_run })
+        )
+    } else {
+        format!("{did} {files} files, {}\n", size(bytes))
+    };
+    say(&lines)
+}
+
 /// Runs a command of the daemon; returns the exit status. `json`: the result is printed as JSON.
 ///
 /// # Errors
@@ -89,6 +153,7 @@ pub fn courier(json: bool, command: &Courier) -> Result<ExitCode> {
         Courier::Serve(args) => run_daemon(json, args)?,
         Courier::Status(args) => show_status(json, args)?,
         Courier::Ls(args) => show_entries(json, args)?,
+        Courier::Clean(args) => clean_directory(json, args)?,
         Courier::Key(args) => {
             let key = identity(args.identity.as_deref())?.public_key().to_string();
             say(&if json {

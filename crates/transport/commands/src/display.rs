@@ -166,20 +166,31 @@ impl Display {
                 self.line(&format!("{}: no progress for {seconds} s", short(peer)));
             }
             Event::File {
+                peer,
                 problem: Some(problem),
                 ..
-            } => self.line(&format!("not sent: {problem}")),
+            } => {
+                let what = if peer == "source" {
+                    "not sent"
+                } else {
+                    "not in place"
+                };
+                self.line(&format!("{what}: {problem}"));
+            }
+            Event::Notice { peer, text } => self.line(&format!("{}: {text}", short(peer))),
             Event::File { .. } | Event::Summary { .. } => {}
             Event::Done {
                 peer,
                 outcome,
                 bytes,
+                sent,
                 seconds,
             } => {
                 self.lines.remove(peer);
                 let text = match outcome {
                     Outcome::Delivered => {
-                        format!("delivered and verified, {} in {seconds:.1} s", size(*bytes))
+                        let sent = sent.map_or_else(String::new, |sent| format!(" ({} sent)", size(sent)));
+                        format!("delivered and verified, {} in {seconds:.1} s{sent}", size(*bytes))
                     }
                     Outcome::Refused { reason, .. } => format!("refused: {reason}"),
                     Outcome::Integrity { reason } => format!("not intact: {reason}"),
@@ -204,10 +215,15 @@ impl Display {
 
     fn draw(&mut self) {
         let mut out = self.erase();
-        // A narrow terminal cuts lines off (DECAWM of the VT100): a line that takes two rows would not be erased.
+        // A line that takes two rows would not be erased. A terminal that does not report its width cuts lines off (DECAWM of the
+        // VT100), and shows their last character in its last column.
         out += "\x1b[?7l";
+        let columns = rustix::termios::tcgetwinsize(std::io::stderr())
+            .ok()
+            .map(|size| usize::from(size.ws_col))
+            .filter(|columns| *columns > 0);
         for (line, _) in self.lines.values() {
-            out += line;
+            out.extend(line.chars().take(columns.unwrap_or(usize::MAX)));
             out.push('\n');
         }
         out += "\x1b[?7h";

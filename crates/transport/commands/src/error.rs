@@ -30,7 +30,7 @@ pub enum CommandError {
     Json(#[from] serde_json::Error),
     /// No target is given.
     #[error(
-        "no target is given; expected a ticket (mr1…), HOST:DIRECTORY, KEY@HOST:PORT or HOST:PORT after the sources"
+        "no target is given; expected a ticket (mr1…), HOST:DIRECTORY, KEY@HOST[:PORT] or HOST:PORT after the sources"
     )]
     NoTarget,
     /// A ticket is incomplete.
@@ -45,6 +45,21 @@ pub enum CommandError {
         /// Characters of the shortest ticket.
         least: usize,
     },
+    /// Standard input is no source.
+    #[error(
+        "`-` is no source: a transfer announces the size of each file and may read it again, which a stream does not permit; write the \
+         stream into a file first, and send that"
+    )]
+    Stdin,
+    /// An address for the ticket cannot be resolved.
+    #[error("cannot resolve an address of --address: {error}; give IP addresses")]
+    Address { error: io::Error },
+    /// The target of a receive cannot be written.
+    #[error("no file can be made in {}: {error}; permit it, or receive into another directory", path.display())]
+    ReadOnly { path: PathBuf, error: io::Error },
+    /// Partial files cannot be removed.
+    #[error("{}: {error}", path.display())]
+    Clean { path: PathBuf, error: io::Error },
     /// No source is given.
     #[error("no source is given; expected files or directories before the target")]
     NoSource,

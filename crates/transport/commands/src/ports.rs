@@ -1,7 +1,7 @@
 //! UDP ports of receivers: one port, or a range from which a receiver takes the first free one, as mosh-server(1) does.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
 /// UDP ports from the first to the last one, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +72,77 @@ impl Listen {
     }
 }
 
+/// An address or a name for a ticket, and the port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TicketAddress {
+    host: String,
+    /// 0: the port at which the receiver listens.
+    port: u16,
+}
+
+impl TicketAddress {
+    /// Parses `HOST`, `HOST:PORT`, an IP address, or `[IPV6]:PORT`.
+    pub(crate) fn parse(text: &str) -> std::result::Result<TicketAddress, String> {
+        let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
+        if let Ok(ip) = bare.unwrap_or(text).parse::<IpAddr>() {
+            return Ok(TicketAddress {
+                host: ip.to_string(),
+                port: 0,
+            });
+        }
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(TicketAddress {
+                host: address.ip().to_string(),
+                port: address.port(),
+            });
+        }
+        let (host, port) = match text.split_once(':') {
+            Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)),
+            None => (text, Some(0)),
+        };
+        match port {
+            Some(port) if !host.is_empty() && !host.contains([':', '/', '@']) => Ok(TicketAddress {
+                host: host.to_owned(),
+                port,
+            }),
+            _ => Err(format!(
+                "`{text}` is no address for a ticket; expected an IP address or a name, with or without :PORT, such as \
+                 203.0.113.7:7801"
+            )),
+        }
+    }
+
+    /// Returns the addresses of the host; port 0 stands for the port at which the receiver listens.
+    ///
+    /// # Errors
+    /// If the name cannot be resolved.
+    pub(crate) fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
+        Ok((&*self.host, self.port).to_socket_addrs()?.collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_for_a_ticket_is_an_address_or_a_name_with_or_without_a_mapped_port() {
+        let resolved = |text: &str| TicketAddress::parse(text).unwrap().resolve().unwrap();
+        for (text, address) in [
+            ("203.0.113.7", "203.0.113.7:0"),
+            ("203.0.113.7:9", "203.0.113.7:9"),
+            ("2001:db8::1", "[2001:db8::1]:0"),
+            ("[2001:db8::1]", "[2001:db8::1]:0"),
+            ("[2001:db8::1]:9", "[2001:db8::1]:9"),
+        ] {
+            assert_eq!(resolved(text), [address.parse().unwrap()], "{text}");
+        }
+        assert!(resolved("localhost:9").iter().all(|address| address.port() == 9));
+        for wrong in ["", ":9", "host:0", "host:x", "a/b", "key@host", "a:b:c"] {
+            let error = TicketAddress::parse(wrong).unwrap_err();
+            assert!(error.contains("203.0.113.7:7801"), "{wrong}: {error}");
+        }
+    }
 
     #[test]
     fn a_port_or_a_range_is_parsed_or_refused_with_an_example() {

@@ -1,6 +1,7 @@
 //! `millrace receive`: files into a directory.
 
 use std::io::{ErrorKind, Write};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -28,11 +29,33 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
             path: args.directory.clone(),
         });
     }
+    let place = PlaceOptions {
+        all_at_once: args.commit == Commit::All,
+        keep_existing: args.keep_existing,
+        delta: args.delta,
+        modes_and_times: args.modes_and_times,
+        preserve: args.preserve,
+        ..PlaceOptions::default()
+    };
+    let mut store = LocalStore::new(&args.directory, place);
+    // A sender would learn it only after its first bytes.
+    store.check_writable().map_err(|error| CommandError::ReadOnly {
+        path: args.directory.clone(),
+        error,
+    })?;
+    let mut addresses = Vec::new();
+    for address in &args.address {
+        addresses.extend(
+            address
+                .resolve()
+                .map_err(|error| CommandError::Address { error })?,
+        );
+    }
     let identity = identity(args.identity.as_deref())?;
     let stop = Interrupts::new().map_err(CommandError::Signals)?;
     let mut options = ReceiveOptions {
         listen: args.listen.first,
-        addresses: args.address.clone(),
+        addresses,
         once: args.once,
         allow: args.allow.clone(),
         expiry: Duration::from_secs(args.valid.saturating_mul(3_600)),
@@ -45,14 +68,6 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
             .ok()
             .and_then(|configuration| KeptTicket::of_directory(&configuration, &args.directory).ok()),
     };
-    let place = PlaceOptions {
-        all_at_once: args.commit == Commit::All,
-        keep_existing: args.keep_existing,
-        delta: args.delta,
-        modes_and_times: args.modes_and_times,
-        preserve: args.preserve,
-    };
-    let mut store = LocalStore::new(&args.directory, place);
     let mut display = Display::new(json);
     let known = known_receivers();
     let from = match &args.from {
@@ -73,7 +88,8 @@ pub fn receive(json: bool, args: &Receive, open_dpdk: OpenDpdk<'_>) -> Result<Ex
         (Some(via), None) => {
             let io = open(via, args.listen.first.port(), open_dpdk)?;
             if options.addresses.is_empty() {
-                options.addresses = via.ips();
+                let own_port = |ip| SocketAddr::new(ip, 0);
+                options.addresses = via.ips().into_iter().map(own_port).collect();
             }
             Transfer::receive_over(io, store, identity, options)?
         }
@@ -124,8 +140,6 @@ fn bind(listen: Listen) -> Result<UdpIo> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use super::*;
     use millrace_courier::io::DatagramIo;
 

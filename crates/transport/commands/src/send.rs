@@ -7,20 +7,22 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use millrace_courier::files::{Requests, Source};
+use millrace_courier::identity::PublicKey;
 use millrace_courier::io::via::Via;
 use millrace_courier::local::{LocalSource, ScanOptions};
 use millrace_courier::target::{SCHEME, TargetError, known_receivers, parse, remember};
-use millrace_courier::ticket::PREFIX;
+use millrace_courier::ticket::{PREFIX, Ticket};
 use millrace_courier::{
     EXIT_INTEGRITY, EXIT_REFUSED, Event, Interrupts, Outcome, SendOptions, Session as Transfer, Target,
     exit_status,
 };
 use millrace_types::shell::quoted;
 
-use crate::args::{Commit, Send};
+use crate::args::{Commit, OnChange, Send};
 use crate::device::{OpenDpdk, open};
 use crate::display::{Display, Result, identity, key_log, say, size, watch};
 use crate::error::CommandError;
@@ -28,6 +30,8 @@ use crate::remote::{self, Remote};
 
 /// The reason of a refusal, for a line of a list that names no receiver.
 const NO_TARGET: &str = "target";
+/// The option that names a list of targets.
+const LIST_OPTION: &str = "--targets-from";
 /// Characters of the shortest ticket.
 const TICKET_MIN: usize = 90;
 
@@ -42,6 +46,9 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         args.files_from.is_none(),
         args.targets_from.is_none() && !args.dry_run,
     )?;
+    if sources.iter().any(|source| source == Path::new("-")) {
+        return Err(CommandError::Stdin);
+    }
     if let Some(path) = &args.files_from {
         sources.extend(listed_sources(path)?);
     }
@@ -49,7 +56,10 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     let identity = identity(args.identity.as_deref())?;
     let stop = Interrupts::new().map_err(CommandError::Signals)?;
     let scan = ScanOptions {
-        withdraw_changed: args.withdraw_changed,
+        stop_on_change: match args.on_change {
+            Some(on_change) => on_change == OnChange::Stop,
+            None => args.commit == Commit::All,
+        },
         preserve: args.preserve,
     };
     let source = LocalSource::scan(&sources, &scan)?;
@@ -78,13 +88,12 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     for word in &words {
         match target(word, known.as_deref(), args, &stop, &mut remotes) {
             Ok(target) => targets.push(target),
-            Err(error @ CommandError::Target(TargetError::Expired)) => {
-                let _ = writeln!(std::io::stderr(), "{}: {error}", program());
-                return Ok(ExitCode::from(EXIT_REFUSED));
-            }
             Err(error) => return Err(error),
         }
     }
+    // The words of all targets, in the order of the outcomes.
+    let all_words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let all_words = Arc::new(Mutex::new(all_words));
     let mut more = match &args.targets_from {
         Some(path) => Some(lines(path)?),
         None => None,
@@ -100,7 +109,10 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         };
         let first = String::from_utf8_lossy(&first?).into_owned();
         match target(first.trim(), known.as_deref(), args, &stop, &mut remotes) {
-            Ok(target) => targets.push(target),
+            Ok(target) => {
+                targets.push(target);
+                held(&all_words).push(first.trim().to_owned());
+            }
             Err(CommandError::Target(error)) => wrong.add(&first, &error),
             Err(error) => return Err(error),
         }
@@ -130,7 +142,8 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     };
     let unread = Arc::default();
     if let Some(more) = more {
-        add_targets(&transfer, more, known.clone(), Arc::clone(&unread), wrong.clone());
+        let (all_words, unread) = (Arc::clone(&all_words), Arc::clone(&unread));
+        add_targets(&transfer, more, known.clone(), all_words, unread, wrong.clone());
     }
     let mut outcomes = watch(transfer, stop, &mut display)?;
     let delivered = |outcome: &Outcome| matches!(outcome, Outcome::Delivered);
@@ -155,15 +168,33 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     display.finish()?;
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
     if outcomes.iter().any(resumable) && !json {
-        let command = std::env::args().skip(1).map(|word| quoted(&word));
-        let command: Vec<String> = command.collect();
+        let all_words = held(&all_words).clone();
+        let left = all_words
+            .iter()
+            .zip(&outcomes)
+            .filter(|(_, outcome)| resumable(outcome));
+        let left: Vec<&str> = left.map(|(word, _)| &**word).collect();
+        let command = command_for(std::env::args().skip(1), &all_words, &left);
+        let command: Vec<String> = command.iter().map(|word| quoted(word)).collect();
         let _ = writeln!(
             std::io::stderr(),
             "to go on, run it again: {} {}",
             program(),
             command.join(" ")
         );
-        if words.iter().any(|word| is_ticket(word)) {
+        for word in &left {
+            if let Ok(ticket) = word.parse::<Ticket>()
+                && ticket.is_expired(SystemTime::now())
+            {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "(by this machine's clock the ticket {}… has expired; if its transfer had not begun, start `millrace receive` again \
+                     for a new one)",
+                    &word[..12.min(word.len())]
+                );
+            }
+        }
+        if left.iter().any(|word| is_ticket(word)) {
             let _ = writeln!(
                 std::io::stderr(),
                 "(a receiver that has ended, such as one with --once, is started again first; it takes the same ticket)"
@@ -175,6 +206,31 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         return Err(error);
     }
     Ok(ExitCode::from(exit_status(&outcomes)))
+}
+
+/// Returns the list in a lock.
+fn held(words: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
+    words.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the command line that goes on for the targets `left`: `given` without the words of the other targets, and without the list
+/// from which further ones came.
+fn command_for(given: impl Iterator<Item = String>, all: &[String], left: &[&str]) -> Vec<String> {
+    let (mut command, mut is_list) = (Vec::new(), false);
+    for word in given {
+        let is_done = all.contains(&word) && !left.contains(&&*word);
+        let is_option = word == LIST_OPTION;
+        if !(is_done || is_option || is_list || word.starts_with(&format!("{LIST_OPTION}="))) {
+            command.push(word);
+        }
+        is_list = is_option;
+    }
+    let listed = left
+        .iter()
+        .filter(|word| !command.iter().any(|given| given == *word));
+    let listed: Vec<String> = listed.map(|word| (*word).to_owned()).collect();
+    command.extend(listed);
+    command
 }
 
 /// Stores the key of a receiver that has everything. Errors are ignored: the transfer is complete even if the key cannot be stored.
@@ -237,6 +293,7 @@ fn add_targets(
     transfer: &Transfer,
     more: impl Iterator<Item = Result<Vec<u8>>> + std::marker::Send + 'static,
     known: Option<PathBuf>,
+    words: Arc<Mutex<Vec<String>>>,
     unread: Arc<Mutex<Option<CommandError>>>,
     wrong: WrongTargets,
 ) {
@@ -252,7 +309,10 @@ fn add_targets(
                 }
             };
             match parse(line.trim(), known.as_deref()) {
-                Ok(target) => handle.add_target(target),
+                Ok(target) => {
+                    held(&words).push(line.trim().to_owned());
+                    handle.add_target(target);
+                }
                 Err(error) => wrong.add(&line, &error),
             }
         }
@@ -277,8 +337,12 @@ fn is_ticket(word: &str) -> bool {
     word.starts_with(PREFIX) && word.len() >= TICKET_MIN && !word.contains(['/', '.'])
 }
 
-/// Returns true for HOST:PORT, with or without KEY@.
+/// Returns true for KEY@HOST, and for HOST:PORT with or without KEY@.
 fn is_address(word: &str) -> bool {
+    let has_key = |(key, host): (&str, &str)| key.parse::<PublicKey>().is_ok() && !host.is_empty();
+    if word.split_once('@').is_some_and(has_key) {
+        return true;
+    }
     word.rsplit_once(':')
         .is_some_and(|(host, port)| !host.contains('/') && !host.is_empty() && port.parse::<u16>().is_ok())
 }
@@ -373,6 +437,21 @@ mod tests {
         assert!(
             matches!(&error, CommandError::List { path, .. } if path == dir.path()),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn the_command_that_goes_on_names_only_receivers_that_lack_something() {
+        let given = |text: &str| words(text).into_iter();
+        let all = words("done:1 left:1 done:2 left:2");
+        let command = |text: &str| command_for(given(text), &all, &["left:1", "left:2"]).join(" ");
+        assert_eq!(
+            command("send data/ done:1 left:1 --rate 1Gbps --targets-from list"),
+            "send data/ left:1 --rate 1Gbps left:2"
+        );
+        assert_eq!(
+            command("send --targets-from=- data/ done:1 left:1 done:2 left:2"),
+            "send data/ left:1 left:2"
         );
     }
 

@@ -72,6 +72,8 @@ pub(crate) enum LinkEnd {
     Closed,
     /// The peer is silent; it may come back.
     Lost,
+    /// The peer presents another key than the expected one.
+    WrongKey,
 }
 
 /// Identifies a link.
@@ -442,8 +444,18 @@ impl Control {
     }
 }
 
+/// Returns the error for a peer with another key than the expected one.
+fn wrong_key(reason: &ConnectionError) -> Option<&str> {
+    // Only this end's own error is meant, and no text of the peer's.
+    let ConnectionError::TransportError(error) = reason else {
+        return None;
+    };
+    error.reason.find(tls::WRONG_KEY).map(|at| &error.reason[at..])
+}
+
 fn link_end(reason: &ConnectionError) -> LinkEnd {
     match reason {
+        reason if wrong_key(reason).is_some() => LinkEnd::WrongKey,
         ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(CODE_DONE) => {
             LinkEnd::Done
         }
@@ -466,7 +478,7 @@ fn closed(reason: &ConnectionError) -> String {
             }
         }
         ConnectionError::TimedOut => "no answer from the peer".into(),
-        reason => reason.to_string(),
+        reason => wrong_key(reason).map_or_else(|| reason.to_string(), str::to_owned),
     }
 }
 

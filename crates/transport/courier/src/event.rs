@@ -89,17 +89,25 @@ pub enum Event {
         peer: String,
         /// The number of the file in the manifest, if it is known.
         file: Option<u64>,
+        /// The path at the receiver, if it is known.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
         /// The reason why the file does not have its final name.
         problem: Option<String>,
     },
+    /// A fact about a transfer that its user should know.
+    Notice { peer: String, text: String },
     /// The transfer with a peer has ended: the peer has everything, or will not get it in this run.
     Done {
         peer: String,
         /// How it ended.
         #[serde(flatten)]
         outcome: Outcome,
-        /// The bytes that a sender sent to the peer, or that a receiver verified.
+        /// Verified bytes, including those that the receiver had before.
         bytes: u64,
+        /// The bytes that a sender sent to the peer, repairs included.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sent: Option<u64>,
         /// The duration in seconds. A sender counts from the acceptance, or without one from the first dial; a receiver
         /// counts from the connection, or from the request to a daemon that sent nothing.
         seconds: f64,
@@ -125,7 +133,7 @@ pub enum Outcome {
         code: &'static str,
         reason: String,
     },
-    /// The receiver's receipt does not match, or a file changed while it was read, or could not be read.
+    /// The receiver's receipt does not match, or a file changed while it was read and was left out, or could not be read.
     Integrity {
         /// The finding.
         reason: String,
@@ -140,6 +148,26 @@ impl Outcome {
             code: code.name(),
             reason,
         }
+    }
+}
+
+/// Returns the outcome of a transfer to a peer that has another key than the expected one: no repetition changes that.
+pub(crate) fn wrong_key(reason: String) -> Outcome {
+    Outcome::Refused {
+        code: WRONG_KEY,
+        reason,
+    }
+}
+
+/// The code of a refusal by this end: the peer has another key than the expected one.
+pub(crate) const WRONG_KEY: &str = "wrong_key";
+
+/// Returns the outcome of a transfer in which files changed and were left out.
+pub(crate) fn left_out(files: u64) -> Outcome {
+    Outcome::Integrity {
+        reason: format!(
+            "{files} files changed while they were read and were left out, all others are delivered and verified; send again"
+        ),
     }
 }
 
@@ -198,6 +226,7 @@ mod tests {
             peer: "a".into(),
             outcome: refused,
             bytes: 1,
+            sent: None,
             seconds: 0.5,
         });
         assert_eq!(

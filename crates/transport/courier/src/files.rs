@@ -73,11 +73,19 @@ pub trait Source: Send {
     /// Returns the root digest, once every extent has been read.
     fn root(&self) -> Option<Value>;
 
-    /// Returns the paths that may not be read and are not sent, each with the reason.
+    /// Returns the paths that cannot be read or sent, each with the reason.
     fn unreadable(&self) -> &[String] {
         &[]
     }
+
+    /// Returns the function from the number of a file to its path at the receiver; by default, no path is known.
+    fn paths(&self) -> Paths {
+        Box::new(|_| None)
+    }
 }
+
+/// The paths of files by their numbers.
+pub type Paths = Box<dyn Fn(u64) -> Option<String> + Send>;
 
 /// The result of a step of the thread that writes files.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -91,11 +99,13 @@ pub enum SinkEvent {
     /// An extent survives a loss of power.
     Durable(u64),
     /// A file has its final name.
-    Committed(u64),
-    /// The sender withdrew a file, which the text names.
-    Withdrawn(u64, String),
-    /// A path, which the text names, cannot be completed.
-    Failed(String),
+    Committed { file: u64, path: String },
+    /// The sender withdrew a file.
+    Withdrawn { file: u64, path: String },
+    /// A path cannot be completed.
+    Failed { path: String, reason: String },
+    /// A fact that the receiver's user should know: it changes the result, and is no failure.
+    Notice(String),
     /// All files are in place.
     Complete,
 }

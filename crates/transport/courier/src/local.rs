@@ -5,7 +5,7 @@ use crate::identity::PublicKey;
 use crate::message::RefuseCode;
 use millrace_fileset::entry::Entry;
 use millrace_fileset::fs::{CreatedDirectories, Root};
-use millrace_fileset::scan::{Argument, ScanError, SkipReason, resolve_arguments};
+use millrace_fileset::scan::{Argument, ScanError, resolve_arguments};
 use millrace_fileset::{
     Commit, ExtentValue, Manifest, ManifestLimits, ManifestReader, OnChange, RelativePath, Scan, ScanItem,
     Sink, SinkError, SinkEvent, SinkOptions, Source, SourceOptions,
@@ -112,7 +112,8 @@ fn check_space(directory: &Path, needed: u64) -> Result<(), OpenError> {
         return Ok(());
     };
     let free = space.blocks_available().saturating_mul(space.fragment_size());
-    if needed <= free {
+    // A file system without a size, such as ramfs, does not know its free space.
+    if needed <= free || space.blocks() == 0 {
         return Ok(());
     }
     let (needed, free) = (mib(needed), mib(free));
@@ -127,8 +128,8 @@ fn check_space(directory: &Path, needed: u64) -> Result<(), OpenError> {
 /// Options for reading files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScanOptions {
-    /// A file that changes while it is sent is left out, instead of ending the transfer.
-    pub withdraw_changed: bool,
+    /// A file that changes while it is sent ends the transfer. Without this option it is left out, and the outcome names that.
+    pub stop_on_change: bool,
     /// Owners and extended attributes, access control lists among them, are sent, too.
     pub preserve: bool,
 }
@@ -205,11 +206,10 @@ impl LocalSource {
         let (mut skipped, mut unreadable) = (Vec::new(), Vec::new());
         while let Some(item) = scan.next_item(&fs).map_err(failed_scan)? {
             match item {
-                ScanItem::Skipped {
-                    path,
-                    reason: reason @ SkipReason::PermissionDenied,
-                } => unreadable.push(format!("{path}: {reason}")),
-                ScanItem::Skipped { path, reason } => skipped.push((path.to_string(), reason.to_string())),
+                ScanItem::Skipped { path, reason } if reason.is_failure() => {
+                    unreadable.push(format!("{path}: {reason}"));
+                }
+                ScanItem::Skipped { path, reason } => skipped.push((path, reason.to_string())),
                 ScanItem::Entry => {}
             }
         }
@@ -217,10 +217,10 @@ impl LocalSource {
         let (entries, bases) = scan
             .finish()
             .ok_or_else(|| failed("the scan has no end; report this as a bug"))?;
-        let on_change = if options.withdraw_changed {
-            OnChange::Withdraw
-        } else {
+        let on_change = if options.stop_on_change {
             OnChange::Fail
+        } else {
+            OnChange::Withdraw
         };
         let options = SourceOptions {
             cache_size: CACHE_SIZE,
@@ -295,6 +295,11 @@ impl files::Source for LocalSource {
     fn unreadable(&self) -> &[String] {
         &self.unreadable
     }
+
+    fn paths(&self) -> files::Paths {
+        let manifest = Arc::clone(self.source.manifest());
+        Box::new(move |file| path_of(&manifest, file))
+    }
 }
 
 /// Options for writing files.
@@ -311,6 +316,8 @@ pub struct PlaceOptions {
     /// Permission bits and modification times are those of the source; so are owners and extended attributes,
     /// if it sends them.
     pub preserve: bool,
+    /// No symlink leads out of the directory of the store: a set with such a symlink is refused.
+    pub symlinks_beneath: bool,
 }
 
 /// A directory of this machine that receives files.
@@ -332,6 +339,19 @@ impl LocalStore {
             only: None,
             options,
         }
+    }
+
+    /// Checks that this user may make files in the directory: a file is made and removed.
+    ///
+    /// # Errors
+    /// If no file can be made.
+    pub fn check_writable(&self) -> std::io::Result<()> {
+        let probe = self
+            .directory
+            .join(format!(".millrace-{}.probe", std::process::id()));
+        let _old = std::fs::remove_file(&probe);
+        std::fs::File::create_new(&probe)?;
+        std::fs::remove_file(&probe)
     }
 
     /// Returns the store that takes only the entry with this name in its directory, and what is below it.
@@ -398,12 +418,18 @@ impl files::Store for LocalStore {
             modes: self.options.modes_and_times || self.options.preserve,
             times: self.options.modes_and_times || self.options.preserve,
             preserve: self.options.preserve,
+            symlinks_within: self.options.symlinks_beneath.then(|| self.path.names().count()),
             ..SinkOptions::default()
         };
         check_announced(&self.directory, manifest.layout().bytes())?;
+        let notice = notice(&manifest, options.preserve);
         let mut sink = Sink::open(fs, Arc::new(manifest), options).map_err(not_opened)?;
         check_space(&self.directory, sink.needed_space().map_err(not_opened)?)?;
-        Ok(Box::new(LocalSink { sink, created }))
+        Ok(Box::new(LocalSink {
+            sink,
+            created,
+            notice,
+        }))
     }
 }
 
@@ -411,6 +437,28 @@ struct LocalSink {
     /// Must be dropped before `created`: this removes the journal of a sink that did not start.
     sink: Sink<Root>,
     created: CreatedDirectories,
+    notice: Option<&'static str>,
+}
+
+/// Returns the path of a file at the receiver.
+fn path_of(manifest: &Manifest, file: u64) -> Option<String> {
+    let (entry, _) = manifest.file(u32::try_from(file).ok()?)?;
+    Some(entry.path.to_string())
+}
+
+/// Returns a notice if only one end preserves owners and extended attributes.
+fn notice(manifest: &Manifest, preserve: bool) -> Option<&'static str> {
+    let has_owner = |entry: &Entry| entry.attributes.owner.is_some();
+    let is_sent = manifest.entries().iter().any(has_owner);
+    match (preserve, is_sent) {
+        (true, false) if !manifest.entries().is_empty() => {
+            Some("the sender sends no owners and extended attributes; give --preserve there, too")
+        }
+        (false, true) => Some(
+            "the sender sends owners and extended attributes, which are not set; give --preserve here, too",
+        ),
+        _ => None,
+    }
 }
 
 impl files::Sink for LocalSink {
@@ -472,21 +520,26 @@ impl files::Sink for LocalSink {
     }
 
     fn poll_event(&mut self) -> Option<files::SinkEvent> {
+        if let Some(notice) = self.notice.take() {
+            return Some(files::SinkEvent::Notice(notice.into()));
+        }
         Some(match self.sink.poll_event()? {
             SinkEvent::Verified(extent) => files::SinkEvent::Verified(extent),
             SinkEvent::NeedGroupValues(extent) => files::SinkEvent::NeedGroupValues(extent),
             SinkEvent::Rejected { extent, .. } => files::SinkEvent::Rejected(extent),
             SinkEvent::Durable(extent) => files::SinkEvent::Durable(extent),
-            SinkEvent::Committed(file) | SinkEvent::Unchanged(file) => {
-                files::SinkEvent::Committed(file.into())
-            }
-            SinkEvent::Withdrawn(file) => {
-                let entry = self.sink.manifest().file(file);
-                let path = entry.map_or_else(RelativePath::root, |(entry, _)| entry.path.clone());
-                let problem = format!("{path}: the sender withdrew it: it changed while it was read");
-                files::SinkEvent::Withdrawn(file.into(), problem)
-            }
-            SinkEvent::Failed { path, reason } => files::SinkEvent::Failed(format!("{path}: {reason}")),
+            SinkEvent::Committed(file) | SinkEvent::Unchanged(file) => files::SinkEvent::Committed {
+                file: file.into(),
+                path: path_of(self.sink.manifest(), file.into()).unwrap_or_default(),
+            },
+            SinkEvent::Withdrawn(file) => files::SinkEvent::Withdrawn {
+                file: file.into(),
+                path: path_of(self.sink.manifest(), file.into()).unwrap_or_default(),
+            },
+            SinkEvent::Failed { path, reason } => files::SinkEvent::Failed {
+                path: path.to_string(),
+                reason,
+            },
             SinkEvent::Complete => files::SinkEvent::Complete,
         })
     }

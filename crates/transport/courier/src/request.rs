@@ -2,7 +2,8 @@
 
 use crate::access::DirectoryEntry;
 use crate::clock::wait;
-use crate::control::{CODE_DONE, Control, ControlError, LinkEvent};
+use crate::control::{CODE_DONE, Control, ControlError, LinkEnd, LinkEvent};
+use crate::event::WRONG_KEY;
 use crate::identity::Identity;
 use crate::io::{DatagramIo, mapped};
 use crate::message::{Message, VERSION};
@@ -85,6 +86,14 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
                 }
                 LinkEvent::Message(Message::EntriesEnd) => result = Some(Ok(std::mem::take(&mut entries))),
                 LinkEvent::Message(_) => {}
+                LinkEvent::Closed {
+                    reason,
+                    end: LinkEnd::WrongKey,
+                } => {
+                    links.retain(|other| *other != link);
+                    let code = WRONG_KEY;
+                    result.get_or_insert(Err(RequestError::Refused { code, reason }));
+                }
                 LinkEvent::Closed { reason, .. } => {
                     links.retain(|other| *other != link);
                     if links.is_empty() || asked == Some(link) {

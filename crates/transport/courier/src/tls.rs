@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// The application protocol (ALPN, RFC 7301).
 pub(crate) const ALPN: &[u8] = b"millrace/0";
+/// The start of the error for a peer that presents another key than the expected one.
+pub(crate) const WRONG_KEY: &str = "the peer presents the key ";
 /// The name in the handshake; no one checks it.
 pub(crate) const SERVER_NAME: &str = "millrace";
 /// The SubjectPublicKeyInfo of an Ed25519 key, before its 32 bytes (RFC 8410, section 4).
@@ -101,7 +103,9 @@ impl KeyVerifier {
     fn check(&self, spki: &CertificateDer<'_>) -> Result<(), Error> {
         let key = key_of_spki(spki).ok_or(CertificateError::BadEncoding)?;
         match self.expected {
-            Some(expected) if expected != key => Err(CertificateError::UnknownIssuer.into()),
+            Some(expected) if expected != key => Err(Error::General(format!(
+                "{WRONG_KEY}{key} and not {expected}; if its key was changed on purpose, name it as KEY@HOST:PORT, or use a new ticket"
+            ))),
             _ => Ok(()),
         }
     }

@@ -130,6 +130,20 @@ pub struct GrantConfig {
     /// Files get the permission bits and modification times of the source.
     #[serde(default)]
     pub modes_and_times: bool,
+    /// The symlinks that are taken.
+    #[serde(default)]
+    pub symlinks: Symlinks,
+}
+
+/// The symlinks that a grant takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Symlinks {
+    /// Those that lead to nothing outside the directory of the grant.
+    #[default]
+    Beneath,
+    /// All: only for users whom all programs that read the directory trust.
+    Any,
 }
 
 fn loopback() -> SocketAddr {
@@ -250,7 +264,7 @@ impl Config {
         }
         let mut names = BTreeSet::new();
         for grant in &self.grants {
-            let problem = grant.problem().or_else(|| {
+            let problem = grant.problem().or_else(|| self.foreign_link(grant)).or_else(|| {
                 (!names.insert(&grant.name))
                     .then(|| "another grant has the same name; names are unique".into())
             });
@@ -260,6 +274,31 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+impl Config {
+    /// Returns the problem of a grant whose directory is reached through a symlink in the directory of another grant: whoever may write
+    /// there decides where the grant leads.
+    fn foreign_link(&self, grant: &GrantConfig) -> Option<String> {
+        for path in grant.directory.ancestors() {
+            if !path.is_symlink() {
+                continue;
+            }
+            let parent = path.parent()?.canonicalize().ok()?;
+            let holds = |other: &&GrantConfig| {
+                let directory = other.directory.canonicalize();
+                other.name != grant.name && directory.is_ok_and(|directory| parent.starts_with(directory))
+            };
+            if let Some(other) = self.grants.iter().find(holds) {
+                return Some(format!(
+                    "{} is a symlink in the directory of grant `{}`, whose users may change it; name the directory that is meant",
+                    path.display(),
+                    other.name
+                ));
+            }
+        }
+        None
     }
 }
 
@@ -331,6 +370,28 @@ mod tests {
             parse("").unwrap().listen.ip().is_loopback(),
             "loopback unless told"
         );
+    }
+
+    #[test]
+    fn a_grant_that_resolves_through_another_one_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        fs::create_dir_all(dir.path().join("in/real")).unwrap();
+        fs::create_dir(dir.path().join("out")).unwrap();
+        let both = |second: &str| {
+            let grant = |name: &str, directory: String| {
+                format!(
+                    "[[grant]]\nname = \"{name}\"\nkeys = [\"KEY\"]\ndirectory = \"{directory}\"\nverbs = [\"create\"]\n"
+                )
+            };
+            parse(&(grant("in", path("in")) + &grant("second", path(second))))
+        };
+        assert!(both("in/real").is_ok() && both("out").is_ok());
+        std::os::unix::fs::symlink(path("out"), path("in/link")).unwrap();
+        let error = both("in/link").unwrap_err();
+        assert!(error.contains("in the directory of grant `in`"), "{error}");
+        std::os::unix::fs::symlink(path("out"), path("own")).unwrap();
+        assert!(both("own").is_ok(), "the operator's own link");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 
 use crate::activity::{Activity, RunningTransfer, lock};
 use crate::audit::Audit;
-use crate::config::{Config, GrantConfig, Verb};
+use crate::config::{Config, GrantConfig, Symlinks, Verb};
 use crate::quota::{Ledger, Quota, QuotaStore};
 use crate::transfer::{Direction, DirectionCounters, Transfer};
 use millrace_courier::access::{Access, DirectoryEntry, EntryType, ReadAccess, Refusal, WriteAccess};
@@ -282,6 +282,7 @@ impl Access for Grants {
             let options = PlaceOptions {
                 keep_existing: !granted.config.verbs.contains(&Verb::Replace),
                 modes_and_times: granted.config.modes_and_times,
+                symlinks_beneath: granted.config.symlinks == Symlinks::Beneath,
                 ..PlaceOptions::default()
             };
             let store = QuotaStore {
@@ -302,10 +303,7 @@ impl Access for Grants {
     fn read(&self, key: PublicKey, path: &[u8]) -> Result<ReadAccess, Refusal> {
         let result = self.grant_path(key, path, &[Verb::Read]).and_then(|granted| {
             let transfer = self.begin(&granted, key, Direction::Read)?;
-            let scan = ScanOptions {
-                withdraw_changed: true,
-                ..ScanOptions::default()
-            };
+            let scan = ScanOptions::default();
             let source =
                 LocalSource::scan_below(&granted.config.directory, &granted.path, granted.contents, &scan)
                     .map_err(|error| files_error(&granted.path, error))?;

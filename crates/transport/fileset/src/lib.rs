@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod clean;
 pub mod digest;
 pub mod entry;
 pub mod fs;

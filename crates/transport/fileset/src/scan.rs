@@ -42,13 +42,19 @@ pub enum ScanError {
     /// A trailing slash follows a path that is no directory.
     #[error("{0} is no directory; leave out the trailing slash")]
     NoDirectory(String),
+    /// A source is a pipe or a device, or a link to one.
+    #[error(
+        "{0} is a pipe, a socket or a device, or leads to one: a transfer announces the size of each file and may read it again; write its \
+         bytes into a file first, and send that"
+    )]
+    Stream(String),
     /// The extent size is not valid for the address space of the set.
     #[error("the extent size is not valid")]
     ExtentSize,
 }
 
 /// The reason why a path is not sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SkipReason {
     /// The path is a device, socket or pipe.
     Special,
@@ -58,16 +64,32 @@ pub enum SkipReason {
     Removed,
     /// The path may not be read.
     PermissionDenied,
+    /// The path is too long.
+    Path(PathError),
+    /// A manifest cannot have the entry.
+    Entry(EntryError),
+}
+
+impl SkipReason {
+    /// Returns true if the user misses something at the receiver that would have been sent otherwise.
+    pub fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            SkipReason::PermissionDenied | SkipReason::Path(_) | SkipReason::Entry(_)
+        )
+    }
 }
 
 impl std::fmt::Display for SkipReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            SkipReason::Special => "a device, socket or pipe",
-            SkipReason::Reserved => "a temporary file of a transfer",
-            SkipReason::Removed => "removed meanwhile",
-            SkipReason::PermissionDenied => "permission denied",
-        })
+        match self {
+            SkipReason::Special => f.write_str("a device, socket or pipe"),
+            SkipReason::Reserved => f.write_str("a temporary file of a transfer"),
+            SkipReason::Removed => f.write_str("removed meanwhile"),
+            SkipReason::PermissionDenied => f.write_str("permission denied"),
+            SkipReason::Path(error) => error.fmt(f),
+            SkipReason::Entry(error) => error.fmt(f),
+        }
     }
 }
 
@@ -78,8 +100,8 @@ pub enum ScanItem {
     Entry,
     /// A path is not sent.
     Skipped {
-        /// Path at the receiver.
-        path: RelativePath,
+        /// Path at the receiver, which may be too long for a [`RelativePath`].
+        path: String,
         reason: SkipReason,
     },
 }
@@ -201,34 +223,42 @@ impl Scan {
                 self.stack.pop();
                 continue;
             };
-            let path = directory.join(&name)?;
-            let source = match self.paths.bases.get(&name) {
-                Some(base) if directory.is_root() => base.clone(),
-                _ => source.join(&name)?,
-            };
-            if path.is_reserved() {
-                return Ok(Some(ScanItem::Skipped {
-                    path,
-                    reason: SkipReason::Reserved,
-                }));
-            }
-            return match self.visit(fs, &path, &source) {
-                Ok(None) => Ok(Some(ScanItem::Entry)),
-                Ok(Some(reason)) => Ok(Some(ScanItem::Skipped { path, reason })),
-                Err(ScanError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
-                    Ok(Some(ScanItem::Skipped {
-                        path,
-                        reason: SkipReason::Removed,
-                    }))
+            let joined = directory.join(&name).and_then(|path| {
+                Ok(match self.paths.bases.get(&name) {
+                    Some(base) if directory.is_root() => (path, base.clone()),
+                    _ => (path, source.join(&name)?),
+                })
+            });
+            let (path, source) = match joined {
+                Ok(joined) => joined,
+                Err(error) => {
+                    return Ok(Some(ScanItem::Skipped {
+                        path: format!("{directory}/{}", String::from_utf8_lossy(&name).escape_debug()),
+                        reason: SkipReason::Path(error),
+                    }));
                 }
-                Err(ScanError::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    Ok(Some(ScanItem::Skipped {
-                        path,
-                        reason: SkipReason::PermissionDenied,
-                    }))
-                }
-                Err(error) => Err(error),
             };
+            let reason = if path.is_reserved() {
+                SkipReason::Reserved
+            } else {
+                match self.visit(fs, &path, &source) {
+                    Ok(None) => return Ok(Some(ScanItem::Entry)),
+                    Ok(Some(reason)) => reason,
+                    Err(ScanError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
+                        SkipReason::Removed
+                    }
+                    Err(ScanError::Io { error, .. }) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        SkipReason::PermissionDenied
+                    }
+                    // One entry that a manifest cannot have keeps no other from being sent.
+                    Err(ScanError::Entry(
+                        error @ (EntryError::Segments(_) | EntryError::Target(_) | EntryError::Time(_)),
+                    )) => SkipReason::Entry(error),
+                    Err(error) => return Err(error),
+                }
+            };
+            let path = path.to_string();
+            return Ok(Some(ScanItem::Skipped { path, reason }));
         }
     }
 
@@ -392,11 +422,28 @@ pub fn resolve_arguments<P: AsRef<Path>>(paths: &[P]) -> Result<Vec<Argument>, S
     paths.iter().map(|path| resolve_argument(path.as_ref())).collect()
 }
 
+/// Returns true for a pipe, a socket or a device, and for a link to an open one, as `<(command)` in a shell and /dev/stdin are. Another
+/// symlink is sent as a symlink.
+fn is_stream(path: &Path) -> bool {
+    let is_other = |found: &std::fs::Metadata| !(found.is_file() || found.is_dir() || found.is_symlink());
+    match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => {
+            let is_open = path.starts_with("/dev") || path.starts_with("/proc");
+            is_open && path.metadata().is_ok_and(|found| is_other(&found))
+        }
+        Ok(found) => is_other(&found),
+        Err(_) => false,
+    }
+}
+
 fn resolve_argument(path: &Path) -> Result<Argument, ScanError> {
     let io = |error| ScanError::Io {
         path: path.display().to_string(),
         error,
     };
+    if is_stream(path) {
+        return Err(ScanError::Stream(path.display().to_string()));
+    }
     let contents = crate::fs::path_bytes(path).ends_with(b"/") || path.file_name().is_none();
     // A symlink that is named without a slash is sent as a symlink.
     let resolved: PathBuf = match (path.parent(), path.file_name()) {

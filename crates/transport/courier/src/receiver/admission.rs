@@ -11,10 +11,14 @@ use subtle::ConstantTimeEq;
 
 /// Returns the addresses for a ticket, at which other hosts may reach the local address. At most eight interface
 /// addresses are used.
-pub(super) fn ticket_addresses(local: SocketAddr, given: &[IpAddr]) -> Vec<SocketAddr> {
+pub(super) fn ticket_addresses(local: SocketAddr, given: &[SocketAddr]) -> Vec<SocketAddr> {
     let with_port = |ip: &IpAddr| SocketAddr::new(*ip, local.port());
     if !given.is_empty() {
-        return given.iter().map(with_port).collect();
+        let own_port = |address: &SocketAddr| match address.port() {
+            0 => with_port(&address.ip()),
+            _ => *address,
+        };
+        return given.iter().map(own_port).collect();
     }
     if !local.ip().is_unspecified() {
         return vec![local];
@@ -94,6 +98,7 @@ impl Server<'_, '_, '_> {
             ));
         }
         let has_session = self.has_session(key);
+        let now = SystemTime::now();
         let known = self
             .admissions
             .iter_mut()
@@ -101,23 +106,20 @@ impl Server<'_, '_, '_> {
         let Some(admission) = known else {
             return Err("the ticket is not of this receiver; use the one that it printed last".into());
         };
+        if admission.owner.is_some_and(|owner| owner != key) {
+            return Err("the ticket belongs to another sender; ask for one of your own".into());
+        }
         // A transfer that has begun continues: its sender dials again after each interruption.
-        let goes_on = admission.owner == Some(key) && has_session;
-        if !goes_on && admission.ticket.is_expired(SystemTime::now()) {
+        let goes_on = admission.owner == Some(key) && (has_session || !admission.delivered);
+        if !goes_on && admission.ticket.is_expired(now) {
             return Err("the ticket has expired; start `millrace receive` again for a new one".into());
         }
-        match admission.owner {
-            Some(owner) if owner != key => {
-                Err("the ticket belongs to another sender; ask for one of your own".into())
-            }
-            Some(_) => Ok(()),
-            None => {
-                admission.owner = Some(key);
-                if let Some(kept) = self.options.kept_ticket() {
-                    kept.keep(&admission.ticket, key);
-                }
-                Ok(())
-            }
+        admission.delivered = false;
+        if admission.owner.replace(key).is_none()
+            && let Some(kept) = self.options.kept_ticket()
+        {
+            kept.keep(&admission.ticket, key);
         }
+        Ok(())
     }
 }

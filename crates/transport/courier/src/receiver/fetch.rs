@@ -3,8 +3,8 @@
 use super::options::{DIAL, ReceiveError};
 use super::requests::{Fetch, Fetching};
 use super::state::{Server, Stage};
-use crate::control::{CODE_DONE, LinkId};
-use crate::event::{Event, Outcome};
+use crate::control::{CODE_DONE, LinkEnd, LinkId};
+use crate::event::{Event, Outcome, wrong_key};
 use crate::io::mapped;
 use crate::message::{Message, VERSION};
 use std::time::Instant;
@@ -77,7 +77,7 @@ impl Server<'_, '_, '_> {
 
     /// Notes that a link closed. A request that waits for the daemon's answer ends with its last link. At
     /// other times, [`Self::check_fetch`] ends it.
-    pub(super) fn on_request_closed(&mut self, link: LinkId, reason: &str) {
+    pub(super) fn on_request_closed(&mut self, link: LinkId, reason: &str, end: LinkEnd) {
         let Some(fetching) = &mut self.fetching else {
             return;
         };
@@ -86,7 +86,10 @@ impl Server<'_, '_, '_> {
         let was_last = links > 0 && fetching.links.is_empty();
         if was_last && fetching.until.is_none() && !self.is_served() {
             let reason = reason.to_owned();
-            self.end_fetch(Outcome::Resumable { reason });
+            self.end_fetch(match end {
+                LinkEnd::WrongKey => wrong_key(reason),
+                _ => Outcome::Resumable { reason },
+            });
         }
     }
 
@@ -124,6 +127,7 @@ impl Server<'_, '_, '_> {
             peer: fetching.fetch.from.name,
             outcome,
             bytes: 0,
+            sent: None,
             seconds: fetching.started.elapsed().as_secs_f64(),
         });
     }

@@ -2,7 +2,7 @@
 //! by it.
 //!
 //! A ticket authorises one transfer of one sender. So only a ticket with an owner is kept. After a restart it
-//! admits only the owner's key, until it expires; the file is removed at the end of the transfer. A receiver
+//! admits only the owner's key, whether it has expired or not; the file is removed at the end of the transfer. A receiver
 //! that is started again also has a new ticket, for another sender.
 
 use crate::identity::PublicKey;
@@ -11,7 +11,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// The file of a ticket.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,8 +31,8 @@ impl KeptTicket {
         })
     }
 
-    /// Returns the ticket and its owner, if the ticket is of this receiver and valid.
-    pub(super) fn load(&self, receiver: PublicKey, now: SystemTime) -> Option<(Ticket, PublicKey)> {
+    /// Returns the ticket and its owner, if the ticket is of this receiver. Its expiry does not count: the transfer has begun.
+    pub(super) fn load(&self, receiver: PublicKey) -> Option<(Ticket, PublicKey)> {
         let mode = fs::metadata(&self.path).ok()?.permissions().mode();
         if mode & 0o077 != 0 {
             tracing::warn!(path = %self.path.display(), "others may read the ticket that was kept; it is not used");
@@ -42,7 +41,7 @@ impl KeptTicket {
         let text = fs::read_to_string(&self.path).ok()?;
         let (ticket, owner) = text.trim_end().split_once('\n')?;
         let (ticket, owner): (Ticket, PublicKey) = (ticket.parse().ok()?, owner.parse().ok()?);
-        (ticket.key == receiver && !ticket.is_expired(now)).then_some((ticket, owner))
+        (ticket.key == receiver).then_some((ticket, owner))
     }
 
     /// Keeps a ticket that a sender owns. Without the file, the sender needs a new ticket after a restart.
@@ -86,7 +85,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn a_ticket_is_kept_for_its_receiver_until_its_expiry_and_only_if_nobody_else_can_read_it() {
+    fn a_ticket_is_kept_for_its_receiver_and_only_if_nobody_else_can_read_it() {
         let dir = tempfile::tempdir().unwrap();
         let kept = KeptTicket::of_directory(dir.path(), dir.path()).unwrap();
         let (receiver, owner) = (PublicKey::new([7; 32]), PublicKey::new([8; 32]));
@@ -97,19 +96,17 @@ mod tests {
             secret: [9; 16],
             addresses: vec!["10.0.0.1:7800".parse().unwrap()],
         };
-        let before = expires - Duration::from_secs(1);
-        assert_eq!(kept.load(receiver, before), None);
+        assert_eq!(kept.load(receiver), None);
         kept.keep(&ticket, PublicKey::new([1; 32]));
         kept.keep(&ticket, owner);
-        assert_eq!(kept.load(receiver, before), Some((ticket, owner)));
-        assert_eq!(kept.load(owner, before), None, "another receiver");
-        assert_eq!(kept.load(receiver, expires), None);
+        assert_eq!(kept.load(receiver), Some((ticket, owner)));
+        assert_eq!(kept.load(owner), None, "another receiver");
         fs::set_permissions(&kept.path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert_eq!(kept.load(receiver, before), None);
+        assert_eq!(kept.load(receiver), None);
         fs::set_permissions(&kept.path, fs::Permissions::from_mode(0o600)).unwrap();
         kept.forget();
         kept.forget();
-        assert_eq!(kept.load(receiver, before), None);
+        assert_eq!(kept.load(receiver), None);
         assert_eq!(fs::read_dir(dir.path().join("tickets")).unwrap().count(), 0);
     }
 }

@@ -4,7 +4,7 @@ use super::session::{POOL_MAX, Session, SessionSpec, StoreRef};
 use super::state::{FileDestination, GREETING, LINKS_OF_KEY_MAX, Peer, Server, Stage, finish_writer};
 use crate::access::Refusal;
 use crate::control::{CODE_ERROR, LinkEnd, LinkEvent, LinkId};
-use crate::event::Outcome;
+use crate::event::{Outcome, wrong_key};
 use crate::files::FilesError;
 use crate::identity::random;
 use crate::message::{MANIFEST_CHUNK, Message, Offer, RefuseCode};
@@ -53,8 +53,9 @@ impl Server<'_, '_, '_> {
                 );
             }
             LinkEvent::Closed { reason, end } => {
-                self.on_request_closed(link, &reason);
+                self.on_request_closed(link, &reason, end);
                 match end {
+                    LinkEnd::WrongKey => self.end(link, wrong_key(reason)),
                     LinkEnd::Lost => self.lose(link, reason),
                     LinkEnd::Done | LinkEnd::Closed => self.end(link, Outcome::Resumable { reason }),
                 }
@@ -71,6 +72,10 @@ impl Server<'_, '_, '_> {
                     if end == LinkEnd::Done {
                         if let Some(kept) = self.options.kept_ticket() {
                             kept.forget();
+                        }
+                        let owned = self.admissions.iter_mut();
+                        for admission in owned.filter(|admission| admission.owner == Some(key)) {
+                            admission.delivered = true;
                         }
                         session.send_to_writer(Write::Close);
                     }

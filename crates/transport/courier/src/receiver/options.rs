@@ -5,7 +5,7 @@ use crate::control::ControlError;
 use crate::identity::{IdentityError, PublicKey};
 use crate::key_log::KeyLog;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -14,8 +14,8 @@ use thiserror::Error;
 pub struct ReceiveOptions {
     /// The address to listen at.
     pub listen: SocketAddr,
-    /// Addresses for the ticket; if empty, those of this machine.
-    pub addresses: Vec<IpAddr>,
+    /// Addresses for the ticket; if empty, those of this machine. Port 0 stands for the port that is listened at.
+    pub addresses: Vec<SocketAddr>,
     /// True if the receiver ends after the first sender.
     pub once: bool,
     /// Senders that need no ticket.

@@ -107,12 +107,18 @@ impl ReceiverSpec<'_> {
         }
         let kept = options
             .kept_ticket()
-            .and_then(|kept| kept.load(identity.public_key(), SystemTime::now()));
+            .and_then(|kept| kept.load(identity.public_key()));
         let kept = kept.map(|(ticket, owner)| Admission {
             ticket,
             owner: Some(owner),
+            delivered: false,
         });
-        let admissions = [Some(Admission { ticket, owner: None }), kept];
+        let own = Admission {
+            ticket,
+            owner: None,
+            delivered: false,
+        };
+        let admissions = [Some(own), kept];
         let admissions = admissions.into_iter().flatten().filter(|_| is_own).collect();
         // The writers of all sessions have ended when the scope ends. Verified extents are then durable.
         std::thread::scope(|scope| {

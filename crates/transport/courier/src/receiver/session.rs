@@ -401,9 +401,10 @@ impl<'scope> Session<'scope> {
         let (Some(receiver), Some(layout)) = (&mut self.receiver, self.layout) else {
             return;
         };
-        let file_event = |file, problem| Event::File {
+        let file_event = |file, path, problem| Event::File {
             peer: name.to_owned(),
             file,
+            path: Some(path),
             problem,
         };
         match event {
@@ -428,15 +429,23 @@ impl<'scope> Session<'scope> {
                 *self.asked.entry(extent).or_default() += 1;
                 control.send(link, &Message::NeedGroupValues(extent));
             }
-            SinkEvent::Committed(file) => {
+            SinkEvent::Committed { file, path } => {
                 control.send(link, &Message::Committed { file });
-                events(file_event(Some(file), None));
+                events(file_event(Some(file), path, None));
             }
-            SinkEvent::Withdrawn(file, problem) => {
+            SinkEvent::Withdrawn { file, path } => {
                 self.withdrawn += 1;
-                events(file_event(Some(file), Some(problem)));
+                let problem = format!("{path}: the sender left it out: it changed while it was read");
+                events(file_event(Some(file), path, Some(problem)));
             }
-            SinkEvent::Failed(problem) => events(file_event(None, Some(problem))),
+            SinkEvent::Failed { path, reason } => {
+                let problem = format!("{path}: {reason}");
+                events(file_event(None, path, Some(problem)));
+            }
+            SinkEvent::Notice(text) => events(Event::Notice {
+                peer: name.to_owned(),
+                text,
+            }),
             SinkEvent::Complete => {}
         }
     }

@@ -6,7 +6,7 @@ use super::session::{Session, SetId};
 use crate::access::{Access, TransferObserver};
 use crate::clock::Clock;
 use crate::control::{CODE_DONE, CODE_ERROR, Control, LinkId};
-use crate::event::{Event, Outcome};
+use crate::event::{Event, Outcome, left_out};
 use crate::files::{FilesError, Store};
 use crate::identity::{Identity, PublicKey};
 use crate::io::DatagramIo;
@@ -33,6 +33,8 @@ pub(super) const LINKS_OF_KEY_MAX: usize = 16;
 pub(super) struct Admission {
     pub(super) ticket: Ticket,
     pub(super) owner: Option<PublicKey>,
+    /// The owner's transfer is delivered: from now on the expiry of the ticket counts for the owner, too.
+    pub(super) delivered: bool,
 }
 
 /// The stage of a link.
@@ -267,29 +269,25 @@ impl<'scope> Server<'_, 'scope, '_> {
                 bytes
             }
         };
-        if let Some(mut observer) = peer.observer.take() {
-            observer.on_end(&outcome, bytes);
-        }
         // The ticket of a transfer that is delivered is kept until the sender has the receipt.
         if let (Outcome::Refused { .. } | Outcome::Integrity { .. }, Some(kept)) =
             (&outcome, self.options.kept_ticket())
         {
             kept.forget();
         }
-        // A sender may decide that files are withdrawn; a receiver that fetched them from a daemon did not.
-        let outcome = if withdrawn > 0 && self.fetching.is_some() {
-            Outcome::Integrity {
-                reason: format!(
-                    "{withdrawn} files changed while they were read and are missing, all others are delivered and verified; run it again"
-                ),
-            }
+        let outcome = if withdrawn > 0 {
+            left_out(withdrawn)
         } else {
             outcome
         };
+        if let Some(mut observer) = peer.observer.take() {
+            observer.on_end(&outcome, bytes);
+        }
         let event = Event::Done {
             peer: peer.name.clone(),
             outcome: outcome.clone(),
             bytes,
+            sent: None,
             seconds: peer.started.elapsed().as_secs_f64(),
         };
         self.outcomes.push(outcome);
@@ -347,6 +345,7 @@ impl<'scope> Server<'_, 'scope, '_> {
                 peer: name,
                 outcome,
                 bytes: verified_bytes,
+                sent: None,
                 seconds: started.elapsed().as_secs_f64(),
             });
         }

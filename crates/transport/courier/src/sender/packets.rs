@@ -231,6 +231,7 @@ impl Sender<'_> {
         (self.events)(Event::File {
             peer: "source".into(),
             file: Some(file),
+            path: (self.paths)(file),
             problem: Some(reason.to_owned()),
         });
     }

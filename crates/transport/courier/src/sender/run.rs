@@ -1,7 +1,7 @@
 //! The loop of the sender.
 
 use super::options::{SendError, SendOptions, Stragglers, Target};
-use super::state::{Peer, Reader, Sender, SharedPacing, Stage, reported};
+use super::state::{Peer, Reader, Sender, SharedPacing, Stage};
 use crate::clock::{Clock, Readable, precise_timers, wait};
 use crate::control::Control;
 use crate::event::{Event, Outcome};
@@ -128,6 +128,7 @@ impl SenderSpec<'_> {
             events(Event::File {
                 peer: "source".into(),
                 file: None,
+                path: None,
                 problem: Some(problem.clone()),
             });
         }
@@ -166,6 +167,7 @@ impl SenderSpec<'_> {
             values,
             withdrawn: Vec::new(),
             unreadable,
+            paths: source.paths(),
             offer: Offer {
                 payload,
                 chacha,
@@ -198,10 +200,7 @@ impl SenderSpec<'_> {
             };
             Ok(peers
                 .into_iter()
-                .map(|peer| match peer.stage {
-                    Stage::Ended(outcome) => reported(outcome, unreadable),
-                    _ => stopped(),
-                })
+                .map(|peer| peer.reported.unwrap_or_else(stopped))
                 .collect())
         })
     }

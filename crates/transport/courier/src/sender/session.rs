@@ -3,7 +3,7 @@
 use super::options::{Policy, SendError, Target};
 use super::state::{Peer, Sender, Stage};
 use crate::control::{CODE_DONE, CODE_ERROR, LinkEnd, LinkEvent, LinkId};
-use crate::event::{Event, Outcome};
+use crate::event::{Event, Outcome, wrong_key};
 use crate::files::Value;
 use crate::identity::random;
 use crate::io::mapped;
@@ -68,6 +68,9 @@ impl Sender<'_> {
             LinkEvent::Connected => self.offer(at, link),
             LinkEvent::Message(message) => self.on_message(at, link, message)?,
             LinkEvent::Closed { reason, end } => {
+                if end == LinkEnd::WrongKey {
+                    self.peers[at].wrong_key = Some(reason.clone());
+                }
                 if let Stage::Dialing { links, .. } = &mut self.peers[at].stage {
                     links.retain(|other| *other != link);
                     if !links.is_empty() {
@@ -89,6 +92,10 @@ impl Sender<'_> {
         let now = Instant::now();
         let (first, failures) = match (&self.peers[at].lost, &self.peers[at].stage) {
             (Some((first, failures)), _) => (*first, failures + 1),
+            (_, Stage::Dialing { .. }) if self.peers[at].wrong_key.is_some() => {
+                let reason = self.peers[at].wrong_key.take().unwrap_or(reason);
+                return self.end(at, wrong_key(reason));
+            }
             (None, Stage::Dialing { .. }) => return self.end(at, Outcome::Resumable { reason }),
             (None, _) => (now, 0),
         };
@@ -204,6 +211,7 @@ impl Sender<'_> {
             (Message::Committed { file }, _) => (self.events)(Event::File {
                 peer: self.peers[at].target.name.clone(),
                 file: Some(file),
+                path: (self.paths)(file),
                 problem: None,
             }),
             (Message::Failed { text }, _) => self.end(at, Outcome::Resumable { reason: text }),

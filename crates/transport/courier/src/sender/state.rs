@@ -3,8 +3,8 @@
 use super::options::{SendOptions, Target};
 use crate::clock::Clock;
 use crate::control::{CODE_DONE, CODE_ERROR, Control, LinkId};
-use crate::event::{Event, Outcome};
-use crate::files::Value;
+use crate::event::{Event, Outcome, left_out};
+use crate::files::{Paths, Value};
 use crate::identity::Identity;
 use crate::io::DatagramIo;
 use crate::message::Offer;
@@ -75,6 +75,10 @@ pub(super) struct Peer {
     /// Packets sent and lost at the last progress event.
     pub(super) last: (u64, u64),
     pub(super) sent_bytes: u64,
+    /// The key that an address of the receiver presented in place of the expected one, as a text.
+    pub(super) wrong_key: Option<String>,
+    /// The outcome for the user, once the transfer to the peer has ended.
+    pub(super) reported: Option<Outcome>,
 }
 
 impl Peer {
@@ -100,6 +104,8 @@ impl Peer {
             delivered: RateMeter::start(Time::ZERO, 0),
             last: (0, 0),
             sent_bytes: 0,
+            wrong_key: None,
+            reported: None,
         }
     }
 
@@ -165,6 +171,8 @@ pub(super) struct Sender<'a> {
     pub(super) withdrawn: Vec<(u64, String)>,
     /// Paths that the source could not read.
     pub(super) unreadable: usize,
+    /// The paths of files at the receivers.
+    pub(super) paths: Paths,
     pub(super) offer: Offer,
     pub(super) headers: u16,
     pub(super) only_v4: bool,
@@ -225,29 +233,38 @@ impl Sender<'_> {
             _ => self.detach(at, CODE_ERROR, "the sender stopped"),
         }
         let peer = &mut self.peers[at];
+        let reported = reported(outcome.clone(), self.unreadable, self.withdrawn.len());
+        let is_delivered = matches!(outcome, Outcome::Delivered);
         let event = Event::Done {
             peer: peer.target.name.clone(),
-            outcome: reported(outcome.clone(), self.unreadable),
-            bytes: peer.sent_bytes,
+            outcome: reported.clone(),
+            bytes: if is_delivered {
+                self.layout.bytes()
+            } else {
+                peer.verified_bytes
+            },
+            sent: Some(peer.sent_bytes),
             seconds: peer
                 .accepted_at
                 .map_or(0.0, |accepted_at| accepted_at.elapsed().as_secs_f64()),
         };
+        peer.reported = Some(reported);
         peer.stage = Stage::Ended(outcome);
         (self.events)(event);
     }
 }
 
-/// Returns the outcome for the user. A receiver that has everything that was sent still lacks the paths that
-/// could not be read.
-pub(super) fn reported(outcome: Outcome, unreadable: usize) -> Outcome {
+/// Returns the outcome for the user. A receiver that has everything that was sent still lacks the paths that could not be read, and
+/// the files that changed.
+fn reported(outcome: Outcome, unreadable: usize, withdrawn: usize) -> Outcome {
     match outcome {
         Outcome::Delivered if unreadable > 0 => Outcome::Integrity {
             reason: format!(
-                "{unreadable} files or directories may not be read and were not sent, all others are delivered and verified; \
-                 permit this user to read them, and send again"
+                "{unreadable} files or directories could not be read or sent, {withdrawn} changed and were left out, all others are \
+                 delivered and verified; the messages name them; remove the causes, and send again"
             ),
         },
+        Outcome::Delivered if withdrawn > 0 => left_out(withdrawn as u64),
         outcome => outcome,
     }
 }

@@ -8,9 +8,6 @@ use thiserror::Error;
 /// A word that names no receiver.
 #[derive(Debug, Error)]
 pub enum TargetError {
-    /// The ticket has expired.
-    #[error("the ticket has expired; start `millrace receive` again for a new one")]
-    Expired,
     /// A name is not known.
     #[error("cannot resolve {address}: {error}")]
     Resolve { address: String, error: io::Error },

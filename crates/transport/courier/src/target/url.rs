@@ -10,7 +10,6 @@ use crate::sender::Target;
 
 /// The start of a path of a daemon.
 pub const SCHEME: &str = "millrace://";
-const PORT: u16 = 7_800;
 
 /// A path of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,13 +41,7 @@ impl Url {
                 word: word.to_owned(),
             }));
         }
-        // The colons of an IPv6 address are in brackets.
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-        let address = if has_port {
-            host.to_owned()
-        } else {
-            format!("{host}:{PORT}")
-        };
+        let address = super::with_port(host);
         let path = path.to_owned();
         Some(Ok(Url { key, address, path }))
     }

@@ -184,7 +184,13 @@ impl MemorySink {
             self.events
                 .extend([SinkEvent::Verified(index), SinkEvent::Durable(index)]);
             if self.verified.count() == self.layout.extents() {
-                self.events.extend([SinkEvent::Committed(0), SinkEvent::Complete]);
+                self.events.extend([
+                    SinkEvent::Committed {
+                        file: 0,
+                        path: "bytes".into(),
+                    },
+                    SinkEvent::Complete,
+                ]);
             }
         } else {
             self.events.push_back(SinkEvent::NeedGroupValues(index));

@@ -42,7 +42,7 @@ impl Access for GrowingLog {
     }
     fn read(&self, _: PublicKey, _: &[u8]) -> Result<ReadAccess, Refusal> {
         let options = ScanOptions {
-            withdraw_changed: true,
+            stop_on_change: false,
             ..ScanOptions::default()
         };
         let source = LocalSource::scan_below(&self.0, &RelativePath::root(), true, &options).unwrap();

@@ -62,7 +62,7 @@ impl ReceiverThread {
         let (sender, events) = channel();
         let options = ReceiveOptions {
             listen: "127.0.0.1:0".parse().unwrap(),
-            addresses,
+            addresses: addresses.into_iter().map(|ip| SocketAddr::new(ip, 0)).collect(),
             once: spec.once,
             allow: spec.allow,
             expiry: spec.expiry,

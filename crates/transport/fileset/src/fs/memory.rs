@@ -6,82 +6,16 @@
 //! ("All File Systems Are Not Created Equal", OSDI 2014).
 
 mod content;
+mod state;
 
-use super::{Access, FileSystem, FileType, Metadata};
+use super::{Access, FileSystem, Metadata};
 use crate::entry::{FileEntry, Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use content::{Content, PAGE_SIZE};
 use millrace_transport::random::Random;
-use std::collections::BTreeMap;
+use state::{FileChange, NameChange, Node, State, UMASK, apply, directory, survive};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-const SECTOR_SIZE: u64 = 512;
-const ROOT: usize = 0;
-const UMASK: u32 = 0o022;
-
-#[derive(Clone, Debug)]
-enum FileChange {
-    Write(u64, Vec<u8>),
-    Size(u64),
-}
-
-#[derive(Clone, Debug)]
-enum NameChange {
-    Set(Vec<u8>, usize),
-    Remove(Vec<u8>),
-    Rename(Vec<u8>, Vec<u8>, usize),
-}
-
-type Names = BTreeMap<Vec<u8>, usize>;
-
-fn apply(names: &mut Names, change: &NameChange) {
-    match change {
-        NameChange::Set(name, inode) => drop(names.insert(name.clone(), *inode)),
-        NameChange::Remove(name) => drop(names.remove(name)),
-        NameChange::Rename(from, to, inode) => {
-            names.remove(from);
-            names.insert(to.clone(), *inode);
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Node {
-    File {
-        live: Content,
-        durable: Content,
-        volatile: Vec<FileChange>,
-    },
-    Directory {
-        live: Names,
-        durable: Names,
-        volatile: Vec<NameChange>,
-    },
-    Symlink(Vec<u8>),
-}
-
-#[derive(Clone, Debug)]
-struct Inode {
-    node: Node,
-    mode: u32,
-    owner: (u32, u32),
-    modified: Timestamp,
-    changed: Timestamp,
-    /// The times of the last modification and of the last change that were synced.
-    durable_times: (Timestamp, Timestamp),
-    xattrs: Vec<Xattr>,
-}
-
-#[derive(Clone, Debug)]
-struct State {
-    inodes: Vec<Inode>,
-    /// Changes so far; also the clock, in nanoseconds.
-    operations: u64,
-    /// Losses of power so far.
-    crashes: u64,
-    kill_at: Option<u64>,
-}
 
 /// A file system in memory. Clones are the same file system.
 #[derive(Clone, Debug)]
@@ -172,7 +106,7 @@ impl MemoryFs {
     /// The errors of the operations that it consists of.
     pub fn put(&self, path: &RelativePath, bytes: Option<&[u8]>) -> io::Result<()> {
         let Some(bytes) = bytes else {
-            return self.create_directory(path);
+            return self.create_directory(path, 0o777);
         };
         let file = match self.open(path, Access::New(0o644)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.open(path, Access::Write),
@@ -198,166 +132,6 @@ impl MemoryFs {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Applies a volatile write to the durable content: none of it, all of it, or some of its sectors.
-fn survive(durable: &mut Content, change: FileChange, random: &mut Random) {
-    let lot = random.below(3);
-    match change {
-        FileChange::Size(size) if lot > 0 => durable.set_size(size),
-        FileChange::Write(offset, bytes) if lot == 1 => durable.write(offset, &bytes),
-        FileChange::Write(offset, bytes) if lot == 2 => {
-            let mut at = offset;
-            while at < offset + bytes.len() as u64 {
-                let end = ((at / SECTOR_SIZE + 1) * SECTOR_SIZE).min(offset + bytes.len() as u64);
-                if random.below(2) == 0 {
-                    durable.write(at, &bytes[(at - offset) as usize..(end - offset) as usize]);
-                }
-                at = end;
-            }
-        }
-        FileChange::Size(_) | FileChange::Write(..) => {}
-    }
-}
-
-fn directory() -> Node {
-    Node::Directory {
-        live: Names::new(),
-        durable: Names::new(),
-        volatile: Vec::new(),
-    }
-}
-
-impl State {
-    /// Counts a change; fails from operation `kill_at` on.
-    fn step(&mut self) -> io::Result<Timestamp> {
-        if self.kill_at.is_some_and(|kill| self.operations >= kill) {
-            return Err(io::Error::other("killed"));
-        }
-        self.operations += 1;
-        Ok(self.now())
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp {
-            seconds: 1_000 + (self.operations / 1_000_000_000).cast_signed(),
-            nanoseconds: (self.operations % 1_000_000_000) as u32,
-        }
-    }
-
-    fn create(&mut self, node: Node, mode: u32) -> usize {
-        let now = self.now();
-        self.inodes.push(Inode {
-            node,
-            mode,
-            owner: (0, 0),
-            modified: now,
-            changed: now,
-            durable_times: (now, now),
-            xattrs: Vec::new(),
-        });
-        self.inodes.len() - 1
-    }
-
-    fn find(&self, path: &RelativePath) -> io::Result<usize> {
-        let mut inode = ROOT;
-        for name in path.names() {
-            match &self.inodes[inode].node {
-                Node::Directory { live, .. } => {
-                    inode = *live.get(name).ok_or(io::ErrorKind::NotFound)?;
-                }
-                Node::File { .. } | Node::Symlink(_) => return Err(io::ErrorKind::NotADirectory.into()),
-            }
-        }
-        Ok(inode)
-    }
-
-    fn change_names(&mut self, directory: &RelativePath, change: NameChange) -> io::Result<()> {
-        let now = self.now();
-        let inode = self.find(directory)?;
-        self.inodes[inode].modified = now;
-        match &mut self.inodes[inode].node {
-            Node::Directory { live, volatile, .. } => {
-                apply(live, &change);
-                volatile.push(change);
-                Ok(())
-            }
-            _ => Err(io::ErrorKind::NotADirectory.into()),
-        }
-    }
-
-    fn add(&mut self, path: &RelativePath, node: Node, mode: u32) -> io::Result<usize> {
-        if self.find(path).is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let inode = self.create(node, mode);
-        let (parent, name) = path.split();
-        self.change_names(&parent, NameChange::Set(name.to_vec(), inode))?;
-        Ok(inode)
-    }
-
-    fn change_file(&mut self, inode: usize, change: FileChange) -> io::Result<()> {
-        let now = self.now();
-        self.inodes[inode].modified = now;
-        self.inodes[inode].changed = now;
-        match &mut self.inodes[inode].node {
-            Node::File { live, volatile, .. } => {
-                match &change {
-                    FileChange::Write(offset, bytes) => live.write(*offset, bytes),
-                    FileChange::Size(size) => live.set_size(*size),
-                }
-                volatile.push(change);
-                Ok(())
-            }
-            _ => Err(io::ErrorKind::IsADirectory.into()),
-        }
-    }
-
-    fn sync(&mut self, inode: usize) {
-        self.inodes[inode].durable_times = (self.inodes[inode].modified, self.inodes[inode].changed);
-        match &mut self.inodes[inode].node {
-            Node::File {
-                live,
-                durable,
-                volatile,
-            } => {
-                durable.clone_from(live);
-                volatile.clear();
-            }
-            Node::Directory {
-                live,
-                durable,
-                volatile,
-            } => {
-                durable.clone_from(live);
-                volatile.clear();
-            }
-            Node::Symlink(_) => {}
-        }
-    }
-
-    fn metadata(&self, inode: usize) -> Metadata {
-        let found = &self.inodes[inode];
-        let (file_type, size) = match &found.node {
-            Node::File { live, .. } => (FileType::File, live.size),
-            Node::Directory { .. } => (FileType::Directory, 0),
-            Node::Symlink(target) => (FileType::Symlink, target.len() as u64),
-        };
-        let links = self.inodes.iter().map(|directory| match &directory.node {
-            Node::Directory { live, .. } => live.values().filter(|entry| **entry == inode).count() as u64,
-            _ => 0,
-        });
-        Metadata {
-            file_type,
-            size,
-            mode: found.mode,
-            owner: found.owner,
-            modified: found.modified,
-            changed: found.changed,
-            inode: (0, inode as u64),
-            links: links.sum(),
-        }
     }
 }
 
@@ -539,10 +313,30 @@ impl FileSystem for MemoryFs {
         Ok(())
     }
 
-    fn create_directory(&self, path: &RelativePath) -> io::Result<()> {
+    fn create_directory(&self, path: &RelativePath, mode: u32) -> io::Result<()> {
         let mut state = self.state();
         state.step()?;
-        state.add(path, directory(), 0o755).map(drop)
+        state.add(path, directory(), mode & !UMASK).map(drop)
+    }
+
+    /// Permissions are not modelled.
+    fn is_writable(&self, _: &RelativePath) -> bool {
+        true
+    }
+
+    fn set_link(
+        &self,
+        path: &RelativePath,
+        owner: Option<(u32, u32)>,
+        modified: Option<Timestamp>,
+    ) -> io::Result<()> {
+        let mut state = self.state();
+        state.step()?;
+        let inode = state.find(path)?;
+        let found = &mut state.inodes[inode];
+        found.owner = owner.unwrap_or(found.owner);
+        found.modified = modified.unwrap_or(found.modified);
+        Ok(())
     }
 
     fn symlink(&self, target: &[u8], path: &RelativePath) -> io::Result<()> {

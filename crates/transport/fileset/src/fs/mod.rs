@@ -168,11 +168,23 @@ pub trait FileSystem {
     /// # Errors
     /// The errors of `syncfs(2)`.
     fn sync_all(&self) -> io::Result<()>;
-    /// Makes a directory.
+    /// Makes a directory with this mode less the umask.
     ///
     /// # Errors
     /// The errors of `mkdir(2)`.
-    fn create_directory(&self, path: &RelativePath) -> io::Result<()>;
+    fn create_directory(&self, path: &RelativePath, mode: u32) -> io::Result<()>;
+    /// Returns true if this process may make and rename files in a directory.
+    fn is_writable(&self, directory: &RelativePath) -> bool;
+    /// Sets user and group, and the time of the last modification, of a symlink itself.
+    ///
+    /// # Errors
+    /// The errors of `fchownat(2)` and `utimensat(2)`.
+    fn set_link(
+        &self,
+        path: &RelativePath,
+        owner: Option<(u32, u32)>,
+        modified: Option<Timestamp>,
+    ) -> io::Result<()>;
     /// Makes a symlink.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ impl Root {
         let mut at = RelativePath::root();
         for name in path.names() {
             at = at.join(name).map_err(io::Error::other)?;
-            match created.root.create_directory(&at) {
+            match created.root.create_directory(&at, 0o777) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 result => {
                     result?;
@@ -284,18 +284,7 @@ impl FileSystem for Root {
     }
 
     fn set_modified(&self, file: &File, modified: Timestamp) -> io::Result<()> {
-        let omit = Timespec {
-            tv_sec: 0,
-            tv_nsec: fs::UTIME_OMIT,
-        };
-        let times = fs::Timestamps {
-            last_access: omit,
-            last_modification: Timespec {
-                tv_sec: modified.seconds,
-                tv_nsec: modified.nanoseconds.into(),
-            },
-        };
-        Ok(fs::futimens(file, &times)?)
+        Ok(fs::futimens(file, &modification(modified))?)
     }
 
     fn set_owner(&self, file: &File, (user, group): (u32, u32)) -> io::Result<()> {
@@ -326,9 +315,39 @@ impl FileSystem for Root {
         Ok(fs::syncfs(&self.directory)?)
     }
 
-    fn create_directory(&self, path: &RelativePath) -> io::Result<()> {
+    fn create_directory(&self, path: &RelativePath, mode: u32) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
-        Ok(fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777))?)
+        Ok(fs::mkdirat(&parent, name, Mode::from_raw_mode(mode))?)
+    }
+
+    fn is_writable(&self, directory: &RelativePath) -> bool {
+        let access = fs::Access::WRITE_OK | fs::Access::EXEC_OK;
+        let result = if directory.is_root() {
+            fs::accessat(&self.directory, ".", access, AtFlags::EACCESS)
+        } else {
+            match self.parent(directory) {
+                Ok((parent, name)) => fs::accessat(&parent, name, access, AtFlags::EACCESS),
+                Err(_) => return false,
+            }
+        };
+        result.is_ok()
+    }
+
+    fn set_link(
+        &self,
+        path: &RelativePath,
+        owner: Option<(u32, u32)>,
+        modified: Option<Timestamp>,
+    ) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        if let Some((user, group)) = owner {
+            let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+            fs::chownat(&parent, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        if let Some(modified) = modified {
+            fs::utimensat(&parent, name, &modification(modified), AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
     }
 
     fn symlink(&self, target: &[u8], path: &RelativePath) -> io::Result<()> {
@@ -371,6 +390,20 @@ impl FileSystem for Root {
     fn remove(&self, path: &RelativePath) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         Ok(fs::unlinkat(&parent, name, AtFlags::empty())?)
+    }
+}
+
+/// Returns the argument of `utimensat(2)` that sets the time of the last modification only.
+fn modification(modified: Timestamp) -> fs::Timestamps {
+    fs::Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: fs::UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: modified.seconds,
+            tv_nsec: modified.nanoseconds.into(),
+        },
     }
 }
 

@@ -1,6 +1,8 @@
 //! Durability and commit: sync, journal, rename, links, attributes of directories.
 
-use super::{Commit, FileProgress, FileState, Sink, SinkError, SinkEvent, journal_path, reserved};
+use super::{
+    Commit, FileProgress, FileState, PRIVATE, Sink, SinkError, SinkEvent, is_of_entry, journal_path, reserved,
+};
 use crate::entry::{Attributes, Entry, EntryKind};
 use crate::fs::{Access, FileSystem, Metadata, optional};
 use crate::journal::{self, Record};
@@ -97,7 +99,7 @@ impl<F: FileSystem> Sink<F> {
         for file in ready {
             match self.finish_content(file) {
                 Ok(()) => renames.push(file),
-                Err(error) => self.fail(file, &error),
+                Err(error) => self.fail(file, &reason(error)),
             }
         }
         self.sync()?;
@@ -203,14 +205,32 @@ impl<F: FileSystem> Sink<F> {
                 error,
             };
             let open = self.fs.open(&path, Access::Read).map_err(io)?;
+            let found = self.fs.file_metadata(&open).map_err(io)?;
+            let has_mode = !options.modes || found.mode == attributes.mode;
+            if has_mode && !options.preserve && (!options.times || found.modified == attributes.modified) {
+                return Ok(());
+            }
             set_attributes(&self.fs, &open, &attributes, &options).map_err(io)?;
             return self.fs.sync(&open).map_err(io);
         }
-        let sets_attributes = options.preserve || options.modes || options.times;
+        // Without modes of the source, a file that is replaced keeps its permissions, and a new one has none that the source lacks.
+        let replaced = self.replaced.get(&file).copied();
+        let is_narrow = attributes.mode & PRIVATE != PRIVATE;
+        let sets_mode = !options.modes && (replaced.is_some() || is_narrow);
+        let sets_attributes = options.preserve || options.modes || options.times || sets_mode;
         if self.files[file as usize].temporary && !sets_attributes {
             return Ok(());
         }
-        self.with_temporary(file, |fs, open| set_attributes(fs, open, &attributes, &options))?;
+        self.with_temporary(file, |fs, open| {
+            if sets_mode {
+                let mode = match replaced {
+                    Some(mode) => mode,
+                    None => fs.file_metadata(open)?.mode & attributes.mode,
+                };
+                fs.set_mode(open, mode)?;
+            }
+            set_attributes(fs, open, &attributes, &options)
+        })?;
         self.dirty.insert(file);
         Ok(())
     }
@@ -238,9 +258,9 @@ impl<F: FileSystem> Sink<F> {
                     done.push((*file, found));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                    self.fail(*file, &SinkError::Exists(path));
+                    self.fail(*file, "a file with this name exists; allow files to be replaced, or receive into another directory");
                 }
-                Err(error) => self.fail(*file, &SinkError::Io { path, error }),
+                Err(error) => self.fail(*file, &error.to_string()),
             }
         }
         self.sync()?;
@@ -282,14 +302,38 @@ impl<F: FileSystem> Sink<F> {
     }
 
     /// Drops a file that could not be put into place.
-    fn fail(&mut self, file: u32, error: &SinkError) {
+    pub(super) fn fail(&mut self, file: u32, reason: &str) {
+        if self.files[file as usize].state != FileState::Pending {
+            return;
+        }
         self.finish_file(file, FileState::Failed);
-        self.failed += 1;
         self.dirty.remove(&file);
-        self.events.push_back(SinkEvent::Failed {
-            path: self.path(file),
-            reason: error.to_string(),
-        });
+        self.open.retain(|(open, _)| *open != file);
+        self.ready.retain(|ready| *ready != file);
+        self.fail_entry(&self.path(file), reason);
+    }
+
+    /// Drops a file if an operation on it failed for a reason that concerns this file only: the others arrive. Returns the result of an
+    /// operation that did not fail.
+    pub(super) fn drop_failed<T>(
+        &mut self,
+        file: u32,
+        result: Result<T, SinkError>,
+    ) -> Result<Option<T>, SinkError> {
+        match result {
+            Ok(value) => Ok(Some(value)),
+            Err(SinkError::Io { error, .. }) if is_of_entry(&error) => {
+                self.fail(file, &error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Counts and reports an entry that could not be put into place.
+    pub(super) fn fail_entry(&mut self, path: &RelativePath, reason: &str) {
+        self.failed += 1;
+        self.report(path, reason);
     }
 
     /// Makes links and sets the attributes of directories.
@@ -299,7 +343,10 @@ impl<F: FileSystem> Sink<F> {
             let result = match &entry.kind {
                 EntryKind::Symlink(target) => self.make_symlink(entry, target),
                 EntryKind::HardLink(file) if self.is_withdrawn(*file) => {
-                    self.report(entry, "the sender withdrew the file that it is a hard link to");
+                    self.report(
+                        &entry.path,
+                        "the sender withdrew the file that it is a hard link to",
+                    );
                     continue;
                 }
                 EntryKind::HardLink(file) => self.make_hard_link(entry, *file),
@@ -310,7 +357,8 @@ impl<F: FileSystem> Sink<F> {
         // A directory precedes its entries in the manifest. In reverse order, no later change alters its
         // modification time.
         for entry in manifest.entries().iter().rev() {
-            if entry.kind == EntryKind::Directory {
+            let is_there = || self.fs.metadata(&entry.path).is_ok();
+            if entry.kind == EntryKind::Directory && (self.failed == 0 || is_there()) {
                 let result = self
                     .fs
                     .open(&entry.path, Access::Directory)
@@ -318,6 +366,10 @@ impl<F: FileSystem> Sink<F> {
                 self.check(entry, result);
             }
         }
+        if self.options.modes {
+            self.relaxed.clear();
+        }
+        self.restore_directories();
         let io = |error| SinkError::Io {
             path: RelativePath::root(),
             error,
@@ -331,14 +383,13 @@ impl<F: FileSystem> Sink<F> {
     /// Counts and reports an entry that could not be put into place.
     fn check(&mut self, entry: &Entry, result: io::Result<()>) {
         if let Err(error) = result {
-            self.failed += 1;
-            self.report(entry, &error.to_string());
+            self.fail_entry(&entry.path, &error.to_string());
         }
     }
 
-    fn report(&mut self, entry: &Entry, reason: &str) {
+    pub(super) fn report(&mut self, path: &RelativePath, reason: &str) {
         self.events.push_back(SinkEvent::Failed {
-            path: entry.path.clone(),
+            path: path.clone(),
             reason: reason.to_owned(),
         });
     }
@@ -357,14 +408,26 @@ impl<F: FileSystem> Sink<F> {
             .read_link(&entry.path)
             .is_ok_and(|present| present == target)
         {
-            return Ok(());
+            return self.finish_symlink(entry, &entry.path);
         }
         self.fs.symlink(target, &temporary)?;
-        let result = self.put(&temporary, &entry.path);
+        let result = self
+            .finish_symlink(entry, &temporary)
+            .and_then(|()| self.put(&temporary, &entry.path));
         if result.is_err() {
             optional(self.fs.remove(&temporary))?;
         }
         result
+    }
+
+    /// Sets the attributes of a symlink itself, as far as Linux has them: it has no permissions.
+    fn finish_symlink(&self, entry: &Entry, path: &RelativePath) -> io::Result<()> {
+        let owner = entry.attributes.owner.filter(|_| self.options.preserve);
+        let modified = self.options.times.then_some(entry.attributes.modified);
+        if owner.is_none() && modified.is_none() {
+            return Ok(());
+        }
+        self.fs.set_link(path, owner, modified)
     }
 
     fn make_hard_link(&self, entry: &Entry, file: u32) -> io::Result<()> {
@@ -394,6 +457,14 @@ impl<F: FileSystem> Sink<F> {
 
     fn journal_path(&self) -> RelativePath {
         journal_path(&self.manifest, &self.options.sender)
+    }
+}
+
+/// Returns the reason of a file's failure, without its path.
+fn reason(error: SinkError) -> String {
+    match error {
+        SinkError::Io { error, .. } => error.to_string(),
+        error => error.to_string(),
     }
 }
 

@@ -1,12 +1,13 @@
 //! Local bytes that a sink may keep: files of an earlier run, and files under final names. Their bytes count after they were read, or
 //! if the journal has the identity of the file that holds them.
 
-use super::{Sink, SinkError};
+use super::{PERMISSIONS, Sink, SinkError, is_of_entry};
 use crate::Value;
 use crate::digest::extent_value;
 use crate::entry::{FileEntry, Segment};
 use crate::fs::{Access, FileSystem, FileType, optional};
 use crate::journal;
+use crate::path::RelativePath;
 use std::io;
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ pub(super) enum Existing {
     /// A temporary file that changed after the journal's last record of it, that another transfer made, or that the journal does
     /// not mention: its bytes are read.
     OtherTemporary,
-    /// The file under its final name: an older version, the file that an earlier run renamed, or a file that has
-    /// replaced it. Its bytes are read.
+    /// The file under its final name: one with the size and the time of the source, with `delta` any one, the file that an earlier run
+    /// renamed, or a file that has replaced it. Its bytes are read.
     Final,
     /// The file under its final name that an earlier run committed, unchanged.
     Committed,
@@ -58,11 +59,25 @@ impl<F: FileSystem> Sink<F> {
             error,
         };
         let is_file = |metadata: &crate::fs::Metadata| metadata.file_type == FileType::File;
-        let at_end = optional(self.fs.metadata(&path)).map_err(io)?.filter(is_file);
+        let found = |path: &RelativePath| match optional(self.fs.metadata(path)) {
+            // The file fails when it is written.
+            Err(error) if is_of_entry(&error) => Ok(None),
+            found => found.map_err(io),
+        };
+        let at_end = found(&path)?.filter(is_file);
+        let in_progress = found(&temporary)?;
+        let is_like_source = match (self.manifest.file(file), &at_end) {
+            (Some((entry, content)), Some(found)) => {
+                found.size == content.size && found.modified == entry.attributes.modified
+            }
+            _ => false,
+        };
+        if let Some(found) = &at_end {
+            self.replaced.insert(file, found.mode & PERMISSIONS);
+        }
         let ours = self.is_ours(file);
         let committed = self.earlier.committed.get(&file).copied();
         // A file with several names is not the sink's alone: a new temporary file takes its place.
-        let in_progress = optional(self.fs.metadata(&temporary)).map_err(io)?;
         let in_progress = in_progress.filter(|found| is_file(found) && found.links == 1);
         let existing = if committed.is_some() && committed == at_end.as_ref().map(journal::identity) {
             Existing::Committed
@@ -75,7 +90,7 @@ impl<F: FileSystem> Sink<F> {
             } else {
                 Existing::OtherTemporary
             }
-        } else if at_end.is_some() && (self.options.delta || ours) {
+        } else if at_end.is_some() && (self.options.delta || ours || is_like_source) {
             Existing::Final
         } else {
             Existing::None
@@ -119,7 +134,10 @@ impl<F: FileSystem> Sink<F> {
                 path: path.clone(),
                 error,
             };
-            let file = self.fs.open(&path, Access::Read).map_err(io)?;
+            let file = match self.fs.open(&path, Access::Read) {
+                Err(error) if is_of_entry(&error) => return Ok(None),
+                file => file.map_err(io)?,
+            };
             let from = (slice.address - start) as usize;
             let target = &mut bytes[from..from + slice.len as usize];
             if self.fs.read_at(&file, slice.offset, target).map_err(io)? < target.len() {

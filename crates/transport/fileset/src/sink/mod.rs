@@ -71,6 +71,8 @@ pub struct SinkOptions {
     pub times: bool,
     /// Owners and extended attributes are set as at the source, if the manifest has them.
     pub preserve: bool,
+    /// The number of directories above the root to which symlinks of the set may lead; `None`: symlinks may lead anywhere.
+    pub symlinks_within: Option<usize>,
     /// The maximum time from the verification of an extent to its record in the journal.
     pub sync_interval: Duration,
     /// The maximum number of verified bytes without a record in the journal. The sender may send these bytes
@@ -88,6 +90,7 @@ impl Default for SinkOptions {
             modes: false,
             times: false,
             preserve: false,
+            symlinks_within: None,
             sync_interval: Duration::from_secs(1),
             sync_size: 32 << 20,
         }
@@ -116,6 +119,12 @@ pub enum SinkError {
     /// The path of a file exists and is a directory.
     #[error("{0} exists and is a directory; remove it, or receive into another directory")]
     IsDirectory(RelativePath),
+    /// A symlink leads out of the directory.
+    #[error(
+        "the symlink {0} leads out of the receiver's directory, or may do so: expected a relative target whose `..` are all at its beginning \
+         and not above the directory; send without it"
+    )]
+    SymlinkLeaves(RelativePath),
     /// The bytes are not within the set.
     #[error(
         "{len} bytes at address {address} are not within one extent of the set; the sender violates the protocol"
@@ -125,14 +134,6 @@ pub enum SinkError {
         address: u64,
         /// Bytes.
         len: u64,
-    },
-    /// The set has more data than the receiver has memory to keep track of.
-    #[error(
-        "the set announces {bytes} bytes, more than the receiver has memory to keep track of; send less at once"
-    )]
-    TooLarge {
-        /// Bytes of all files, without holes.
-        bytes: u64,
     },
     /// A message names an extent or a file that the set does not have.
     #[error("the set has no {name} {number}; the sender violates the protocol")]
@@ -231,7 +232,8 @@ pub struct Sink<F: FileSystem> {
     existing: Vec<Option<Existing>>,
     kept: RangeSet,
     files: Vec<FileProgress>,
-    values: Vec<Option<Value>>,
+    /// Known values. Their number is bounded by what has arrived: an announced extent takes no memory.
+    values: HashMap<u64, Value>,
     verified: RangeSet,
     durable: RangeSet,
     /// Verified extents that are not in the journal.
@@ -246,6 +248,10 @@ pub struct Sink<F: FileSystem> {
     /// Synced temporary files whose identity is not in the journal.
     unrecorded: BTreeSet<u32>,
     dirty_directories: HashMap<RelativePath, ()>,
+    /// Directories that the sink made writable for the transfer, with their modes before.
+    relaxed: Vec<(RelativePath, u32)>,
+    /// The permission bits of files that are replaced.
+    replaced: HashMap<u32, u32>,
     /// Files with all extents verified.
     ready: Vec<u32>,
     /// Files in the state `Pending`.
@@ -306,8 +312,9 @@ impl<F: FileSystem> Sink<F> {
         if self.verified.count() < self.manifest.layout().extents() {
             return None;
         }
-        let values: Option<Vec<&Value>> = self.values.iter().map(Option::as_ref).collect();
-        Some(set_root(self.manifest.digest(), values?.into_iter()))
+        let extents = 0..self.manifest.layout().extents();
+        let values: Option<Vec<Value>> = extents.map(|extent| self.value(extent)).collect();
+        Some(set_root(self.manifest.digest(), values?.iter()))
     }
 
     /// Returns the numbers of extents and groups in memory, which callers compare with bounds.
@@ -340,7 +347,7 @@ impl<F: FileSystem> Sink<F> {
     }
 
     fn value(&self, extent: u64) -> Option<Value> {
-        *self.values.get(extent as usize)?
+        self.values.get(&extent).copied()
     }
 
     /// Calls `act` with the open temporary file of a file. A missing temporary file is created.
@@ -452,6 +459,7 @@ impl<F: FileSystem> Drop for Sink<F> {
     /// Removes the empty journal of a sink that did not start. A journal of an earlier run stays, and so does
     /// a journal in which another sink has written.
     fn drop(&mut self) {
+        self.restore_directories();
         if self.started || self.journal_size > 0 {
             return;
         }
@@ -466,6 +474,25 @@ impl<F: FileSystem> Drop for Sink<F> {
                 .remove(&journal_path(&self.manifest, &self.options.sender));
         }
     }
+}
+
+/// Returns true if an error of an operation on an entry concerns this entry only: other entries of the set may still be received. A full
+/// disk or a device that fails ends the transfer.
+fn is_of_entry(error: &io::Error) -> bool {
+    use io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied
+            | ErrorKind::NotFound
+            | ErrorKind::AlreadyExists
+            | ErrorKind::NotADirectory
+            | ErrorKind::IsADirectory
+            | ErrorKind::InvalidFilename
+            | ErrorKind::InvalidInput
+            | ErrorKind::TooManyLinks
+            | ErrorKind::FileTooLarge
+            | ErrorKind::Unsupported
+    )
 }
 
 /// Returns the path of the temporary file of a file of a set that a sender sends.

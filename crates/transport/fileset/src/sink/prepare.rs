@@ -3,8 +3,8 @@
 use super::claims::Claims;
 use super::local::Existing;
 use super::{
-    FileProgress, FileState, Progress, Sink, SinkError, SinkEvent, SinkOptions, have_entry,
-    holds_temporary_files, journal_path,
+    FileProgress, FileState, PERMISSIONS, Progress, Sink, SinkError, SinkEvent, SinkOptions, have_entry,
+    holds_temporary_files, is_of_entry, journal_path,
 };
 use crate::digest::{HaveEntry, extent_value};
 use crate::entry::{Entry, EntryKind};
@@ -17,6 +17,10 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 
+/// The permission bits with which a user works in a directory.
+const OWN_DIRECTORY: u32 = 0o700;
+/// The reason of an entry whose directory does not exist.
+const NO_DIRECTORY: &str = "its directory cannot be made";
 /// The maximum number of bytes of a journal that are read.
 const JOURNAL_SIZE_MAX: u64 = 1 << 32;
 
@@ -48,14 +52,6 @@ impl<F: FileSystem> Sink<F> {
         let boot = Record::Boot(fs.boot());
         let is_restarted = earlier.boot != Some(fs.boot());
         earlier.apply(boot);
-        let extents = usize::try_from(manifest.layout().extents()).unwrap_or(usize::MAX);
-        // A peer may announce any number of bytes, and an allocation that fails otherwise ends the process.
-        let mut values = Vec::new();
-        let bytes = manifest.layout().bytes();
-        values
-            .try_reserve_exact(extents)
-            .map_err(|_| SinkError::TooLarge { bytes })?;
-        values.resize(extents, None);
         let files = (0..manifest.files()).map(|file| FileProgress {
             state: FileState::Pending,
             missing: manifest.extents_of(file).count() as u64,
@@ -64,7 +60,7 @@ impl<F: FileSystem> Sink<F> {
         });
         let mut sink = Sink {
             files: files.collect(),
-            values,
+            values: HashMap::new(),
             existing: vec![None; manifest.files() as usize],
             pending: u64::from(manifest.files()),
             failed: 0,
@@ -88,6 +84,8 @@ impl<F: FileSystem> Sink<F> {
             dirty: BTreeSet::new(),
             unrecorded: BTreeSet::new(),
             dirty_directories: HashMap::from([(root, ())]),
+            relaxed: Vec::new(),
+            replaced: HashMap::new(),
             ready: Vec::new(),
             next_sync: None,
             started: false,
@@ -146,7 +144,7 @@ impl<F: FileSystem> Sink<F> {
             let extent = self.have_cursor;
             self.have_cursor += 1;
             if let Some(value) = self.local_value(extent)? {
-                self.values[extent as usize] = Some(value);
+                self.values.insert(extent, value);
                 return Ok(Some(have_entry(extent, value)));
             }
         }
@@ -175,16 +173,18 @@ impl<F: FileSystem> Sink<F> {
     /// # Errors
     /// If a file cannot be written, or a local file changed since the have-map.
     pub fn start(&mut self) -> Result<(), SinkError> {
-        for extent in 0..self.values.len() as u64 {
-            if !self.kept.contains(extent) {
-                self.values[extent as usize] = None;
-            }
-        }
+        let kept = &self.kept;
+        self.values.retain(|extent, _| kept.contains(*extent));
         self.prepare_journal()?;
         self.revoke_stale_records()?;
-        self.make_directories()?;
+        let missing = self.make_directories()?;
         for file in 0..self.manifest.files() {
-            self.start_file(file)?;
+            if missing.contains(&self.path(file).split().0) {
+                self.fail(file, NO_DIRECTORY);
+                continue;
+            }
+            let started = self.start_file(file);
+            self.drop_failed(file, started)?;
         }
         let kept = self.kept.ranges().to_vec();
         for extent in kept.into_iter().flatten() {
@@ -287,24 +287,79 @@ impl<F: FileSystem> Sink<F> {
         }
     }
 
-    /// Makes the directories that are missing.
-    fn make_directories(&mut self) -> Result<(), SinkError> {
+    /// Makes the directories that are missing, and lets this process write in those that exist, until the end. Returns the directories
+    /// that cannot be made.
+    fn make_directories(&mut self) -> Result<HashSet<RelativePath>, SinkError> {
         let manifest = Arc::clone(&self.manifest);
         let directories = manifest
             .entries()
             .iter()
             .filter(|entry| matches!(entry.kind, EntryKind::Directory));
-        for Entry { path, .. } in directories {
-            let io = |error| SinkError::Io {
-                path: path.clone(),
-                error,
+        let mut missing = HashSet::new();
+        for Entry { path, attributes, .. } in directories {
+            if missing.contains(&path.split().0) {
+                self.fail_entry(path, NO_DIRECTORY);
+                missing.insert(path.clone());
+                continue;
+            }
+            let made = match optional(self.fs.metadata(path)) {
+                Ok(None) => self
+                    .fs
+                    .create_directory(path, attributes.mode & PERMISSIONS | OWN_DIRECTORY)
+                    .and_then(|()| self.note_directory(path, attributes.mode)),
+                Ok(Some(found)) => {
+                    self.relax_directory(path, found.mode);
+                    Ok(())
+                }
+                Err(error) => Err(error),
             };
-            if optional(self.fs.metadata(path)).map_err(io)?.is_none() {
-                self.fs.create_directory(path).map_err(io)?;
-                self.dirty_directories.insert(path.split().0, ());
+            match made {
+                Err(error) if is_of_entry(&error) => {
+                    self.fail_entry(path, &error.to_string());
+                    missing.insert(path.clone());
+                }
+                Err(error) => {
+                    let path = path.clone();
+                    return Err(SinkError::Io { path, error });
+                }
+                Ok(()) => {}
             }
         }
+        Ok(missing)
+    }
+
+    /// Notes a new directory. At the end it has no permissions that the directory of the source lacks.
+    fn note_directory(&mut self, path: &RelativePath, mode: u32) -> io::Result<()> {
+        self.dirty_directories.insert(path.split().0, ());
+        if mode & OWN_DIRECTORY != OWN_DIRECTORY {
+            let made = self.fs.metadata(path)?.mode;
+            self.relaxed.push((path.clone(), made & mode));
+        }
         Ok(())
+    }
+
+    /// Permits this process to write in a directory of its user that an earlier transfer left without that permission, as rsync does.
+    fn relax_directory(&mut self, path: &RelativePath, mode: u32) {
+        if mode & OWN_DIRECTORY == OWN_DIRECTORY || self.fs.is_writable(path) {
+            return;
+        }
+        let open = self.fs.open(path, Access::Directory);
+        // A directory of another user stays as it is: its files fail, each by name.
+        if open.is_ok_and(|open| self.fs.set_mode(&open, mode | OWN_DIRECTORY).is_ok()) {
+            self.relaxed.push((path.clone(), mode));
+        }
+    }
+
+    /// Gives the directories that the sink made writable their modes back.
+    pub(super) fn restore_directories(&mut self) {
+        // A directory precedes its subdirectories, which can be reached only through it.
+        for (path, mode) in std::mem::take(&mut self.relaxed).into_iter().rev() {
+            let open = self.fs.open(&path, Access::Directory);
+            let restored = open.and_then(|open| self.fs.set_mode(&open, mode));
+            if let Err(error) = restored {
+                self.report(&path, &format!("its mode {mode:o} was not restored: {error}"));
+            }
+        }
     }
 
     /// Checks that no entry of another type exists at a path of the set, and that no file exists that must not be
@@ -324,10 +379,17 @@ impl<F: FileSystem> Sink<F> {
             let found = if is_new {
                 None
             } else {
-                optional(self.fs.metadata(path))
-                    .map_err(io)?
-                    .map(|metadata| metadata.file_type)
+                match optional(self.fs.metadata(path)) {
+                    // The entry fails when it is written, and the others arrive.
+                    Err(error) if is_of_entry(&error) => None,
+                    found => found.map_err(io)?.map(|metadata| metadata.file_type),
+                }
             };
+            if let (EntryKind::Symlink(target), Some(above)) = (&entry.kind, self.options.symlinks_within)
+                && !leads_within(&directory, target, above)
+            {
+                return Err(SinkError::SymlinkLeaves(path.clone()));
+            }
             if entry.kind == EntryKind::Directory && found.is_none() {
                 absent.insert(path.clone());
             }
@@ -414,7 +476,8 @@ impl<F: FileSystem> Sink<F> {
         let mut copies = Vec::new();
         for slice in manifest.slices(start..end) {
             let is_final = matches!(self.existing(slice.file)?, Existing::Final | Existing::Committed);
-            if is_final && !self.files[slice.file as usize].unchanged {
+            let progress = self.files[slice.file as usize];
+            if is_final && !progress.unchanged && progress.state == FileState::Pending {
                 copies.push(slice);
             }
         }
@@ -429,9 +492,59 @@ impl<F: FileSystem> Sink<F> {
         for slice in copies {
             let from = (slice.address - start) as usize;
             let source = &bytes[from..from + slice.len as usize];
-            self.with_temporary(slice.file, |fs, file| fs.write_at(file, slice.offset, source))?;
+            let written = self.with_temporary(slice.file, |fs, file| fs.write_at(file, slice.offset, source));
+            self.drop_failed(slice.file, written)?;
             self.dirty.insert(slice.file);
         }
         Ok(())
+    }
+}
+
+/// Returns true if a symlink in a directory leads to a path below the root, or below the directory that is `above` levels above it. A
+/// target with `..` behind a name does not count as one: the name may be a symlink itself.
+fn leads_within(directory: &RelativePath, target: &[u8], above: usize) -> bool {
+    let mut names = target
+        .split(|byte| *byte == b'/')
+        .filter(|name| !matches!(*name, b"" | b"."))
+        .peekable();
+    let mut up = 0;
+    while names.next_if(|name| *name == b"..").is_some() {
+        up += 1;
+    }
+    !target.starts_with(b"/") && up <= directory.names().count() + above && names.all(|name| name != b"..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_symlink_leads_within_the_directory_only_if_no_path_through_it_leaves() {
+        let within = |directory: &str, target: &str, above| {
+            leads_within(
+                &RelativePath::new(directory.as_bytes()).unwrap(),
+                target.as_bytes(),
+                above,
+            )
+        };
+        for (directory, target, above) in [
+            ("", "a", 0),
+            ("a/b", "../../c", 0),
+            ("a", "../../c", 1),
+            ("", "./a//b", 0),
+            ("a", "..", 0),
+        ] {
+            assert!(within(directory, target, above), "{directory} {target}");
+        }
+        for (directory, target, above) in [
+            ("", "..", 0),
+            ("", "/etc", 9),
+            ("a", "../../c", 0),
+            ("a/b", "c/../d", 0),
+            ("", "a/../..", 0),
+            ("", "../", 0),
+        ] {
+            assert!(!within(directory, target, above), "{directory} {target}");
+        }
     }
 }

@@ -69,9 +69,7 @@ impl<F: FileSystem> Sink<F> {
         if self.verified.contains(message.extent) {
             return Ok(());
         }
-        let known = &mut self.values[message.extent as usize];
-        if *known != Some(message.value) {
-            *known = Some(message.value);
+        if self.values.insert(message.extent, message.value) != Some(message.value) {
             if let Some(progress) = self.extents.get_mut(&message.extent) {
                 progress.requested = false;
             }
@@ -87,11 +85,12 @@ impl<F: FileSystem> Sink<F> {
     pub fn on_group_values(&mut self, extent: u64, values: &[Value]) -> Result<(), SinkError> {
         self.check_extent(extent)?;
         let (start, end) = self.manifest.layout().bounds(extent);
+        let known = self.value(extent);
         let Some(progress) = self.extents.get_mut(&extent) else {
             return Ok(());
         };
         let merged = (values.len() == progress.groups.len()).then(|| merge(values, end - start, GROUP_SIZE));
-        if merged != self.values[extent as usize] || merged.is_none() {
+        if merged != known || merged.is_none() {
             return Err(SinkError::GroupValues(extent));
         }
         let mut wrong: Vec<Range<u64>> = Vec::new();
@@ -149,7 +148,7 @@ impl<F: FileSystem> Sink<F> {
                 matches!(state, FileState::Withdrawn | FileState::Failed)
             };
             if !self.verified.contains(extent) && slices.all(|slice| is_dropped(slice.file)) {
-                self.values[extent as usize] = Some([0; 32]);
+                self.values.insert(extent, [0; 32]);
                 self.verified.insert(extent..extent + 1);
                 self.events.push_back(SinkEvent::Verified(extent));
                 self.forget(extent);
@@ -221,8 +220,10 @@ impl<F: FileSystem> Sink<F> {
             }
             let from = (slice.address - start) as usize;
             let part = &bytes[from..from + slice.len as usize];
-            self.with_temporary(slice.file, |fs, file| fs.write_at(file, slice.offset, part))?;
-            self.dirty.insert(slice.file);
+            let written = self.with_temporary(slice.file, |fs, file| fs.write_at(file, slice.offset, part));
+            if self.drop_failed(slice.file, written)?.is_some() {
+                self.dirty.insert(slice.file);
+            }
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ fn an_entry_that_appears_during_the_transfer_is_replaced_only_if_that_is_allowed
             let len = to.read_at(&file, 0, &mut bytes).unwrap();
             assert_eq!(&bytes[..len], b"mine", "{name}");
         }
-        let named = |event: &SinkEvent| matches!(event, SinkEvent::Failed { reason, .. } if reason.starts_with("a/deep/small03 exists"));
+        let named = |event: &SinkEvent| matches!(event, SinkEvent::Failed { path, reason } if path.as_bytes() == b"a/deep/small03" && reason.contains("with this name exists"));
         assert!(report.events.iter().any(named), "{:?}", report.events);
     }
 }

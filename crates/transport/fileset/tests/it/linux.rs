@@ -109,6 +109,131 @@ fn a_file_gets_set_id_bits_only_with_its_owner() {
     }
 }
 
+/// Returns the permission bits of a path.
+fn mode(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn without_options_nothing_new_is_wider_than_its_source_and_a_replaced_file_keeps_its_mode() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("d"), directory.path().join("in"));
+    fs::create_dir_all(from.join("closed")).unwrap();
+    fs::create_dir(&to).unwrap();
+    for (name, mode) in [
+        ("secret", 0o600),
+        ("program", 0o755),
+        ("fixed", 0o444),
+        ("closed/a", 0o640),
+    ] {
+        fs::write(from.join(name), name).unwrap();
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    fs::set_permissions(from.join("closed"), fs::Permissions::from_mode(0o500)).unwrap();
+    let source = [format!("{}", from.display())];
+    for round in 0..2 {
+        send(&source, &to, SinkOptions::default());
+        let modes = ["secret", "program", "fixed", "closed", "closed/a"].map(|name| {
+            let (from, to) = (mode(&from.join(name)), mode(&to.join("d").join(name)));
+            (name, to & !from, to & from & 0o700 == from & 0o700)
+        });
+        for (name, wider, is_usable) in modes {
+            assert_eq!((wider, is_usable), (0, true), "{name}, round {round}");
+        }
+    }
+    fs::set_permissions(to.join("d/program"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::write(from.join("program"), "a newer program").unwrap();
+    send(&source, &to, SinkOptions::default());
+    assert_eq!(fs::read(to.join("d/program")).unwrap(), b"a newer program");
+    assert_eq!(mode(&to.join("d/program")), 0o700, "as before");
+}
+
+#[test]
+fn symlinks_have_the_time_and_the_owner_of_the_source_and_lead_nowhere_outside() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("d"), directory.path().join("in"));
+    fs::create_dir_all(from.join("sub")).unwrap();
+    fs::create_dir(&to).unwrap();
+    symlink("../sub", from.join("sub/link")).unwrap();
+    let path = |text: &str| RelativePath::new(text.as_bytes()).unwrap();
+    let time = millrace_fileset::entry::Timestamp {
+        seconds: 1_000_000_000,
+        nanoseconds: 5,
+    };
+    let owner = rustix::process::geteuid().is_root().then_some((12, 34));
+    let root = Root::open(&from).unwrap();
+    root.set_link(&path("sub/link"), owner, Some(time)).unwrap();
+    let options = SinkOptions {
+        modes: true,
+        times: true,
+        preserve: true,
+        symlinks_within: Some(0),
+        ..SinkOptions::default()
+    };
+    // The second time, the link is there already.
+    for _ in 0..2 {
+        send(&[format!("{}", from.display())], &to, options);
+        let arrived = Root::open(&to).unwrap().metadata(&path("d/sub/link")).unwrap();
+        assert_eq!(arrived.modified, time);
+        assert_eq!(arrived.owner, root.metadata(&path("sub/link")).unwrap().owner);
+    }
+    symlink("/etc", from.join("planted")).unwrap();
+    let arguments = resolve_arguments(&[&from]).unwrap();
+    let mut scan = Scan::new(&Root::open("/").unwrap(), &arguments, ScanOptions::default()).unwrap();
+    while scan.next_item(&Root::open("/").unwrap()).unwrap().is_some() {}
+    let manifest = Arc::new(scan.finish().unwrap().0);
+    let error = Sink::open(Root::open(&to).unwrap(), manifest, options).unwrap_err();
+    assert!(
+        error.to_string().contains("the symlink d/planted leads out"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_with_the_size_and_time_of_the_source_is_compared_and_not_sent_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("file"), directory.path().join("in"));
+    fs::create_dir(&to).unwrap();
+    fs::write(&from, noise(1, 3_000_000)).unwrap();
+    let options = SinkOptions {
+        times: true,
+        ..SinkOptions::default()
+    };
+    let source = [format!("{}", from.display())];
+    assert_eq!(send(&source, &to, options).0.sent, 3_000_000);
+    assert_eq!(send(&source, &to, options).0.sent, 0);
+    // A change that leaves size and time as they were is found, because the bytes are compared.
+    let arrived = to.join("file");
+    let modified = fs::metadata(&arrived).unwrap().modified().unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&arrived).unwrap();
+    file.write_all_at(&[0x55; 90], 1_500_000).unwrap();
+    file.set_modified(modified).unwrap();
+    assert_eq!(send(&source, &to, options).0.sent, 1 << 20);
+    assert_eq!(fs::read(&arrived).unwrap(), fs::read(&from).unwrap());
+}
+
+#[test]
+fn a_stream_is_refused_by_name_before_anything_is_sent() {
+    let directory = tempfile::tempdir().unwrap();
+    let pipe = directory.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, 0o600.into()).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    use std::os::fd::AsRawFd;
+    // As `<(command)` in a shell.
+    let substituted = std::path::PathBuf::from(format!("/dev/fd/{}", reader.as_raw_fd()));
+    for path in [&pipe, &substituted] {
+        let error = resolve_arguments(&[path]).unwrap_err().to_string();
+        assert!(error.contains("write its bytes into a file first"), "{error}");
+    }
+    drop(writer);
+    let link = directory.path().join("link");
+    symlink("/dev/null", &link).unwrap();
+    assert!(
+        resolve_arguments(&[&link]).is_ok(),
+        "a symlink is sent as a symlink"
+    );
+}
+
 #[test]
 fn a_trailing_slash_sends_the_contents() {
     let directory = tempfile::tempdir().unwrap();
@@ -152,7 +277,7 @@ fn nothing_outside_the_root_is_reached_through_a_symlink() {
     let root = Root::open(&to).unwrap();
     let path = |text: &str| RelativePath::new(text.as_bytes()).unwrap();
     assert!(root.open(&path("d/x"), Access::New(0o644)).is_err());
-    assert!(root.create_directory(&path("d/y")).is_err());
+    assert!(root.create_directory(&path("d/y"), 0o755).is_err());
     assert!(root.symlink(b"/", &path("d/z")).is_err());
     fs::write(to.join("file"), b"").unwrap();
     assert!(root.rename(&path("file"), &path("d/file")).is_err());

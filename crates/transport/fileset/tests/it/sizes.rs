@@ -82,6 +82,46 @@ fn a_sparse_terabyte_needs_memory_for_its_data_only() {
     assert_eq!(snapshot(&to), snapshot(&from));
 }
 
+#[test]
+fn one_path_that_is_too_long_is_named_and_the_others_are_scanned() {
+    let from = MemoryFs::new();
+    let mut deep = String::from("s");
+    from.put(&path(&deep), None).unwrap();
+    // At the receiver the set's directory has a longer name than here.
+    while deep.len() < 4_000 {
+        deep += "/";
+        deep += &"d".repeat(99);
+        from.put(&path(&deep), None).unwrap();
+    }
+    from.put(&path("s/z"), Some(b"1")).unwrap();
+    let argument = millrace_fileset::scan::Argument {
+        path: path("s"),
+        name: Some(vec![b'n'; 255]),
+    };
+    let mut scan = millrace_fileset::Scan::new(&from, &[argument], ScanOptions::default()).unwrap();
+    let mut skipped = Vec::new();
+    while let Some(item) = scan.next_item(&from).unwrap() {
+        if let millrace_fileset::ScanItem::Skipped { path, reason } = item {
+            skipped.push((path, reason));
+        }
+    }
+    let [(long, reason)] = &skipped[..] else {
+        panic!("{} are skipped", skipped.len());
+    };
+    assert!(long.len() > 4_095 && reason.is_failure(), "{reason}");
+    assert!(reason.to_string().contains("longer than 4095"), "{reason}");
+    let manifest = scan.finish().unwrap().0;
+    assert!(
+        manifest
+            .entries()
+            .last()
+            .unwrap()
+            .path
+            .as_bytes()
+            .ends_with(b"/z")
+    );
+}
+
 /// The vectors of docs/transport-protocol.md, which `golden/make.py` makes with a BLAKE3 of its own.
 #[test]
 fn the_vectors_of_the_protocol_page_hold() {
