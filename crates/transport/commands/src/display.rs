@@ -193,7 +193,7 @@ impl Display {
                         format!("delivered and verified, {} in {seconds:.1} s{sent}", size(*bytes))
                     }
                     Outcome::Refused { reason, .. } => format!("refused: {reason}"),
-                    Outcome::Integrity { reason } => format!("not intact: {reason}"),
+                    Outcome::Integrity { reason } => format!("not everything: {reason}"),
                     Outcome::Resumable { reason } => format!("not complete: {reason}"),
                 };
                 self.line(&format!("{}: {text}", short(peer)));
