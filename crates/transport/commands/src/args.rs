@@ -28,7 +28,7 @@ pub enum Commit {
     All,
 }
 
-/// What happens to a file that changes while it is sent
+/// Treatment of a file that changes while it is sent
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnChange {
     /// The file is left out, the others arrive, and both ends name it and end with status 5
@@ -70,7 +70,7 @@ pub struct Send {
     /// Send owners and extended attributes, access control lists among them
     #[arg(long)]
     pub preserve: bool,
-    /// What happens to a file that changes while it is sent [default: leave-out; with `--commit all`: stop]
+    /// Treatment of a file that changes while it is sent [default: leave-out; with `--commit all`: stop]
     #[arg(long, value_enum, hide_default_value = true)]
     pub on_change: Option<OnChange>,
     /// File with further sources, one a line; `-` is standard input
