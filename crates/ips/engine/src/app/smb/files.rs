@@ -349,7 +349,7 @@ fn append(content: &mut Content, offset: u64, bytes: &[u8], settings: &AppSettin
     };
     transaction.append(content.buffer, bytes, settings.attachment_limit);
     if let Some(file) = transaction.files.first_mut() {
-        // Its hashes would be those of other bytes.
+        // Hashes would be those of other bytes.
         if is_again {
             file.gap(0);
         }
