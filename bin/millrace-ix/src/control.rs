@@ -19,6 +19,7 @@ use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Quar
 use millrace_ix_service::text::{DELETIONS_MAX, Document};
 use millrace_ix_service::{ApplyOptions, ClockJump, ClockStatus, Handle, OrderOptions, Ordered, Snapshot};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
+use millrace_listener::{Admission, Connection, Limits, Source};
 use millrace_types::Dpid;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,6 +30,9 @@ use crate::{admission, web};
 
 /// The longest request, in bytes.
 const REQUEST_SIZE_MAX: u64 = 64 << 20;
+
+/// The time within which a client must send its next request, and take its answer.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// A request of the command line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -139,6 +143,7 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Fi
         .with_context(|| format!("control.socket {name}"))?
         .uid();
     let (handle, app, filters) = (handle.clone(), app.clone(), filters.cloned());
+    let admission = Admission::new(Limits::LOCAL, format!("control.socket {name}"));
     tokio::spawn(async move {
         loop {
             match listener.accept().await {
@@ -149,8 +154,11 @@ pub(crate) fn serve(path: &Path, handle: &Handle, app: &App, filters: Option<&Fi
                         continue;
                     }
                     let (handle, app, filters) = (handle.clone(), app.clone(), filters.clone());
+                    admission.ready().await;
+                    let (connection, eviction) = admission.begin_task(Source::Local);
                     tokio::spawn(async move {
-                        if let Err(error) = converse(stream, &handle, &app, filters.as_ref()).await {
+                        let serving = converse(stream, &connection, &handle, &app, filters.as_ref());
+                        if let Some(Err(error)) = eviction.bound(serving).await {
                             tracing::warn!(%error, "control socket: a connection failed");
                         }
                     });
@@ -207,23 +215,41 @@ fn check(filters: &Filters, handle: &Handle, account: AccountId, matching: &Filt
     })
 }
 
-/// Answers the requests of one connection.
-async fn converse(stream: UnixStream, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<()> {
+/// Answers the requests of one connection, which newer connections do not close once it has sent one, unless too many
+/// have. It ends after [`SILENCE`].
+async fn converse(
+    stream: UnixStream,
+    connection: &Connection,
+    handle: &Handle,
+    app: &App,
+    filters: Option<&Filters>,
+) -> Result<()> {
     let (reader, mut writer) = stream.into_split();
     let limited = tokio::io::AsyncReadExt::take(reader, REQUEST_SIZE_MAX);
     let mut lines = tokio::io::BufReader::new(limited).lines();
-    while let Some(line) = lines.next_line().await? {
+    loop {
+        let Ok(line) = tokio::time::timeout(SILENCE, lines.next_line()).await else {
+            return Ok(());
+        };
+        let Some(line) = line? else { return Ok(()) };
+        if let Err(error) = connection.establish() {
+            tracing::debug!(%error, "control socket: a connection stays pending");
+        }
         let answer = match serde_json::from_str(&line) {
-            Ok(request) => answer(request, handle, app, filters).await,
+            Ok(request) => {
+                let _busy = connection.busy();
+                answer(request, handle, app, filters).await
+            }
             Err(error) => Err(error.into()),
         };
         let answer = match answer {
             Ok(value) => json!({"ok": value}),
             Err(error) => json!({"error": format!("{error:#}")}),
         };
-        writer.write_all(format!("{answer}\n").as_bytes()).await?;
+        let text = format!("{answer}\n");
+        let written = tokio::time::timeout(SILENCE, writer.write_all(text.as_bytes())).await;
+        written.context("the client did not read its answer")??;
     }
-    Ok(())
 }
 
 async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&Filters>) -> Result<Value> {

@@ -122,6 +122,10 @@ impl Switches {
             tokio::time::sleep(UNKNOWN_PAUSE).await;
             return session.handle.close().await;
         }
+        if let Err(error) = session.establish() {
+            tracing::error!(%dpid, %error, "the switch cannot be served");
+            return session.handle.close().await;
+        }
         if let Err(error) = self.become_master(&session.handle, switch, handle).await {
             tracing::error!(%switch, error = format!("{error:#}"), "the switch does not accept this engine as master");
             tokio::time::sleep(UNKNOWN_PAUSE).await;

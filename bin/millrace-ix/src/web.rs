@@ -62,7 +62,8 @@ pub(crate) async fn serve(
     let served = app.clone();
     tokio::spawn(async move {
         // The runtime ends the task with the process.
-        if let Err(error) = millrace_ix_api::serve(listener, served, std::future::pending()).await {
+        let limits = millrace_ix_api::Limits::default();
+        if let Err(error) = millrace_ix_api::serve(listener, served, limits, std::future::pending()).await {
             tracing::error!(%error, "the listener of the API has ended");
         }
     });

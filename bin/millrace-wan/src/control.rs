@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
+use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use millrace_datapath::io::wan::{PathSpec, Wans};
 use millrace_datapath::io::{Device, OpenError, SocketAccess, SocketFile};
+use millrace_listener::{Admission, Limits, Source};
 use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_control::{Change, DirectionStatus, InterfaceStatus, PathStatus, Reply, Request, Settings};
 use millrace_wan_emulator::Scenario;
@@ -21,6 +23,15 @@ use crate::forward::SideCounters;
 pub(crate) const PATH: &str = "path";
 /// The time after which a silent client is disconnected.
 const SILENCE: Duration = Duration::from_secs(60);
+/// The limits of the clients, who have equal rights: at the limit, a new one closes the oldest connection.
+const LIMITS: Limits = Limits {
+    established: 0,
+    established_of_source: 0,
+    pending: 32,
+    pending_of_source: 32,
+};
+/// The pause after a failed accept, for example when the process has no free file descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The longest request in bytes.
 const REQUEST_MAX: u64 = 1 << 16;
 
@@ -84,7 +95,8 @@ impl Control {
         Ok(())
     }
 
-    fn status(&self) -> Result<PathStatus, String> {
+    /// Returns the state of the path.
+    pub(crate) fn status(&self) -> Result<PathStatus, String> {
         let state = self.wans.states().into_iter().find(|state| state.name == PATH);
         let state = state.ok_or("the path is closed")?;
         let notes = lock(&self.settings).0.notes();
@@ -153,16 +165,12 @@ impl Server {
         };
         let (file, listener) = SocketFile::make(path, &ACCESS, bind).context("--control")?;
         let served = Arc::clone(&control);
+        let admission = Admission::new(LIMITS, format!("--control {}", path.display()));
         let accept = move || {
-            for stream in listener.incoming().flatten() {
-                let control = Arc::clone(&served);
-                let serve = move || {
-                    if let Err(error) = serve(&stream, &control) {
-                        tracing::debug!(%error, "a client of the control socket");
-                    }
-                };
-                if let Err(error) = std::thread::Builder::new().name("client".to_owned()).spawn(serve) {
+            loop {
+                if let Err(error) = accept_one(&listener, &admission, &served) {
                     tracing::warn!(%error, "a client of the control socket is not served");
+                    std::thread::sleep(ACCEPT_PAUSE);
                 }
             }
         };
@@ -178,6 +186,25 @@ impl Drop for Server {
     fn drop(&mut self) {
         lock(&self.control.devices).clear();
     }
+}
+
+/// Accepts a client, and answers it on a thread of its own.
+fn accept_one(listener: &UnixListener, admission: &Admission, control: &Arc<Control>) -> io::Result<()> {
+    admission.wait();
+    let (stream, _) = listener.accept()?;
+    let other = stream.try_clone()?;
+    let connection = admission.begin(Source::Local, move || drop(other.shutdown(Shutdown::Both)));
+    let control = Arc::clone(control);
+    let serve = move || {
+        let _counted = connection;
+        if let Err(error) = serve(&stream, &control) {
+            tracing::debug!(%error, "a client of the control socket");
+        }
+    };
+    std::thread::Builder::new()
+        .name("client".to_owned())
+        .spawn(serve)?;
+    Ok(())
 }
 
 fn serve(stream: &UnixStream, control: &Control) -> io::Result<()> {

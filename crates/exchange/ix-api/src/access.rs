@@ -15,6 +15,7 @@ use millrace_ix_model::permission::is_permitted;
 use millrace_ix_model::{
     AccountId, AccountKind, Actor, Key, ObjectId, OperationKind, Relation, ServiceKind, reason,
 };
+use millrace_listener::Connection;
 
 use crate::app::{App, actor_of};
 use crate::problem::{Problem, ProblemKind};
@@ -131,6 +132,12 @@ impl FromRequestParts<App> for Principal {
                 "sign in at POST /api/v1/session, or send `Authorization: Bearer` with an API key",
             )
         })?;
+        // At the limit the request is answered all the same, and newer connections may close this one.
+        if let Some(connection) = parts.extensions.get::<Connection>()
+            && let Err(error) = connection.establish()
+        {
+            tracing::debug!(%error, "a connection of the API stays pending");
+        }
         let principal = Principal {
             actor,
             name,

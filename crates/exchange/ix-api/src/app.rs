@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
 
+use bytes::Bytes;
 use millrace_ix_model::{AccountId, Actor, Timestamp, UserId, reason};
 use millrace_types::Time;
 use tokio::sync::Semaphore;
@@ -71,7 +72,10 @@ pub struct Inner {
     pub(crate) oidc: Option<Oidc>,
     pub(crate) settings: Settings,
     pub(crate) events: Arc<EventLog>,
-    pub(crate) document: utoipa::openapi::OpenApi,
+    /// The OpenAPI documents as JSON, which anybody may read: a request copies and converts nothing.
+    pub(crate) document: Bytes,
+    pub(crate) ix_document_json: Bytes,
+    /// The operations of IX-API.
     pub(crate) ix_document: utoipa::openapi::OpenApi,
     pub(crate) hashes: Semaphore,
     pub(crate) known_hashes: Semaphore,
@@ -111,6 +115,12 @@ pub enum SetCredentialError {
     Seal(#[from] SealError),
 }
 
+/// Returns an OpenAPI document as JSON.
+fn json(document: &utoipa::openapi::OpenApi) -> Bytes {
+    // A document of this program has no value that JSON lacks.
+    serde_json::to_vec(document).unwrap_or_default().into()
+}
+
 impl App {
     /// Loads sessions and records from the store, starts the webhooks, and returns the state. The caller must
     /// be in a tokio runtime.
@@ -126,6 +136,7 @@ impl App {
         let sessions = Sessions::load(Arc::clone(&credentials))?;
         let tokens = Tokens::load(Arc::clone(&credentials), &sealer)?;
         let records = Records::load(Arc::clone(&credentials))?;
+        let ix_document = crate::v2::document();
         let app = App(Arc::new(Inner {
             events: EventLog::start(Arc::clone(&service)),
             service,
@@ -141,8 +152,9 @@ impl App {
             outgoing: Outgoing::new(settings.webhooks_to_private),
             oidc: settings.oidc.clone().map(Oidc::new),
             settings,
-            document: crate::routes::document(),
-            ix_document: crate::v2::document(),
+            document: json(&crate::routes::document()),
+            ix_document_json: json(&ix_document),
+            ix_document,
             hashes: Semaphore::new(HASHES_MAX),
             known_hashes: Semaphore::new(KNOWN_HASHES_MAX),
             in_flight: InFlight::default(),

@@ -52,6 +52,6 @@ pub use page::Page;
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use route_servers::RouteServer;
 pub use routes::openapi_json;
-pub use serve::{router, serve};
+pub use serve::{Limits, router, serve};
 pub use service::ExchangeService;
 pub use v2::openapi_json as ix_openapi_json;

@@ -1,15 +1,21 @@
 //! The HTTP router of the service, and the server for its connections.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{ConnectInfo, DefaultBodyLimit};
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::body::Incoming;
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use millrace_listener::{Admission, WriteTimeout, http};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::app::App;
 use crate::guard::guard;
@@ -61,17 +67,96 @@ async fn method_not_allowed(method: Method, uri: Uri) -> Response {
     .into_response()
 }
 
+/// Limits on the connections of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Limits on their number. A connection is established by its first request with a session or an API key. All
+    /// clients of a proxy share its address, so an address has no limit of its own.
+    pub connections: millrace_listener::Limits,
+    /// The longest duration of a request's head, and of the pause between two requests.
+    pub head: Duration,
+    /// The longest time without progress while a response is written to the client.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: millrace_listener::Limits {
+                established: 2048,
+                established_of_source: 2048,
+                pending: 256,
+                pending_of_source: 256,
+            },
+            head: Duration::from_secs(30),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+/// The time that open requests have to finish after the server starts to close.
+const GRACE: Duration = Duration::from_secs(5);
+/// The pause after a failed accept, for example when the process has no free file descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 /// Serves until `shutdown` completes; open requests may finish, and streams end with the engine.
 ///
 /// # Errors
-/// An error of the listener.
+/// The listener has no address.
 pub async fn serve(
     listener: TcpListener,
     app: App,
+    limits: Limits,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> std::io::Result<()> {
-    let service = router(app).into_make_service_with_connect_info::<SocketAddr>();
-    axum::serve(listener, service)
-        .with_graceful_shutdown(shutdown)
-        .await
+    let admission = Admission::new(
+        limits.connections,
+        format!("api.listen {}", listener.local_addr()?),
+    );
+    let router = router(app);
+    let mut connections = JoinSet::new();
+    let (close, closed) = watch::channel(false);
+    tokio::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = listener.accept() => accepted,
+        };
+        while connections.try_join_next().is_some() {}
+        admission.ready().await;
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "api.listen: a connection cannot be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        // Small responses are sent at once, not held back until more data follows.
+        let _late = stream.set_nodelay(true);
+        let (connection, eviction) = admission.begin_task(address.into());
+        let service = TowerToHyperService::new(router.clone());
+        let mut closed = closed.clone();
+        let closing = async move {
+            // An error means that the server has ended.
+            let _ended = closed.wait_for(|is_closed| *is_closed).await;
+        };
+        let stream = WriteTimeout::new(stream, limits.write);
+        let serving = http::serve(
+            stream,
+            connection,
+            limits.head,
+            closing,
+            move |mut request: axum::extract::Request<Incoming>| {
+                request.extensions_mut().insert(ConnectInfo(address));
+                service.call(request)
+            },
+        );
+        connections.spawn(eviction.bound(serving));
+    }
+    drop(listener);
+    close.send_replace(true);
+    let finish = async { while connections.join_next().await.is_some() {} };
+    let _ended = tokio::time::timeout(GRACE, finish).await;
+    Ok(())
 }

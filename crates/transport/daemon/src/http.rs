@@ -1,18 +1,30 @@
 //! Metrics and status over HTTP/1.0: on a Unix socket, and metrics on a loopback address, too.
 //!
-//! One thread for each listener answers one request after the other, each within two seconds.
+//! One thread for each listener accepts connections, and a thread for each connection answers one request, which must
+//! arrive within two seconds. A listener has [`LIMITS`] of connections: a newer one closes the oldest of them.
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use millrace_listener::{Admission, Limits, Source};
 use thiserror::Error;
 
 /// The time that a request may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The limits of a listener. A request is the only one of its connection, so no connection is established.
+const LIMITS: Limits = Limits {
+    established: 0,
+    established_of_source: 0,
+    pending: 32,
+    pending_of_source: 32,
+};
+/// The pause after a failed accept, for example when the process has no free file descriptor.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum size of a request in bytes.
 const REQUEST_MAX: usize = 8 << 10;
 /// The maximum size of a status in bytes.
@@ -30,13 +42,13 @@ pub(crate) fn serve_unix(path: &Path, pages: std::sync::Arc<Pages>) -> io::Resul
     }
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
-    spawn("status", move || {
-        for stream in listener.incoming().flatten() {
-            let _ = stream.set_write_timeout(Some(PATIENCE));
-            let set_timeout = |stream: &UnixStream, time| stream.set_read_timeout(Some(time));
-            respond(stream, set_timeout, &*pages);
-        }
-    })
+    let accept = move || {
+        let (stream, _) = listener.accept()?;
+        let other = stream.try_clone()?;
+        let close = move || drop(other.shutdown(Shutdown::Both));
+        Ok((Stream::Unix(stream), Source::Local, close))
+    };
+    spawn("status", move || serve("courier.sock", accept, &pages))
 }
 
 /// Serves pages on a TCP address, from a thread that lasts as long as the process; returns the address.
@@ -46,14 +58,86 @@ pub(crate) fn serve_tcp(
 ) -> io::Result<std::net::SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr()?;
-    spawn("metrics", move || {
-        for stream in listener.incoming().flatten() {
-            let _ = stream.set_write_timeout(Some(PATIENCE));
-            let set_timeout = |stream: &TcpStream, time| stream.set_read_timeout(Some(time));
-            respond(stream, set_timeout, &*pages);
-        }
-    })?;
+    let accept = move || {
+        let (stream, from) = listener.accept()?;
+        let other = stream.try_clone()?;
+        let close = move || drop(other.shutdown(Shutdown::Both));
+        Ok((Stream::Tcp(stream), Source::from(from), close))
+    };
+    spawn("metrics", move || serve("metrics", accept, &pages))?;
     Ok(address)
+}
+
+/// Accepts connections, and answers each on a thread of its own.
+fn serve<C: FnOnce() + Send + 'static>(
+    name: &str,
+    accept: impl Fn() -> io::Result<(Stream, Source, C)>,
+    pages: &std::sync::Arc<Pages>,
+) {
+    let admission = Admission::new(LIMITS, name);
+    loop {
+        admission.wait();
+        let (stream, source, close) = match accept() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(listener = name, %error, "a connection cannot be accepted");
+                std::thread::sleep(ACCEPT_PAUSE);
+                continue;
+            }
+        };
+        let connection = admission.begin(source, close);
+        let pages = std::sync::Arc::clone(pages);
+        let answer = move || {
+            let _counted = connection;
+            respond(stream, &*pages);
+        };
+        if let Err(error) = spawn("client", answer) {
+            tracing::warn!(listener = name, %error, "a connection is not served");
+        }
+    }
+}
+
+/// A connection over either transport.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn set_timeouts(&self, read: Duration, write: Duration) -> io::Result<()> {
+        match self {
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(Some(read))?;
+                stream.set_write_timeout(Some(write))
+            }
+            Stream::Tcp(stream) => {
+                stream.set_read_timeout(Some(read))?;
+                stream.set_write_timeout(Some(write))
+            }
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.read(bytes),
+            Stream::Tcp(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(stream) => stream.write(bytes),
+            Stream::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -62,17 +146,13 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// Answers one request. A peer that is slow, or sends no request, is disconnected.
-fn respond<S: Read + Write>(
-    mut stream: S,
-    set_timeout: impl Fn(&S, Duration) -> io::Result<()>,
-    pages: &Pages,
-) {
+fn respond(mut stream: Stream, pages: &Pages) {
     let until = Instant::now() + PATIENCE;
     let mut request = Vec::new();
     while !request.windows(4).any(|window| window == b"\r\n\r\n") {
         let left = until.saturating_duration_since(Instant::now());
         let mut buffer = [0; 1_024];
-        if left.is_zero() || request.len() > REQUEST_MAX || set_timeout(&stream, left).is_err() {
+        if left.is_zero() || request.len() > REQUEST_MAX || stream.set_timeouts(left, PATIENCE).is_err() {
             return;
         }
         match stream.read(&mut buffer) {

@@ -1,5 +1,8 @@
 //! The accept loops: a bounded number of connections, in total and for each client, each with time limits for reads
 //! and writes.
+//!
+//! A connection is pending, and may be closed for a newer one, until the [guard](super::guard) has authorized one of its
+//! requests.
 
 use std::io;
 use std::time::Duration;
@@ -7,10 +10,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use millrace_listener::{Admission, Connection, WriteTimeout, http};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -19,10 +21,8 @@ use tokio::task::JoinSet;
 use super::app::App;
 use super::limits::Limits;
 use super::peer::Peer;
-use super::slots::{ConnectionSlots, ProbeConnections};
 use super::tls::Tls;
-use super::write_timeout::WriteTimeout;
-use super::{overload, router, socket};
+use super::{router, socket};
 
 /// The time that open requests have to finish after the server starts to close.
 const GRACE: Duration = Duration::from_secs(1);
@@ -80,10 +80,7 @@ impl Listener for socket::Listener {
 pub(super) struct Server {
     app: App,
     limits: Limits,
-    /// The service for connections that have a slot.
-    full: Router,
-    /// The service for connections without a slot: `/health` and `/ready`.
-    probe: Router,
+    router: Router,
 }
 
 impl Server {
@@ -91,16 +88,15 @@ impl Server {
         Server {
             app: app.clone(),
             limits,
-            full: router::router(app.clone()),
-            probe: overload::router(app.clone()),
+            router: router::router(app.clone()),
         }
     }
 
     /// Accepts and serves connections until the server closes; then waits until they are done, for [`GRACE`] at most.
-    pub(super) async fn serve<L: Listener>(&self, listener: L) {
+    /// `name` is the listener's in the log.
+    pub(super) async fn serve<L: Listener>(&self, listener: L, name: &str) {
         let limits = self.limits;
-        let slots = ConnectionSlots::new(limits.connections, limits.connections_per_peer);
-        let mut probes = ProbeConnections::new(limits.probes);
+        let admission = Admission::new(limits.of_connections(), name);
         let mut connections = JoinSet::new();
         let closing = self.app.closing();
         tokio::pin!(closing);
@@ -110,27 +106,22 @@ impl Server {
                 accepted = accept_next(&listener) => accepted,
             };
             while connections.try_join_next().is_some() {}
-            let closing = self.app.closing();
-            if let Some(slot) = slots.acquire(peer) {
-                let router = self.full.clone();
-                connections.spawn(async move {
-                    let _slot = slot;
-                    serve_connection(stream, peer, router, limits, closing).await;
-                });
-            } else {
-                tracing::debug!(%peer, "too many connections: a further one is served /health and /ready only");
-                let router = self.probe.clone();
-                let probe = connections.spawn(async move {
-                    let service = serve_connection(stream, peer, router, limits, closing);
-                    let _ = tokio::time::timeout(limits.probe, service).await;
-                });
-                probes.add(probe);
-            }
+            admission.ready().await;
+            let (connection, eviction) = admission.begin_task(peer.source());
+            let client = Client { peer, connection };
+            let serving = serve_connection(stream, client, self.router.clone(), limits, self.app.closing());
+            connections.spawn(eviction.bound(serving));
         }
         drop(listener);
         let finish = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(GRACE, finish).await;
     }
+}
+
+/// The client of a connection, for the requests that it sends.
+struct Client {
+    peer: Peer,
+    connection: Connection,
 }
 
 /// Returns the next connection. A failed accept, for example for lack of file descriptors, is logged and tried again.
@@ -149,36 +140,25 @@ async fn accept_next<L: Listener>(listener: &L) -> (Stream, Peer) {
 /// Serves HTTP/1.1 on one connection until either side closes it.
 async fn serve_connection(
     stream: Stream,
-    peer: Peer,
+    client: Client,
     router: Router,
     limits: Limits,
     closing: impl Future<Output = ()>,
 ) {
     match stream {
         Stream::Unix(stream) => {
-            serve_http(
-                WriteTimeout::new(stream, limits.write),
-                peer,
-                router,
-                limits,
-                closing,
-            )
-            .await;
+            let stream = WriteTimeout::new(stream, limits.write);
+            serve_http(stream, client, router, limits, closing).await;
         }
         Stream::Tcp(stream) => {
-            serve_http(
-                WriteTimeout::new(stream, limits.write),
-                peer,
-                router,
-                limits,
-                closing,
-            )
-            .await;
+            let stream = WriteTimeout::new(stream, limits.write);
+            serve_http(stream, client, router, limits, closing).await;
         }
         Stream::Tls(stream, tls) => {
+            let peer = client.peer;
             let handshake = tls.accept(WriteTimeout::new(stream, limits.write));
             match tokio::time::timeout(limits.head, handshake).await {
-                Ok(Ok(stream)) => serve_http(stream, peer, router, limits, closing).await,
+                Ok(Ok(stream)) => serve_http(stream, client, router, limits, closing).await,
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
                 Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
             }
@@ -188,7 +168,7 @@ async fn serve_connection(
 
 async fn serve_http<S>(
     stream: S,
-    peer: Peer,
+    client: Client,
     router: Router,
     limits: Limits,
     closing: impl Future<Output = ()>,
@@ -196,24 +176,20 @@ async fn serve_http<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = TowerToHyperService::new(router);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        request.extensions_mut().insert(limits);
-        service.call(request)
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.head)
-        .serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection, closing);
-    tokio::select! {
-        // A broken connection concerns only its client: nothing is logged.
-        _ = connection.as_mut() => {}
-        () = &mut closing => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
-        }
-    }
+    let Client { peer, connection } = client;
+    http::serve(
+        stream,
+        connection,
+        limits.head,
+        closing,
+        move |mut request: Request<Incoming>| {
+            let extensions = request.extensions_mut();
+            extensions.insert(peer);
+            extensions.insert(limits);
+            service.call(request)
+        },
+    )
+    .await;
 }
 
 #[cfg(test)]

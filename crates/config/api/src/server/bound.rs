@@ -90,11 +90,11 @@ impl BoundServer {
         let server = Server::new(&app, limits);
         let over_tcp = async {
             match tcp {
-                Some((listener, _, tls)) => server.serve(accept::Tcp(listener, tls)).await,
+                Some((listener, _, tls)) => server.serve(accept::Tcp(listener, tls), "api.listen").await,
                 None => app.closing().await,
             }
         };
-        let serve = async { tokio::join!(server.serve(unix), over_tcp) };
+        let serve = async { tokio::join!(server.serve(unix, "api.socket"), over_tcp) };
         let housekeeping = every_second(app.clone());
         tokio::pin!(serve, housekeeping);
         tokio::select! {

@@ -9,8 +9,10 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use millrace_listener::Connection;
 
 use super::app::App;
+use super::limits::Limits;
 use super::peer::Peer;
 use super::token::Token;
 use crate::view::{Problem, ProblemKind};
@@ -25,7 +27,7 @@ pub(super) enum Access {
 }
 
 /// Middleware that checks every request. A connection whose request is rejected, or lacks the token, is closed after
-/// the response.
+/// the response. The first authorized request establishes its connection, which is then not closed for newer ones.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
     let token = match peer {
@@ -34,7 +36,8 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     };
     let access = check_host(request.version(), request.headers())
         .and_then(|()| check_origin(request.headers()))
-        .and_then(|()| authorize(token, request.uri().path(), request.headers()));
+        .and_then(|()| authorize(token, request.uri().path(), request.headers()))
+        .and_then(|access| establish(access, &request));
     let mut response = match access {
         Ok(access) => {
             request.extensions_mut().insert(access);
@@ -96,12 +99,45 @@ fn foreign_origin(value: &HeaderValue) -> Problem {
     Problem::new(ProblemKind::ForeignOrigin, detail)
 }
 
+fn is_probe(path: &str) -> bool {
+    matches!(path, "/health" | "/ready")
+}
+
+/// Establishes the connection of an authorized request. `/health` and `/ready` need no place, so they are answered while
+/// all are in use.
+fn establish(access: Access, request: &Request) -> Result<Access, Problem> {
+    let connection = request.extensions().get::<Connection>();
+    let (Access::Full, Some(connection)) = (access, connection) else {
+        return Ok(access);
+    };
+    if is_probe(request.uri().path()) {
+        return Ok(access);
+    }
+    match connection.establish() {
+        Ok(()) => Ok(access),
+        Err(_) => {
+            let Limits {
+                connections,
+                connections_per_peer,
+                ..
+            } = request.extensions().get().copied().unwrap_or_default();
+            let detail = format!(
+                "too many connections: expected at most {connections_per_peer} of one user or address, and \
+                 {connections} in total"
+            );
+            Err(Problem::new(ProblemKind::Busy, detail).with_next_step(
+                "close some of them, or try again later; /health and /ready respond meanwhile",
+            ))
+        }
+    }
+}
+
 fn authorize(token: Option<&Token>, path: &str, headers: &HeaderMap) -> Result<Access, Problem> {
     match token {
         None => Ok(Access::Full),
         Some(token) if token.is_carried_by(headers) => Ok(Access::Full),
         // A probe carries no token. It learns only if the process runs and if the switch is ready.
-        Some(_) if matches!(path, "/health" | "/ready") => Ok(Access::Probe),
+        Some(_) if is_probe(path) => Ok(Access::Probe),
         Some(_) => {
             let detail = "expected the header `Authorization: Bearer TOKEN` with the token of this switch";
             let next_step = "give the token in MILLRACE_TOKEN or with --token-file; it is the first line of the file that \

@@ -10,8 +10,8 @@
 //!
 //! ```text
 //! bound                                    the server from bind to shutdown, and its housekeeping
-//! accept, slots, write_timeout             connections: their number, and their time limits
-//! router, overload                         the router of all resources, and the one without a slot
+//! accept                                   connections: their number, and their time limits
+//! router                                   the router of all resources
 //! routes/*                                 handlers, one file for each resource
 //! guard, extract, condition, authorship,   parts of handlers: access, parameters, If-Match, authors,
 //! port_names, pcapng, exposition           port names, capture files, metrics
@@ -32,7 +32,6 @@ mod extract;
 mod guard;
 mod limits;
 mod live;
-mod overload;
 mod pcapng;
 mod peer;
 mod port_names;
@@ -42,12 +41,10 @@ mod router;
 mod routes;
 mod sample;
 mod settings;
-mod slots;
 mod small_body;
 mod socket;
 mod tls;
 mod token;
-mod write_timeout;
 
 pub use bound::BoundServer;
 #[cfg(feature = "fake")]

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use millrace_listener::Source;
 
 /// The client at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,18 +19,13 @@ pub(crate) enum Peer {
     Unknown,
 }
 
-/// The number of low bits of an IPv6 address that one site can choose freely (RFC 4291, section 2.5.4).
-const IPV6_HOST_BITS: u32 = 64;
-
 impl Peer {
-    /// Returns the key under which connections are counted: a user, an IPv4 address, or an IPv6 /64.
-    pub(super) fn quota_key(self) -> Peer {
+    /// Returns the origin by which connections are counted: a user, an IPv4 address, or an IPv6 /64.
+    pub(super) fn source(self) -> Source {
         match self {
-            Peer::Address(address) => Peer::Address(match address.to_canonical() {
-                IpAddr::V6(v6) => IpAddr::V6((v6.to_bits() >> IPV6_HOST_BITS << IPV6_HOST_BITS).into()),
-                v4 => v4,
-            }),
-            other => other,
+            Peer::Address(address) => address.into(),
+            Peer::User(uid) => Source::User(uid),
+            Peer::Unknown => Source::Local,
         }
     }
 
@@ -52,7 +48,6 @@ impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Peer::User(uid) => write!(f, "user {}", user_name(*uid)),
-            Peer::Address(IpAddr::V6(v6)) if self.quota_key() == *self => write!(f, "{v6}/64"),
             Peer::Address(address) => write!(f, "{address}"),
             Peer::Unknown => f.write_str("no client"),
         }
@@ -94,14 +89,5 @@ mod tests {
         assert_eq!(Peer::User(4_000_000_001).author(None), "uid 4000000001");
         let address = Peer::Address([10, 0, 0, 1].into());
         assert_eq!(address.author(Some("alice")), "alice");
-    }
-
-    #[test]
-    fn addresses_of_one_ipv6_subnet_and_mapped_ones_are_one_party() {
-        let quota_key = |text: &str| Peer::Address(text.parse().unwrap()).quota_key();
-        assert_eq!(quota_key("2001:db8::1"), quota_key("2001:db8::ffff:1"));
-        assert_ne!(quota_key("2001:db8::1"), quota_key("2001:db8:0:1::1"));
-        assert_eq!(quota_key("::ffff:10.0.0.1"), quota_key("10.0.0.1"));
-        assert_ne!(quota_key("10.0.0.1"), quota_key("10.0.0.2"));
     }
 }

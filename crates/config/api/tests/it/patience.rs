@@ -33,7 +33,6 @@ fn long() -> Limits {
         head: hour,
         body: hour,
         write: hour,
-        probe: hour,
         ..Limits::default()
     }
 }
@@ -70,30 +69,61 @@ fn closes(stream: &mut dyn Stream) -> Vec<u8> {
     said
 }
 
+/// Sends a request with the token, and returns the connection, which stays open, and the first line of the response.
+fn ask_with_token(server: &FakeServer, path: &str) -> (Box<dyn Stream>, String) {
+    let mut stream = connect(server);
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut line = [0; 12];
+    stream.read_exact(&mut line).unwrap();
+    (stream, String::from_utf8_lossy(&line).into_owned())
+}
+
 #[test]
-fn probes_answer_while_silent_connections_hold_every_place_for_good() {
+fn connections_without_an_authorized_request_keep_nobody_from_asking_however_long_they_stay() {
     for server in [FakeServer::start_with(None, long()).unwrap(), over_tcp(long())] {
+        for said in [
+            "",
+            "GET /api/v1/version HT",
+            "GET /api/v1/version HTTP/1.1\r\nhost: localhost\r\n",
+        ] {
+            let held: Vec<Box<dyn Stream>> = (0..CONNECTIONS)
+                .map(|_| {
+                    let mut stream = connect(&server);
+                    stream.write_all(said.as_bytes()).unwrap();
+                    stream
+                })
+                .collect();
+            probes_answer(&server);
+            let (_stream, line) = ask_with_token(&server, "/api/v1/version");
+            assert_eq!(line, "HTTP/1.1 200", "beside {said:?}");
+            drop(held);
+        }
+    }
+}
+
+#[test]
+fn a_client_with_the_token_has_64_connections_and_the_next_gets_an_error_that_names_the_limit() {
+    for server in [FakeServer::start_with(None, long()).unwrap(), over_tcp(long())] {
+        let held: Vec<_> = (0..64)
+            .map(|_| ask_with_token(&server, "/api/v1/version"))
+            .collect();
+        assert!(held.iter().all(|(_, line)| line == "HTTP/1.1 200"));
+        let (mut stream, line) = ask_with_token(&server, "/api/v1/version");
+        assert_eq!(line, "HTTP/1.1 429");
+        let said = String::from_utf8_lossy(&closes(stream.as_mut())).into_owned();
+        assert!(said.contains("at most 64 of one user or address"), "{said}");
+        probes_answer(&server);
+        // Connections that newer ones replace are those without a request.
         let silent: Vec<Box<dyn Stream>> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
         probes_answer(&server);
-        // Other requests get an error that names the limit on connections.
-        let (status, text) = match server.address() {
-            None => {
-                let answer = ask(&server, "GET", "/api/v1/version");
-                (answer.status, answer.text())
-            }
-            Some(_) => {
-                let bearer = format!("Bearer {TOKEN}");
-                let headers = [("authorization", bearer.as_str())];
-                let mut bytes = Vec::new();
-                let mut stream = open(&server, "GET", "/api/v1/version", &headers, b"");
-                let _ = stream.read_to_end(&mut bytes);
-                let answer = parse(&bytes);
-                (answer.status, answer.text())
-            }
-        };
-        assert_eq!(status, 429, "{text}");
-        assert!(text.contains("at most 64 of one user or address"), "{text}");
         drop(silent);
+        for (mut stream, _) in held {
+            stream.set_timeouts(Duration::from_millis(1));
+            let mut bytes = Vec::new();
+            let open = stream.read_to_end(&mut bytes).unwrap_err();
+            assert_eq!(open.kind(), std::io::ErrorKind::WouldBlock);
+        }
     }
 }
 
@@ -161,11 +191,12 @@ fn unfinished_bodies_hold_as_many_places_as_a_client_may_have() {
             Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
         }
     };
+    // Those that the server had not read when newer ones came were closed for them.
     let (places, begun) = (Limits::default().connections_per_peer, Instant::now());
     loop {
         let open = unfinished.iter_mut().map(is_open).filter(|open| *open).count();
-        assert!(open >= places && begun.elapsed() < SOON, "{open} are open");
-        if open == places {
+        assert!(open > places / 2 && begun.elapsed() < SOON, "{open} are open");
+        if open <= places {
             return;
         }
     }
@@ -188,9 +219,7 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
             status => assert_eq!(status, 429),
         }
     }
-    // A connection that times out early makes room for another one, so more of them than the limit can time
-    // out.
-    assert!(timed_out >= Limits::default().connections_per_peer, "{timed_out}");
+    assert!(timed_out > Limits::default().connections_per_peer / 2, "{timed_out}");
     assert_eq!(ask(&server, "GET", "/api/v1/version").status, 200);
 }
 

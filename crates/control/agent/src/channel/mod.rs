@@ -11,7 +11,6 @@
 //! ```
 
 mod active;
-mod admission;
 mod auxiliary;
 mod backoff;
 mod connect;

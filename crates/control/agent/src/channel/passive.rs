@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_datapath::io::Backend;
+use millrace_listener::{Admission, Connection, Limits};
 use millrace_model as model;
 use millrace_types::Duration;
 use tokio::task::JoinSet;
 
-use super::admission::{Admission, Limits, Pending};
 use super::session::{SessionConfig, SessionEnd, serve, settings};
 use super::status::{ChannelKind, ChannelState, ChannelTable};
 use super::stream::{Listener, Stream};
@@ -88,22 +88,18 @@ pub(super) async fn listen<B: Backend>(
         // Only the switch opens auxiliary connections (OpenFlow 1.3.5, section 6.3.5).
         auxiliary: None,
     };
-    let admission = Admission::new(Limits::DEFAULT, channel_table.bridge(), &target);
+    let admission = Admission::new(Limits::NETWORK, format!("{} {target}", channel_table.bridge()));
     let mut sessions = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok(stream) => {
-                    let (pending, eviction) = admission.begin(stream.peer_address());
+                    admission.ready().await;
+                    let (connection, eviction) = admission.begin_task(stream.peer_address().into());
                     let tls = wanted.target.is_tls().then(|| Arc::clone(&tls));
                     let status = (target.clone(), Arc::clone(&channel_table));
-                    let serving = serve_one(stream, tls, config, status, bridge.clone(), pending);
-                    sessions.spawn(async move {
-                        tokio::select! {
-                            outcome = serving => outcome,
-                            () = eviction.evicted() => Ok(()),
-                        }
-                    });
+                    let serving = serve_one(stream, tls, config, status, bridge.clone(), connection);
+                    sessions.spawn(async move { eviction.bound(serving).await.unwrap_or(Ok(())) });
                 }
                 // An error such as EMFILE passes with time; accepting again at once would spin.
                 Err(error) => {
@@ -123,7 +119,7 @@ pub(super) async fn listen<B: Backend>(
     }
 }
 
-/// Serves a controller until the connection ends. The connection is `pending` until the HELLO exchange is complete.
+/// Serves a controller until the connection ends. The connection is pending until the HELLO exchange is complete.
 ///
 /// # Errors
 /// The reason why the connection was not admitted.
@@ -133,7 +129,7 @@ async fn serve_one<B: Backend>(
     config: SessionConfig,
     (target, channel_table): (String, Arc<ChannelTable>),
     bridge: BridgeHandle<B>,
-    pending: Pending,
+    connection: Connection,
 ) -> Result<(), String> {
     let address = stream.peer_address();
     let line = channel_table.line(target.clone(), ChannelKind::Accepted, ChannelState::Connecting);
@@ -149,7 +145,7 @@ async fn serve_one<B: Backend>(
         }
         (stream, _) => stream,
     };
-    let outcome = serve(stream, bridge, config, &line, None, Some(pending)).await;
+    let outcome = serve(stream, bridge, config, &line, None, Some(connection)).await;
     if let SessionEnd::TooMany(error) = outcome.end {
         return Err(error.to_string());
     }

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
+use millrace_listener::{Connection as Accepted, EstablishError};
 use millrace_model as model;
 use millrace_openflow::connection::{CloseReason, Connection, Event, Rejection, Settings};
 use millrace_openflow::{HEADER_SIZE, Header, Message, MessageType};
@@ -19,7 +20,6 @@ use tokio::io::Interest;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::admission::{ControllerPermit, Pending, TooManyControllers};
 use super::status::{ChannelEntry, ChannelState};
 use super::stream::Stream;
 use crate::control::{BridgeHandle, TaskError};
@@ -74,7 +74,7 @@ pub(super) enum SessionEnd {
     NoMain,
     /// The listener serves no more controllers.
     #[error(transparent)]
-    TooMany(#[from] TooManyControllers),
+    TooMany(#[from] EstablishError),
     /// The bridge was removed.
     #[error("{0}")]
     Bridge(#[from] TaskError),
@@ -191,10 +191,9 @@ struct Session<'a, B: Backend> {
     registration: Option<Registration<B>>,
     /// `None` until the controller is connected, and for auxiliary connections.
     log: Option<ConnectionLog>,
-    /// The count of an accepted connection: first as pending, then as a controller. `None` if the switch
-    /// opened the connection.
-    pending: Option<Pending>,
-    _established: Option<ControllerPermit>,
+    /// The count of an accepted connection: first as pending, then as established. `None` if the switch opened the
+    /// connection.
+    accepted: Option<Accepted>,
     /// The reason of the end, and the deadline for the last messages.
     closed: Option<(CloseReason, Instant)>,
     buffer: Vec<u8>,
@@ -209,7 +208,7 @@ pub(super) async fn serve<B: Backend>(
     config: SessionConfig,
     line: &ChannelEntry,
     ready: Option<oneshot::Sender<ConnectionId>>,
-    pending: Option<Pending>,
+    accepted: Option<Accepted>,
 ) -> SessionOutcome {
     stream.set_nodelay();
     let id = ConnectionId::next();
@@ -238,8 +237,7 @@ pub(super) async fn serve<B: Backend>(
         ready,
         registration: None,
         log: None,
-        pending,
-        _established: None,
+        accepted,
         closed: None,
         buffer: vec![0; READ_SIZE],
         address,
@@ -411,8 +409,8 @@ impl<B: Backend> Session<'_, B> {
         let Some(new) = self.new.take() else {
             return Ok(());
         };
-        if let Some(pending) = self.pending.take() {
-            self._established = Some(pending.establish()?);
+        if let Some(accepted) = &self.accepted {
+            accepted.establish()?;
         }
         let id = new.id;
         self.registration = Some(Registration {

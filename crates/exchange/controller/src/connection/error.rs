@@ -62,6 +62,9 @@ pub enum CloseReason {
     /// The controller closed the connection.
     #[error("the controller closed the connection")]
     Local,
+    /// The listener closed the connection for a newer one, before the caller established it.
+    #[error("the connection was closed for a newer one before the switch had identified itself")]
+    Evicted,
     /// The operation was not submitted; the connection may be open.
     #[error(transparent)]
     NotSubmitted(SubmitError),

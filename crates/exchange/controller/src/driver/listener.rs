@@ -4,10 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use millrace_listener::{Admission, Limits, Source};
 use millrace_types::Duration;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
@@ -20,6 +21,14 @@ use crate::connection::{CloseReason, Settings};
 /// The maximum number of sessions that wait for [`Listener::accept`].
 const READY_LEN: usize = 16;
 
+/// The limits of a listener. Many switches may share an address, and all of them connect when the controller starts.
+const LIMITS: Limits = Limits {
+    established: 1024,
+    established_of_source: 1024,
+    pending: 256,
+    pending_of_source: 64,
+};
+
 /// The configuration of a listener.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -29,9 +38,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// Time-outs and limits of each connection.
     pub settings: Settings,
-    /// The maximum number of connections, including those in their handshake. Further connections are closed
-    /// at once.
-    pub max_connections: usize,
+    /// Limits on the connections of switches. A connection is pending until [`Session::establish`].
+    pub limits: Limits,
 }
 
 impl Config {
@@ -41,7 +49,7 @@ impl Config {
             target,
             tls: None,
             settings: Settings::default(),
-            max_connections: 1024,
+            limits: LIMITS,
         }
     }
 
@@ -116,7 +124,7 @@ async fn accept_all(
     config: Config,
     sessions: mpsc::Sender<Session>,
 ) {
-    let permits = Arc::new(Semaphore::new(config.max_connections));
+    let admission = Admission::new(config.limits, config.target.to_string());
     let mut handshakes = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -124,7 +132,7 @@ async fn accept_all(
             Some(_) = handshakes.join_next() => continue,
             () = sessions.closed() => return,
         };
-        let (stream, peer) = match accepted {
+        let (stream, source, peer) = match accepted {
             Ok(accepted) => accepted,
             // An error such as EMFILE is temporary; an immediate retry would use a whole core.
             Err(error) => {
@@ -133,20 +141,25 @@ async fn accept_all(
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
-            tracing::warn!(address = %peer.address, max = config.max_connections, "too many switches: connection closed");
-            continue;
-        };
+        admission.ready().await;
+        let (accepted, mut eviction) = admission.begin_task(source);
         let (tls, settings, sessions) = (tls.clone(), config.settings, sessions.clone());
         handshakes.spawn(async move {
             let address = peer.address.clone();
-            let secured = match (stream, tls) {
-                (Accepted::Tcp(tcp), Some(tls)) => accept_tls(tcp, &tls, peer, settings).await,
-                (Accepted::Tcp(tcp), None) => Ok((Box::new(tcp) as Stream, peer)),
-                (Accepted::Unix(unix), _) => Ok((Box::new(unix) as Stream, peer)),
+            let secure = async {
+                match (stream, tls) {
+                    (Accepted::Tcp(tcp), Some(tls)) => accept_tls(tcp, &tls, peer, settings).await,
+                    (Accepted::Tcp(tcp), None) => Ok((Box::new(tcp) as Stream, peer)),
+                    (Accepted::Unix(unix), _) => Ok((Box::new(unix) as Stream, peer)),
+                }
+            };
+            let secured = tokio::select! {
+                secured = secure => secured,
+                // The admission logs the number of these connections.
+                () = eviction.evicted() => return,
             };
             let session = match secured {
-                Ok((stream, peer)) => task::start(stream, peer, settings, Some(permit))
+                Ok((stream, peer)) => task::start(stream, peer, settings, Some((accepted, eviction)))
                     .await
                     .map_err(|reason| reason.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -166,7 +179,7 @@ enum Accepted {
     Unix(UnixStream),
 }
 
-async fn accept_one(acceptor: &Acceptor) -> io::Result<(Accepted, Peer)> {
+async fn accept_one(acceptor: &Acceptor) -> io::Result<(Accepted, Source, Peer)> {
     match acceptor {
         Acceptor::Tcp(listener) => {
             let (tcp, address) = listener.accept().await?;
@@ -176,11 +189,11 @@ async fn accept_one(acceptor: &Acceptor) -> io::Result<(Accepted, Peer)> {
                 address: address.to_string(),
                 certificate: None,
             };
-            Ok((Accepted::Tcp(tcp), peer))
+            Ok((Accepted::Tcp(tcp), address.into(), peer))
         }
         Acceptor::Unix(listener) => {
             let (unix, _) = listener.accept().await?;
-            Ok((Accepted::Unix(unix), local()))
+            Ok((Accepted::Unix(unix), Source::Local, local()))
         }
     }
 }

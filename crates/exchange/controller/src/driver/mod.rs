@@ -5,6 +5,8 @@
 //!                                                                            └─ Events
 //! ```
 //!
+//! A connection is pending until [`Session::establish`]: at a limit, a newer connection closes it.
+//!
 //! One task runs one session. The task ends when the connection ends, or when all [`Handle`]s of the session are
 //! dropped.
 
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use listener::{Config, Listener, connect, listen};
+pub use millrace_listener::{EstablishError, Limits};
 pub use private_socket::bind_private;
 pub use session::{Events, Handle, Peer, RoleRefused, Session};
 pub use tls::{TlsFiles, TlsFilesError};

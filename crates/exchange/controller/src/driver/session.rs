@@ -1,5 +1,6 @@
 //! A session with a switch, for use by the exchange: handle and events.
 
+use millrace_listener::{Connection, EstablishError};
 use millrace_openflow::flow_monitor::FlowMonitorRequest;
 use millrace_openflow::multipart::{MultipartRequest, RequestBody};
 use millrace_openflow::{ErrorCode, Message, RequestedRole, RoleMessage, SwitchFeatures};
@@ -205,4 +206,20 @@ pub struct Session {
     /// Sends requests.
     pub handle: Handle,
     pub events: Events,
+    /// The count of the connection at its listener; `None` if the controller opened the connection.
+    pub(super) accepted: Option<Connection>,
+}
+
+impl Session {
+    /// Keeps the connection, which its listener may otherwise close for newer ones. The caller knows the switch by its
+    /// datapath id and its certificate.
+    ///
+    /// # Errors
+    /// The listener serves no more switches, or has closed the connection.
+    pub fn establish(&self) -> Result<(), EstablishError> {
+        match &self.accepted {
+            Some(accepted) => accepted.establish(),
+            None => Ok(()),
+        }
+    }
 }

@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 
+use millrace_listener::{Connection as Accepted, Eviction};
 use millrace_openflow::{Message, SwitchFeatures};
 use millrace_types::Time;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use super::Stream;
@@ -46,8 +47,8 @@ struct Task {
     buffer: Vec<u8>,
 }
 
-/// Performs the handshake of a connection, and starts its task. The task holds `permit` until the connection
-/// ends.
+/// Performs the handshake of a connection, and starts its task. The connection counts as `accepted` until it ends; it
+/// ends early if it is closed for a newer one. `None` for a connection that the controller opened.
 ///
 /// # Errors
 /// The reason why the handshake failed.
@@ -55,7 +56,7 @@ pub(super) async fn start(
     stream: Stream,
     peer: Peer,
     settings: Settings,
-    permit: Option<OwnedSemaphorePermit>,
+    accepted: Option<(Accepted, Eviction)>,
 ) -> Result<Session, CloseReason> {
     let (reader, writer) = tokio::io::split(stream);
     let mut task = Task {
@@ -68,7 +69,12 @@ pub(super) async fn start(
         probes: Vec::new(),
         buffer: vec![0; READ_SIZE],
     };
-    let features = match task.handshake().await {
+    let (accepted, mut eviction) = accepted.unzip();
+    let outcome = tokio::select! {
+        outcome = task.handshake() => outcome,
+        () = evicted(&mut eviction) => return Err(CloseReason::Evicted),
+    };
+    let features = match outcome {
         Ok(features) => features,
         Err(reason) => {
             task.finish().await;
@@ -80,10 +86,14 @@ pub(super) async fn start(
     let (closing, closed) = watch::channel(None);
     let dpid = features.dpid;
     let address = peer.address.clone();
+    let counted = accepted.clone();
     tokio::spawn(async move {
-        let _permit = permit;
+        let _counted = counted;
         tracing::info!(%dpid, %address, "switch connected");
-        let reason = task.serve(receiver, &events).await;
+        let reason = tokio::select! {
+            reason = task.serve(receiver, &events) => reason,
+            () = evicted(&mut eviction) => CloseReason::Evicted,
+        };
         tracing::info!(%dpid, %address, %reason, "switch disconnected");
         // A caller that finds the command channel closed reads the reason here.
         closing.send_replace(Some(reason));
@@ -93,6 +103,7 @@ pub(super) async fn start(
         features,
         peer,
         handle: Handle::new(commands, closed),
+        accepted,
         events: Events::new(event_receiver),
     })
 }
@@ -289,6 +300,14 @@ async fn write(writer: &mut WriteHalf<Stream>, bytes: &[u8]) -> io::Result<Optio
         return writer.flush().await.map(|()| None);
     }
     writer.write(bytes).await.map(Some)
+}
+
+/// Returns when an accepted connection must be closed for a newer one.
+async fn evicted(eviction: &mut Option<Eviction>) {
+    match eviction {
+        Some(eviction) => eviction.evicted().await,
+        None => core::future::pending().await,
+    }
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

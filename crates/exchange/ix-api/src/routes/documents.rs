@@ -1,10 +1,8 @@
 //! The description of this API, the meaning of problems, and the probe.
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use utoipa::openapi::OpenApi;
 
 use crate::app::App;
 use crate::problem::{Problem, describe};
@@ -12,8 +10,8 @@ use crate::problem::{Problem, describe};
 /// Read this document
 #[utoipa::path(get, path = "/api/v1/openapi.json", tag = "documentation",
     responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
-pub(crate) async fn openapi(State(app): State<App>) -> Json<OpenApi> {
-    Json(app.document.clone())
+pub(crate) async fn openapi(State(app): State<App>) -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "application/json")], app.document.clone())
 }
 
 /// Read the meaning of a kind of problem

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State as Shared;
+use axum::http::header;
+use axum::response::IntoResponse;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa::openapi::OpenApi;
 
 use super::problem::IxProblem;
 use super::query::Filters;
@@ -184,6 +185,9 @@ pub(crate) async fn events(
 /// Read the OpenAPI document
 #[utoipa::path(get, path = "/api/v2/openapi.json", tag = "implementation", operation_id = "openapi_read", security(()),
     responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
-pub(crate) async fn openapi(Shared(app): Shared<App>) -> Json<OpenApi> {
-    Json(app.ix_document.clone())
+pub(crate) async fn openapi(Shared(app): Shared<App>) -> impl IntoResponse {
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        app.ix_document_json.clone(),
+    )
 }

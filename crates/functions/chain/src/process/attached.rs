@@ -130,20 +130,21 @@ impl AttachPoint {
             // The number of a process in another PID namespace is 0.
             let (pid, uid) = (peer.pid().unsigned_abs(), peer.uid());
             let own = rustix::process::geteuid().as_raw();
-            let refused = match () {
-                () if uid != own && uid != 0 => Some("expected root or the user of the switch"),
-                () if waiting.len() >= WAITING_MAX => Some("too many processes wait for this hop"),
-                () => None,
+            if uid != own && uid != 0 {
+                refuse(&socket, "expected root or the user of the switch".to_owned());
+                continue;
+            }
+            let mut process = Waiting {
+                socket,
+                pid,
+                uid,
+                since: now,
+                hello: None,
             };
-            match refused {
-                Some(reason) => refuse(&socket, reason.to_owned()),
-                None => waiting.push(Waiting {
-                    socket,
-                    pid,
-                    uid,
-                    since: now,
-                    hello: None,
-                }),
+            // A hello that was sent at once is read at once: the process then makes no room for others.
+            if process.is_welcome(now, attached) {
+                waiting.push(process);
+                make_room(&mut waiting);
             }
         }
         waiting.retain_mut(|process| process.is_welcome(now, attached));
@@ -238,6 +239,20 @@ impl Waiting {
         }
         !is_refused
     }
+}
+
+/// Refuses a process if more than [`WAITING_MAX`] wait: the one that has waited longest of those without a hello, or the
+/// newest if all have sent one.
+fn make_room(waiting: &mut Vec<Waiting>) {
+    if waiting.len() <= WAITING_MAX {
+        return;
+    }
+    let silent = waiting.iter().position(|process| process.hello.is_none());
+    let refused = waiting.remove(silent.unwrap_or(waiting.len() - 1));
+    refuse(
+        &refused.socket,
+        format!("{WAITING_MAX} other processes wait for this hop: end some of them"),
+    );
 }
 
 fn refuse(socket: &OwnedFd, reason: String) {

@@ -14,6 +14,9 @@ use super::interface::Interface;
 const MESSAGES_MAX: usize = 64;
 /// Time for which a driver may keep other drivers waiting without starting its rings.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for which a driver may keep other drivers waiting before its first message. The queue of the socket holds
+/// seventeen drivers, so silent ones delay an honest one by four seconds at most.
+const GREETING_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The reason why a connection ends.
 pub(super) enum EndReason {
@@ -77,6 +80,8 @@ pub(super) struct Peer<'a> {
     session: Session,
     shared: Shared<'a>,
     since: Instant,
+    /// True once the driver has sent a complete message.
+    has_spoken: bool,
     /// True if the link has been up during this connection.
     was_up: bool,
 }
@@ -92,6 +97,7 @@ impl<'a> Peer<'a> {
                 memory: None,
             },
             since: Instant::now(),
+            has_spoken: false,
             was_up: false,
         }
     }
@@ -106,7 +112,11 @@ impl<'a> Peer<'a> {
 
     /// Returns the time from which another driver may replace this one; `None` while packets flow.
     pub(super) fn replaceable_at(&self) -> Option<Instant> {
-        (!self.session.is_up()).then(|| self.since + START_TIMEOUT)
+        let timeout = match self.has_spoken {
+            true => START_TIMEOUT,
+            false => GREETING_TIMEOUT,
+        };
+        (!self.session.is_up()).then(|| self.since + timeout)
     }
 
     /// Returns an error if the connection must be closed.
@@ -126,6 +136,7 @@ impl<'a> Peer<'a> {
             let Some(received) = self.connection.receive()? else {
                 return Ok(());
             };
+            self.has_spoken = true;
             let (message, fds) = (received.message, received.fds);
             tracing::trace!(device = %self.shared.interface.name, ?message, "vhost: message from the driver");
             let reply = self

@@ -11,7 +11,7 @@ use tokio::time::{Sleep, sleep};
 /// A stream whose writes fail with [`io::ErrorKind::TimedOut`] after `timeout` without progress. Time without a
 /// pending write does not count.
 #[derive(Debug)]
-pub(super) struct WriteTimeout<S> {
+pub struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,
     /// The time at which the pending write fails.
@@ -19,7 +19,8 @@ pub(super) struct WriteTimeout<S> {
 }
 
 impl<S> WriteTimeout<S> {
-    pub(super) fn new(stream: S, timeout: Duration) -> WriteTimeout<S> {
+    /// Returns a stream whose writes may stand still for `timeout`.
+    pub fn new(stream: S, timeout: Duration) -> WriteTimeout<S> {
         WriteTimeout {
             stream,
             timeout,
