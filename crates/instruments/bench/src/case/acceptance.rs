@@ -1,4 +1,4 @@
-//! The cases of `millrace bench forward`: the acceptance table.
+//! The cases of `millrace bench forward`: the acceptance table (docs/gates.md, "The switch").
 
 use super::definition::{BEST, Baseline, Case, DEFAULT, ONE_RULE, PacketSource, target};
 use crate::workload::{Filter, Shape};
