@@ -32,7 +32,7 @@ pub(crate) fn run(session: &Session, command: &Ips) -> Result<ExitCode> {
         } => {
             let report = Report::new(&load(rules, files)?);
             session.print(&report, |report| report.text(*most))?;
-            let is_empty = report.loaded == 0 && report.refused > 0;
+            let is_empty = report.loaded == 0;
             if is_empty || *strict && report.refused > 0 {
                 return Ok(ExitCode::FAILURE);
             }

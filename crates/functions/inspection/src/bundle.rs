@@ -2,7 +2,7 @@
 //! read on the control side; the bytes are compiled there, or in the process of a function.
 //!
 //! ```text
-//!  bundle:    syntax, list of variables, list of files
+//!  bundle:    syntax, "refuse" or "accept" for fewer rules, list of variables, list of files
 //!  list:      number of elements (u32), elements
 //!  variable:  name, value
 //!  file:      name, contents
@@ -23,6 +23,8 @@ const SIZE_MAX: usize = 512 << 20;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Bundle {
     pub(crate) syntax: Syntax,
+    /// True if a set may replace one that has more than twice as many rules.
+    pub(crate) accepts_fewer: bool,
     /// Names and values of variables, which take precedence over the variables of files.
     pub(crate) variables: Vec<(String, String)>,
     /// Names and contents of the files. Included files follow the files that include them.
@@ -34,6 +36,7 @@ pub(crate) fn read(settings: &Settings) -> Result<Source, String> {
     let text = |error: millrace_nf::SettingError| error.to_string();
     let mut bundle = Bundle {
         syntax: settings.value("syntax", Syntax::Suricata).map_err(text)?,
+        accepts_fewer: accepts_fewer(settings)?,
         variables: variables(settings)?,
         files: Vec::new(),
     };
@@ -45,6 +48,15 @@ pub(crate) fn read(settings: &Settings) -> Result<Source, String> {
         bytes: bundle.to_bytes(),
         files,
     })
+}
+
+/// Returns the value of the setting `fewer_rules`.
+pub(crate) fn accepts_fewer(settings: &Settings) -> Result<bool, String> {
+    match settings.one("fewer_rules").map_err(|error| error.to_string())? {
+        None | Some("refuse") => Ok(false),
+        Some("accept") => Ok(true),
+        Some(other) => Err(format!("`fewer_rules={other}`: expected refuse or accept")),
+    }
 }
 
 /// Returns the variables that the settings name.
@@ -105,6 +117,7 @@ impl Bundle {
         let size: usize = self.files.iter().map(|(_, text)| text.len()).sum();
         let mut out = Vec::with_capacity(size + 1024);
         put(&mut out, self.syntax.to_string().as_bytes());
+        put(&mut out, if self.accepts_fewer { b"accept" } else { b"refuse" });
         put_number(&mut out, self.variables.len());
         for (name, value) in &self.variables {
             put(&mut out, name.as_bytes());
@@ -123,8 +136,14 @@ impl Bundle {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
         let input = &mut bytes;
         let syntax = text(take(input)?)?.parse().ok()?;
+        let accepts_fewer = match take(input)? {
+            b"accept" => true,
+            b"refuse" => false,
+            _ => return None,
+        };
         let mut bundle = Bundle {
             syntax,
+            accepts_fewer,
             variables: Vec::new(),
             files: Vec::new(),
         };

@@ -31,11 +31,15 @@ pub(crate) const SETTINGS: &[(&str, &str)] = &[
         "variable",
         "another variable of addresses or ports, NAME=VALUE; may be given several times",
     ),
+    (
+        "fewer_rules",
+        "accept: files that have lost more than half of their rules are loaded; refuse: the rules in use stay (refuse)",
+    ),
 ];
 
 /// The functions that read and compile the rules of a hop.
 pub(crate) const SHARED: SharedKind = SharedKind {
-    settings: &["rules", "syntax", "home_net", "variable"],
+    settings: &["rules", "syntax", "home_net", "variable", "fewer_rules"],
     read: bundle::read,
     compile: |bytes, previous| {
         let bundle = Bundle::parse(bytes).ok_or("the source is damaged")?;
@@ -55,6 +59,8 @@ pub(crate) const SHARED: SharedKind = SharedKind {
 pub(crate) struct Rules {
     pub(crate) ruleset: Ruleset,
     pub(crate) tables: Arc<RuleTables>,
+    /// The names of the files.
+    files: Vec<String>,
 }
 
 impl Rules {
@@ -98,6 +104,23 @@ impl Rules {
                 first.join("; ")
             ));
         }
+        let (len, from) = (ruleset.rules.len(), counted(bundle.files.len(), "file"));
+        if len == 0 {
+            return Err(format!(
+                "no rules in {from}: expected at least one; `suricata-update` writes an empty file if it reaches no source"
+            ));
+        }
+        let files: Vec<String> = bundle.files.iter().map(|(name, _)| name.clone()).collect();
+        // Other files are another choice of the operator; the same files with fewer rules are an update that went wrong.
+        if let Some(previous) = previous.filter(|previous| !bundle.accepts_fewer && previous.files == files) {
+            let before = previous.ruleset.rules.len();
+            if 2 * len < before {
+                return Err(format!(
+                    "{} from {from}, of {before} in use: expected at least half as many; the setting fewer_rules=accept loads them",
+                    counted(len, "rule")
+                ));
+            }
+        }
         let mut summary = format!(
             "{} from {}",
             counted(ruleset.rules.len(), "rule"),
@@ -107,7 +130,12 @@ impl Rules {
             summary += &format!(", {refused} refused (`millrace ips check` names the reasons)");
         }
         let tables = Arc::new(RuleTables::new(&set, &classes).with_bits(&ruleset.names));
-        Ok((Rules { ruleset, tables }, summary))
+        let rules = Rules {
+            ruleset,
+            tables,
+            files,
+        };
+        Ok((rules, summary))
     }
 }
 
@@ -127,6 +155,7 @@ mod tests {
     fn bundle(text: &str) -> Bundle {
         Bundle {
             syntax: Syntax::Suricata,
+            accepts_fewer: false,
             variables: vec![("HOME_NET".to_owned(), "10.0.0.0/8".to_owned())],
             files: vec![("a.rules".to_owned(), text.as_bytes().to_vec())],
         }
@@ -143,6 +172,37 @@ mod tests {
         assert!(
             error.contains("a.rules:1") && error.contains("nonsense"),
             "{error}"
+        );
+    }
+
+    #[test]
+    fn no_rules_and_less_than_half_of_the_rules_in_use_are_refused_unless_told_otherwise() {
+        let rule = |sid: u32| format!("alert tcp any any -> any any (content:\"abc\"; sid:{sid};)\n");
+        let set = |len: u32| -> String { (1..=len).map(rule).collect() };
+        for empty in ["", "# nothing\n", "\n\n"] {
+            let error = Rules::compile(&bundle(empty), None).unwrap_err();
+            assert!(error.starts_with("no rules in 1 file"), "{error}");
+        }
+        let (ten, _) = Rules::compile(&bundle(&set(10)), None).unwrap();
+        assert!(Rules::compile(&bundle(&set(5)), Some(&ten)).is_ok());
+        let error = Rules::compile(&bundle(&set(4)), Some(&ten)).unwrap_err();
+        assert!(error.contains("4 rules from 1 file, of 10 in use"), "{error}");
+        let accepting = Bundle {
+            accepts_fewer: true,
+            ..bundle(&set(4))
+        };
+        assert!(Rules::compile(&accepting, Some(&ten)).is_ok());
+        // No rules are never accepted: they would be a chain that forwards everything.
+        let nothing = Bundle {
+            accepts_fewer: true,
+            ..bundle("")
+        };
+        assert!(Rules::compile(&nothing, Some(&ten)).is_err());
+        let mut other = bundle(&set(4));
+        other.files[0].0 = "b.rules".to_owned();
+        assert!(
+            Rules::compile(&other, Some(&ten)).is_ok(),
+            "other files are another choice"
         );
     }
 

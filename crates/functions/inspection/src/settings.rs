@@ -257,6 +257,7 @@ fn check_rules(settings: &Settings) -> Result<(), SettingError> {
     settings.value("syntax", millrace_ips_rules::Syntax::Suricata)?;
     let refused = |reason| SettingError::Refused { reason };
     let mut known = millrace_ips_rules::Variables::usual();
+    crate::bundle::accepts_fewer(settings).map_err(refused)?;
     for (name, value) in crate::bundle::variables(settings).map_err(refused)? {
         known
             .set(&name, &value)
