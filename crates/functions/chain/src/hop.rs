@@ -304,7 +304,10 @@ impl<P> Instance<P> {
             return None;
         }
         match catch_unwind(AssertUnwindSafe(|| function.share(value))) {
-            Ok(old) => old,
+            Ok(old) => {
+                self.shunned.iter_mut().for_each(|shunned| shunned.renew());
+                old
+            }
             Err(payload) => {
                 self.fail(reason_of(&*payload));
                 None

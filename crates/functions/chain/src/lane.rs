@@ -451,7 +451,11 @@ impl<P: Packet> Lane<P> {
                 continue;
             }
             if let Runner::Remote(remote) = &instance.runner {
-                instance.counters.set_value(remote.value());
+                let value = remote.value();
+                if instance.counters.value() != value {
+                    instance.shunned.iter_mut().for_each(|shunned| shunned.renew());
+                }
+                instance.counters.set_value(value);
             }
             let failure = match &mut instance.runner {
                 Runner::Inline(function) => {

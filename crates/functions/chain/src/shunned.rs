@@ -29,6 +29,8 @@ struct Entry {
     idle: Duration,
     /// The number of packets that a process must have returned before packets of the flow may bypass it.
     since: u64,
+    /// The number of shared values that the function had before this one.
+    epoch: u32,
     packets: u64,
     bytes: u64,
 }
@@ -152,6 +154,8 @@ impl Key {
 #[derive(Debug)]
 pub(crate) struct ShunnedFlows {
     flows: Table<Key, Entry>,
+    /// The number of shared values that the function had before this one.
+    epoch: u32,
 }
 
 impl ShunnedFlows {
@@ -164,7 +168,14 @@ impl ShunnedFlows {
     pub(crate) fn new(capacity: usize, seed: u64) -> ShunnedFlows {
         ShunnedFlows {
             flows: Table::new(capacity, seed),
+            epoch: 0,
         }
+    }
+
+    /// Notes that the function has another shared value, which may not pass what the old one passed: the function gets the
+    /// next packet of each flow that passes. Flows that are dropped stay dropped.
+    pub(crate) fn renew(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
     }
 
     /// Returns the number of flows.
@@ -175,7 +186,8 @@ impl ShunnedFlows {
 
     /// Returns the treatment of a packet of a shunned flow, and counts the packet; `None` for packets that
     /// the function gets. The returned number is the number of packets that a process must have returned before this
-    /// packet may bypass the process. A TCP packet that opens a connection ends the old flow, which `ended` receives.
+    /// packet may bypass the process. A TCP packet that opens a connection ends the old flow, which `ended` receives, and so
+    /// does a packet of a flow that passed by an older shared value.
     #[inline]
     pub(crate) fn action(
         &mut self,
@@ -185,7 +197,7 @@ impl ShunnedFlows {
     ) -> Option<(ShunAction, u64)> {
         let (key, is_opening) = Key::of(packet)?;
         let entry = self.flows.get(&key, now)?;
-        if is_opening {
+        if is_opening || entry.action == ShunAction::Pass && entry.epoch != self.epoch {
             let entry = *entry;
             // One packet of the burst ends one flow at most, so there is room.
             let _has_room = ended.try_push(entry.ended(key));
@@ -212,12 +224,14 @@ impl ShunnedFlows {
         };
         if let Some(entry) = self.flows.get(&key, now) {
             (entry.action, entry.idle, entry.since) = (shun.action, shun.idle, since);
+            entry.epoch = self.epoch;
             return;
         }
         let entry = Entry {
             action: shun.action,
             idle: shun.idle,
             since,
+            epoch: self.epoch,
             packets: 0,
             bytes: 0,
         };
@@ -289,6 +303,27 @@ mod tests {
         assert_eq!(flows.len(), 0);
         let counters = ended.pop().map(|flow| (flow.action, flow.packets));
         assert_eq!(counters, Some((ShunAction::Drop, 4)));
+    }
+
+    #[test]
+    fn another_shared_value_ends_the_flows_that_pass_and_no_others() {
+        let (mut flows, mut ended) = (ShunnedFlows::new(16, 7), ArrayVec::new());
+        let (passed, dropped) = (segment((1000, 80), flag::ACK), segment((1001, 80), flag::ACK));
+        flows.add(&passed, &shun(ShunAction::Pass), (Time::ZERO, 0), &mut ended);
+        flows.add(&dropped, &shun(ShunAction::Drop), (Time::ZERO, 0), &mut ended);
+        flows.renew();
+        let now = Time::from_secs(1);
+        assert_eq!(flows.action(&passed, now, &mut ended), None);
+        assert_eq!(ended.len(), 1);
+        assert_eq!(
+            flows.action(&dropped, now, &mut ended),
+            Some((ShunAction::Drop, 0))
+        );
+        flows.add(&passed, &shun(ShunAction::Pass), (now, 0), &mut ended);
+        assert_eq!(
+            flows.action(&passed, now, &mut ended),
+            Some((ShunAction::Pass, 0))
+        );
     }
 
     #[test]

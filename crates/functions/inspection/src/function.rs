@@ -37,6 +37,9 @@ pub(crate) struct Inspector {
     rules: Option<Arc<Rules>>,
     events: Events,
     outbox: Outbox,
+    report: Outbox,
+    /// The number of limits that rules had exceeded at the last report.
+    reported: u64,
     counters: Counters,
     own: Own,
     load: LoadGauge,
@@ -74,6 +77,8 @@ impl Inspector {
             rules: setup.shared.as_ref().and_then(SharedValue::get),
             events: Events::default(),
             outbox: setup.outbox.clone(),
+            report: setup.report.clone(),
+            reported: 0,
             counters: setup.counters.clone(),
             own: Own::default(),
             load: LoadGauge::new(config.levels),
@@ -232,6 +237,39 @@ impl Inspector {
         }
     }
 
+    /// Reports the rules that exceeded a limit most often, if there are new ones.
+    fn report_limits(&mut self) {
+        /// Number of rules that a report names.
+        const NAMED: usize = 5;
+        let counters = self.engine.detect_counters();
+        let limits = counters.step_limits + counters.pcre_limits;
+        let Some(rules) = self.rules.as_ref().filter(|_| limits != self.reported) else {
+            return;
+        };
+        let mut limited: Vec<(u32, u64)> = self.engine.detector().limited_rules().collect();
+        limited.sort_by_key(|(rule, count)| (core::cmp::Reverse(*count), *rule));
+        let others = limited.len().saturating_sub(NAMED);
+        let mut text = String::new();
+        for (index, count) in limited.into_iter().take(NAMED) {
+            if let Some(rule) = rules.ruleset.rules.get(index as usize) {
+                text += &format!(
+                    "rule {}:{} exceeded a limit of its evaluation {count} times\n",
+                    rule.gid, rule.sid
+                );
+            }
+        }
+        if others > 0 {
+            text += &format!("{others} other rules exceeded a limit, too\n");
+        }
+        let is_sent = self.report.send(|out| {
+            out.extend_from_slice(text.as_bytes());
+            true
+        });
+        if is_sent {
+            self.reported = limits;
+        }
+    }
+
     fn set_overload(&mut self, level: Overload) {
         self.engine.set_overload(level);
     }
@@ -317,6 +355,7 @@ impl Function for Inspector {
                 self.send_events();
             }
         }
+        self.report_limits();
         if let Some(level) = self.load.note(0, now) {
             self.set_overload(level);
         }

@@ -27,6 +27,8 @@ use function::Inspector;
 /// The number of messages of the outbox, and the size of a message in bytes. A message has as many events as
 /// fit.
 const OUTBOX: (usize, usize) = (1024, 8192);
+/// Largest size of the report of a function, in bytes.
+const REPORT: usize = 1024;
 /// Flows that a function shuns at a time.
 const SHUNS: usize = 65_536;
 
@@ -41,6 +43,7 @@ pub const IPS: Kind = Kind {
     keeps_flows: true,
     shuns: SHUNS,
     outbox: OUTBOX,
+    report: REPORT,
     spread: Spread::Addresses,
     shared: Some(&rules::SHARED),
     formatter: Some(formatter::make),

@@ -183,8 +183,16 @@ pub enum Event {
     /// The parser found anomalies that belong to no transaction.
     Anomaly(Subject, AppProtocol, Vec<AppEvent>),
     /// A policy decided about a packet that could not be inspected as it should be. Reported once for each
-    /// flow and cause; for packets without a flow, each time.
-    Exception(Subject, Cause, Policy),
+    /// flow and cause; for packets without a flow, each time. For [`Cause::MatchLimit`] with the rule that exceeded a limit.
+    Exception(Subject, Cause, Policy, Option<RuleId>),
+}
+
+/// The numbers of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId {
+    /// Generator.
+    pub gid: u32,
+    pub sid: u32,
 }
 
 /// The events of a packet, in order, until the caller takes them.

@@ -2,7 +2,7 @@
 
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
-use millrace_ips_engine::event::{FlowEnd, FlowSummary, Subject, TransactionEvent};
+use millrace_ips_engine::event::{FlowEnd, FlowSummary, RuleId, Subject, TransactionEvent};
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Cause, Counters, Event, Policy};
@@ -39,7 +39,9 @@ impl Writer {
             Event::Anomaly(subject, protocol, events) => {
                 self.anomalies(subject, *protocol, None, events, out);
             }
-            Event::Exception(subject, cause, policy) => self.exception(subject, *cause, *policy, out),
+            Event::Exception(subject, cause, policy, rule) => {
+                self.exception(subject, (*cause, *policy, *rule), out)
+            }
         }
     }
 
@@ -127,12 +129,20 @@ impl Writer {
     }
 
     /// Writes that a policy decided about a packet. Millrace adds the field `policy`.
-    fn exception(&self, subject: &Subject, cause: Cause, policy: Policy, out: &mut Vec<u8>) {
+    fn exception(
+        &self,
+        subject: &Subject,
+        (cause, policy, rule): (Cause, Policy, Option<RuleId>),
+        out: &mut Vec<u8>,
+    ) {
         let mut line = self.begin(subject, "anomaly", out);
         line.object("anomaly", |out| {
             out.field("type", "stream")
                 .field("event", cause.name())
                 .field("policy", policy.name());
+            if let Some(rule) = rule {
+                out.field("gid", rule.gid).field("signature_id", rule.sid);
+            }
         });
         self.end(line);
     }

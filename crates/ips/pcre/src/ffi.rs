@@ -6,12 +6,14 @@ use std::ptr::NonNull;
 use pcre2_sys::{
     PCRE2_ANCHORED, PCRE2_CASELESS, PCRE2_DOLLAR_ENDONLY, PCRE2_DOTALL, PCRE2_ERROR_DEPTHLIMIT,
     PCRE2_ERROR_HEAPLIMIT, PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_MATCHLIMIT, PCRE2_ERROR_NOMATCH,
-    PCRE2_EXTENDED, PCRE2_JIT_COMPLETE, PCRE2_MULTILINE, PCRE2_UNGREEDY, pcre2_code_8, pcre2_code_free_8,
-    pcre2_compile_8, pcre2_get_error_message_8, pcre2_get_ovector_pointer_8, pcre2_jit_compile_8,
-    pcre2_jit_stack_8, pcre2_jit_stack_assign_8, pcre2_jit_stack_create_8, pcre2_jit_stack_free_8,
-    pcre2_match_8, pcre2_match_context_8, pcre2_match_context_create_8, pcre2_match_context_free_8,
-    pcre2_match_data_8, pcre2_match_data_create_8, pcre2_match_data_free_8, pcre2_set_depth_limit_8,
-    pcre2_set_heap_limit_8, pcre2_set_match_limit_8,
+    PCRE2_EXTENDED, PCRE2_INFO_FIRSTBITMAP, PCRE2_INFO_FIRSTCODETYPE, PCRE2_INFO_FIRSTCODEUNIT,
+    PCRE2_JIT_COMPLETE, PCRE2_MULTILINE, PCRE2_UNGREEDY, PCRE2_UNSET, PCRE2_USE_OFFSET_LIMIT, pcre2_code_8,
+    pcre2_code_free_8, pcre2_compile_8, pcre2_get_error_message_8, pcre2_get_ovector_pointer_8,
+    pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8, pcre2_jit_stack_create_8,
+    pcre2_jit_stack_free_8, pcre2_match_8, pcre2_match_context_8, pcre2_match_context_create_8,
+    pcre2_match_context_free_8, pcre2_match_data_8, pcre2_match_data_create_8, pcre2_match_data_free_8,
+    pcre2_pattern_info_8, pcre2_set_depth_limit_8, pcre2_set_heap_limit_8, pcre2_set_match_limit_8,
+    pcre2_set_offset_limit_8,
 };
 
 use crate::{CompileError, Flags, Limits, Outcome};
@@ -21,10 +23,30 @@ const JIT_STACK_START: usize = 32 << 10;
 /// Largest size of the stack of JIT code, in bytes.
 const JIT_STACK: usize = 512 << 10;
 
+/// Steps at one position of the subject below which a search costs next to nothing: almost all searches stay below.
+const FEW: u32 = 32;
+/// Steps at one position that are tried next.
+const SOME: u32 = 512;
+/// Bytes of a subject that one step may visit, and that count as one step of the budget.
+const BYTES_PER_STEP: usize = 64;
+/// Largest number of bytes that the steps at one position may visit together, unless they are [`SOME`] steps.
+const BYTES_AT_POSITION: usize = 1_400_000;
+
+/// The bytes with which a match of an expression can begin.
+#[derive(Debug)]
+enum First {
+    Any,
+    /// This byte; a letter in either case, because PCRE2 does not tell whether its case counts.
+    Byte(u8),
+    /// A bit for each byte.
+    Set([u8; 32]),
+}
+
 /// A compiled expression.
 #[derive(Debug)]
 pub struct Regex {
     code: NonNull<pcre2_code_8>,
+    first: First,
 }
 
 // SAFETY: PCRE2 does not change compiled code after `pcre2_jit_compile`, which `Regex::new` calls before it returns
@@ -51,7 +73,7 @@ impl Regex {
         let options = options
             .into_iter()
             .filter(|(is_set, _)| *is_set)
-            .fold(0, |all, (_, option)| all | option);
+            .fold(PCRE2_USE_OFFSET_LIMIT, |all, (_, option)| all | option);
         let mut error: c_int = 0;
         let mut offset = 0;
         // SAFETY: The pattern is `len` readable bytes, both results are written to live variables, and a null context
@@ -74,14 +96,78 @@ impl Regex {
         };
         // SAFETY: `code` is the result of a successful `pcre2_compile`. If there is no JIT, matches interpret the code.
         let _ = unsafe { pcre2_jit_compile_8(code.as_ptr(), PCRE2_JIT_COMPLETE) };
-        Ok(Regex { code })
+        Ok(Regex {
+            code,
+            first: first(code),
+        })
     }
 
     /// Searches the subject from `start`. Look-behinds and anchors also see the bytes before `start`.
+    ///
+    /// PCRE2 counts its steps anew at each position at which a match may begin, and a step may visit the whole subject. A
+    /// search that exceeds a small limit is therefore continued position by position: the steps of each position, weighted by
+    /// the size of the subject, count towards the budget of the scratch, and large subjects have a lower limit.
     pub fn find(&self, scratch: &mut Scratch, subject: &[u8], start: usize) -> Outcome {
         if start > subject.len() {
             return Outcome::NoMatch;
         }
+        if !scratch.spend(1) {
+            return Outcome::Limit;
+        }
+        scratch.set_limits(FEW.min(scratch.limits.matches), None);
+        match self.search(scratch, subject, start) {
+            Found::Outcome(outcome) => outcome,
+            Found::StepLimit if FEW >= scratch.limits.matches => Outcome::Limit,
+            Found::StepLimit => self.find_by_position(scratch, subject, start),
+        }
+    }
+
+    /// Returns true if a match can begin at a position.
+    fn can_begin(&self, subject: &[u8], at: usize) -> bool {
+        match (&self.first, subject.get(at)) {
+            (First::Any, _) => true,
+            (_, None) => false,
+            (First::Byte(first), Some(byte)) => first.eq_ignore_ascii_case(byte),
+            (First::Set(set), Some(byte)) => set[usize::from(byte / 8)] & 1 << (byte % 8) != 0,
+        }
+    }
+
+    /// Searches the subject, one position after the other.
+    #[cold]
+    pub(crate) fn find_by_position(&self, scratch: &mut Scratch, subject: &[u8], start: usize) -> Outcome {
+        let size = subject.len() - start;
+        let weight = 1 + (size / BYTES_PER_STEP) as u64;
+        let most = u32::try_from(BYTES_AT_POSITION / size.max(1)).unwrap_or(u32::MAX);
+        let most = scratch.limits.matches.min(most.max(SOME));
+        // Each limit with what it takes from the budget.
+        let limits = [
+            (FEW, 1),
+            (SOME, u64::from(SOME) * weight),
+            (most, u64::from(most) * weight),
+        ];
+        for at in (start..=subject.len()).filter(|at| self.can_begin(subject, *at)) {
+            let mut outcome = Found::StepLimit;
+            for (limit, steps) in limits {
+                if !scratch.spend(steps) {
+                    return Outcome::Limit;
+                }
+                scratch.set_limits(limit.min(most), Some(at));
+                outcome = self.search(scratch, subject, at);
+                if matches!(outcome, Found::Outcome(_)) {
+                    break;
+                }
+            }
+            match outcome {
+                Found::Outcome(Outcome::NoMatch) => {}
+                Found::Outcome(outcome) => return outcome,
+                Found::StepLimit => return Outcome::Limit,
+            }
+        }
+        Outcome::NoMatch
+    }
+
+    /// Searches the subject with the limits of the context.
+    fn search(&self, scratch: &mut Scratch, subject: &[u8], start: usize) -> Found {
         // SAFETY: The subject is `len` readable bytes, `start` is at most `len`, and code, data and context are live.
         let result = unsafe {
             pcre2_match_8(
@@ -98,20 +184,49 @@ impl Regex {
             0.. => {
                 let (start, end) = scratch.first_pair();
                 // `\K` in a look-ahead can set the start of a match after its end (pcre2pattern(3)).
-                Outcome::Match {
+                Found::Outcome(Outcome::Match {
                     start: start.min(end),
                     end: start.max(end),
-                }
+                })
             }
-            PCRE2_ERROR_NOMATCH => Outcome::NoMatch,
-            PCRE2_ERROR_MATCHLIMIT
-            | PCRE2_ERROR_DEPTHLIMIT
-            | PCRE2_ERROR_HEAPLIMIT
-            | PCRE2_ERROR_JIT_STACKLIMIT => Outcome::Limit,
+            PCRE2_ERROR_NOMATCH => Found::Outcome(Outcome::NoMatch),
+            PCRE2_ERROR_MATCHLIMIT => Found::StepLimit,
+            PCRE2_ERROR_DEPTHLIMIT | PCRE2_ERROR_HEAPLIMIT | PCRE2_ERROR_JIT_STACKLIMIT => {
+                Found::Outcome(Outcome::Limit)
+            }
             // After any other error (no memory, broken code) there is no result either.
-            _ => Outcome::Limit,
+            _ => Found::Outcome(Outcome::Limit),
         }
     }
+}
+
+/// The result of one call of PCRE2.
+#[derive(Debug, Clone, Copy)]
+enum Found {
+    Outcome(Outcome),
+    /// The limit on steps at one position was exceeded.
+    StepLimit,
+}
+
+/// Returns the bytes with which a match can begin, as far as PCRE2 knows them.
+fn first(code: NonNull<pcre2_code_8>) -> First {
+    let mut kind = 0u32;
+    // SAFETY: The code is live, and this item is a 32-bit number (pcre2_pattern_info(3)).
+    unsafe { pcre2_pattern_info_8(code.as_ptr(), PCRE2_INFO_FIRSTCODETYPE, (&raw mut kind).cast()) };
+    if kind == 1 {
+        let mut byte = 0u32;
+        // SAFETY: As above.
+        unsafe { pcre2_pattern_info_8(code.as_ptr(), PCRE2_INFO_FIRSTCODEUNIT, (&raw mut byte).cast()) };
+        return u8::try_from(byte).map_or(First::Any, First::Byte);
+    }
+    let mut set: *const u8 = std::ptr::null();
+    // SAFETY: The code is live, and this item is a pointer (pcre2_pattern_info(3)).
+    unsafe { pcre2_pattern_info_8(code.as_ptr(), PCRE2_INFO_FIRSTBITMAP, (&raw mut set).cast()) };
+    if set.is_null() {
+        return First::Any;
+    }
+    // SAFETY: A pointer that is not null leads to a table of 32 bytes in the code (pcre2_pattern_info(3)).
+    First::Set(unsafe { set.cast::<[u8; 32]>().read() })
 }
 
 impl Drop for Regex {
@@ -127,6 +242,9 @@ pub struct Scratch {
     data: NonNull<pcre2_match_data_8>,
     context: NonNull<pcre2_match_context_8>,
     stack: NonNull<pcre2_jit_stack_8>,
+    limits: Limits,
+    /// Steps that searches may still take; each search that needs more ends at the limit.
+    pub steps_left: u64,
 }
 
 // SAFETY: The three objects belong to this scratch alone; PCRE2 binds none of them to a thread.
@@ -145,7 +263,13 @@ impl Scratch {
         let (Some(data), Some(context), Some(stack)) = parts else {
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; JIT_STACK_START]>());
         };
-        let scratch = Scratch { data, context, stack };
+        let scratch = Scratch {
+            data,
+            context,
+            stack,
+            limits,
+            steps_left: u64::MAX,
+        };
         // SAFETY: The context is live; the limits are plain numbers.
         unsafe { pcre2_set_match_limit_8(context.as_ptr(), limits.matches) };
         // SAFETY: As above.
@@ -155,6 +279,21 @@ impl Scratch {
         // SAFETY: The stack lives as long as the context: `drop` frees both.
         unsafe { pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast()) };
         scratch
+    }
+
+    /// Takes steps from the budget. Returns false if it has fewer.
+    fn spend(&mut self, steps: u64) -> bool {
+        let is_enough = steps <= self.steps_left;
+        self.steps_left = self.steps_left.saturating_sub(steps);
+        is_enough
+    }
+
+    /// Sets the limit on steps at a position, and the last position at which a match may begin.
+    fn set_limits(&mut self, steps: u32, last: Option<usize>) {
+        // SAFETY: The context is live; the limit is a plain number.
+        unsafe { pcre2_set_match_limit_8(self.context.as_ptr(), steps) };
+        // SAFETY: As above.
+        unsafe { pcre2_set_offset_limit_8(self.context.as_ptr(), last.unwrap_or(PCRE2_UNSET)) };
     }
 
     /// Returns start and end of the last match.

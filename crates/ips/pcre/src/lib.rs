@@ -133,6 +133,51 @@ mod tests {
     }
 
     #[test]
+    fn an_expression_that_is_slow_at_each_position_ends_at_the_budget() {
+        let regex = Regex::new(b"(?:a|aa|a\\b){1,6}[^a]", Flags::default()).unwrap();
+        let subject = [b'a'; 1400];
+        let find = |steps| {
+            let mut scratch = Scratch::new(Limits::default());
+            scratch.steps_left = steps;
+            let outcome = regex.find(&mut scratch, &subject, 0);
+            (outcome, scratch.steps_left)
+        };
+        assert_eq!(find(200_000), (Outcome::Limit, 0));
+        assert_eq!(find(u64::MAX).0, Outcome::NoMatch);
+        // Without a budget there is no search.
+        assert_eq!(find(0), (Outcome::Limit, 0));
+    }
+
+    #[test]
+    fn a_search_by_position_finds_what_a_search_at_once_finds() {
+        let texts: [&[u8]; 4] = [
+            b"xAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB",
+            b"AAAA\nAAAB",
+            b"",
+            b"aXbXcXAAB\n",
+        ];
+        for pattern in [
+            "A[^\\n]*A[^\\n]*B",
+            "(A+)+B",
+            "[AX].*B",
+            "^A",
+            "(?=B)",
+            "(?i)x.*b",
+            "B$",
+        ] {
+            let regex = Regex::new(pattern.as_bytes(), Flags::default()).unwrap();
+            for text in texts {
+                for start in 0..=text.len() {
+                    let mut scratch = Scratch::new(Limits::default());
+                    let at_once = regex.find(&mut scratch, text, start);
+                    let by_position = regex.find_by_position(&mut scratch, text, start);
+                    assert_eq!(at_once, by_position, "{pattern} {start} {}", text.escape_ascii());
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_wrong_expression_has_a_message_with_its_place() {
         let error = Regex::new(b"a(b", Flags::default()).unwrap_err();
         assert!(matches!(error, CompileError::Syntax { offset: 3, .. }), "{error}");

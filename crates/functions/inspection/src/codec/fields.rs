@@ -11,7 +11,7 @@ use millrace_ips_engine::app::record::{
 };
 use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
+    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TransactionEvent,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::verdict::DropReason;
@@ -30,6 +30,7 @@ choices! {
 
 structures! {
     Subject { packet, time, flow, src, dst, ports, protocol }
+    RuleId { gid, sid }
     DirectionCounters { packets, bytes }
     FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
     FlowSummary { id, key, start, last, state, counters, app, verdict, is_alerted }
@@ -185,7 +186,7 @@ impl Codec for Event {
             Event::Flow(flow, end) => tagged(3, &[&**flow, end], out),
             Event::Drop(subject, reason) => tagged(4, &[subject, reason], out),
             Event::Anomaly(subject, app, events) => tagged(5, &[subject, app, events], out),
-            Event::Exception(subject, cause, policy) => tagged(6, &[subject, cause, policy], out),
+            Event::Exception(subject, cause, policy, rule) => tagged(6, &[subject, cause, policy, rule], out),
         }
     }
 
@@ -201,6 +202,7 @@ impl Codec for Event {
                 Codec::decode(input)?,
             ),
             6 => Event::Exception(
+                Codec::decode(input)?,
                 Codec::decode(input)?,
                 Codec::decode(input)?,
                 Codec::decode(input)?,
@@ -341,7 +343,13 @@ mod tests {
             Event::Flow(Box::new(flow()), FlowEnd::Evicted),
             Event::Drop(subject(), DropReason::Policy(Cause::Midstream)),
             Event::Anomaly(subject(), AppProtocol::Tls, vec!["tls.invalid_record_type"]),
-            Event::Exception(subject(), Cause::Overload, Policy::Bypass),
+            Event::Exception(subject(), Cause::Overload, Policy::Bypass, None),
+            Event::Exception(
+                subject(),
+                Cause::MatchLimit,
+                Policy::DropFlow,
+                Some(RuleId { gid: 1, sid: 2 }),
+            ),
         ]
     }
 

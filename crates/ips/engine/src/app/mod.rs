@@ -161,6 +161,8 @@ pub struct AppState {
     /// Bytes that wait for the inspection of the transactions before them, in the order in which they will be parsed.
     held: Vec<held::Held>,
     has_ended: [bool; 2],
+    /// True once a datagram belongs to no known protocol.
+    has_unknown_datagram: bool,
     /// True if bytes were parsed since the last call of [`AppState::take_changed`].
     is_changed: bool,
 }
@@ -395,7 +397,10 @@ impl AppState {
                 if direction == Direction::ToServer
                     && waiting[side].as_mut().is_some_and(probe::remove_space) => {}
             // Each datagram is examined by itself.
-            ProtocolDetection::Unknown if transport == Transport::Udp => waiting[side] = Some(Vec::new()),
+            ProtocolDetection::Unknown if transport == Transport::Udp => {
+                waiting[side] = Some(Vec::new());
+                self.has_unknown_datagram = true;
+            }
             // The other side may decide the protocol: the server's first bytes are kept for the parser.
             ProtocolDetection::Undecided | ProtocolDetection::Unknown => {
                 let other = &waiting[direction.reverse().index()];
@@ -425,6 +430,13 @@ impl AppState {
             return true;
         }
         false
+    }
+
+    /// Returns the protocol, once it is known; [`AppProtocol::Failed`] once detection has ended without a result. Detection
+    /// examines each datagram by itself, so it has ended for the datagrams so far.
+    pub(crate) fn detected(&self) -> Option<AppProtocol> {
+        self.protocol
+            .or_else(|| self.has_unknown_datagram.then_some(AppProtocol::Failed))
     }
 
     /// Ends protocol detection without a result; later bytes are not parsed.

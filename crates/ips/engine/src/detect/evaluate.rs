@@ -90,6 +90,16 @@ impl Scratch {
         self.limit_matches
     }
 
+    /// Sets the steps that expressions may take from now on.
+    pub(super) fn set_budget(&mut self, steps: u64) {
+        self.pcre.steps_left = steps;
+    }
+
+    /// Returns the steps that expressions may still take.
+    pub(super) fn budget(&self) -> u64 {
+        self.pcre.steps_left
+    }
+
     /// Returns the result of an expression: start and end of the match in the subject.
     pub(super) fn search(&mut self, test: &PcreTest, subject: &[u8], from: usize) -> pcre::Outcome {
         test.regex.find(&mut self.pcre, subject, from)

@@ -46,6 +46,9 @@ pub use transaction::TransactionState;
 /// Largest number of hits of the prefilter in a direction of a stream that are kept for later windows.
 const PENDING: usize = 256;
 
+/// Largest number of overruled rules that a flow keeps. One is enough to drop the flow; the others have alerts.
+const OVERRULED: usize = 16;
+
 /// The packets of a direction on which rules over addresses alone were evaluated.
 #[derive(Debug, Clone, Copy, Default)]
 struct IpOnly {
@@ -68,6 +71,13 @@ pub struct FlowState {
     events: [usize; 2],
     /// The kinds of packets on which rules over addresses alone were evaluated, by direction.
     ip_only: [IpOnly; 2],
+    /// Rules that matched and drop or reject the flow, while a rule passed the packet alone: they apply with the next packet
+    /// that no rule passes. At most [`OVERRULED`], the first ones in the order of the rules.
+    overruled: Vec<u32>,
+    /// The rule that passed the flow, by [`Rule::pass_digest`].
+    passed_by: Option<u64>,
+    /// Steps of expressions that the flow has used, less those that it got with its packets.
+    steps_used: u64,
     /// The generation of the rule set to which the indexes of rules belong.
     generation: u64,
 }
@@ -82,7 +92,18 @@ impl FlowState {
         }
         self.events = [0; 2];
         self.ip_only = Default::default();
+        self.overruled.clear();
+        self.passed_by = None;
+        self.steps_used = 0;
         self.generation = 0;
+    }
+
+    /// Returns true if a rule of the set still passes the flow that a rule passed.
+    pub(crate) fn is_passed_by(&self, rules: &Ruleset) -> bool {
+        self.generation == rules.numbers.generation
+            || self
+                .passed_by
+                .is_some_and(|digest| rules.numbers.passes.contains(&digest))
     }
 
     /// Exchanges the directions.
@@ -102,6 +123,7 @@ impl FlowState {
     pub(crate) fn heap(&self) -> usize {
         let raised: usize = self.raised.iter().map(Vec::capacity).sum();
         let pending: usize = self.pending.iter().map(Vec::capacity).sum();
+        let raised = raised + self.overruled.capacity();
         self.bits.heap() + raised * size_of::<u32>() + pending * size_of::<(u32, u64)>()
     }
 

@@ -4,7 +4,7 @@
 //! index: prefilter hits, candidates of transactions and rules that already matched. The indexes of a flow
 //! are renumbered at its next packet, so that the replacement itself takes no time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::program::Rule;
 use crate::flow::Flow;
@@ -21,6 +21,8 @@ pub struct Numbers {
     pub bits: HashMap<String, u32>,
     /// Numbers of counters by name.
     pub counters: HashMap<String, u32>,
+    /// The pass rules, by [`Rule::pass_digest`].
+    pub passes: HashSet<u64>,
     /// Indexes of the rules by generator, number and revision.
     rules: HashMap<(u32, u32, u32), u32>,
     /// Index in this set of each rule of the previous set; [`NONE`] for a rule that was removed.
@@ -30,13 +32,13 @@ pub struct Numbers {
 impl Numbers {
     /// Returns the numbers of a rule set that replaces the set with the numbers `previous`.
     pub(super) fn new(
-        rules: &[Rule],
+        rules_of_set: &[Rule],
         bits: HashMap<String, u32>,
         counters: HashMap<String, u32>,
         previous: Option<&Numbers>,
     ) -> Numbers {
         let key = |rule: &Rule| (rule.gid, rule.sid, rule.rev);
-        let rules: HashMap<_, u32> = rules.iter().map(key).zip(0..).collect();
+        let rules: HashMap<_, u32> = rules_of_set.iter().map(key).zip(0..).collect();
         let mut from_previous = Vec::new();
         if let Some(previous) = previous {
             let len = previous.rules.values().max().map_or(0, |last| *last as usize + 1);
@@ -51,6 +53,7 @@ impl Numbers {
             generation: previous.map_or(0, |previous| previous.generation + 1),
             bits,
             counters,
+            passes: rules_of_set.iter().filter_map(|rule| rule.pass_digest).collect(),
             rules,
             from_previous,
         }
@@ -78,6 +81,9 @@ pub(super) fn renumber(flow: &mut Flow, numbers: &Numbers) {
     for raised in &mut flow.detect.raised {
         raised.retain_mut(stays);
     }
+    flow.detect.overruled.retain_mut(stays);
+    // Rules over addresses that the previous set did not have are evaluated on the flow, too.
+    flow.detect.ip_only = Default::default();
     for pending in &mut flow.detect.pending {
         pending.retain_mut(|(rule, _)| stays(rule));
     }

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use millrace_types::Time;
 
 use super::Engine;
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, RuleId};
 use crate::flow::{Flow, FlowVerdict, Tuple};
 use crate::history;
 use crate::packet::Packet;
@@ -128,6 +128,18 @@ impl Engine {
         flow: Option<&mut Flow>,
         out: &mut Events,
     ) -> Option<Verdict> {
+        self.exception_of_rule(cause, None, packet, flow, out)
+    }
+
+    /// Applies the policy of a cause as [`Engine::exception`] does, and names the rule of the cause.
+    pub(super) fn exception_of_rule(
+        &mut self,
+        cause: Cause,
+        rule: Option<RuleId>,
+        packet: &Packet<'_>,
+        flow: Option<&mut Flow>,
+        out: &mut Events,
+    ) -> Option<Verdict> {
         if self.settings.mode != Mode::Ips {
             return None;
         }
@@ -146,7 +158,12 @@ impl Engine {
             }
         }
         if is_new && self.keeps_records() {
-            out.push(Event::Exception(history::subject_of(packet, id), cause, policy));
+            out.push(Event::Exception(
+                history::subject_of(packet, id),
+                cause,
+                policy,
+                rule,
+            ));
         }
         match policy {
             Policy::Ignore => None,

@@ -84,12 +84,13 @@ impl Engine {
                 self.counters.dropped_flow += 1;
                 self.inline(Verdict::Drop(DropReason::Flow))
             }
-            FlowVerdict::Pass | FlowVerdict::Bypass => Verdict::Pass,
-            FlowVerdict::None if is_quoted => {
+            // An ICMP error about the flow may come from any host, and is no packet of the flow that a rule passed.
+            FlowVerdict::Pass | FlowVerdict::Bypass if !is_quoted => Verdict::Pass,
+            _ if is_quoted => {
                 packet.is_rejected_by_stream = true;
                 self.inspect(rules, packet, &mut flow, direction, out)
             }
-            FlowVerdict::None => match self.transport(packet, &mut flow, direction) {
+            _ => match self.transport(packet, &mut flow, direction) {
                 Err(problem) => match self.problem(problem, packet, &mut flow, out) {
                     Some(verdict) => verdict,
                     None => {
@@ -188,8 +189,8 @@ impl Engine {
         self.flows.put(index, flow);
     }
 
-    /// Returns the flow of a packet, taken out of the table; a new one if it has none yet. A packet that only quotes
-    /// another one begins no flow.
+    /// Returns the flow of a packet, taken out of the table; a new one if it has none yet, or if the rule that passed the flow
+    /// is gone since a reload. A packet that only quotes another one begins no flow.
     ///
     /// # Errors
     /// The decision of a policy, if no new flow can begin.
@@ -201,7 +202,7 @@ impl Engine {
         is_quoted: bool,
         out: &mut Events,
     ) -> Result<Option<(FlowIndex, Box<Flow>)>, Verdict> {
-        let mut again = None;
+        let (mut again, mut is_from_server) = (None, false);
         if let Some(index) = self.flows.find(tuple)
             && let Some(flow) = self.flows.take(index)
         {
@@ -216,9 +217,12 @@ impl Engine {
                 }
                 _ => None,
             };
-            if !is_over && again.is_none() {
+            let is_orphaned = flow.verdict == FlowVerdict::Pass && !flow.detect.is_passed_by(rules);
+            if !is_over && again.is_none() && !is_orphaned {
                 return Ok(Some((index, flow)));
             }
+            // The client stays the client.
+            is_from_server = is_orphaned && !is_over && !tuple.is_from_client(&flow.key) && !is_quoted;
             self.flows.remove(index);
             self.end(rules, flow, packet.time, FlowEnd::Timeout, out);
         }
@@ -228,9 +232,9 @@ impl Engine {
         if let Some(verdict) = self.refuses_flow(packet, tuple, out) {
             return Err(verdict);
         }
-        let tuple = match again {
-            Some(_) => &tuple.reversed(),
-            None => tuple,
+        let tuple = match again.is_some() || is_from_server {
+            true => &tuple.reversed(),
+            false => tuple,
         };
         let (index, evicted) = self.flows.insert(tuple, packet.time);
         if let Some(flow) = evicted {

@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::detect::{Inspection, Ruleset};
-use crate::event::{Event, Events};
+use crate::event::{Event, Events, RuleId};
 use crate::flow::{Direction, Flow, FlowVerdict};
 use crate::history;
 use crate::packet::Packet;
@@ -66,7 +66,18 @@ impl Engine {
             }
             false => None,
         };
-        if let Some(decided) = cause.and_then(|cause| self.exception(cause, packet, Some(flow), out)) {
+        let limited = self
+            .detector
+            .take_limited()
+            .filter(|_| cause == Some(Cause::MatchLimit));
+        let rule = limited
+            .and_then(|index| rules.rules.get(index as usize))
+            .map(|rule| RuleId {
+                gid: rule.gid,
+                sid: rule.sid,
+            });
+        let decided = cause.and_then(|cause| self.exception_of_rule(cause, rule, packet, Some(flow), out));
+        if let Some(decided) = decided {
             verdict = verdict.max(decided);
         }
         // The flag is needed even when no records are kept: a flow with an alert is not bypassed.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
+use millrace_ips_engine::detect::{CompileSettings, Numbers, Ruleset, compile};
 use millrace_ips_engine::{Engine, Event, Events, Frame, LinkType, Mode, Settings, Verdict};
 use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
 use millrace_types::Time;
@@ -20,11 +20,20 @@ pub(crate) const ATTACK: &str = r#"drop ip any any -> any any (msg:"attack"; con
 
 /// Compiles rules; each must be accepted.
 pub(crate) fn ruleset(text: &str) -> Ruleset {
+    ruleset_after(text, None)
+}
+
+/// Compiles rules that replace those with the numbers `previous`; each must be accepted.
+fn ruleset_after(text: &str, previous: Option<Numbers>) -> Ruleset {
     let mut set = RuleSet::default();
     let file = files::parse(Syntax::Suricata, "test", text.as_bytes());
     set.add("test", file, &Variables::usual());
     assert!(set.refusals().is_empty(), "{:?}", set.refusals());
-    let (rules, refusals) = compile(&set, &CompileSettings::default());
+    let settings = CompileSettings {
+        previous,
+        ..CompileSettings::default()
+    };
+    let (rules, refusals) = compile(&set, &settings);
     assert!(refusals.is_empty(), "{refusals:?}");
     rules
 }
@@ -79,6 +88,11 @@ impl TestBed {
             number: 0,
             now: Time::from_secs(1000),
         }
+    }
+
+    /// Replaces the rules; flows continue.
+    pub(crate) fn reload(&mut self, text: &str) {
+        self.rules = ruleset_after(text, Some(self.rules.numbers.clone()));
     }
 
     /// Sends an IP packet.

@@ -1,10 +1,14 @@
 //! Exhaustion: the memory stays within the settings, and established connections survive.
 
-use millrace_ips_engine::{Mode, Overload, Settings};
+use millrace_ips_engine::detect::DetectSettings;
+use millrace_ips_engine::event::RuleId;
+use millrace_ips_engine::{Cause, Event, Mode, Overload, Policies, Settings};
 use millrace_types::Duration;
 use millrace_wire::IpProto;
 
-use crate::bed::{ATTACK, Segment, TestBed, data, fragment, handshake_of, ip, with_ident};
+use crate::bed::{
+    ATTACK, Segment, TestBed, acknowledgment, data, datagram, fragment, handshake_of, ip, with_ident,
+};
 
 fn settings() -> Settings {
     Settings {
@@ -285,4 +289,54 @@ fn a_closed_connection_gives_its_memory_back() {
         }
         assert_eq!(bed.engine.memory(), 0, "connection {port}");
     }
+}
+
+#[test]
+fn expressions_of_a_packet_and_of_a_flow_end_at_a_budget_and_the_record_names_the_rule() {
+    let rules =
+        r#"alert tcp any any -> any any (msg:"slow"; content:"aaa"; pcre:"/(?:a|aa|a\b){1,6}[^a]/"; sid:7;)"#;
+    for mode in [Mode::Ips, Mode::Ids] {
+        let settings = Settings {
+            mode,
+            records: true,
+            policies: Policies::closed(),
+            ..Settings::default()
+        };
+        let mut bed = TestBed::with(settings, rules);
+        bed.handshake();
+        let is_dropped = bed.send(data(0, &[b'a'; 1400])).is_dropped();
+        bed.send(acknowledgment(1400));
+        bed.finish();
+        assert_eq!(is_dropped, mode == Mode::Ips);
+        assert!(bed.engine.detect_counters().pcre_limits > 0, "{mode:?}");
+        assert_eq!(bed.engine.detect_counters().limited_sid, 7);
+        let named = bed.events().iter().find_map(|event| match event {
+            Event::Exception(_, Cause::MatchLimit, _, rule) => *rule,
+            _ => None,
+        });
+        let expected = (mode == Mode::Ips).then_some(RuleId { gid: 1, sid: 7 });
+        assert_eq!(named, expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_flow_gets_further_steps_with_its_packets_and_no_others() {
+    let rules = r#"alert udp any any -> any any (msg:"slow"; pcre:"/(?:a|aa|a\b){1,6}[^a]/"; sid:7;)"#;
+    let settings = |flow_steps| Settings {
+        detect: DetectSettings {
+            packet_steps: u64::MAX,
+            flow_steps,
+            ..DetectSettings::default()
+        },
+        ..Settings::default()
+    };
+    let limits = |flow_steps| {
+        let mut bed = TestBed::with(settings(flow_steps), rules);
+        for _ in 0..20 {
+            bed.send(datagram(&[b'a'; 100]));
+        }
+        bed.engine.detect_counters().pcre_limits
+    };
+    assert_eq!(limits(u64::MAX), 0);
+    assert!(limits(200 << 10) > 0);
 }

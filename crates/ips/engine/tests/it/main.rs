@@ -10,6 +10,7 @@
 mod allocator;
 mod bed;
 mod conversation;
+mod default_deny;
 mod detection;
 mod encrypted;
 mod ended_flows;
@@ -20,6 +21,7 @@ mod exhaustion_memory;
 mod fields;
 mod file_transfers;
 mod frames;
+mod http_framing;
 mod icmp;
 mod legacy_options;
 mod long_connections;

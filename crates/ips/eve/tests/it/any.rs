@@ -4,7 +4,7 @@ use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
+    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TransactionEvent,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::verdict::DropReason;
@@ -251,6 +251,8 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         }),
         1 => (subject(), select(reasons)).prop_map(|(subject, reason)| Event::Drop(subject, reason)),
         1 => (subject(), app(), anomalies()).prop_map(|(subject, app, events)| Event::Anomaly(subject, app, events)),
-        1 => (subject(), select(Cause::ALL), select(Policy::ALL)).prop_map(|(subject, cause, policy)| Event::Exception(subject, cause, policy)),
+        1 => (subject(), select(Cause::ALL), select(Policy::ALL), option::of((any::<u32>(), any::<u32>()))).prop_map(
+            |(subject, cause, policy, rule)| Event::Exception(subject, cause, policy, rule.map(|(gid, sid)| RuleId { gid, sid }))
+        ),
     ]
 }

@@ -8,3 +8,4 @@
 )]
 
 mod answers;
+mod cases;

@@ -3,6 +3,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::decompress::{Coding, DecodeError, Decoder, LAYERS};
+use super::framing;
 use super::headers::Headers;
 use super::multipart::Multipart;
 use crate::app::AppSettings;
@@ -24,14 +25,33 @@ pub(super) struct Body {
     decoder: Option<Decoder>,
     multipart: Option<Box<Multipart>>,
     limit: usize,
+    /// True if no header declares the coding.
+    is_guess: bool,
     /// Bytes after decoding.
     pub(super) length: u64,
 }
 
 heap!(Body { decoder, multipart });
 
+/// The content codings of a body that are undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undoing {
+    /// None: the bytes are kept as they are.
+    Nothing,
+    /// Those that the headers declare.
+    Declared,
+    /// Those that the headers declare, or gzip if the body begins as gzip.
+    Any,
+}
+
 /// Returns the codings of a Content-Encoding value in the order in which they were applied.
 fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
+    let is_tolerated = |name: &[u8]| {
+        matches!(
+            name,
+            b"gzip" | b"x-gzip" | b"deflate" | b"x-deflate" | b"inflate" | b"pack200-gzip"
+        )
+    };
     let mut found = Vec::new();
     let names = value
         .split(|byte| b", ".contains(byte))
@@ -39,6 +59,7 @@ fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
     for (layer, name) in names.enumerate() {
         if layer >= LAYERS {
             events.push("http.too_many_encoding_layers");
+            events.push(framing::CONTENT_ENCODING);
             break;
         }
         let name = name.to_ascii_lowercase();
@@ -57,26 +78,43 @@ fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
         if !is_usual {
             events.push("http.abnormal_ce_header");
         }
+        if coding.is_some() && !is_tolerated(&name) {
+            events.push(framing::CONTENT_ENCODING);
+        }
         found.extend(coding);
+    }
+    let letters = framing::letters(value);
+    let has = |word: &[u8]| letters.windows(word.len()).any(|part| part == word);
+    if found.is_empty() && (has(b"gzip") || has(b"deflate")) {
+        events.push(framing::CONTENT_ENCODING);
     }
     found
 }
 
 impl Body {
-    /// Opens the body buffer of a message, and a file for a body that is not a multipart form.
+    /// Opens the body buffer of a message, and a file for a body that is not a multipart form. `undoing` tells the
+    /// content codings that are undone.
     pub(super) fn open(
         transaction: &mut Transaction,
         direction: Direction,
         headers: &Headers,
         file_name: &[u8],
-        settings: &AppSettings,
+        (settings, undoing): (&AppSettings, Undoing),
     ) -> Body {
         let mut events = Vec::new();
-        let codings = headers
-            .value(b"content-encoding")
-            .map(|value| codings(value, &mut events))
+        let value = headers
+            .framing(b"content-encoding")
+            .filter(|_| undoing != Undoing::Nothing);
+        let mut codings = value
+            .map(|value| codings(&value, &mut events))
             .unwrap_or_default();
+        let is_doubtful = undoing == Undoing::Any || events.contains(&framing::CONTENT_ENCODING);
+        let is_guess = is_doubtful && codings.is_empty();
+        if is_guess {
+            codings.push(Coding::Gzip);
+        }
         for event in events {
+            transaction.is_ambiguous |= event == framing::CONTENT_ENCODING;
             transaction.raise(event);
         }
         let multipart = match direction {
@@ -114,6 +152,7 @@ impl Body {
             decoder: (!codings.is_empty()).then(|| Decoder::new(&codings)),
             multipart: multipart.map(Box::new),
             limit,
+            is_guess,
             length: 0,
         }
     }
@@ -127,7 +166,11 @@ impl Body {
                 let (out, problem) = decoder.decode(bytes, STEP_OUTPUT);
                 match problem {
                     Some(DecodeError::Bomb) => transaction.raise("http.compression_bomb"),
-                    Some(DecodeError::Invalid) => transaction.raise("http.gzip_decompression_failed"),
+                    Some(DecodeError::Invalid) if self.is_guess => {}
+                    Some(DecodeError::Invalid) => {
+                        transaction.raise("http.gzip_decompression_failed");
+                        transaction.is_ambiguous = true;
+                    }
                     None => {}
                 }
                 decoded = out;

@@ -5,9 +5,10 @@
 //!    └─── size 0 ──▶ trailer
 //! ```
 
-use super::headers::line;
+use super::framing;
+use super::headers::{Lines, line};
 use super::request::trimmed;
-use crate::flow::Direction;
+use crate::app::transaction::AppEvent;
 
 /// The position in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,14 +44,14 @@ pub(super) enum Part<'a> {
 
 impl Chunked {
     /// Returns the next part of the bytes, and advances the position past it.
-    pub(super) fn step<'a>(&mut self, data: &'a [u8], side: Direction) -> Part<'a> {
+    pub(super) fn step<'a>(&mut self, data: &'a [u8], lines: Lines) -> Part<'a> {
         let framing = |size| Part::Framing {
             size,
             has_extension: false,
         };
         match *self {
             Chunked::Size => {
-                let Some((end, next)) = line(data, side, false) else {
+                let Some((end, mut next)) = line(data, lines, false) else {
                     // A line that does not begin with a hexadecimal digit is not a chunk size.
                     return match data.iter().find(|byte| !byte.is_ascii_whitespace()) {
                         Some(byte) if !byte.is_ascii_hexdigit() => Part::Invalid(0),
@@ -60,6 +61,15 @@ impl Chunked {
                 let text = trimmed(&data[..end]);
                 if text.is_empty() {
                     return framing(next);
+                }
+                // Browsers skip all carriage returns before the line feed.
+                if next == end + 1 && data[end] == b'\r' {
+                    let returns = data[end..].iter().take_while(|byte| **byte == b'\r').count();
+                    match data.get(end + returns) {
+                        Some(b'\n') => next = end + returns + 1,
+                        Some(_) => {}
+                        None => return Part::NeedMore,
+                    }
                 }
                 match chunk_size(text) {
                     None => Part::Invalid(next),
@@ -92,6 +102,21 @@ impl Chunked {
     }
 }
 
+/// Returns the problem of the line between chunks that a step found at a position, or of the beginning of such a line.
+pub(super) fn problem(at: Chunked, data: &[u8], part: &Part<'_>) -> Option<AppEvent> {
+    match (at, part) {
+        (Chunked::Size, Part::Framing { size, .. } | Part::Last(size) | Part::Invalid(size)) => {
+            framing::chunk_line(&data[..*size])
+        }
+        (Chunked::Size, Part::NeedMore) => framing::incomplete_line(data, 0).map(|_| framing::CHUNK),
+        (Chunked::DataEnd, Part::Framing { size, .. }) => {
+            (&data[..*size] != b"\r\n").then_some(framing::CHUNK)
+        }
+        (Chunked::DataEnd, Part::NeedMore) => (!b"\r\n".starts_with(data)).then_some(framing::CHUNK),
+        _ => None,
+    }
+}
+
 /// Returns the size of a chunk and true if the chunk has extensions, from the line of the size. Returns
 /// `None` if the line is not valid.
 fn chunk_size(text: &[u8]) -> Option<(u64, bool)> {
@@ -116,7 +141,7 @@ mod tests {
                 if pending.is_empty() {
                     break;
                 }
-                let used = match chunked.step(&pending, Direction::ToClient) {
+                let used = match chunked.step(&pending, Lines::CrOrLf) {
                     Part::NeedMore | Part::Invalid(_) => break,
                     Part::Framing { size, .. } => size,
                     Part::Data(bytes) => {
@@ -142,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_size_is_invalid_as_soon_as_that_is_known() {
-        let step = |text| Chunked::default().step(text, Direction::ToClient);
+        let step = |text| Chunked::default().step(text, Lines::CrOrLf);
         assert_eq!(step(b"x"), Part::Invalid(0));
         assert_eq!(step(b"4"), Part::NeedMore);
         assert_eq!(step(b"fffffffff\r\n"), Part::Invalid(11));

@@ -54,7 +54,7 @@ enum State {
     Trailer(usize),
     /// After the data.
     Ended,
-    /// The body has no gzip header, and its bytes pass unchanged.
+    /// The body does not have the coding, and its bytes pass unchanged.
     Verbatim,
 }
 
@@ -67,14 +67,20 @@ struct Layer {
     inflate: Option<Box<Decompress>>,
     /// Output so far in bytes, plus [`BEGIN_SIZE`] for each start of compressed data.
     made: u64,
+    /// The first bytes of a body whose coding is "deflate", at most [`KEPT`]: raw deflate has no header, so only an error
+    /// shows that a body does not have it. `None` once the body is longer.
+    kept: Option<Vec<u8>>,
 }
+
+/// Bytes of a body after which an error of raw deflate shows that the body is damaged, and not that it is plain.
+const KEPT: usize = 4096;
 
 /// Memory of the decompression of one layer in bytes: a window of 32 KiB and the tables of codes.
 const INFLATE_SIZE: usize = 48 << 10;
 
 impl Heap for Layer {
     fn heap(&self) -> usize {
-        self.inflate.as_ref().map_or(0, |_| INFLATE_SIZE)
+        self.inflate.as_ref().map_or(0, |_| INFLATE_SIZE) + self.kept.as_ref().map_or(0, Vec::capacity)
     }
 }
 
@@ -97,11 +103,30 @@ impl Layer {
             },
             inflate: None,
             made: 0,
+            kept: (coding == Coding::Deflate).then(Vec::new),
         }
     }
 
-    /// Decodes `input` into `out`.
+    /// Decodes `input` into `out`. A body that does not have the coding passes unchanged.
     fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, limits: Limits) -> Result<(), DecodeError> {
+        if let Some(kept) = &mut self.kept {
+            kept.extend_from_slice(input);
+        }
+        let (before, result) = (out.len(), self.decode_coding(input, out, limits));
+        if result == Err(DecodeError::Invalid)
+            && let Some(kept) = self.kept.take()
+        {
+            // The output of the last bytes, if there was any, was noise.
+            out.truncate(before);
+            out.extend_from_slice(&kept[..kept.len().min(limits.room)]);
+            self.inflate = None;
+            self.state = State::Verbatim;
+        }
+        self.kept = self.kept.take().filter(|kept| kept.len() <= KEPT);
+        result
+    }
+
+    fn decode_coding(&mut self, input: &[u8], out: &mut Vec<u8>, limits: Limits) -> Result<(), DecodeError> {
         let mut input = input;
         loop {
             match &mut self.state {

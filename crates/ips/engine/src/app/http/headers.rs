@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use memchr::{memchr, memchr2};
 
+use super::framing;
+
 use crate::app::heap::heap;
 use crate::app::text::{Piece, Span};
 use crate::app::transaction::AppEvent;
@@ -16,6 +18,8 @@ pub(super) const HEADERS_PER_MESSAGE: usize = 1024;
 const INDEXED: usize = 32;
 /// Number of headers for which memory is allocated at once.
 const USUAL: usize = 12;
+/// Largest number of different lengths in repetitions of Content-Length that are kept.
+const LENGTHS: usize = 3;
 /// Largest number of times that repetitions of headers are joined in a message.
 const REPETITIONS: usize = 64;
 
@@ -49,14 +53,46 @@ pub(super) struct Headers {
     index: HashMap<Vec<u8>, usize>,
     /// True if the message has more headers than are kept.
     pub(super) has_too_many: bool,
+    /// The numbers in repetitions of Content-Length, at most [`LENGTHS`].
+    other_lengths: Vec<u64>,
 }
 
-heap!(Headers { list, text });
+heap!(Headers {
+    list,
+    text,
+    other_lengths
+});
+
+/// The bytes that end a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Lines {
+    /// A line feed, perhaps after a carriage return: servers read requests so.
+    #[default]
+    Lf,
+    /// The same, or a carriage return alone: browsers read responses so.
+    CrOrLf,
+    /// A carriage return and a line feed, and neither alone.
+    CrLf,
+}
+
+impl Lines {
+    /// Returns the usual ends of lines in a direction.
+    pub(super) fn of(direction: Direction) -> Lines {
+        match direction {
+            Direction::ToServer => Lines::Lf,
+            Direction::ToClient => Lines::CrOrLf,
+        }
+    }
+}
 
 /// Returns the end of the first line of `data` without its terminator, and where the next line begins; `None` if the
-/// line is not complete. Responses also end lines with a carriage return alone, as browsers accept it.
-pub(super) fn line(data: &[u8], direction: Direction, is_end: bool) -> Option<(usize, usize)> {
-    if direction == Direction::ToServer {
+/// line is not complete.
+pub(super) fn line(data: &[u8], lines: Lines, is_end: bool) -> Option<(usize, usize)> {
+    if lines == Lines::CrLf {
+        let end = memchr::memmem::find(data, b"\r\n")?;
+        return Some((end, end + 2));
+    }
+    if lines == Lines::Lf {
         let end = memchr(b'\n', data)?;
         let without_cr = if end > 0 && data[end - 1] == b'\r' {
             end - 1
@@ -114,10 +150,16 @@ impl Headers {
         self.text.clear();
         self.index.clear();
         self.has_too_many = false;
+        self.other_lengths.clear();
     }
 
     /// Adds the headers of a block of lines, and appends the anomalies that it finds.
-    pub(super) fn add_block(&mut self, block: &[u8], direction: Direction, events: &mut Vec<AppEvent>) {
+    pub(super) fn add_block(
+        &mut self,
+        block: &[u8],
+        (direction, lines): (Direction, Lines),
+        events: &mut Vec<AppEvent>,
+    ) {
         let names = if direction == Direction::ToServer {
             &REQUEST
         } else {
@@ -131,7 +173,7 @@ impl Headers {
         let mut pending: Option<Header> = None;
         let mut rest = block;
         while !rest.is_empty() {
-            let (end, next) = line(rest, direction, true).unwrap_or((rest.len(), rest.len()));
+            let (end, next) = line(rest, lines, true).unwrap_or((rest.len(), rest.len()));
             let text = &rest[..end];
             rest = &rest[next..];
             if text.is_empty() {
@@ -192,6 +234,7 @@ impl Headers {
             text,
             index,
             has_too_many,
+            other_lengths,
         } = self;
         let name = header.name.of(text);
         let Some(known) = place(list, text, index, name).and_then(|place| list.get_mut(place)) else {
@@ -215,6 +258,11 @@ impl Headers {
         events.push(names.repetition);
         let value = header.value.of(text);
         if name.eq_ignore_ascii_case(b"content-length") {
+            for number in framing::numbers(value) {
+                if other_lengths.len() < LENGTHS && !other_lengths.contains(&number) {
+                    other_lengths.push(number);
+                }
+            }
             let length = content_length(value);
             if content_length(known.value.of(text)) != length || length.is_none() {
                 events.push(names.ambiguous_length);
@@ -244,6 +292,67 @@ impl Headers {
     /// Returns the value of a header by its name in lower case.
     pub(super) fn value(&self, name: &[u8]) -> Option<&[u8]> {
         self.find(name).map(|header| header.value)
+    }
+
+    /// Returns the value of a header that frames the message, as the most tolerant recipient reads it: the values of all
+    /// headers whose names look like the name, without control characters. `name` is in lower case.
+    pub(super) fn framing(&self, name: &[u8]) -> Option<Vec<u8>> {
+        let mut joined: Option<Vec<u8>> = None;
+        for (own, value) in self.pairs() {
+            // A line without colon has no name; the colon may be in a continuation.
+            let (own, value) = match value.iter().position(|byte| *byte == b':') {
+                Some(colon) if own.is_empty() => (&value[..colon], &value[colon + 1..]),
+                _ => (own, value),
+            };
+            if !framing::looks_like(own, name) {
+                continue;
+            }
+            let value = framing::without_controls(value);
+            match &mut joined {
+                None => joined = Some(value.trim_ascii().to_vec()),
+                Some(joined) => {
+                    joined.extend_from_slice(b", ");
+                    joined.extend_from_slice(value.trim_ascii());
+                }
+            }
+        }
+        joined
+    }
+
+    /// Returns the lengths that recipients may find, in the order of the headers.
+    pub(super) fn lengths(&self) -> Vec<u64> {
+        let mut lengths = self
+            .framing(b"content-length")
+            .map_or(Vec::new(), |value| framing::numbers(&value));
+        lengths.extend(&self.other_lengths);
+        lengths
+    }
+
+    /// Returns the places where recipients differ about the end of the message, or about the coding of its body.
+    pub(super) fn ambiguities(&self, is_http_11: bool) -> Vec<AppEvent> {
+        let mut found = Vec::new();
+        let length = self.find(b"content-length");
+        let coding = self.find(b"transfer-encoding");
+        if let Some(length) = length {
+            let is_single = !length.is_repeated && !length.is_folded && coding.is_none();
+            found.extend(
+                framing::content_length(length.value).or((!is_single).then_some(framing::CONTENT_LENGTH)),
+            );
+        }
+        if let Some(coding) = coding {
+            let is_single = !coding.is_repeated && !coding.is_folded && is_http_11;
+            found.extend(
+                framing::transfer_encoding(coding.value)
+                    .or((!is_single).then_some(framing::TRANSFER_ENCODING)),
+            );
+        }
+        if self
+            .find(b"content-encoding")
+            .is_some_and(|found| found.is_folded)
+        {
+            found.push(framing::CONTENT_ENCODING);
+        }
+        found
     }
 
     /// Returns the names and the values.
@@ -334,7 +443,7 @@ mod tests {
     fn parsed(block: &str, direction: Direction) -> (Vec<(String, String)>, Vec<AppEvent>) {
         let mut headers = Headers::default();
         let mut events = Vec::new();
-        headers.add_block(block.as_bytes(), direction, &mut events);
+        headers.add_block(block.as_bytes(), (direction, Lines::of(direction)), &mut events);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (
             headers

@@ -12,9 +12,11 @@
 mod body;
 mod chunked;
 mod decompress;
+mod framing;
 mod headers;
 pub(in crate::app) mod multipart;
 mod publish;
+mod readings;
 mod request;
 mod response;
 #[cfg(test)]
@@ -32,6 +34,7 @@ use super::transaction::{LIVE_TRANSACTIONS, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use readings::Alternatives;
 use request::RequestSide;
 use response::ResponseSide;
 
@@ -41,7 +44,7 @@ const LINE_SIZE: usize = 18_432;
 const HEADERS_SIZE: usize = 256 << 10;
 
 /// A request that waits for its response.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Waiting {
     transaction: u64,
     method: Method,
@@ -53,10 +56,11 @@ struct Waiting {
 heap!(Waiting { file_name });
 
 /// The methods whose responses differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Method {
     Head,
     Connect,
+    #[default]
     Other,
 }
 
@@ -106,12 +110,14 @@ pub(super) struct Http {
     request: RequestSide,
     response: ResponseSide,
     pairing: Pairing,
+    alternatives: Alternatives,
 }
 
 heap!(Http {
     request,
     response,
-    pairing
+    pairing,
+    alternatives
 });
 
 impl Http {
@@ -121,6 +127,7 @@ impl Http {
             request: RequestSide::default(),
             response: ResponseSide::default(),
             pairing: Pairing::default(),
+            alternatives: Alternatives::default(),
         }
     }
 
@@ -142,6 +149,11 @@ impl Http {
 
 impl Parser for Http {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        if chunk.gap_before > 0 {
+            self.alternatives.gap(chunk.direction, out, &self.settings);
+        }
+        self.alternatives
+            .data(chunk.direction, chunk.bytes, out, &self.settings);
         match chunk.direction {
             Direction::ToServer => {
                 if chunk.gap_before > 0 {
@@ -173,10 +185,22 @@ impl Parser for Http {
         if self.pairing.is_tunnel {
             self.request.end_connect(&mut self.pairing, out, &self.settings);
         }
+        let Http {
+            request, response, ..
+        } = self;
+        for (direction, forks) in [
+            (Direction::ToServer, &mut request.forks),
+            (Direction::ToClient, &mut response.forks),
+        ] {
+            if !forks.is_empty() {
+                self.alternatives.add(direction, forks, out, &self.settings);
+            }
+        }
         self.outcome()
     }
 
     fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        self.alternatives.end(direction, out, &self.settings);
         match direction {
             Direction::ToServer => self.request.end(&mut self.pairing, out, &self.settings),
             Direction::ToClient => self.response.end(&mut self.pairing, out, &self.settings),

@@ -7,7 +7,7 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::headers::Headers;
+use super::headers::{Headers, Lines};
 use crate::app::AppSettings;
 use crate::app::file::File;
 use crate::app::heap::heap;
@@ -215,7 +215,7 @@ impl Multipart {
         settings: &AppSettings,
     ) -> State {
         let mut headers = Headers::default();
-        headers.add_block(block, direction, &mut Vec::new());
+        headers.add_block(block, (direction, Lines::of(direction)), &mut Vec::new());
         let names = headers.value(b"content-disposition").map(file_names);
         let names = names.unwrap_or_default();
         let Some(name) = names.first() else {

@@ -112,6 +112,9 @@ pub struct Transaction {
     pub is_inspected: [bool; 2],
     /// True once the transaction has parts that are not inspected, because there are too many.
     pub(crate) exceeds_limits: bool,
+    /// True if recipients read the message in different ways. The rules are evaluated on it, and then in mode `ips` the
+    /// policy for parser errors applies.
+    pub(crate) is_ambiguous: bool,
     /// True by [`Direction::index`] if bytes of the direction were parsed since its last inspection.
     pub(crate) is_new: [bool; 2],
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
@@ -144,6 +147,7 @@ impl Transaction {
             files: Vec::new(),
             is_inspected: [false; 2],
             exceeds_limits: false,
+            is_ambiguous: false,
             is_new: [false; 2],
             has_new_trailer: [false; 2],
             version: 1,

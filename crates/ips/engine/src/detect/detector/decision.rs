@@ -3,6 +3,7 @@
 use millrace_ips_rules::header::Action as RuleAction;
 
 use super::{Context, Detector, Match};
+use crate::detect::OVERRULED;
 use crate::detect::compile::Ruleset;
 use crate::detect::program::{Rule, RuleType};
 use crate::detect::rate;
@@ -46,14 +47,14 @@ impl Detector {
         &mut self,
         rules: &Ruleset,
         packet: &Packet<'_>,
-        flow: Option<&Flow>,
+        mut flow: Option<&mut Flow>,
         out: &mut Events,
     ) -> Action {
         let mut matches = std::mem::take(&mut self.matches);
         matches.sort_by_key(|found| found.rule);
         let mut decision = Action::None;
         let mut alerts = 0;
-        let subject = subject(packet, flow);
+        let subject = subject(packet, flow.as_deref());
         // An ICMP error is inspected with the flow that it quotes, although its sender need not belong to the flow: a
         // verdict on it applies to the packet alone.
         let is_own = |flow: &Flow| {
@@ -61,8 +62,9 @@ impl Detector {
                 .iter()
                 .any(|side| flow.key.has_ends_of(packet, *side))
         };
-        let has_flow = !matches.is_empty() && flow.is_some_and(is_own);
-        for found in &matches {
+        let has_flow = !matches.is_empty() && flow.as_deref().is_some_and(is_own);
+        let app = flow.as_deref().and_then(|flow| flow.app.protocol);
+        for (at, found) in matches.iter().enumerate() {
             let Some(rule) = rules.rules.get(found.rule as usize) else {
                 continue;
             };
@@ -82,6 +84,12 @@ impl Detector {
             let action = effect(action, rule, has_flow);
             if matches!(action, Action::PassPacket | Action::PassFlow) {
                 decision = decision.max(action);
+                if let Some(flow) = flow.as_deref_mut() {
+                    match action {
+                        Action::PassFlow => flow.detect.passed_by = rule.pass_digest,
+                        _ => overrule(rules, &matches[at + 1..], has_flow, &mut flow.detect.overruled),
+                    }
+                }
                 break;
             }
             decision = decision.max(action);
@@ -102,7 +110,7 @@ impl Detector {
                 rule: found.rule,
                 action: self.reported_action(action),
                 packet_action: Action::None,
-                app: flow.and_then(|flow| flow.app.protocol),
+                app,
                 transaction: found.transaction,
                 context: None,
             }));
@@ -112,11 +120,42 @@ impl Detector {
         decision
     }
 
+    /// Adds the rules that an earlier packet passed over to the matches, see [`FlowState::overruled`].
+    pub(super) fn repeat_overruled(&mut self, context: Context<'_>, flow: &mut Flow) {
+        let is_own = |flow: &Flow| flow.key.has_ends_of(context.packet, context.direction);
+        if flow.detect.overruled.is_empty() || context.packet.is_pseudo || !is_own(flow) {
+            return;
+        }
+        for rule in flow.detect.overruled.drain(..) {
+            if !self.matches.iter().any(|found| found.rule == rule) {
+                self.matches.push(Match {
+                    rule,
+                    transaction: None,
+                });
+            }
+        }
+    }
+
     /// Returns the action that the alert of a rule shows: only mode `ips` drops.
     fn reported_action(&self, action: Action) -> Action {
         match action {
             Action::DropPacket | Action::DropFlow if self.mode == Mode::Ids => Action::None,
             action => action,
+        }
+    }
+}
+
+/// Keeps the rules among the matches whose action takes the flow: a rule that passes one packet does not pass the flow.
+#[cold]
+fn overrule(rules: &Ruleset, matches: &[Match], has_flow: bool, overruled: &mut Vec<u32>) {
+    for found in matches {
+        let Some(rule) = rules.rules.get(found.rule as usize) else {
+            continue;
+        };
+        let is_of_flow =
+            rule.kind != RuleType::Packet && effect(rule.action, rule, has_flow) >= Action::DropFlow;
+        if is_of_flow && overruled.len() < OVERRULED && !overruled.contains(&found.rule) {
+            overruled.push(found.rule);
         }
     }
 }

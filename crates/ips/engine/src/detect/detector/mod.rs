@@ -101,6 +101,8 @@ pub struct Counters {
     pub step_limits: u64,
     /// Evaluations that ended at a limit of an expression.
     pub pcre_limits: u64,
+    /// Number of the last rule that exceeded a limit; 0 if there is none.
+    pub limited_sid: u64,
     /// Counters of thresholds and detection filters that were lost because the table was full.
     pub rates_lost: u64,
     /// Bits of hosts and address pairs that were not set because the table was full.
@@ -126,6 +128,14 @@ pub struct Detector {
     rates: Rates,
     matches: Vec<Match>,
     counters: Counters,
+    /// The steps of expressions for a packet and for a flow.
+    budgets: (u64, u64),
+    /// The packet of the budget in use, and the steps that are left for it.
+    budget: (u64, u64),
+    /// The last rule that exceeded a limit.
+    limited: Option<u32>,
+    /// The generation of the rule set to which the indexes of rules belong.
+    generation: u64,
     /// How often each rule exceeded a limit.
     limits: HashMap<u32, u64>,
     profile: Option<Box<Profile>>,
@@ -150,7 +160,15 @@ pub struct DetectSettings {
     pub alerts: usize,
     /// Largest number of counters of rates, and of bits of addresses, that are kept at a time.
     pub table_len: usize,
+    /// Steps that the expressions of all rules may take for one packet. A step visits at most 64 bytes.
+    pub packet_steps: u64,
+    /// Steps that they may take for the packets of a flow: a flow has at most this number, and gets 16,384 more with
+    /// each packet.
+    pub flow_steps: u64,
 }
+
+/// Steps of expressions that a flow gets with each packet.
+const STEPS_REFILLED: u64 = 16 << 10;
 
 impl Default for DetectSettings {
     fn default() -> DetectSettings {
@@ -159,6 +177,8 @@ impl Default for DetectSettings {
             limit_matches: false,
             alerts: ALERTS,
             table_len: 1 << 16,
+            packet_steps: 256 << 10,
+            flow_steps: 512 << 10,
         }
     }
 }
@@ -183,6 +203,10 @@ impl Detector {
             rates: Rates::new(settings.table_len),
             matches: Vec::new(),
             counters: Counters::default(),
+            budgets: (settings.packet_steps, settings.flow_steps),
+            budget: (0, 0),
+            limited: None,
+            generation: 0,
             limits: HashMap::new(),
             profile: None,
             tracer: None,
@@ -209,6 +233,41 @@ impl Detector {
         self.limits.get(&rule).copied().unwrap_or(0)
     }
 
+    /// Returns the last rule that exceeded a limit since the last call, by its index.
+    pub(crate) fn take_limited(&mut self) -> Option<u32> {
+        self.limited.take()
+    }
+
+    /// Returns the rules that exceeded a limit, by their index, each with the number of times.
+    pub fn limited_rules(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.limits.iter().map(|(rule, count)| (*rule, *count))
+    }
+
+    /// Sets the budget of expressions for an inspection: what is left for the packet, and for its flow.
+    fn begin_budget(&mut self, packet: u64, flow: Option<&mut Flow>) {
+        let is_new = self.budget.0 != packet || packet == 0;
+        if is_new {
+            self.budget = (packet, self.budgets.0);
+        }
+        let of_flow = flow.map_or(u64::MAX, |flow| {
+            if is_new {
+                let used = &mut flow.detect.steps_used;
+                *used = used.saturating_sub(STEPS_REFILLED);
+            }
+            self.budgets.1.saturating_sub(flow.detect.steps_used)
+        });
+        self.scratch.set_budget(self.budget.1.min(of_flow));
+    }
+
+    /// Takes the steps since [`Detector::begin_budget`] from the budgets of packet and flow.
+    fn end_budget(&mut self, before: u64, flow: Option<&mut Flow>) {
+        let used = before.saturating_sub(self.scratch.budget());
+        self.budget.1 = self.budget.1.saturating_sub(used);
+        if let Some(flow) = flow {
+            flow.detect.steps_used = flow.detect.steps_used.saturating_add(used);
+        }
+    }
+
     /// Removes the bits of addresses and the counters of thresholds, for example between two captures.
     pub fn clear(&mut self) {
         self.addresses.clear();
@@ -231,18 +290,27 @@ impl Detector {
             has_stream_data,
             stream,
         };
+        if self.generation != rules.numbers.generation {
+            // The indexes of the rules have changed.
+            self.limits.clear();
+            self.generation = rules.numbers.generation;
+        }
         if let Some(flow) = flow.as_deref_mut()
             && flow.detect.generation != rules.numbers.generation
         {
             reload::renumber(flow, &rules.numbers);
         }
         self.matches.clear();
+        self.begin_budget(packet.number, flow.as_deref_mut());
+        let budget = self.scratch.budget();
         self.ip_only(rules, context, flow.as_deref_mut());
         self.packet_rules(rules, context, flow.as_deref_mut());
         if let Some(flow) = flow.as_deref_mut() {
             self.transactions(rules, context, flow);
+            self.repeat_overruled(context, flow);
         }
-        self.decide(rules, context, flow.as_deref(), out)
+        self.end_budget(budget, flow.as_deref_mut());
+        self.decide(rules, context, flow, out)
     }
 
     /// Evaluates the rules on further transactions that came with a packet, after [`Detector::inspect`].
@@ -260,10 +328,13 @@ impl Detector {
         };
         self.matches.clear();
         let mut flow = what.flow;
+        self.begin_budget(what.packet.number, flow.as_deref_mut());
+        let budget = self.scratch.budget();
         if let Some(flow) = flow.as_deref_mut() {
             self.transactions(rules, context, flow);
         }
-        self.decide(rules, context, flow.as_deref(), out)
+        self.end_budget(budget, flow.as_deref_mut());
+        self.decide(rules, context, flow, out)
     }
 
     /// Applies the rules that matched, and returns their action.
@@ -271,10 +342,10 @@ impl Detector {
         &mut self,
         rules: &Ruleset,
         context: Context<'_>,
-        flow: Option<&Flow>,
+        flow: Option<&mut Flow>,
         out: &mut Events,
     ) -> Action {
-        self.trace_packet(rules, context, flow);
+        self.trace_packet(rules, context, flow.as_deref());
         let first = out.list.len();
         let action = match self.matches.is_empty() {
             true => Action::None,
@@ -374,12 +445,14 @@ impl Detector {
     }
 
     /// Counts a limit that the evaluation of a rule exceeded.
-    fn note_limit(&mut self, index: u32) {
+    fn note_limit(&mut self, index: u32, rule: &Rule) {
         match self.scratch.limit.take() {
             None => return,
             Some(Limit::Steps) => self.counters.step_limits += 1,
             Some(Limit::Pcre) => self.counters.pcre_limits += 1,
         }
+        self.limited = Some(index);
+        self.counters.limited_sid = u64::from(rule.sid);
         *self.limits.entry(index).or_default() += 1;
     }
 }

@@ -1,5 +1,7 @@
 //! The rules over addresses, packets and streams.
 
+use millrace_ips_rules::header::Action as RuleAction;
+
 use super::decision::is_once;
 use super::{Candidates, Context, Detector, GroupId};
 use crate::detect::compile::Ruleset;
@@ -11,7 +13,8 @@ use crate::tcp::StreamWindow;
 
 impl Detector {
     /// Evaluates the rules that have only conditions of the header, at the first packet of each direction that is inspected:
-    /// packets that were dropped before do not count. An ICMP error about the flow does not stand for its packets.
+    /// packets that were dropped before do not count. An ICMP error about the flow does not stand for its packets, nor for
+    /// other errors, which any router may send: rules with an action apply to each of them.
     pub(super) fn ip_only(&mut self, rules: &Ruleset, context: Context<'_>, mut flow: Option<&mut Flow>) {
         let Context {
             packet, direction, ..
@@ -19,14 +22,12 @@ impl Detector {
         if packet.is_pseudo {
             return;
         }
-        let mut is_own = true;
+        let (mut is_own, mut are_alerts_due) = (true, true);
         if let Some(flow) = flow.as_deref_mut() {
             let done = &mut flow.detect.ip_only[direction.index()];
-            if done.on_own {
-                return;
-            }
             is_own = flow.key.has_ends_of(packet, direction);
-            if !is_own && done.on_error {
+            are_alerts_due = !done.on_own && (is_own || !done.on_error);
+            if is_own && done.on_own {
                 return;
             }
             match is_own {
@@ -38,7 +39,8 @@ impl Detector {
             let Some(rule) = rules.rules.get(index as usize) else {
                 continue;
             };
-            if conditions::header(rule, packet) {
+            let is_due = are_alerts_due || !matches!(rule.action, RuleAction::Alert | RuleAction::Log);
+            if is_due && conditions::header(rule, packet) {
                 // An ICMP error does not change the state of the flow that it quotes.
                 let own = flow.as_deref_mut().filter(|_| is_own);
                 self.record(index, rule, context, own, None);
@@ -124,7 +126,7 @@ impl Detector {
 
     /// Returns true if a rule over packets and streams matches.
     fn packet_rule(&mut self, index: u32, rule: &Rule, context: Context<'_>, flow: Option<&Flow>) -> bool {
-        let app = flow.and_then(|flow| flow.app.protocol);
+        let app = flow.and_then(|flow| flow.app.detected());
         if !self.common(rule, context, flow, app) {
             return false;
         }
@@ -137,7 +139,7 @@ impl Detector {
         self.counters.evaluations += 1;
         self.scratch.begin();
         let is_match = self.payload(rule, context, flow);
-        self.note_limit(index);
+        self.note_limit(index, rule);
         is_match
     }
 }

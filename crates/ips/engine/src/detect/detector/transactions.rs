@@ -17,7 +17,7 @@ impl Detector {
         let mut transactions = std::mem::take(&mut flow.app.transactions);
         for transaction in &mut transactions.list {
             transaction.is_new[direction.index()] = false;
-            flow.app.has_failed |= transaction.exceeds_limits;
+            flow.app.has_failed |= transaction.exceeds_limits || transaction.is_ambiguous;
             if transaction.is_inspected[direction.index()]
                 || transaction.progress[direction.index()] == Progress::Idle
             {
@@ -63,7 +63,7 @@ impl Detector {
             self.counters.evaluations += 1;
             self.scratch.begin();
             let is_match = self.payload(rule, context, Some(flow));
-            self.note_limit(index);
+            self.note_limit(index, rule);
             if is_match {
                 flow.detect.raised[side].push(index);
                 self.record(index, rule, context, Some(flow), None);
@@ -189,14 +189,14 @@ impl Detector {
                 &mut self.scratch,
                 &mut self.memory.1,
             );
-            self.note_limit(candidate.rule);
+            self.note_limit(candidate.rule, rule);
             match is_match {
                 true => candidate.matched |= 1 << at,
                 false => all = false,
             }
         }
         let is_match = all && self.payload(rule, context, Some(flow));
-        self.note_limit(candidate.rule);
+        self.note_limit(candidate.rule, rule);
         is_match
     }
 }

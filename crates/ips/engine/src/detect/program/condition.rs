@@ -61,6 +61,9 @@ pub enum PacketTest {
 /// A condition on a flow (`flow`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowTest {
+    /// True if the rule has the keyword. The state of a flow changes from packet to packet, so a rule over addresses that has
+    /// the keyword, with whichever option, is a rule over packets.
+    pub is_present: bool,
     /// True if there is a condition that needs a flow.
     pub is_needed: bool,
     /// True if the flow must be established, false if it must not.

@@ -127,6 +127,9 @@ pub struct Rule {
     pub is_silent: bool,
     /// The pattern of the prefilter.
     pub fast_pattern: Option<FastPattern>,
+    /// A digest of the text and the addresses of a pass rule. After a reload it tells whether the set still has the rule that
+    /// passed a flow.
+    pub pass_digest: Option<u64>,
     /// Index of the rule in its set of rules before the rules were sorted by the order of evaluation.
     pub source_index: u32,
 }

@@ -25,7 +25,7 @@ mod http;
 mod messages;
 mod packet;
 mod parts;
-mod random;
+pub(crate) mod random;
 pub(crate) mod tls;
 
 use std::collections::BTreeMap;

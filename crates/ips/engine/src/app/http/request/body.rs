@@ -5,9 +5,10 @@ use millrace_ips_rules::buffers::Buffer;
 use super::request_line::is_http_11;
 use super::{RequestSide, SIDE, State};
 use crate::app::AppSettings;
-use crate::app::http::body::Body;
+use crate::app::http::body::{Body, Undoing};
 use crate::app::http::chunked::Chunked;
 use crate::app::http::headers::{contains_chunked, content_length};
+use crate::app::http::readings::{Framing, Kind, framed};
 use crate::app::http::{Pairing, update_record};
 use crate::app::transaction::{Progress, Transactions};
 
@@ -27,12 +28,18 @@ impl RequestSide {
             self.complete(out);
             return;
         }
+        let is_http_11 = self.line.protocol().is_some_and(is_http_11);
+        let is_ambiguous = !self.headers.ambiguities(is_http_11).is_empty();
+        for event in self.headers.ambiguities(is_http_11) {
+            transaction.raise(event);
+            transaction.is_ambiguous = true;
+        }
+        self.is_ambiguous |= is_ambiguous;
         let length = self.headers.find(b"content-length");
         let coding = self.headers.value(b"transfer-encoding");
-        let is_chunked = coding.is_some_and(contains_chunked);
-        if coding.is_some()
-            && (!is_chunked || length.is_some() || !self.line.protocol().is_some_and(is_http_11))
-        {
+        let tolerant = self.headers.framing(b"transfer-encoding");
+        let is_chunked = tolerant.is_some_and(|value| contains_chunked(&value));
+        if coding.is_some() && (!is_chunked || length.is_some() || !is_http_11) {
             transaction.raise("http.invalid_transfer_encoding_value_in_request");
         }
         // RFC 9112, section 6.3, rule 4 does not define the end of the body. Some servers use Content-Length.
@@ -54,11 +61,27 @@ impl RequestSide {
                 None => transaction.raise("http.invalid_content_length_field_in_request"),
             }
         }
+        let forced = self.reading.as_mut().and_then(|reading| reading.framing.take());
+        if let Some(framing) = forced {
+            state = match framing {
+                Framing::None => State::Line,
+                Framing::Chunked => State::Chunked(Chunked::Size),
+                Framing::Sized(0) => State::Line,
+                Framing::Sized(size) => State::Sized(size),
+                Framing::Plain => State::Sized(u64::MAX),
+            };
+        }
         self.state = state;
+        if self.is_ambiguous && forced.is_none() {
+            self.fork_end(state);
+        }
         if state == State::Line {
             self.complete(out);
             return;
         }
+        let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) else {
+            return;
+        };
         let normal = transaction.buffer(Buffer::HttpUri, SIDE).unwrap_or_default();
         let path = normal.split(|&byte| byte == b'?').next().unwrap_or_default();
         let name = path
@@ -67,7 +90,27 @@ impl RequestSide {
             .unwrap_or_default()
             .to_vec();
         transaction.advance(SIDE, Progress::Body);
-        self.body = Some(Body::open(transaction, SIDE, &self.headers, &name, settings));
+        self.body = Some(Body::open(
+            transaction,
+            SIDE,
+            &self.headers,
+            &name,
+            (settings, Undoing::Declared),
+        ));
+    }
+
+    /// Asks for the readings in which the request ends elsewhere than with `state`.
+    fn fork_end(&mut self, state: State) {
+        let mut others = vec![State::Line, State::Chunked(Chunked::Size)];
+        let lengths = self.headers.lengths();
+        others.extend(lengths.into_iter().filter(|size| *size > 0).map(State::Sized));
+        others.retain(|other| *other != state);
+        let framing = |other| match other {
+            State::Chunked(_) => Framing::Chunked,
+            State::Sized(size) => Framing::Sized(size),
+            _ => Framing::None,
+        };
+        self.fork(Kind::End, others.into_iter().map(framing).map(framed));
     }
 
     /// Passes bytes to the body.
@@ -102,6 +145,10 @@ impl RequestSide {
         self.is_open = false;
         if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
             transaction.advance(SIDE, Progress::Complete);
+            // The response belongs to another reading.
+            if self.reading.is_some() {
+                transaction.advance(SIDE.reverse(), Progress::Complete);
+            }
         }
     }
 

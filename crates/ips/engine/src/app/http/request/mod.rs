@@ -7,8 +7,10 @@ mod request_line;
 use millrace_ips_rules::buffers::Buffer;
 
 use super::body::Body;
-use super::chunked::{Chunked, Part};
-use super::headers::{Headers, line};
+use super::chunked::{self, Chunked, Part};
+use super::framing::{self, Section};
+use super::headers::{Headers, Lines, line};
+use super::readings::{Forks, Framing, Kind, Reading, of_lines, other_chunks};
 use super::uri::Uri;
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
@@ -63,6 +65,16 @@ pub(super) struct RequestSide {
     headers: Headers,
     line: RequestLine,
     body: Option<Body>,
+    /// The bytes of the request in progress up to the end of its headers.
+    head: Vec<u8>,
+    section: Section,
+    /// The number of bytes of `pending` in which no ambiguity was found.
+    checked: usize,
+    /// True once recipients read the request in progress in different ways.
+    is_ambiguous: bool,
+    pub(super) forks: Forks,
+    /// The differences to the usual parser, for a further reading.
+    reading: Option<Reading>,
 }
 
 heap!(RequestSide {
@@ -70,10 +82,44 @@ heap!(RequestSide {
     block,
     headers,
     line,
-    body
+    body,
+    head,
+    forks
 });
 
 impl RequestSide {
+    /// Returns the parser of a further reading.
+    pub(super) fn reading(reading: Reading) -> RequestSide {
+        RequestSide {
+            reading: Some(reading),
+            ..RequestSide::default()
+        }
+    }
+
+    fn lines(&self) -> Lines {
+        let lines = self.reading.and_then(|reading| reading.lines);
+        lines.unwrap_or(Lines::of(SIDE))
+    }
+
+    /// Notes a place in which recipients read the request in different ways.
+    fn differ(&mut self, out: &mut Transactions, event: AppEvent) {
+        // A request line does not change the end of the request.
+        self.is_ambiguous |= event != framing::START_LINE;
+        if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
+            transaction.raise(event);
+            transaction.is_ambiguous = true;
+        }
+    }
+
+    /// Asks for further readings. A reading with other lines may still end in several ways; others have no further readings.
+    fn fork(&mut self, kind: Kind, readings: impl IntoIterator<Item = Reading>) {
+        let own = self.reading.unwrap_or_default();
+        if self.reading.is_none() || kind == Kind::End && !own.skips_lines {
+            self.forks
+                .add(own, kind, &[&self.head, &self.block], None, readings);
+        }
+    }
+
     /// Parses the next bytes. Without bytes, it continues where it waited for the response.
     pub(super) fn data(
         &mut self,
@@ -98,7 +144,17 @@ impl RequestSide {
         let mut at = 0;
         while let Step::Consumed(size) = self.step(&data[at..], pairing, out, settings) {
             at += size;
+            self.forks.follow(&data[at..]);
         }
+        if matches!(self.state, State::Headers | State::Trailer) {
+            let problem = framing::incomplete_line(&data[at..], self.checked);
+            self.checked = data.len() - at;
+            if let Some(event) = problem {
+                self.differ(out, event);
+                self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+            }
+        }
+        self.forks.follow(&data[at..]);
         let waits = matches!(self.state, State::Connect | State::ConnectHeld);
         pairing.has_held_requests = waits && data.len() > at;
         let limit = if waits { TUNNEL_WAIT } else { LINE_SIZE };
@@ -223,8 +279,18 @@ impl RequestSide {
                 Step::Consumed(size)
             }
             State::Chunked(mut chunked) => {
-                let part = chunked.step(data, SIDE);
+                let before = chunked;
+                let part = chunked.step(data, self.lines());
                 self.state = State::Chunked(chunked);
+                if let Some(event) = chunked::problem(before, data, &part) {
+                    self.differ(out, event);
+                    self.fork(
+                        Kind::Chunk,
+                        other_chunks(self.lines(), &[Framing::Plain, Framing::None]),
+                    );
+                    // The line belongs to the bytes that follow.
+                    self.forks.follow(data);
+                }
                 match part {
                     Part::NeedMore => Step::NeedMore,
                     Part::Framing { size, has_extension } => {
@@ -243,6 +309,10 @@ impl RequestSide {
                     }
                     Part::Invalid(size) => {
                         self.raise(out, "http.invalid_request_chunk_len");
+                        if !settings.is_inline {
+                            self.state = State::Sized(u64::MAX);
+                            return Step::Consumed(0);
+                        }
                         self.refuse(pairing, out);
                         Step::Consumed(size)
                     }
@@ -252,7 +322,7 @@ impl RequestSide {
     }
 
     fn first_line(&mut self, data: &[u8], pairing: &mut Pairing, out: &mut Transactions) -> Step {
-        let Some((end, next)) = line(data, SIDE, false) else {
+        let Some((end, next)) = line(data, self.lines(), false) else {
             return Step::NeedMore;
         };
         let text = &data[..end];
@@ -270,6 +340,14 @@ impl RequestSide {
             }
         }
         self.start(text, pairing, out);
+        self.head.extend_from_slice(&data[..next]);
+        let line_end = self.section.line_end(&data[..next]);
+        if line_end.is_some() {
+            self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+        }
+        for event in framing::request_line(text).into_iter().chain(line_end) {
+            self.differ(out, event);
+        }
         Step::Consumed(next)
     }
 
@@ -279,6 +357,11 @@ impl RequestSide {
         self.line.parse(text);
         self.headers.clear();
         self.block.clear();
+        self.head.clear();
+        self.section = Section::default();
+        self.checked = 0;
+        self.is_ambiguous = false;
+        self.forks.begin();
         self.body = None;
         self.is_open = true;
         let request = &self.line;
@@ -373,7 +456,7 @@ impl RequestSide {
         out: &mut Transactions,
         settings: &AppSettings,
     ) -> Step {
-        let Some((end, next)) = line(data, SIDE, false) else {
+        let Some((end, next)) = line(data, self.lines(), false) else {
             return Step::NeedMore;
         };
         if self.block.len() + next > HEADERS_SIZE {
@@ -382,6 +465,19 @@ impl RequestSide {
             return Step::Consumed(next);
         }
         self.block.extend_from_slice(&data[..next]);
+        self.checked = 0;
+        for event in self.section.header_line(&data[..next]) {
+            self.differ(out, event);
+            if matches!(event, framing::LINE_END | framing::HEADER_END) {
+                self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+            }
+        }
+        let ends_blank = self.reading.is_some_and(|reading| reading.blank_ends_headers);
+        let end = if ends_blank && framing::is_blank(&data[..end]) {
+            0
+        } else {
+            end
+        };
         let is_held = !settings.is_inline && self.state == State::Headers && self.line.method() == b"CONNECT";
         if end == 0 && is_held {
             self.state = State::ConnectHeld;
@@ -412,9 +508,16 @@ impl RequestSide {
             return;
         };
         let mut events = Vec::new();
-        self.headers.add_block(&block, SIDE, &mut events);
+        let lines = self
+            .reading
+            .and_then(|reading| reading.lines)
+            .unwrap_or(Lines::of(SIDE));
+        self.headers.add_block(&block, (SIDE, lines), &mut events);
         for event in events {
             transaction.raise(event);
+        }
+        if !is_trailer {
+            self.head.extend_from_slice(&block);
         }
         if is_trailer {
             let mut raw = transaction

@@ -2,9 +2,11 @@
 
 use super::{ResponseSide, SIDE, State};
 use crate::app::AppSettings;
-use crate::app::http::body::Body;
+use crate::app::http::body::{Body, Undoing};
 use crate::app::http::chunked::Chunked;
+use crate::app::http::framing;
 use crate::app::http::headers::{contains_chunked, content_length};
+use crate::app::http::readings::{Framing, Kind, framed};
 use crate::app::http::request::is_http_11;
 use crate::app::http::{Method, Pairing, Step, update_record};
 use crate::app::parameter::file_names;
@@ -64,7 +66,10 @@ impl ResponseSide {
         match begins_response(data) {
             None => return Step::NeedMore,
             Some(true) => self.end_bodiless(out),
-            Some(false) => self.begin_body(pairing, out, settings),
+            Some(false) => {
+                self.differ(out, framing::BODY);
+                self.begin_body(pairing, out, settings);
+            }
         }
         Step::Consumed(0)
     }
@@ -107,19 +112,35 @@ impl ResponseSide {
             self.state = State::Failed;
             return;
         };
-        let coding = self.headers.value(b"transfer-encoding");
+        let is_http_11 = is_http_11(&self.protocol);
+        for event in self.headers.ambiguities(is_http_11) {
+            self.is_ambiguous = true;
+            transaction.raise(event);
+            transaction.is_ambiguous = true;
+        }
+        let coding = self.headers.framing(b"transfer-encoding");
         let length = self.headers.find(b"content-length");
         let mut state = State::UntilClose;
-        if let Some(value) = coding.filter(|value| contains_chunked(value)) {
+        let forced = self.reading.as_mut().and_then(|reading| reading.framing.take());
+        if let Some(framing) = forced {
+            self.is_plain = framing == Framing::Plain;
+            state = match framing {
+                Framing::Chunked => State::Chunked(Chunked::Size),
+                Framing::Sized(size) => State::Sized(size),
+                Framing::Plain | Framing::None => State::UntilClose,
+            };
+        } else if let Some(value) = coding.filter(|value| contains_chunked(value)) {
             if !value.eq_ignore_ascii_case(b"chunked") {
                 transaction.raise("http.response_abnormal_transfer_encoding");
             }
-            if !is_http_11(&self.protocol) {
+            if !is_http_11 {
                 transaction.raise("http.response_chunked_old_proto");
             }
             state = State::Chunked(Chunked::Size);
         } else if let Some(header) = length {
             match content_length(header.value) {
+                // Other recipients find a body.
+                Some(0) if self.is_ambiguous => {}
                 Some(0) => {
                     self.finish(out, true);
                     return;
@@ -127,12 +148,22 @@ impl ResponseSide {
                 Some(size) => state = State::Sized(size),
                 None => {
                     transaction.raise("http.invalid_content_length_field_in_response");
-                    return self.refuse(pairing, out);
+                    if settings.is_inline {
+                        return self.refuse(pairing, out);
+                    }
                 }
             }
         }
         transaction.advance(SIDE, Progress::Body);
         self.state = state;
+        if self.is_ambiguous && forced.is_none() {
+            let chunked = (!matches!(state, State::Chunked(_))).then_some(Framing::Chunked);
+            let lengths = self.headers.lengths().into_iter();
+            let sized = lengths.filter(|size| State::Sized(*size) != state && *size > 0);
+            let framings = chunked.into_iter().chain(sized.map(Framing::Sized));
+            let framings: Vec<Framing> = framings.chain([Framing::Plain]).collect();
+            self.fork(Kind::End, framings.into_iter().map(framed));
+        }
         self.open_body(out, settings);
     }
 
@@ -164,7 +195,18 @@ impl ResponseSide {
         let disposition = self.headers.value(b"content-disposition");
         let names = disposition.map(file_names).unwrap_or_default();
         let name = names.first().unwrap_or(&current.file_name);
-        self.body = Some(Body::open(transaction, SIDE, &self.headers, name, settings));
+        let undoing = match (self.is_plain, self.is_ambiguous) {
+            (true, _) => Undoing::Nothing,
+            (false, false) => Undoing::Declared,
+            (false, true) => Undoing::Any,
+        };
+        self.body = Some(Body::open(
+            transaction,
+            SIDE,
+            &self.headers,
+            name,
+            (settings, undoing),
+        ));
         for other in names.into_iter().skip(1) {
             transaction.publish(Buffer::FileName, SIDE, other);
         }
@@ -203,7 +245,11 @@ impl ResponseSide {
             }
             self.previous = Some(current.transaction);
         }
-        self.state = State::Idle;
+        // A further reading is one of the first response.
+        self.state = match self.reading {
+            Some(_) => State::Failed,
+            None => State::Idle,
+        };
     }
 }
 

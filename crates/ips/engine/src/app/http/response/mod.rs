@@ -7,8 +7,10 @@ mod status_line;
 use millrace_ips_rules::buffers::Buffer;
 
 use super::body::Body;
-use super::chunked::{Chunked, Part};
-use super::headers::{Headers, line};
+use super::chunked::{self, Chunked, Part};
+use super::framing::{self, Section};
+use super::headers::{Headers, Lines, line};
+use super::readings::{Forks, Framing, Kind, Reading, of_lines, other_chunks};
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
@@ -58,6 +60,18 @@ pub(super) struct ResponseSide {
     status: Option<u16>,
     has_continued: bool,
     body: Option<Body>,
+    /// The bytes of the response in progress up to the end of its headers.
+    head: Vec<u8>,
+    section: Section,
+    /// The number of bytes of `pending` in which no ambiguity was found.
+    checked: usize,
+    /// True once recipients read the response in progress in different ways.
+    is_ambiguous: bool,
+    pub(super) forks: Forks,
+    /// The differences to the usual parser, for a further reading.
+    reading: Option<Reading>,
+    /// True if the bytes of the body are kept as they are.
+    is_plain: bool,
 }
 
 heap!(ResponseSide {
@@ -66,10 +80,45 @@ heap!(ResponseSide {
     current,
     headers,
     protocol,
-    body
+    body,
+    head,
+    forks
 });
 
 impl ResponseSide {
+    /// Returns the parser of a further reading.
+    pub(super) fn reading(reading: Reading) -> ResponseSide {
+        ResponseSide {
+            reading: Some(reading),
+            ..ResponseSide::default()
+        }
+    }
+
+    fn lines(&self) -> Lines {
+        let lines = self.reading.and_then(|reading| reading.lines);
+        lines.unwrap_or(Lines::of(SIDE))
+    }
+
+    /// Notes a place in which recipients read the response in different ways.
+    fn differ(&mut self, out: &mut Transactions, event: AppEvent) {
+        self.is_ambiguous = true;
+        let id = self.current.as_ref().map(|current| current.transaction);
+        if let Some(transaction) = id.and_then(|id| out.by_id(id)) {
+            transaction.raise(event);
+            transaction.is_ambiguous = true;
+        }
+    }
+
+    /// Asks for further readings. A reading with other lines may still end in several ways; others have no further readings.
+    fn fork(&mut self, kind: Kind, readings: impl IntoIterator<Item = Reading>) {
+        let own = self.reading.unwrap_or_default();
+        if self.reading.is_none() || kind == Kind::End && !own.skips_lines {
+            let waiting = self.current.as_ref();
+            self.forks
+                .add(own, kind, &[&self.head, &self.block], waiting, readings);
+        }
+    }
+
     /// Parses the next bytes.
     pub(super) fn data(
         &mut self,
@@ -91,7 +140,17 @@ impl ResponseSide {
         let mut at = 0;
         while let Step::Consumed(size) = self.step(&data[at..], pairing, out, settings) {
             at += size;
+            self.forks.follow(&data[at..]);
         }
+        if matches!(self.state, State::Headers | State::Trailer) {
+            let problem = framing::incomplete_line(&data[at..], self.checked);
+            self.checked = data.len() - at;
+            if let Some(event) = problem {
+                self.differ(out, event);
+                self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+            }
+        }
+        self.forks.follow(&data[at..]);
         let keeps_all = matches!(self.state, State::Failed | State::Tunnel) || pairing.pauses_responses;
         if !keeps_all && data.len() - at > LINE_SIZE {
             self.raise(out, "http.response_field_too_long");
@@ -218,7 +277,7 @@ impl ResponseSide {
             State::Idle => self.idle(data, pairing, out, settings),
             State::Line => self.first_line(data, out, settings),
             State::Headers | State::Trailer => {
-                let Some((end, next)) = line(data, SIDE, false) else {
+                let Some((end, next)) = line(data, self.lines(), false) else {
                     return Step::NeedMore;
                 };
                 if self.block.len() + next > HEADERS_SIZE {
@@ -227,7 +286,15 @@ impl ResponseSide {
                     return Step::Consumed(next);
                 }
                 self.block.extend_from_slice(&data[..next]);
-                if end == 0 {
+                self.checked = 0;
+                for event in self.section.header_line(&data[..next]) {
+                    self.differ(out, event);
+                    if matches!(event, framing::LINE_END | framing::HEADER_END) {
+                        self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+                    }
+                }
+                let ends_blank = self.reading.is_some_and(|reading| reading.blank_ends_headers);
+                if end == 0 || ends_blank && framing::is_blank(&data[..end]) {
                     self.end_headers(pairing, out, settings);
                 }
                 Step::Consumed(next)
@@ -247,8 +314,15 @@ impl ResponseSide {
                 Step::Consumed(data.len())
             }
             State::Chunked(mut chunked) => {
-                let part = chunked.step(data, SIDE);
+                let before = chunked;
+                let part = chunked.step(data, self.lines());
                 self.state = State::Chunked(chunked);
+                if let Some(event) = chunked::problem(before, data, &part) {
+                    self.differ(out, event);
+                    self.fork(Kind::Chunk, other_chunks(self.lines(), &[Framing::Plain]));
+                    // The line belongs to the bytes that follow.
+                    self.forks.follow(data);
+                }
                 match part {
                     Part::NeedMore => Step::NeedMore,
                     Part::Framing { size, has_extension } => {
@@ -284,6 +358,11 @@ impl ResponseSide {
         self.headers.clear();
         self.has_continued = false;
         self.block.clear();
+        self.head.clear();
+        self.section = Section::default();
+        self.checked = 0;
+        self.is_ambiguous = false;
+        self.forks.begin();
         let waiting = pairing.waiting.pop_front().unwrap_or_else(|| {
             let transaction = out.start(AppProtocol::Http);
             transaction.raise("http.unable_to_match_response_to_request");
@@ -319,7 +398,14 @@ impl ResponseSide {
             return;
         };
         let mut events = Vec::new();
-        self.headers.add_block(&block, SIDE, &mut events);
+        let lines = self
+            .reading
+            .and_then(|reading| reading.lines)
+            .unwrap_or(Lines::of(SIDE));
+        self.headers.add_block(&block, (SIDE, lines), &mut events);
+        if !is_trailer {
+            self.head.extend_from_slice(&block);
+        }
         for event in events {
             transaction.raise(event);
         }

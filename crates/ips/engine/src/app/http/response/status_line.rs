@@ -4,7 +4,9 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::{ResponseSide, SIDE, State};
 use crate::app::AppSettings;
-use crate::app::http::headers::line;
+use crate::app::http::framing;
+use crate::app::http::headers::{Lines, line};
+use crate::app::http::readings::{Kind, Reading, of_lines};
 use crate::app::http::{Pairing, Step, update_record};
 use crate::app::transaction::Transactions;
 
@@ -80,19 +82,49 @@ impl ResponseSide {
 
     /// Reads the first line. Bytes that are no status line are a body without headers.
     pub(super) fn first_line(&mut self, data: &[u8], out: &mut Transactions, settings: &AppSettings) -> Step {
-        let complete = line(data, SIDE, false);
+        let complete = line(data, self.lines(), false);
         let text = complete.map_or(data, |(end, _)| &data[..end]);
         let is_blank = text
             .iter()
             .all(|byte| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b));
         match (line_kind(text), complete) {
-            (_, Some((_, next))) if is_blank => Step::Consumed(next),
-            (LineKind::Status, Some((_, next))) => {
-                self.status_line(text, out);
+            (_, Some((_, next))) if is_blank => {
+                if !text.is_empty() {
+                    self.differ(out, framing::START_LINE);
+                }
                 Step::Consumed(next)
             }
+            (LineKind::Status, Some((_, next))) => {
+                self.status_line(text, out);
+                self.head.extend_from_slice(&data[..next]);
+                let line_end = self.section.line_end(&data[..next]);
+                if line_end.is_some() {
+                    self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+                }
+                for event in framing::status_line(text).into_iter().chain(line_end) {
+                    self.differ(out, event);
+                }
+                Step::Consumed(next)
+            }
+            (LineKind::Other, Some((_, next))) if self.reading.is_some_and(|reading| reading.skips_lines) => {
+                Step::Consumed(next)
+            }
+            (LineKind::Other, None) if self.reading.is_some_and(|reading| reading.skips_lines) => {
+                Step::NeedMore
+            }
             (LineKind::Other, _) | (LineKind::Undecided, Some(_)) => {
-                // The bytes are a body without headers, as browsers take them.
+                // The bytes are a body without headers, as browsers take them. Others look for the status line.
+                let first = text.split(|byte| *byte == b' ').next().unwrap_or_default();
+                if !framing::is_protocol(first) {
+                    self.differ(out, framing::START_LINE);
+                }
+                self.fork(
+                    Kind::Start,
+                    [Reading {
+                        skips_lines: true,
+                        ..Reading::default()
+                    }],
+                );
                 self.open_body(out, settings);
                 self.state = State::UntilClose;
                 Step::Consumed(0)

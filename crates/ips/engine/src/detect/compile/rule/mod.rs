@@ -3,6 +3,8 @@
 mod options;
 mod resolve;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use millrace_ips_rules::header::{self, Protocol};
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::state::Rate;
@@ -138,6 +140,7 @@ pub(super) fn compile(
         }));
     }
     let thresholds = thresholds(&rates, rule.gid(), rule.sid().unwrap_or_default(), rows);
+    let pass_digest = pass_digest(rule, [&source, &destination]);
     let has_ports = source.ports.is_some() || destination.ports.is_some();
     let has_protocol = !protocol.app.is_empty();
     let kind = builder.rule_type(has_protocol, has_ports, (on_packets, on_stream));
@@ -166,7 +169,17 @@ pub(super) fn compile(
         thresholds,
         is_silent: builder.is_silent,
         fast_pattern,
+        pass_digest,
         source_index,
+    })
+}
+
+/// Returns a digest of a pass rule with the addresses and ports that its variables stand for; `None` for other rules.
+fn pass_digest(rule: &millrace_ips_rules::Rule, ends: [&Endpoint; 2]) -> Option<u64> {
+    (rule.header.action == header::Action::Pass).then(|| {
+        let mut digest = DefaultHasher::new();
+        format!("{rule} {ends:?}").hash(&mut digest);
+        digest.finish()
     })
 }
 
@@ -219,11 +232,14 @@ impl Builder<'_> {
             || has_ports
             || !self.packet.is_empty()
             || !self.state.is_empty()
-            || self.flow != FlowTest::default();
+            || self.flow.is_present;
+        // These conditions change from packet to packet, so one match says nothing about the rest of the flow.
+        let varies = self.flow.is_established.is_some() || !self.packet.is_empty() || !self.state.is_empty();
         match targets {
             _ if !self.buffers.is_empty() || self.app.iter().any(is_of_transaction) => RuleType::Transaction,
             (true, true) if has_payload => RuleType::PacketStream,
             (false, true) if has_payload => RuleType::Stream,
+            _ if !has_payload && varies => RuleType::Packet,
             _ if has_protocol || !self.app.is_empty() => RuleType::AppLayer,
             _ if !has_conditions => RuleType::IpOnly,
             _ => RuleType::Packet,
@@ -268,12 +284,13 @@ impl Builder<'_> {
         let is_of_stream = |test: &PacketTest| matches!(test, PacketTest::StreamSize { .. });
         let is_of_packet = self.flow.no_stream || !self.packet.iter().all(is_of_stream);
         match protocol {
+            // Without contents, each packet is a match, whether its data are inspected in the stream or not.
+            _ if self.payload.is_empty() => (true, false),
             Protocol::TcpPacket => (true, false),
             Protocol::TcpStream => (false, true),
             _ if !is_stream_protocol => (true, false),
             _ if is_of_packet => (true, false),
             _ if self.flow.only_stream => (false, true),
-            _ if self.payload.is_empty() => (true, false),
             // As observed: contents together with `stream_size` are searched in packets, too.
             _ => (self.is_anchored || !self.packet.is_empty(), true),
         }

@@ -286,8 +286,15 @@ impl Builder<'_> {
     }
 
     fn flow_states(&mut self, states: &[FlowState]) {
+        self.flow.is_present = true;
         for state in states {
-            self.flow.is_needed |= !matches!(state, FlowState::Stateless);
+            self.flow.is_needed |= matches!(
+                state,
+                FlowState::Established
+                    | FlowState::NotEstablished
+                    | FlowState::ToServer
+                    | FlowState::ToClient
+            );
             match state {
                 FlowState::Established => self.flow.is_established = Some(true),
                 FlowState::NotEstablished => self.flow.is_established = Some(false),
