@@ -278,6 +278,12 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             overwrite,
             deletions_max,
         } => {
+            if *document == Document::default() && handle.snapshot().exchange.ids().next().is_some() {
+                bail!(
+                    "the file has no objects, so it would delete the whole exchange: expected an exchange as \
+                     `millrace-ix export` prints it"
+                );
+            }
             let how = ApplyOptions {
                 overwrite,
                 deletions_max: deletions_max.unwrap_or(DELETIONS_MAX),
@@ -307,11 +313,15 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 .filter_map(|id| service(&snapshot, *id))
                 .collect()
         }
-        Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref()),
+        Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref())?,
         Request::Quarantine => quarantine(&handle.snapshot()),
         Request::Sessions => sessions(configured(filters)?),
-        Request::Check { account, matching } => check(configured(filters)?, handle, account, &matching),
+        Request::Check { account, matching } => {
+            existing(handle, account)?;
+            check(configured(filters)?, handle, account, &matching)
+        }
         Request::Recheck { account } => {
+            existing(handle, account)?;
             configured(filters)?.recheck(account);
             Value::Null
         }
@@ -327,6 +337,9 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
         }
         Request::Journal { change } => {
             let mut records = handle.journal(change).await?;
+            if records.is_empty() {
+                bail!("there is no change {change}: `millrace-ix changes` lists them");
+            }
             for record in &mut records {
                 if let Some(detail) = record.detail.as_object_mut() {
                     detail.remove("stored");
@@ -471,7 +484,7 @@ fn quarantine(snapshot: &Snapshot) -> Value {
             .collect();
         Some(json!({
             "end": id, "service": config.service, "connection": config.connection, "account": config.account,
-            "clean_since": clean_since, "seen": list.is_some_and(|list| list.seen), "findings": findings,
+            "clean_since": clean_since, "seen": list.is_some_and(millrace_ix_service::Quarantined::is_seen), "findings": findings,
         }))
     });
     ends.collect()
@@ -496,13 +509,34 @@ fn service(snapshot: &Snapshot, id: ServiceId) -> Option<Value> {
     }))
 }
 
-fn objects(snapshot: &Snapshot, prefix: Option<&str>) -> Value {
+/// Fails if the exchange does not have an object.
+fn existing(handle: &Handle, object: impl Into<ObjectId>) -> Result<()> {
+    let object = object.into();
+    if handle.snapshot().exchange.object(object).is_none() {
+        bail!("there is no {object}: `millrace-ix objects` lists all objects");
+    }
+    Ok(())
+}
+
+fn objects(snapshot: &Snapshot, prefix: Option<&str>) -> Result<Value> {
+    if let Some(prefix) = prefix {
+        match prefix.parse::<ObjectId>() {
+            Ok(id) if snapshot.exchange.object(id).is_none() => {
+                bail!("there is no {id}: `millrace-ix objects` lists all objects");
+            }
+            // The number 1 stands for any: the prefix is the first part of an identifier.
+            Err(error) if format!("{prefix}-1").parse::<ObjectId>().is_err() => {
+                bail!("{error}, or a prefix of identifiers, such as cn");
+            }
+            _ => {}
+        }
+    }
     let is_wanted = |id: &ObjectId| {
         let text = id.to_string();
         prefix.is_none_or(|prefix| text == prefix || text.split('-').next() == Some(prefix))
     };
     let objects = snapshot.exchange.ids().filter(is_wanted);
-    objects
+    let values = objects
         .filter_map(|id| {
             let mut value = serde_json::to_value(snapshot.exchange.object(id)?).ok()?;
             let members = value.as_object_mut()?;
@@ -510,7 +544,8 @@ fn objects(snapshot: &Snapshot, prefix: Option<&str>) -> Value {
             members.insert("revision".to_owned(), json!(snapshot.revisions.get(&id)));
             Some(value)
         })
-        .collect()
+        .collect();
+    Ok(values)
 }
 
 /// Sends a request to a running engine and returns its answer.

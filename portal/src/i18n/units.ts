@@ -34,6 +34,11 @@ export function formatNumber(value: number, language: string): string {
   return new Intl.NumberFormat(language).format(value);
 }
 
+/** Returns a share of 0 to 1 in percent: "2.5 %". A share that rounds to nothing has no sign. */
+export function formatShare(share: number, language: string): string {
+  return new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1, signDisplay: "negative" }).format(share);
+}
+
 /** Returns the exact time in UTC, for the hover text of local times: "2026-11-23 14:05:09 UTC". */
 export function formatUtc(time: Date): string {
   return `${time.toISOString().slice(0, 19).replace("T", " ")} UTC`;

@@ -8,9 +8,10 @@ import type { AttackView, Filter, NewFilter, Ordered, Suggestion, Traffic } from
 import { Rate } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useLanguage, useText } from "../i18n/text";
-import { formatBitRate, formatNumber } from "../i18n/units";
+import { formatBitRate, formatNumber, formatShare } from "../i18n/units";
 import { Bars, MinuteChart } from "../ui/chart";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
+import { parseRate } from "../ui/endfields";
 import { Form, TextField } from "../ui/fields";
 import { ActionOf, checkFilter, EMPTY_FILTER, FilterFields, filterErrors, filterOf, Lifetime, TimeLeft, type FilterDraft, type FilterErrors } from "../ui/filterform";
 import { useHeld } from "../ui/held";
@@ -83,31 +84,47 @@ function inTurn(acts: (() => Promise<unknown>)[]): () => Promise<unknown> {
   };
 }
 
-function SuggestionCard({ suggestion, make, hold }: { suggestion: Suggestion; make: Make; hold: (open: boolean) => void }) {
+function SuggestionCard({ suggestion, make, made, hold }: { suggestion: Suggestion; make: Make; made: (suggestion: Suggestion) => void; hold: (open: boolean) => void }) {
   const t = useText();
   const { language } = useLanguage();
   const [minutes, setMinutes] = useState("60");
-  const percent = (share: number) => new Intl.NumberFormat(language, { style: "percent", maximumFractionDigits: 1 }).format(share);
+  const [rate, setRate] = useState("");
+  const limit = suggestion.order.action === "shape" ? (suggestion.order.rate_kbps ?? null) : null;
+  const isLimit = suggestion.order.action === "shape";
+  const parsed = parseRate(rate);
   return (
     <li className="card">
       <code className="card-title">{suggestion.matching}</code>
       <p>{t.reason(suggestion.coded, suggestion.why)}</p>
       <div className="row spread">
         <span>
-          <State tone="ok">{t("attack.covers", { share: percent(suggestion.covers) })}</State> <State tone={suggestion.collateral > 0.01 ? "wait" : "off"}>{t("attack.collateral", { share: percent(suggestion.collateral) })}</State>
+          {suggestion.collateral === null ? (
+            <>
+              <State tone="off">{t("attack.coversAll", { share: formatShare(suggestion.covers, language) })}</State> <State tone="wait">{t("attack.collateralUnknown")}</State>
+            </>
+          ) : (
+            <>
+              <State tone="ok">{t("attack.covers", { share: formatShare(suggestion.covers, language) })}</State>{" "}
+              <State tone={suggestion.collateral > 0.01 ? "wait" : "off"}>{t("attack.collateral", { share: formatShare(suggestion.collateral, language) })}</State>
+            </>
+          )}
+          {limit === null ? null : <span className="quiet"> {t("attack.limitTo", { rate: formatBitRate(limit * 1000, language) })}</span>}
         </span>
         <ConfirmedAct
-          label={t("attack.drop")}
-          title={t("attack.dropTitle")}
-          sentence={t("attack.dropSentence", { packets: suggestion.matching })}
+          label={t(isLimit ? "attack.limit" : "attack.drop")}
+          title={t(isLimit ? "attack.limitTitle" : "attack.dropTitle")}
+          sentence={t(isLimit ? "attack.limitSentence" : "attack.dropSentence", { packets: suggestion.matching })}
           kind="primary"
+          onOpen={() => setRate(limit === null ? "" : String(Math.max(1, Math.round(limit / 1000))))}
           explain={(error) => explain(t, error)}
           hold={hold}
           act={(keyOf) => {
-            const body = { ...suggestion.order, minutes: Number(minutes) };
-            return make(body, keyOf(body));
+            if (isLimit && (parsed === undefined || parsed === null)) return Promise.reject(new InvalidField(t("filterForm.rateWrong")));
+            const body = { ...suggestion.order, ...(isLimit && parsed ? { rate_kbps: parsed * 1000 } : {}), minutes: Number(minutes) };
+            return make(body, keyOf(body)).then(() => made(suggestion));
           }}
         >
+          {isLimit ? <TextField label={t("end.rate")} unit="Mbit/s" value={rate} onChange={setRate} error={parsed ? undefined : t("filterForm.rateWrong")} inputProps={{ inputMode: "decimal" }} /> : null}
           <Lifetime value={minutes} onChange={setMinutes} />
         </ConfirmedAct>
       </div>
@@ -115,18 +132,29 @@ function SuggestionCard({ suggestion, make, hold }: { suggestion: Suggestion; ma
   );
 }
 
-/** The suggestions of the last read. Those of an open dialog stay, because each read computes them again. */
-function Suggestions({ suggestions: live, make, none }: { suggestions: Suggestion[]; make: Make; none: string }) {
-  const [suggestions, hold] = useAsOpened(live);
-  if (suggestions.length === 0) return <p className="quiet">{none}</p>;
+/** The suggestions of the last read. Those of an open dialog stay, because each read computes them again. A suggestion whose filter
+ * was made is gone at once; the next read no longer has it. */
+function Suggestions({ suggestions: live, make }: { suggestions: Suggestion[]; make: Make }) {
+  const t = useText();
+  const [opened, hold] = useAsOpened(live);
+  const [taken, setTaken] = useState<{ of: Suggestion[]; matching: string[] }>({ of: live, matching: [] });
+  const gone = taken.of === live ? taken.matching : [];
+  const suggestions = opened.filter((suggestion) => !gone.includes(suggestion.matching));
+  const made = (suggestion: Suggestion) => setTaken({ of: live, matching: [...gone, suggestion.matching] });
+  if (suggestions.length === 0) return <p className="quiet">{t("attack.noSuggestions")}</p>;
   return (
-    <ul className="stack">
-      {suggestions.map((suggestion) => (
-        <SuggestionCard key={suggestion.matching} suggestion={suggestion} make={make} hold={hold} />
-      ))}
-    </ul>
+    <div className="stack">
+      {suggestions.some((suggestion) => suggestion.collateral === null) ? <Notice tone="wait" title={t("attack.usualUnknown")} /> : null}
+      <ul className="stack">
+        {suggestions.map((suggestion) => (
+          <SuggestionCard key={suggestion.matching} suggestion={suggestion} make={make} made={made} hold={hold} />
+        ))}
+      </ul>
+    </div>
   );
 }
+
+const NO_SUGGESTIONS: Suggestion[] = [];
 
 type Target = AttackView["targets"][number];
 const prefixOf = (target: Target) => target.prefix;
@@ -371,7 +399,7 @@ export function UnderAttack() {
                 {query.isPending ? (
                   <Skeleton lines={3} />
                 ) : (
-                  <Suggestions key={target} suggestions={traffic?.suggestions ?? []} make={make} none={t(traffic?.target.usual_bits_per_s === null ? "attack.usualUnknown" : "attack.noSuggestions")} />
+                  <Suggestions key={target} suggestions={traffic?.suggestions ?? NO_SUGGESTIONS} make={make} />
                 )}
               </Panel>
               <Loaded query={filters} lines={3}>

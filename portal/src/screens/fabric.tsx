@@ -249,7 +249,7 @@ export function Fabric() {
                             <Rate bits={trunk.contracted_mbps * 1e6} /> / <Rate bits={trunk.capacity_mbps * 1e6} />
                           </span>
                         </td>
-                        <td data-label={t("fabric.load")}>{trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : null}</td>
+                        <td data-label={t("fabric.load")}>{trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : <span className="quiet">{t("rate.unknown")}</span>}</td>
                         <td className="number" data-label={t("fabric.cost")}>{trunk.cost}</td>
                         <td className="number" data-label={t("nav.services")}>{trunk.services}</td>
                         <td>
@@ -296,7 +296,7 @@ export function Fabric() {
                         <td data-label={t("fabric.dpid")}>
                           <code>{entry.dpid}</code>
                         </td>
-                        <td className="number" data-label={t("fabric.entries")}>{entry.entries}</td>
+                        <td className="number" data-label={t("fabric.entries")}>{entry.entries ?? t("state.unknown")}</td>
                         <td className="number" data-label={t("fabric.ports")}>
                           {entry.ports_used} / {entry.ports}
                         </td>

@@ -23,8 +23,10 @@ const TASKS: Record<string, { title: MessageId; act: MessageId }> = {
   degraded: { title: "task.degraded", act: "task.look" },
   refused: { title: "task.refused", act: "task.look" },
   switch_unreachable: { title: "task.switchUnreachable", act: "task.look" },
+  switch_drifted: { title: "task.switchDrifted", act: "task.look" },
   switch_differs: { title: "task.switchDiffers", act: "task.look" },
   read_only: { title: "task.readOnly", act: "task.look" },
+  database_unwritable: { title: "task.databaseUnwritable", act: "task.look" },
   trunk_down: { title: "task.trunkDown", act: "task.look" },
   attack: { title: "task.attack", act: "task.attackAct" },
   approval: { title: "task.approval", act: "task.look" },
@@ -37,7 +39,7 @@ function taskAddress(task: Task): string {
   if (kind === "ap") return "/approvals";
   if (task.task.startsWith("quarantine") || task.task === "mac_ends") return "/lan";
   if (kind === "sv") return `/services/${task.object}`;
-  if (kind === "sw" || kind === "tr") return "/fabric";
+  if (kind === "sw" || kind === "tr" || kind === "engine") return "/fabric";
   return "/connections";
 }
 

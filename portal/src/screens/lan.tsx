@@ -41,6 +41,7 @@ const CHECK_STATES: Record<string, { tone: Tone; word: MessageId }> = {
   clean: { tone: "ok", word: "check.clean" },
   failing: { tone: "bad", word: "check.failing" },
   fixed: { tone: "wait", word: "check.fixed" },
+  unchecked: { tone: "off", word: "check.unchecked" },
 };
 
 /** Returns a frame as rows of sixteen bytes. */
@@ -146,7 +147,7 @@ function SwapRouter({ end: live }: { end: End }) {
 }
 
 export function isMac(text: string): boolean {
-  return /^([0-9a-f]{2}[:-]){5}[0-9a-f]{2}$/i.test(text.trim());
+  return /^(([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|([0-9a-f]{4}\.){2}[0-9a-f]{4})$/i.test(text.trim());
 }
 
 /** The longest time in ms for which both addresses are ordered: the limit of a day, less the error of the reader's clock. */

@@ -111,7 +111,7 @@ export function NocWall() {
                       {trunk.name} → {trunk.ends[1]?.site}
                     </span>
                     <StateOf state={trunkState(trunk)} />
-                    {trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : null}
+                    {trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : <span className="quiet">{t("rate.unknown")}</span>}
                     <span className="quiet">
                       {formatBitRate(trunk.contracted_mbps * 1e6, language)} / {formatBitRate(trunk.capacity_mbps * 1e6, language)}
                       {trunk.carries ? ` · ${t("fabric.carries")}` : ""}

@@ -65,7 +65,7 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
             [t("service.site"), end.site],
             ...(end.connection ? ([[t("service.connection"), `${end.connection.name} (${end.connection.ports.join(", ")})`]] as [string, string][]) : []),
             ...(end.vlan_text ? ([[t("service.tags"), end.vlan_text]] as [string, string][]) : []),
-            ...(end.own ? ([[t("service.rate"), <Rate key="rate" bits={end.capacity_mbps === null ? null : end.capacity_mbps * 1e6} />]] as [string, React.ReactNode][]) : []),
+            ...(end.own || service.consent === "pending" ? ([[t("service.rate"), <Rate key="rate" bits={end.capacity_mbps === null ? null : end.capacity_mbps * 1e6} />]] as [string, React.ReactNode][]) : []),
             ...(service.kind === "p2p_vc" ? end.macs : []).map(
               (mac): [React.ReactNode, React.ReactNode] => [
                 t("service.mac"),
@@ -203,6 +203,7 @@ function Invitation({ service: live }: { service: ServiceView }) {
   const [end, setEnd] = useState<EndDraft>(EMPTY_END);
   const [errors, setErrors] = useState<EndErrors>({});
   const [reason, setReason] = useState("");
+  const ordered = service.ends[0]?.capacity_mbps ?? null;
   const accept = useOrder(order.accept);
   const refuse = useOrder(order.refuse);
   const words = (error: unknown) => explain(t, error);
@@ -210,6 +211,7 @@ function Invitation({ service: live }: { service: ServiceView }) {
     <Notice tone="wait" title={t("service.invited", { account: service.account.name })}>
       <div className="stack tight">
         <p>{t("service.invitedAbout")}</p>
+        {service.ends.length > 0 ? <Facts items={[[t("service.orderedRate"), <Rate key="rate" bits={ordered === null ? null : ordered * 1e6} />]]} /> : null}
         <div className="buttons">
           <ConfirmedAct
             label={t("service.accept")}
@@ -218,6 +220,10 @@ function Invitation({ service: live }: { service: ServiceView }) {
             kind="primary"
             explain={words}
             hold={hold}
+            onOpen={() => {
+              setEnd({ ...EMPTY_END, rate: ordered === null ? "" : String(ordered) });
+              setErrors({});
+            }}
             act={() => {
               const found = checkEnd(t, end);
               setErrors(found);

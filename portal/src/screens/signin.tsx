@@ -182,22 +182,24 @@ export function SignInForm({ onDone, name: known }: { onDone: () => void; name?:
 export function SignIn({ problem }: { problem?: unknown }) {
   const t = useText();
   const queries = useQueryClient();
+  const exchange = useQuery(provider).data?.exchange;
+  const title = exchange ? t("signin.at", { exchange }) : t("signin.title");
   useEffect(() => {
-    document.title = `${t("signin.title")} · ${t("app.name")}`;
-  }, [t]);
+    document.title = `${title} · ${t("app.name")}`;
+  }, [title, t]);
   return (
     <div className="signin">
       <main>
         <div className="signin-head">
           <img src="/mark.svg" alt="" />
-          <h1>{t("signin.title")}</h1>
+          <h1>{title}</h1>
           <p className="quiet">{t("signin.about")}</p>
         </div>
         {problem === undefined ? null : <Notice tone="bad" title={explain(t, problem)} live />}
         <SignInForm onDone={() => (location.pathname === CALLBACK ? location.replace("/") : void queries.resetQueries())} />
       </main>
       <footer>
-        <span>{t("app.name")}</span>
+        <span>{exchange ? `${exchange} · ${t("app.name")}` : t("app.name")}</span>
         <Preferences />
       </footer>
     </div>

@@ -6,15 +6,24 @@ import { formatBitRate } from "../i18n/units";
 const WIDTH = 600;
 const HEIGHT = 150;
 
+/** Minutes whose rates are known, and the number of those before them. */
+type Known = { values: { passed: number; dropped: number; at: string }[]; before: number };
+
+/** Returns the minutes whose rates are known: all since the switches send samples. */
+function known(minutes: Minute[]): Known {
+  const values = minutes.flatMap(({ at, passed_bps, dropped_bps }) => (passed_bps === null || dropped_bps === null ? [] : [{ passed: passed_bps, dropped: dropped_bps, at }]));
+  return { values, before: minutes.length - values.length };
+}
+
 /** Returns the points of a line over the minutes. */
-function line(values: number[], top: number): string {
-  const step = WIDTH / Math.max(1, values.length - 1);
-  return values.map((value, index) => `${(index * step).toFixed(1)},${(HEIGHT - (value / top) * (HEIGHT - 8)).toFixed(1)}`).join(" ");
+function line(values: number[], top: number, before: number): string {
+  const step = WIDTH / Math.max(1, before + values.length - 1);
+  return values.map((value, index) => `${((before + index) * step).toFixed(1)},${(HEIGHT - (value / top) * (HEIGHT - 8)).toFixed(1)}`).join(" ");
 }
 
 /** Returns the points of the area between two lines over the minutes. */
-function area(upper: number[], lower: number[], top: number): string {
-  return `${line(upper, top)} ${line(lower, top).split(" ").reverse().join(" ")}`;
+function area(upper: number[], lower: number[], top: number, before: number): string {
+  return `${line(upper, top, before)} ${line(lower, top, before).split(" ").reverse().join(" ")}`;
 }
 
 /** The minutes of the traffic to a destination: the part that passes, and above it the part that filters drop. A sentence and a
@@ -22,15 +31,16 @@ function area(upper: number[], lower: number[], top: number): string {
 export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: number | null }) {
   const t = useText();
   const { language } = useLanguage();
-  const total = minutes.map((minute) => minute.passed_bps + minute.dropped_bps);
-  const passed = minutes.map((minute) => minute.passed_bps);
+  const { values, before } = known(minutes);
+  const total = values.map((minute) => minute.passed + minute.dropped);
+  const passed = values.map((minute) => minute.passed);
   const top = Math.max(1, (usual ?? 0) * 1.2, ...total);
   const peak = total.indexOf(Math.max(...total));
-  const at = minutes[peak]?.at;
+  const at = values[peak]?.at;
   if (at === undefined) return null;
   const clock = (time: string) => new Intl.DateTimeFormat(language, { timeStyle: "short" }).format(new Date(time));
-  const rate = (bits: number) => formatBitRate(bits, language);
-  const sentence = t("chart.peak", { rate: rate(total[peak] ?? 0), time: clock(at), usual: usual === null ? t("chart.unknown") : rate(usual) });
+  const rate = (bits: number | null) => (bits === null ? t("chart.unknown") : formatBitRate(bits, language));
+  const sentence = t("chart.peak", { rate: rate(total[peak] ?? 0), time: clock(at), usual: rate(usual) });
   const usualAt = usual === null ? undefined : HEIGHT - (usual / top) * (HEIGHT - 8);
   return (
     <figure className="chart">
@@ -39,9 +49,9 @@ export function MinuteChart({ minutes, usual }: { minutes: Minute[]; usual: numb
           {rate(top)}
         </span>
         <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={sentence}>
-          <polygon className="chart-dropped" points={area(total, passed, top)} />
-          <polygon className="chart-passed" points={`0,${HEIGHT} ${line(passed, top)} ${WIDTH},${HEIGHT}`} />
-          <polyline className="chart-line" points={line(passed, top)} />
+          <polygon className="chart-dropped" points={area(total, passed, top, before)} />
+          <polygon className="chart-passed" points={`${(before * WIDTH) / Math.max(1, minutes.length - 1)},${HEIGHT} ${line(passed, top, before)} ${WIDTH},${HEIGHT}`} />
+          <polyline className="chart-line" points={line(passed, top, before)} />
           {usualAt === undefined ? null : <line className="chart-usual" x1="0" x2={WIDTH} y1={usualAt} y2={usualAt} />}
         </svg>
         <div className="chart-axis" aria-hidden="true">

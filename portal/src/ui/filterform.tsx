@@ -5,7 +5,7 @@ import type { MessageId } from "../i18n/messages";
 import { useText, type Translate } from "../i18n/text";
 import { Choices, Select, TextField } from "./fields";
 
-const ACTIONS: Record<string, MessageId> = { drop: "filter.drop", shape: "filter.shape", count: "filter.count" };
+const ACTIONS: Record<string, MessageId> = { drop: "filter.drop", shape: "filter.shape", count: "filter.count", none: "filter.none" };
 const PROTOCOLS: Record<string, number> = { udp: 17, tcp: 6, icmp: 1, icmpv6: 58 };
 export const LIFETIMES = ["15", "60", "360", "1440", "10080"];
 

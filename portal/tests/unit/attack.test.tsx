@@ -49,6 +49,17 @@ describe("the rates to a destination", () => {
     expect(shown(traffic(9e9, 8.8e9, 2.5e8)).tone, "filters drop the attack").toBe("ok");
   });
 
+  it("of minutes that were not measured are unknown and not 0", () => {
+    const of = traffic(9e9, 0, 1e9);
+    of.minutes = [{ at: "2026-11-24T00:59:00.000Z", passed_bps: null, dropped_bps: null }, ...of.minutes];
+    const { container, unmount } = render(<Numbers traffic={of} />, { wrapper });
+    const cells = [...container.querySelectorAll(".chart-table td")].map((cell) => cell.textContent);
+    expect(cells.slice(-2)).toEqual([en["chart.unknown"], en["chart.unknown"]]);
+    const points = container.querySelector(".chart-line")?.getAttribute("points")?.split(" ") ?? [];
+    expect(points.map((point) => point.split(",")[0]), "the line begins where the measurement begins").toEqual(["300.0", "600.0"]);
+    unmount();
+  });
+
   it("are no quiet ones if the usual rate is unknown", () => {
     expect(shown(traffic(9e9, 0, null))).toMatchObject({ tone: "bad", words: en["attack.arrivesUnknown"], lines: 0 });
     expect(shown(traffic(9e9, 0, null)).chart).toContain(en["chart.unknown"]);
@@ -146,7 +157,7 @@ describe("the screen", () => {
   it("keeps the suggestion of an open dialog when the next read brings other ones", async () => {
     vi.stubGlobal("fetch", () => new Promise(() => {}));
     const create = vi.spyOn(filterOrder, "create").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
-    const suggestion = (port: number) => ({ matching: `source port ${port}`, why: "", coded: [], covers: 1, collateral: 0, order: { destination: "203.0.113.7/32", source_ports: [{ first: port, last: port }] } });
+    const suggestion = (port: number) => ({ matching: `source port ${port}`, why: "", coded: [], covers: 1, collateral: 0, order: { action: "drop", destination: "203.0.113.7/32", source_ports: [{ first: port, last: port }] } });
     const read = (bits_per_s: number, ...ports: number[]) => ({ targets, traffic: { ...traffic("203.0.113.7/32"), target: { prefix: "203.0.113.7/32", bits_per_s, usual_bits_per_s: 0 }, suggestions: ports.map(suggestion) } });
     const client = newQueryClient();
     client.setQueryData(["attack", ""], { targets, traffic: null });
@@ -164,6 +175,30 @@ describe("the screen", () => {
     await waitFor(() => expect(dialog()).toBeNull());
     expect(create.mock.calls.map(([body]) => body.source_ports)).toEqual([[{ first: 123, last: 123 }]]);
     expect(screen.queryByText("source port 123"), "the list is the newest one again").toBeNull();
+    create.mockRestore();
+    vi.unstubAllGlobals();
+  });
+
+  it("suggests limits while the usual traffic is unknown, and a suggestion is gone when its filter is made", async () => {
+    vi.stubGlobal("fetch", () => new Promise(() => {}));
+    const create = vi.spyOn(filterOrder, "create").mockResolvedValue({ created: [], changed: [], plan: [] } as never);
+    const suggestion = { matching: "udp", why: "", coded: [], covers: 0.98, collateral: null, order: { destination: "203.0.113.7/32", protocol: 17, action: "shape", rate_kbps: 40_000 } };
+    const client = newQueryClient();
+    client.setQueryData(["attack", ""], { targets, traffic: null });
+    client.setQueryData(["attack", "203.0.113.7/32"], { targets, traffic: { ...traffic("203.0.113.7/32"), suggestions: [suggestion] } });
+    address.search = { target: "203.0.113.7/32" };
+    render(screenOf(client));
+    expect(screen.getByText(en["attack.collateralUnknown"])).toBeTruthy();
+    expect(screen.getByText(en["attack.usualUnknown"])).toBeTruthy();
+    expect(document.body.textContent, "an unknown share is not 0 %").not.toMatch(/hits|-?0\u00a0?%/);
+    expect(screen.queryByText(en["attack.drop"])).toBeNull();
+    fireEvent.click(screen.getByRole("button", { name: en["attack.limit"] }));
+    const dialog = () => document.querySelector("[role=dialog]");
+    fireEvent.change(screen.getByLabelText(en["end.rate"], { exact: false }), { target: { value: "25" } });
+    fireEvent.submit(dialog()?.querySelector("form") ?? document.body);
+    await waitFor(() => expect(dialog()).toBeNull());
+    expect(create.mock.calls.map(([body]) => [body.action, body.rate_kbps])).toEqual([["shape", 25_000]]);
+    expect(screen.queryByText("udp"), "no next read is needed").toBeNull();
     create.mockRestore();
     vi.unstubAllGlobals();
   });

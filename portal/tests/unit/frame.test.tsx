@@ -7,6 +7,7 @@ import { newQueryClient } from "../../src/api/queries";
 import { Found } from "../../src/app/finder";
 import en from "../../src/i18n/en.json";
 import { Language, Localized, useLanguage, useText } from "../../src/i18n/text";
+import { SignIn } from "../../src/screens/signin";
 import { RouterConfig } from "../../src/ui/routerconfig";
 
 const { load } = vi.hoisted(() => ({ load: { fails: false } }));
@@ -72,4 +73,17 @@ it("a copy that the browser does not permit says so", async () => {
   expect(navigator.clipboard).toBeUndefined();
   fireEvent.click(screen.getByText(en["router.copy"]));
   await screen.findByText(en["router.notCopied"]);
+});
+
+it("the sign-in names the exchange", async () => {
+  vi.stubGlobal("fetch", () => Promise.resolve(Response.json({ exchange: "Tokyo IX", name: null })));
+  render(
+    <Localized language="en" messages={en}>
+      <QueryClientProvider client={newQueryClient()}>
+        <SignIn />
+      </QueryClientProvider>
+    </Localized>,
+  );
+  await screen.findByRole("heading", { name: "Tokyo IX: sign in" });
+  expect(document.title).toContain("Tokyo IX");
 });

@@ -47,6 +47,33 @@ describe("the wall", () => {
     for (const key of ["overview", "switches", "trunks", "changes", "bgp-sessions"]) expect(wall(5_000, key), key).toMatchObject({ old: "true", live: false });
   });
 
+  it("alarms when the database cannot be written, and when a switch differs from its plan", () => {
+    const task = (task: string, object: string, name: string) => ({ task, object, name, account: null, severity: "error" as const, until: null, since: null, members: null });
+    const queries = newQueryClient();
+    for (const [key, data] of KEYS) queries.setQueryData(key, data);
+    const tasks = [task("database_unwritable", "engine", "disk full"), task("switch_drifted", "sw-1", "ote-1"), task("read_only", "sw-1", "ote-1"), task("switch_differs", "sw-2", "inz-1")];
+    queries.setQueryData(["overview"], { ...overview, tasks });
+    const { container } = render(page(queries, <NocWall />));
+    const alarms = container.querySelector("[aria-labelledby=wall-alarms]")?.textContent ?? "";
+    for (const sentence of ["The database cannot be written: disk full", "Switch ote-1 differs from its plan", "The engine is read-only: ote-1", "Switch inz-1 has differed"]) expect(alarms).toContain(sentence);
+  });
+
+  it("shows the load of a trunk, and says if it is not measured", () => {
+    const trunk = { id: "tr-1", name: "east", kind: "vxlan", ends: [{ id: "sw-1:9", site: "Otemachi" }, { id: "sw-2:9", site: "Inzai" }], cost: 1, capacity_mbps: 10_000, contracted_mbps: 0, load: { in_bps: 3e9, out_bps: 1e9 }, drained: false, up: true, since: null, carries: true, services: 0, revision: 1, can: [] };
+    const shown = (load: object | null) => {
+      const queries = newQueryClient();
+      for (const [key, data] of KEYS) queries.setQueryData(key, data);
+      queries.setQueryData(["switches"], []);
+      queries.setQueryData(["trunks"], [{ ...trunk, load }]);
+      const { container, unmount } = render(page(queries, <Fabric />));
+      const text = container.textContent ?? "";
+      unmount();
+      return text;
+    };
+    expect(shown(trunk.load)).toContain("3\u00a0Gbit/s");
+    expect(shown(null)).toContain(en["rate.unknown"]);
+  });
+
   it("counts the changes under way that the engine counts, not those of the first page", () => {
     expect(wall(0).numbers).toContain("250");
   });

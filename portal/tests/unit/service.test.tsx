@@ -42,3 +42,23 @@ it("the secret of a service key is not shown at another service", async () => {
   expect(container.querySelector(".secret")).toBeNull();
   make.mockRestore();
 });
+
+it("an invited account sees the ordered rate before it accepts", () => {
+  vi.stubGlobal("fetch", () => new Promise(() => {}));
+  const end = { id: "nc-1", service: "sv-9", account: { id: "ac-2", name: "Sumire", asns: [] }, own: false, site: "Tokyo", connection: null, vlan: null, vlan_text: null, capacity_mbps: 200, shut_down: false, macs: [], ips: [], checklist: null, quarantine: "not_needed", revision: 1, can: [] };
+  const service = { id: "sv-9", name: "tokyo-osaka", kind: "p2p_vc", state: "requested", account: end.account, peer: { id: "ac-1", name: "Aoba", asns: [] }, consent: "pending", locked_by: null, ends: [end], path: [], stages: [], status: [], networks: [], rules: null, revision: 1, can: ["accept", "refuse"] };
+  const queries = newQueryClient();
+  queries.setQueryData(["services", "sv-9"], service);
+  queries.setQueryData(["connections"], []);
+  address.id = "sv-9";
+  const { container } = render(
+    <Localized language="en" messages={en}>
+      <QueryClientProvider client={queries}>
+        <Service />
+      </QueryClientProvider>
+    </Localized>,
+  );
+  expect(container.querySelector(".notice")?.textContent).toContain(`${en["service.orderedRate"]}200\u00a0Mbit/s`);
+  fireEvent.click(screen.getByRole("button", { name: en["service.accept"] }));
+  expect(screen.getByLabelText<HTMLInputElement>(en["end.rate"], { exact: false }).value, "the same rate is proposed").toBe("200");
+});

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { formatAge, formatBitRate, formatBytes, formatRuns, formatUtc } from "../../src/i18n/units";
+import { formatAge, formatBitRate, formatBytes, formatRuns, formatUtc, formatShare } from "../../src/i18n/units";
 import { preferredLanguage } from "../../src/i18n/messages";
 import { isVid, parseRate, vlanOf, EMPTY_END } from "../../src/ui/endfields";
 import { formatRanges } from "../../src/screens/connections";
@@ -60,4 +60,8 @@ it("the language is the chosen one, else the browser's first that the page has",
 it("a search finds what has all words, whatever the case", () => {
   expect(matches("transit VLAN 100 AS64501", "as64501 vlan")).toBe(true);
   expect(matches("transit VLAN 100", "vlan 200")).toBe(false);
+});
+
+it("a share has no sign that says nothing", () => {
+  expect([0, -0, -0.0001, 0.024, 1].map((share) => formatShare(share, "en"))).toEqual(["0%", "0%", "0%", "2.4%", "100%"]);
 });

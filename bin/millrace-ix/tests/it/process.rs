@@ -327,3 +327,83 @@ fn a_damaged_database_is_found_at_the_start_with_the_way_to_restore_it() {
     engine.start();
     assert_eq!(engine.ok(&["objects", "st"]).matches("\"id\"").count(), 200);
 }
+
+#[test]
+fn every_command_about_an_unknown_object_fails_and_names_it() {
+    let mut engine = Engine::new();
+    engine.start();
+    engine.ok(&["order", SITE, SWITCH]);
+    let file = engine.at("empty.toml");
+    std::fs::write(&file, "").unwrap();
+    let empty = file.to_str().unwrap();
+    let port = r#"{"operation": "create_connection", "account": "ac-99", "name": "x", "kind": "standalone", "ports": ["sw-2:1"]}"#;
+    let placeholder = r#"{"operation": "create_trunk", "name": "t", "kind": "vxlan", "ends": ["sw-0:1", "sw-2:1"], "cost": 1,
+        "capacity_mbps": 1, "mtu": 1700}"#;
+    let commands: &[(&[&str], &str)] = &[
+        (&["accept", "sv-99"], "sv-99"),
+        (&["delete", "cn-99"], "cn-99"),
+        (&["objects", "cn-99"], "cn-99"),
+        (&["objects", "zz"], "zz"),
+        (
+            &["check-filter", "ac-99", r#"{"destination": "192.0.2.1/32"}"#],
+            "ac-99",
+        ),
+        (&["recheck", "ac-99"], "ac-99"),
+        (&["journal", "999999"], "999999"),
+        (&["confirm", "999999"], "999999"),
+        (&["revert", "999999"], "999999"),
+        (
+            &["p2p", "x", "--account", "ac-99", "--a", "cn-98", "--b", "cn-99"],
+            "ac-99",
+        ),
+        (&["order", port], "ac-99"),
+        (&["order", placeholder], "sw-0"),
+        (&["user", "password", "nobody"], "nobody"),
+        (&["user", "totp", "nobody"], "nobody"),
+        (&["plan", empty], "no objects"),
+        (&["apply", empty], "no objects"),
+    ];
+    for (arguments, named) in commands {
+        let output = Command::new(PROGRAM)
+            .arg("--socket")
+            .arg(engine.at("control.sock"))
+            .args(*arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {text}");
+        assert!(text.contains(named), "{arguments:?}: {text}");
+    }
+    // A prefix without objects is an empty list.
+    assert_eq!(engine.ok(&["objects", "cn"]), "[]\n");
+}
+
+#[test]
+fn a_port_of_a_switch_that_the_same_order_creates_is_named_by_its_placeholder() {
+    let mut engine = Engine::new();
+    engine.start();
+    let account = r#"{"operation": "create_account", "name": "A", "kind": "member"}"#;
+    let connection = r#"{"operation": "create_connection", "account": "ac-0", "name": "x", "kind": "standalone", "ports": ["sw-0:1"]}"#;
+    engine.ok(&["order", SITE, SWITCH, account, connection]);
+    let connections = engine.ok(&["objects", "cn"]);
+    assert!(connections.contains("\"sw-2:1\""), "{connections}");
+}
+
+#[test]
+fn a_log_in_a_file_has_no_colours() {
+    let engine = Engine::new();
+    let log = std::fs::File::create(engine.at("log")).unwrap();
+    std::fs::write(engine.at("control.sock"), "").unwrap();
+    let mut process = Command::new(PROGRAM)
+        .args(["serve", "--log", "trace", "--config"])
+        .arg(engine.at("exchange.toml"))
+        .env_remove("NO_COLOR")
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let status = process.wait().unwrap();
+    let text = std::fs::read_to_string(engine.at("log")).unwrap();
+    assert!(!status.success() && text.contains("INFO"), "{text}");
+    assert!(!text.contains('\u{1b}'), "{text:?}");
+}

@@ -74,7 +74,7 @@ impl fmt::Display for MacParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a MAC address: expected six hex octets as in 02:00:00:00:00:01",
+            "`{}` is not a MAC address: expected six hex octets as in 02:00:00:00:00:01, or 0200.0000.0001",
             self.0
         )
     }
@@ -85,8 +85,13 @@ impl core::error::Error for MacParseError {}
 impl FromStr for Mac {
     type Err = MacParseError;
 
+    /// Parses six octets with colons or hyphens between them, or three groups of four digits with dots between them, as
+    /// Cisco IOS writes them.
     fn from_str(text: &str) -> Result<Mac, MacParseError> {
         let bad = || MacParseError(text.to_owned());
+        if text.len() == 14 && text.contains('.') {
+            return dotted(text).ok_or_else(bad);
+        }
         let mut bytes = [0u8; 6];
         let mut octets = text.split([':', '-']);
         for byte in &mut bytes {
@@ -104,6 +109,20 @@ impl FromStr for Mac {
     }
 }
 
+/// Returns the address of three groups of four hex digits: `0200.5e00.5301`.
+fn dotted(text: &str) -> Option<Mac> {
+    let mut bytes = [0u8; 6];
+    let mut groups = text.split('.');
+    for pair in bytes.chunks_exact_mut(2) {
+        let group = groups.next()?;
+        if group.len() != 4 || !group.bytes().all(|c| c.is_ascii_hexdigit()) {
+            return None;
+        }
+        pair.copy_from_slice(&u16::from_str_radix(group, 16).ok()?.to_be_bytes());
+    }
+    groups.next().is_none().then_some(Mac(bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,6 +135,20 @@ mod tests {
     }
 
     #[test]
+    fn the_forms_of_vendors_are_the_same_address() {
+        let mac = Mac([0x02, 0x00, 0x5e, 0x10, 0xff, 0x01]);
+        for text in [
+            "02:00:5e:10:ff:01",
+            "02-00-5E-10-FF-01",
+            "0200.5e10.ff01",
+            "0200.5E10.FF01",
+            "2:0:5e:10:ff:1",
+        ] {
+            assert_eq!(text.parse(), Ok(mac), "{text}");
+        }
+    }
+
+    #[test]
     fn malformed_text_is_refused_and_named() {
         for text in [
             "",
@@ -123,6 +156,12 @@ mod tests {
             "02:00:00:00:00:00:00",
             "0g:00:00:00:00:00",
             "+1:00:00:00:00:00",
+            "0200.5e10.ff0",
+            "0200.5e10.ff011",
+            "0200:5e10.ff01",
+            "02.005e.10ff01",
+            "0200.5e1g.ff01",
+            "0200.+e10.ff01",
         ] {
             let error = text.parse::<Mac>().unwrap_err();
             assert!(error.to_string().contains(text));

@@ -47,6 +47,31 @@ pub enum TrafficAction {
     Mark(u8),
 }
 
+/// Writes the action with the name of RFC 8955 and its value.
+impl fmt::Display for TrafficAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            TrafficAction::RateBytes(rate) => write!(f, "traffic-rate-bytes {rate}"),
+            TrafficAction::RatePackets(rate) => write!(f, "traffic-rate-packets {rate}"),
+            TrafficAction::Action { continues, sample } => {
+                let words = [(continues, " continue"), (sample, " sample")];
+                let words: String = words
+                    .iter()
+                    .filter(|(is_set, _)| *is_set)
+                    .map(|(_, word)| *word)
+                    .collect();
+                write!(
+                    f,
+                    "traffic-action{}",
+                    if words.is_empty() { " stop" } else { &words }
+                )
+            }
+            TrafficAction::Redirect => f.write_str("redirect"),
+            TrafficAction::Mark(dscp) => write!(f, "traffic-marking {dscp}"),
+        }
+    }
+}
+
 impl ExtendedCommunity {
     /// Returns the traffic filtering action that the community encodes; `None` for other communities.
     pub fn traffic_action(self) -> Option<TrafficAction> {

@@ -23,6 +23,7 @@ use crate::session::{
     Sessions, Tokens, TotpSecret, UserCredentials, WrongCodes, hash_password,
 };
 use crate::streams::Streams;
+use crate::strict::Known;
 use crate::v2::records::Records;
 use crate::webhooks::{Outgoing, Webhooks};
 
@@ -77,6 +78,10 @@ pub struct Inner {
     pub(crate) ix_document_json: Bytes,
     /// The operations of IX-API.
     pub(crate) ix_document: utoipa::openapi::OpenApi,
+    /// The properties and parameters of the native API.
+    pub(crate) known: Known,
+    /// The properties and parameters of IX-API.
+    pub(crate) ix_known: Known,
     pub(crate) hashes: Semaphore,
     pub(crate) known_hashes: Semaphore,
     pub(crate) in_flight: InFlight,
@@ -136,8 +141,10 @@ impl App {
         let sessions = Sessions::load(Arc::clone(&credentials))?;
         let tokens = Tokens::load(Arc::clone(&credentials), &sealer)?;
         let records = Records::load(Arc::clone(&credentials))?;
-        let ix_document = crate::v2::document();
+        let (document, ix_document) = (crate::routes::document(), crate::v2::document());
         let app = App(Arc::new(Inner {
+            known: Known::of(&document),
+            ix_known: Known::of(&ix_document),
             events: EventLog::start(Arc::clone(&service)),
             service,
             credentials,
@@ -152,7 +159,7 @@ impl App {
             outgoing: Outgoing::new(settings.webhooks_to_private),
             oidc: settings.oidc.clone().map(Oidc::new),
             settings,
-            document: json(&crate::routes::document()),
+            document: json(&document),
             ix_document_json: json(&ix_document),
             ix_document,
             hashes: Semaphore::new(HASHES_MAX),

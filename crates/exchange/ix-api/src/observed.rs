@@ -51,15 +51,15 @@ pub struct Target {
     pub usual_bits_per_s: Option<u64>,
 }
 
-/// The rate of one minute in bit/s.
+/// The rate of one minute in bit/s; `None` if it is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Minute {
     /// The start of the minute.
     pub at: Timestamp,
     /// The rate of packets that passed.
-    pub passed_bps: u64,
+    pub passed_bps: Option<u64>,
     /// The rate of packets that filters dropped.
-    pub dropped_bps: u64,
+    pub dropped_bps: Option<u64>,
 }
 
 /// A part of the traffic to a destination.
@@ -86,7 +86,7 @@ pub struct Attack {
     pub minutes: Vec<Minute>,
     /// The parts by `protocol`, `port`, `peer`, `source_as`, `fragment` and `size`, the largest first.
     pub breakdown: Vec<(&'static str, Vec<Share>)>,
-    /// The proposed filters; none while the usual rate is not known.
+    /// The proposed filters. While the usual rate is not known, they limit packets and drop none.
     pub suggestions: Vec<Suggestion>,
 }
 
@@ -99,8 +99,8 @@ pub struct Suggestion {
     pub action: FilterAction,
     /// The share of the excess that the filter matches, 0 to 1.
     pub covers: f64,
-    /// The share of the usual traffic that the filter matches, 0 to 1.
-    pub collateral: f64,
+    /// The share of the usual traffic that the filter matches, 0 to 1; `None` if no usual traffic is known.
+    pub collateral: Option<f64>,
     pub why: Reason,
 }
 

@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use millrace_ix_model::ObjectId;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
@@ -35,6 +36,8 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             let detail = format!("the content type is `{media}`: expected application/json");
             return Err(Problem::new(ProblemKind::UnsupportedMedia, detail));
         }
+        let method = request.method().clone();
+        let path = request.extensions().get::<MatchedPath>().cloned();
         let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
             let kind = match rejection.status().as_u16() {
                 413 => ProblemKind::TooLarge,
@@ -42,23 +45,30 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             };
             Problem::new(kind, rejection.body_text())
         })?;
-        let value = serde_json::from_slice(&bytes).map_err(|error| {
+        let unexpected = |error: serde_json::Error| {
             let kind = if error.is_data() {
                 ProblemKind::Invalid
             } else {
                 ProblemKind::BadRequest
             };
             Problem::new(kind, format!("the body is not as expected: {error}"))
-        })?;
+        };
+        let body: Value = serde_json::from_slice(&bytes).map_err(unexpected)?;
         // serde also reads a struct from a JSON array, element by element; only an object is accepted.
-        if bytes.trim_ascii_start().first() == Some(&b'{') {
-            Ok(Body(value))
-        } else {
-            Err(Problem::new(
-                ProblemKind::Invalid,
-                "the body is not an object: expected one",
-            ))
+        if !body.is_object() {
+            let detail = "the body is not an object: expected one";
+            return Err(Problem::new(ProblemKind::Invalid, detail));
         }
+        if let Some(path) = path {
+            let known = if path.as_str().starts_with("/api/v2/") {
+                &app.ix_known
+            } else {
+                &app.known
+            };
+            known.check_body(&method, path.as_str(), &body)?;
+        }
+        // The bytes are read again: an error in them has its line and column, and a repeated property is refused.
+        serde_json::from_slice(&bytes).map(Body).map_err(unexpected)
     }
 }
 

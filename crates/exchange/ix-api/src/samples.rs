@@ -2,20 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use millrace_ix_model::{AccountId, Exchange, FilterAction, ObjectId, Prefix, Timestamp};
+use millrace_ix_model::{AccountId, Exchange, ObjectId, Prefix, Timestamp};
 use millrace_ix_samples::Shared;
 
 use crate::observed::{Attack, Load, Minute, Share, Suggestion, Target};
 
-/// Returns the rates of connections.
+/// Returns the rates of connections, from samples, and of trunks, from the counters of their ports.
 pub(crate) fn loads(samples: &Shared, exchange: &Exchange, now: Timestamp) -> BTreeMap<ObjectId, Load> {
     let load = |[in_bps, out_bps]: [f64; 2]| Load {
         in_bps: in_bps as u64,
         out_bps: out_bps as u64,
     };
     let connections = samples.connections(exchange, now).into_iter();
+    let connections = connections.map(|(connection, rates)| (ObjectId::from(connection), load(rates)));
+    let trunks = samples.trunks(exchange, now).into_iter();
     connections
-        .map(|(connection, rates)| (ObjectId::from(connection), load(rates)))
+        .chain(trunks.map(|(trunk, rates)| (ObjectId::from(trunk), load(rates))))
         .collect()
 }
 
@@ -67,8 +69,8 @@ pub(crate) fn attack(
             .into_iter()
             .map(|minute| Minute {
                 at: minute.at,
-                passed_bps: minute.passed_bits_per_s as u64,
-                dropped_bps: minute.dropped_bits_per_s as u64,
+                passed_bps: minute.passed_bits_per_s.map(|rate| rate as u64),
+                dropped_bps: minute.dropped_bits_per_s.map(|rate| rate as u64),
             })
             .collect(),
         breakdown: vec![
@@ -82,7 +84,7 @@ pub(crate) fn attack(
             .into_iter()
             .map(|suggestion| Suggestion {
                 matching: suggestion.matching,
-                action: FilterAction::Drop,
+                action: suggestion.action,
                 covers: suggestion.covers,
                 collateral: suggestion.collateral,
                 why: suggestion.why,

@@ -24,6 +24,7 @@ use crate::metrics;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::BODY_LIMIT;
 use crate::routes;
+use crate::strict::check_query;
 use crate::v2;
 
 /// Returns the router with all routes. Requests need the extension `ConnectInfo<SocketAddr>`, which [`serve`]
@@ -32,7 +33,11 @@ pub fn router(app: App) -> Router {
     let page = app.settings.page.clone();
     let (native, _) = routes::routes().split_for_parts();
     let (ix, _) = v2::routes().split_for_parts();
-    let api = native.merge(ix).route("/metrics", get(metrics::metrics));
+    let checks = middleware::from_fn_with_state(app.clone(), check_query);
+    let api = native
+        .merge(ix)
+        .route_layer(checks)
+        .route("/metrics", get(metrics::metrics));
     api.fallback(move |method: Method, uri: Uri, headers: HeaderMap| async move {
         if uri.path().starts_with("/api/") {
             return not_found(&uri);

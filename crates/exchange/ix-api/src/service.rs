@@ -76,6 +76,8 @@ pub struct Snapshot {
     pub(crate) realisations: BTreeMap<ServiceId, Realisation>,
     /// The state of each switch. The state of a switch that is not listed is unknown.
     pub switches: BTreeMap<SwitchId, SwitchHealth>,
+    /// Why the database cannot be written, so that the engine accepts no orders; `None` if it can.
+    pub unwritable: Option<String>,
     /// The checklists of the ends in quarantine.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
     /// The engine's snapshot. If present, it replaces `revisions` and `realisations`, whose values are then
@@ -110,6 +112,7 @@ impl Snapshot {
         Snapshot {
             exchange: Arc::clone(&source.exchange),
             revision: source.revision.0,
+            unwritable: source.unwritable.clone(),
             quarantine: Arc::clone(&source.quarantine),
             index,
             source: Some(source),

@@ -9,7 +9,7 @@ use millrace_ix_model::{AccountId, Filter, FilterAction, FilterMatch, FilterOrig
 use crate::controller::FilterController;
 use crate::ownership::Index;
 use crate::prefix;
-use crate::translate::{Translated, translate};
+use crate::translate::{Translated, action, translate};
 
 /// The filter that the exchange should have for a rule.
 #[derive(Clone, PartialEq, Debug)]
@@ -88,7 +88,11 @@ fn flowspec(account: AccountId, rule: &FlowRule, attributes: &Attributes, extens
             let alternatives = matches.split_off(1);
             (matches.pop(), alternatives, action)
         }
-        _ => (None, Vec::new(), FilterAction::Count),
+        _ => (
+            None,
+            Vec::new(),
+            action(attributes).unwrap_or(FilterAction::Count),
+        ),
     };
     // A refused rule is shown by its destination, or by all addresses if it has none; it is never planned.
     let destination = rule.destination().and_then(Pattern::prefix).and_then(prefix);
@@ -107,7 +111,140 @@ fn flowspec(account: AccountId, rule: &FlowRule, attributes: &Attributes, extens
         action,
         origin: FilterOrigin::Flowspec,
         order: rule.order_key(),
-        comment: rule.to_string(),
+        comment: announced(rule, attributes),
         untranslatable,
+    }
+}
+
+/// Returns a rule with its actions, as its peer has announced them.
+fn announced(rule: &FlowRule, attributes: &Attributes) -> String {
+    let communities = attributes.extended.iter();
+    let actions = communities.filter_map(|community| Some(community.traffic_action()?.to_string()));
+    let redirect = attributes.redirects_ipv6.then(|| "redirect".to_owned());
+    let actions: Vec<String> = actions.chain(redirect).collect();
+    if actions.is_empty() {
+        return format!("{rule}; accept");
+    }
+    format!("{rule}; {}", actions.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_bgp::ExtendedCommunity;
+    use millrace_bgp::flowspec::{BitmaskField, BitmaskOperator, NumericField, NumericOperator};
+    use millrace_ix_model::AccountId;
+
+    use super::*;
+
+    fn numeric(field: NumericField) -> Component {
+        let operator = NumericOperator {
+            and: false,
+            less: false,
+            greater: true,
+            equal: false,
+            value: 33,
+            size: 1,
+        };
+        Component::Numeric(field, vec![operator])
+    }
+
+    fn bits(field: BitmaskField) -> Component {
+        let operator = BitmaskOperator {
+            and: false,
+            not: false,
+            all: true,
+            value: 2,
+            size: 1,
+        };
+        Component::Bitmask(field, vec![operator])
+    }
+
+    /// Returns an extended community of Flowspec with a value in its last four bytes.
+    fn community(subtype: u8, value: [u8; 4]) -> ExtendedCommunity {
+        let [a, b, c, d] = value;
+        ExtendedCommunity([0x80, subtype, 0, 0, a, b, c, d])
+    }
+
+    fn destination() -> Component {
+        let prefix = millrace_bgp::Prefix::new([203, 0, 113, 7].into(), 32).unwrap();
+        Component::Destination(Pattern::from(prefix))
+    }
+
+    #[test]
+    fn every_component_of_a_rule_is_in_the_text_of_its_filter() {
+        let components = [
+            (
+                Component::Source(Pattern::from(
+                    millrace_bgp::Prefix::new([192, 0, 2, 0].into(), 24).unwrap(),
+                )),
+                "source 192.0.2.0/24",
+            ),
+            (numeric(NumericField::Protocol), "protocol >33"),
+            (numeric(NumericField::Port), "port >33"),
+            (numeric(NumericField::DestinationPort), "destination port >33"),
+            (numeric(NumericField::SourcePort), "source port >33"),
+            (numeric(NumericField::IcmpType), "ICMP type >33"),
+            (numeric(NumericField::IcmpCode), "ICMP code >33"),
+            (numeric(NumericField::PacketLength), "packet length >33"),
+            (numeric(NumericField::Dscp), "DSCP >33"),
+            (bits(BitmaskField::TcpFlags), "TCP flags"),
+            (bits(BitmaskField::Fragment), "fragment"),
+        ];
+        for (component, text) in components {
+            let rule = FlowRule::new(false, &[destination(), component]).unwrap();
+            let drop = Attributes {
+                extended: vec![community(0x06, 0f32.to_be_bytes())],
+                ..Attributes::default()
+            };
+            let desired = flowspec(AccountId(1), &rule, &drop, true);
+            assert!(desired.comment.contains(text), "{}", desired.comment);
+            assert!(
+                desired.comment.ends_with("; traffic-rate-bytes 0"),
+                "{}",
+                desired.comment
+            );
+            // The action of a rule whose components switches do not match is its own one, and not to count.
+            assert_eq!(desired.action, FilterAction::Drop, "{}", desired.comment);
+        }
+    }
+
+    #[test]
+    fn every_action_of_a_rule_is_in_the_text_of_its_filter() {
+        let actions = [
+            (Vec::new(), "accept"),
+            (vec![community(0x06, 0f32.to_be_bytes())], "traffic-rate-bytes 0"),
+            (
+                vec![community(0x06, 1e6f32.to_be_bytes())],
+                "traffic-rate-bytes 1000000",
+            ),
+            (
+                vec![community(0x0c, 100f32.to_be_bytes())],
+                "traffic-rate-packets 100",
+            ),
+            (vec![community(0x07, [0, 0, 0, 1])], "traffic-action continue"),
+            (vec![community(0x07, [0, 0, 0, 2])], "traffic-action sample"),
+            (vec![community(0x07, [0, 0, 0, 0])], "traffic-action stop"),
+            (vec![community(0x08, [0, 0, 0, 1])], "redirect"),
+            (vec![community(0x09, [0, 0, 0, 46])], "traffic-marking 46"),
+        ];
+        let rule = FlowRule::new(false, &[destination(), numeric(NumericField::PacketLength)]).unwrap();
+        for (extended, text) in actions {
+            let attributes = Attributes {
+                extended,
+                ..Attributes::default()
+            };
+            let desired = flowspec(AccountId(1), &rule, &attributes, true);
+            assert_eq!(
+                desired.comment,
+                format!("destination 203.0.113.7/32; packet length >33; {text}")
+            );
+            assert!(desired.untranslatable.is_some());
+        }
+        let redirect = Attributes {
+            redirects_ipv6: true,
+            ..Attributes::default()
+        };
+        let desired = flowspec(AccountId(1), &rule, &redirect, true);
+        assert!(desired.comment.ends_with("; redirect"), "{}", desired.comment);
     }
 }

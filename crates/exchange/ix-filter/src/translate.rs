@@ -64,7 +64,7 @@ fn refuse<T>(reason: Reason) -> Result<T, Untranslatable> {
 
 /// Returns the action of the communities (RFC 8955, section 7). Without an action, packets pass and are
 /// counted.
-fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
+pub(crate) fn action(attributes: &Attributes) -> Result<FilterAction, Untranslatable> {
     let mut result = None;
     let mut continues = false;
     if attributes.redirects_ipv6 {

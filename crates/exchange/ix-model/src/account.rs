@@ -219,3 +219,59 @@ impl Actor {
         self.roles.iter().any(|role| role.is_operator())
     }
 }
+
+/// Returns true if a text has the form of a mail address: a local part and a domain with a dot (RFC 5321, section 4.1.2,
+/// without quoted local parts and address literals). Only a message that arrives shows that the address exists.
+pub fn is_mail_address(text: &str) -> bool {
+    let Some((local, domain)) = text.split_once('@') else {
+        return false;
+    };
+    let is_atom = |text: &str| {
+        let is_plain = |char: char| char.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(char);
+        !text.is_empty() && text.chars().all(is_plain)
+    };
+    let is_label = |label: &str| {
+        let is_plain = |char: char| char.is_alphanumeric() || char == '-';
+        !label.is_empty()
+            && label.len() <= 63
+            && label.chars().all(is_plain)
+            && label.trim_matches('-') == label
+    };
+    local.len() <= 64
+        && text.len() <= 254
+        && local.split('.').all(is_atom)
+        && domain.contains('.')
+        && domain.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mail_address_has_a_local_part_and_a_domain_with_a_dot() {
+        for good in [
+            "noc@example.net",
+            "a.b+c@x-y.example",
+            "n@例え.jp",
+            "o'hara@example.org",
+        ] {
+            assert!(is_mail_address(good), "{good}");
+        }
+        for bad in [
+            "not-a-mail",
+            "@example.net",
+            "noc@",
+            "noc@localhost",
+            "a@b@example.net",
+            "a b@example.net",
+            "noc@example..net",
+            "noc@-x.net",
+            ".a@example.net",
+            "noc@example.net\n",
+            "",
+        ] {
+            assert!(!is_mail_address(bad), "{bad}");
+        }
+    }
+}

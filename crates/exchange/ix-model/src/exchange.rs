@@ -66,6 +66,16 @@ macro_rules! collections {
             }
         }
 
+        impl ObjectId {
+            /// Returns true if the identifier has the number 0: it stands for the newest object of its type that the
+            /// same order creates.
+            pub fn is_placeholder(self) -> bool {
+                match self {
+                    $(ObjectId::$kind(id) => id.0 == 0,)*
+                }
+            }
+        }
+
         impl FromStr for ObjectId {
             type Err = IdParseError;
 

@@ -35,7 +35,7 @@ pub mod state;
 mod time;
 mod vlan;
 
-pub use account::{Account, AccountKind, Actor, Limits, Role, User};
+pub use account::{Account, AccountKind, Actor, Limits, Role, User, is_mail_address};
 pub use approval::Approval;
 pub use as_set::{AsSet, AsSetError};
 pub use exchange::{Applied, ChangeSet, Draft, Exchange, Key, Object, ObjectId};

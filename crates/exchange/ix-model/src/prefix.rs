@@ -125,6 +125,30 @@ impl Prefix {
         self.address.is_ipv6() == address.is_ipv6() && masked(address, self.len) == self.address
     }
 
+    /// Returns the last address.
+    pub fn last(self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(v4) => {
+                let rest = u32::MAX.checked_shr(self.len.into()).unwrap_or(0);
+                IpAddr::V4((v4.to_bits() | rest).into())
+            }
+            IpAddr::V6(v6) => {
+                let rest = u128::MAX.checked_shr(self.len.into()).unwrap_or(0);
+                IpAddr::V6((v6.to_bits() | rest).into())
+            }
+        }
+    }
+
+    /// Returns true if an address of the prefix can belong to a host. The first and the last address of an IPv4 network
+    /// are those of the network and of broadcasts; a network of two addresses has neither (RFC 3021). The first
+    /// address of an IPv6 network belongs to all its routers (RFC 4291, section 2.6.1), except of two addresses (RFC
+    /// 6164).
+    pub fn is_host(self, address: IpAddr) -> bool {
+        let is_small = self.len + 1 >= bits(self.address);
+        let is_last = !self.is_ipv6() && address == self.last();
+        is_small || (address != self.address && !is_last)
+    }
+
     /// Returns true if every address of `other` is in the prefix.
     pub fn covers(self, other: Prefix) -> bool {
         self.len <= other.len && self.contains(other.address)
@@ -202,5 +226,34 @@ mod tests {
         assert!(all.covers(host) && !host.covers(all) && host.covers(host));
         let all: Prefix = "0.0.0.0/0".parse().unwrap();
         assert!(!all.covers(host));
+    }
+
+    #[test]
+    fn the_first_and_the_last_address_of_a_network_are_no_hosts() {
+        for (network, hosts, others) in [
+            (
+                "192.0.2.0/24",
+                &["192.0.2.1", "192.0.2.254"][..],
+                &["192.0.2.0", "192.0.2.255"][..],
+            ),
+            ("192.0.2.4/31", &["192.0.2.4", "192.0.2.5"], &[]),
+            ("192.0.2.4/32", &["192.0.2.4"], &[]),
+            (
+                "2001:db8::/64",
+                &["2001:db8::1", "2001:db8::ffff:ffff:ffff:ffff"],
+                &["2001:db8::"],
+            ),
+            ("2001:db8::/127", &["2001:db8::", "2001:db8::1"], &[]),
+        ] {
+            let network: Prefix = network.parse().unwrap();
+            assert!(
+                hosts.iter().all(|host| network.is_host(host.parse().unwrap())),
+                "{network}"
+            );
+            assert!(
+                !others.iter().any(|other| network.is_host(other.parse().unwrap())),
+                "{network}"
+            );
+        }
     }
 }

@@ -107,6 +107,9 @@ reasons! {
     name_invalid(name) =
         "\"{name}\" is not a valid name: expected 1 to 100 characters, without control and invisible characters, and \
          without spaces at the ends";
+    placeholder_empty(object) =
+        "{object} stands for an object that an earlier operation of the same order creates, and none does: expected such an \
+         operation, or the identifier of an existing object";
     name_taken(object, name) = "{object} has the name \"{name}\" already: expected another name";
     external_ref_taken(object, reference) = "{object} has the external_ref \"{reference}\" already";
     pool_empty(pool, first, last) =
@@ -148,6 +151,8 @@ reasons! {
     key_rate(max) = "the service key permits at most {max} Mbit/s: expected a rate up to that";
     key_vlans(first, last) = "the service key permits VLANs {first} to {last} only: expected a free one of these";
     vlans_wrong(first, last) = "{first} to {last} is no range of VLANs from 1 to 4094";
+    peer_is_own() =
+        "the circuit invites its own account: expected another account, or none for a circuit between two of its own ends";
     peer_of_p2p_only() = "only a p2p_vc invites one account; give service keys to others";
     not_invited(service) = "{service} does not invite your account: there is nothing to answer";
     answered_already(service) = "{service} has its answer already: delete your end, or order another service";
@@ -205,6 +210,8 @@ reasons! {
         "the policy permits {max} MAC address(es) at an end: to replace a router, let the validity of the old or the \
          new address end within 24 hours";
     no_lan(service) = "{service} is no peering LAN: it has no addresses";
+    ip_of_network(address, network) =
+        "{address} is the first or the last address of {network}, which is no address of a host: expected one between them";
     ip_outside(address, service) =
         "{address} is not in the networks of {service}: expected an address of the peering LAN";
     ip_taken(object, address) = "{address} is registered already, as {object}";
@@ -288,6 +295,9 @@ reasons! {
     ports_none() = "the connection has no port: expected at least one";
     ports_of_standalone(count) = "a standalone connection has one port: got {count}";
     ports_of_lag(max, count) = "a LAG has at most {max} ports: got {count}";
+    lacp_unsupported() =
+        "the exchange speaks no LACP, so a bundle that waits for LACP would stay down: expected lag_static, and a bundle \
+         without LACP in the router";
     lag_over_switches(one, other) = "ports {one} and {other} are at different switches: expected one switch";
     trunk_at_one_switch(switch) = "both ends are at {switch}: expected two switches";
     trunk_mtu(mtu, min) =
@@ -302,6 +312,7 @@ reasons! {
     reseller_makes_members() = "a reseller can create accounts of members only";
     role_of_account(account, role) = "users of {account} cannot have the role {role}";
     roles_none() = "the user has no role: expected at least one";
+    mail_invalid(address) = "\"{address}\" is not a mail address: expected one such as noc@example.net";
     asn_reserved(asn) = "AS {asn} is reserved: expected the AS of a member";
     asn_taken(object, asn) = "{object} has AS {asn} already";
     asn_of_another(asn) = "AS {asn} belongs to another account: expected an AS of this account";
@@ -328,6 +339,9 @@ reasons! {
     url_scheme() = "expected an address that begins with https://";
     url_with_user() = "the address has a user name: expected none";
     url_private(host) = "{host} is not a host of the Internet: expected one";
+    property_misspelt(property, nearest) = "the request has no `{property}`: did you mean `{nearest}`?";
+    property_unknown(property, known) = "the request has no `{property}`: expected one of {known}";
+    property_none(property) = "the request has no `{property}`: expected none there";
     idempotency_key_reused() = "the idempotency key was used for another request: expected a new key";
     recheck_soon() = "the filters of the account were checked a moment ago: try again in a few seconds";
     password_length(min, max) = "expected a password of {min} to {max} characters";
@@ -412,6 +426,9 @@ reasons! {
     filter_after_another() = "an earlier filter applies";
     suggestion_rates(now, before, share, destination) =
         "{now} now, {before} before; {share} % of the excess to {destination}";
+    suggestion_without_usual(now, share, destination) =
+        "{now} now, {share} % of the traffic to {destination}; the usual traffic is not known, so legitimate traffic may be \
+         among it: limit it rather than drop it";
 }
 
 #[cfg(test)]

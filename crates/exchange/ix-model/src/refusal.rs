@@ -59,7 +59,12 @@ impl Refusal {
     /// Returns the refusal for an object that is absent or foreign.
     pub fn not_found(id: impl Into<ObjectId>) -> Refusal {
         let id = id.into();
-        Refusal::new(RefusalCode::NotFound, reason::not_found(id)).object(id)
+        let reason = if id.is_placeholder() {
+            reason::placeholder_empty(id)
+        } else {
+            reason::not_found(id)
+        };
+        Refusal::new(RefusalCode::NotFound, reason).object(id)
     }
 
     /// Returns the refusal of the value of a field.

@@ -24,7 +24,8 @@ pub enum ConnectionKind {
     Standalone,
     /// A link aggregation group without LACP.
     LagStatic,
-    /// A link aggregation group with LACP.
+    /// A link aggregation group with LACP. The exchange speaks no LACP: orders with this kind are refused, and stored
+    /// connections of this kind are read.
     LagLacp,
 }
 

@@ -6,6 +6,7 @@ use millrace_ix_model::{AccountId, Prefix, Timestamp};
 use serde::Serialize;
 
 use crate::minutes::Minutes;
+use crate::observation::total_bytes;
 use crate::rates::relative_error;
 use crate::suggest::{Suggestion, Window, suggest};
 use crate::{Ends, Observation};
@@ -27,10 +28,11 @@ pub struct Share {
 pub struct Minute {
     /// The start of the minute.
     pub at: Timestamp,
-    /// The rate of packets that passed, in bit/s.
-    pub passed_bits_per_s: f64,
-    /// The rate of packets that switches dropped, for example by filters, in bit/s.
-    pub dropped_bits_per_s: f64,
+    /// The rate of packets that passed, in bit/s; `None` if the minute is before the first sample.
+    pub passed_bits_per_s: Option<f64>,
+    /// The rate of packets that switches dropped, for example by filters, in bit/s; `None` if the minute is before the
+    /// first sample.
+    pub dropped_bits_per_s: Option<f64>,
 }
 
 /// The traffic to a target.
@@ -60,13 +62,12 @@ pub struct Attack {
     pub by_peer: Vec<Share>,
     /// The rates of whole packets and of fragments.
     pub by_fragment: Vec<Share>,
-    /// The suggested rules, the most effective first; empty if there is no attack, no rules satisfy the
-    /// bounds, or the usual traffic is not known.
+    /// The suggested rules, the most effective first; empty if there is no attack, or no rules satisfy the bounds.
     pub suggestions: Vec<Suggestion>,
 }
 
 /// Returns the traffic of the current window to a target; `None` if it has none. `before` is the usual
-/// traffic, and `None` if it is not known.
+/// traffic, and `None` if it is not known. `is_treated` returns true for packets that a filter already drops or limits.
 pub(crate) fn analyse<'a>(
     current: Window<'_>,
     before: Option<Window<'_>>,
@@ -74,21 +75,27 @@ pub(crate) fn analyse<'a>(
     minutes: impl Iterator<Item = &'a Minutes>,
     now: Timestamp,
     account_of: impl Fn(&Ends) -> Option<AccountId>,
+    is_treated: impl Fn(&Observation) -> bool,
 ) -> Option<Attack> {
     let observations = current.observations;
     if observations.is_empty() {
         return None;
     }
-    let sum = |of: fn(&Observation) -> f64| observations.iter().map(of).sum::<f64>() / current.seconds;
-    let mut by_minute: BTreeMap<u64, [f64; 2]> = BTreeMap::new();
-    for (minute, [passed, dropped]) in minutes.flat_map(|minutes| minutes.until(now)) {
+    let sum = |of: fn(&Observation) -> f64| {
+        observations.iter().map(of).fold(0.0, |sum, one| sum + one) / current.seconds
+    };
+    let mut by_minute: BTreeMap<u64, Option<[f64; 2]>> = BTreeMap::new();
+    for (minute, bytes) in minutes.flat_map(|minutes| minutes.until(now)) {
         let sum = by_minute.entry(minute).or_default();
-        *sum = [sum[0] + passed, sum[1] + dropped];
+        *sum = match (*sum, bytes) {
+            (Some([passed, dropped]), Some(more)) => Some([passed + more[0], dropped + more[1]]),
+            (known, more) => known.or(more),
+        };
     }
     let usual = |before: Window<'_>| {
         let former = before.observations.iter();
         let former = former.filter(|packet| target.contains(packet.destination));
-        former.map(|packet| packet.bytes).sum::<f64>() * 8.0 / before.seconds.max(1.0)
+        total_bytes(former) * 8.0 / before.seconds.max(1.0)
     };
     let minute_seconds = |minute: u64| {
         let passed = now.millis().saturating_sub(minute * 60_000) as f64 / 1000.0;
@@ -103,10 +110,13 @@ pub(crate) fn analyse<'a>(
         relative_error: relative_error(observations.len() as u64),
         minutes: by_minute
             .into_iter()
-            .map(|(minute, [passed, dropped])| Minute {
-                at: Timestamp::from_secs(minute * 60),
-                passed_bits_per_s: passed * 8.0 / minute_seconds(minute),
-                dropped_bits_per_s: dropped * 8.0 / minute_seconds(minute),
+            .map(|(minute, bytes)| {
+                let rates = bytes.map(|bytes| bytes.map(|bytes| bytes * 8.0 / minute_seconds(minute)));
+                Minute {
+                    at: Timestamp::from_secs(minute * 60),
+                    passed_bits_per_s: rates.map(|[passed, _]| passed),
+                    dropped_bits_per_s: rates.map(|[_, dropped]| dropped),
+                }
             })
             .collect(),
         by_protocol: shares(&|packet| packet.protocol.to_string()),
@@ -124,8 +134,34 @@ pub(crate) fn analyse<'a>(
             };
             kind.to_owned()
         }),
-        suggestions: before.map_or_else(Vec::new, |before| suggest(current, before, target)),
+        suggestions: suggestions(current, before, target, is_treated),
     })
+}
+
+/// Returns rules against the packets that no filter treats yet.
+fn suggestions(
+    current: Window<'_>,
+    before: Option<Window<'_>>,
+    target: Prefix,
+    is_treated: impl Fn(&Observation) -> bool,
+) -> Vec<Suggestion> {
+    let untreated = |window: Window<'_>| -> Vec<Observation> {
+        let packets = window.observations.iter();
+        packets.filter(|packet| !is_treated(packet)).copied().collect()
+    };
+    let (now, former) = (untreated(current), before.map(untreated));
+    let now = Window {
+        observations: &now,
+        ..current
+    };
+    let former = former
+        .as_deref()
+        .zip(before)
+        .map(|(observations, before)| Window {
+            observations,
+            ..before
+        });
+    suggest(now, former, target)
 }
 
 /// Returns the heaviest parts of a window.

@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 
-use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, ServiceId, Timestamp};
+use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp, TrunkId};
 use millrace_sflow::{Datagram, Sample};
 
 use crate::analysis::{Attack, analyse};
 use crate::history::History;
 use crate::minutes::Minutes;
+use crate::parties::{Parties, Treated};
 use crate::random::Random;
 use crate::rates::{PeerRate, Rates, TargetRate, TopFlow, Traffic, relative_error};
 use crate::sketch::SpaceSaving;
+use crate::trunks::PortRates;
 use crate::{Ends, Observation, Window};
 
 /// The largest number of recent observations in the ring: 16 MB.
@@ -66,6 +68,11 @@ pub struct Collector {
     /// The last value of the drop counter and the number of lost samples, by (agent, sub-agent, source).
     lost: BTreeMap<(IpAddr, u32, u32), (u32, u64)>,
     samples: u64,
+    /// The time of the first observation; `None` before it.
+    since: Option<Timestamp>,
+    /// True if rates by minute of a destination were removed, because there were too many destinations.
+    evicts_minutes: bool,
+    ports: PortRates,
     random: Random,
 }
 
@@ -83,6 +90,9 @@ impl Collector {
             minutes: HashMap::new(),
             lost: BTreeMap::new(),
             samples: 0,
+            since: None,
+            evicts_minutes: false,
+            ports: PortRates::default(),
             random: Random(seed),
         }
     }
@@ -90,6 +100,9 @@ impl Collector {
     /// Processes a datagram of a switch.
     pub fn take(&mut self, datagram: &Datagram, now: Timestamp) {
         for sample in &datagram.samples {
+            if let Sample::Counters(counters) = sample {
+                self.ports.take(counters, datagram.uptime_ms, now);
+            }
             let Sample::Flow(flow) = sample else { continue };
             self.count_lost((datagram.agent, datagram.sub_agent, flow.source), flow.drops);
             self.samples += 1;
@@ -115,6 +128,7 @@ impl Collector {
     /// Processes an observation. Observations arrive in the order of time, unless the clock steps back.
     pub fn observe(&mut self, observation: Observation) {
         let at = observation.at;
+        self.since = Some(self.since.map_or(at, |since| since.min(at)));
         let newest = self.recent.back().map_or(at, |newest| newest.at);
         if newest.millis().saturating_sub(at.millis()) > STEP_BACK_MS {
             self.forget_present(at);
@@ -141,10 +155,16 @@ impl Collector {
         let destination = (observation.ends.egress_end, observation.destination);
         if let Some(evicted) = self.destinations.add(destination, observation.bytes as u64) {
             self.minutes.remove(&evicted);
+            self.evicts_minutes = true;
         }
+        // Without evictions, a destination that is new here had no traffic since the first observation.
+        let known_since = match self.since {
+            Some(since) if !self.evicts_minutes => since,
+            _ => at,
+        };
         self.minutes
             .entry(destination)
-            .or_insert_with(|| Minutes::new(at))
+            .or_insert_with(|| Minutes::new(at, known_since))
             .add(at, observation.bytes, observation.is_dropped);
         self.recent.push_back(observation);
         while self.recent.len() > RECENT_MAX
@@ -205,6 +225,12 @@ impl Collector {
             }
         }
         rates
+    }
+
+    /// Returns the rates of trunks in bit/s: [from the first end to the second, back]. A trunk whose switches send no
+    /// counters of its ports is absent.
+    pub fn trunks(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<TrunkId, [f64; 2]> {
+        self.ports.trunks(exchange, now).collect()
     }
 
     /// Returns the traffic of an account.
@@ -338,7 +364,8 @@ impl Collector {
         target: Prefix,
         now: Timestamp,
     ) -> Option<Attack> {
-        self.gather(Parties::of(exchange), account, target, now).attack()
+        self.gather(Parties::of(exchange), account, target, now)
+            .attack(&Treated::of(exchange, account, now))
     }
 
     /// Copies the data about the traffic to a target of an account.
@@ -439,8 +466,9 @@ pub(crate) struct Gathered {
 }
 
 impl Gathered {
-    /// Returns the traffic and suggested rules; `None` without a sample in the last half minute.
-    pub(crate) fn attack(&self) -> Option<Attack> {
+    /// Returns the traffic and suggested rules; `None` without a sample in the last half minute. Packets that a filter
+    /// of the account already treats give no reason for a further rule.
+    pub(crate) fn attack(&self, treated: &Treated) -> Option<Attack> {
         let current = Window {
             observations: &self.current,
             seconds: self.current_seconds,
@@ -450,6 +478,7 @@ impl Gathered {
             seconds: 1.0,
         });
         let account_of = |ends: &Ends| self.parties.ends.get(&(ends.service, ends.ingress_end)).copied();
+        let is_treated = |packet: &Observation| treated.contains(packet, account_of(&packet.ends));
         analyse(
             current,
             before,
@@ -457,27 +486,8 @@ impl Gathered {
             self.minutes.iter(),
             self.now,
             account_of,
+            is_treated,
         )
-    }
-}
-
-/// The services and the accounts of ends, by their indices in the metadata of packets.
-pub(crate) struct Parties {
-    services: HashMap<u32, ServiceId>,
-    ends: HashMap<(u32, u32), AccountId>,
-}
-
-impl Parties {
-    pub(crate) fn of(exchange: &Exchange) -> Parties {
-        let services = exchange.services.iter();
-        let ends = exchange.configs.values().filter_map(|config| {
-            let service = exchange.services.get(&config.service)?;
-            Some(((service.index.raw(), config.index.raw()), config.account))
-        });
-        Parties {
-            services: services.map(|(id, service)| (service.index.raw(), *id)).collect(),
-            ends: ends.collect(),
-        }
     }
 }
 
@@ -526,8 +536,11 @@ mod tests {
         assert_eq!((seconds, recent.count()), (30.0, 29));
         assert!(collector.is_known(ends), "the usual traffic is still known");
         let (_, minutes) = collector.minutes.iter().next().unwrap();
-        let last: Vec<_> = minutes.until(now).map(|(_, [passed, _])| passed as u32).collect();
-        assert_eq!(last[58..], [30_000_000, 0], "{last:?}");
+        let last: Vec<_> = minutes
+            .until(now)
+            .map(|(_, bytes)| bytes.map(|[passed, _]| passed as u32))
+            .collect();
+        assert_eq!(last[58..], [Some(30_000_000), Some(0)], "{last:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use millrace_ix_model::Timestamp;
 
 use crate::Observation;
+use crate::observation::total_bytes;
 use crate::random::Random;
 
 /// The duration of a bucket, in milliseconds.
@@ -103,7 +104,7 @@ impl History {
 
     /// Returns the observations, each with the traffic that it represents.
     pub(crate) fn observations(&self) -> impl Iterator<Item = Observation> + '_ {
-        let sampled: f64 = self.reservoir.iter().map(|observation| observation.bytes).sum();
+        let sampled = total_bytes(&self.reservoir);
         let scale = if sampled > 0.0 { self.bytes / sampled } else { 0.0 };
         self.reservoir.iter().map(move |observation| Observation {
             bytes: observation.bytes * scale,

@@ -3,13 +3,14 @@
 //!
 //! ```text
 //!  datagrams --> Collector --> Observation: who, to whom, headers, weight
-//!                                 |-> rates       by (service, end in, end out), 30 s          bounded by a limit of keys
-//!                                 |-> top flows   space-saving sketch, two windows of 30 s     bounded
-//!                                 |-> minutes     by destination, one hour                     bounded
-//!                                 |-> recent      ring of the last observations                bounded
-//!                                 `-> history     a random choice of older ones, by end        bounded
-//!                                                    |
-//!  page "under attack" <-- attack() <-- suggest() <--+   pure
+//!                    |            |-> rates       by (service, end in, end out), 30 s          bounded by a limit of keys
+//!                    |            |-> top flows   space-saving sketch, two windows of 30 s     bounded
+//!                    |            |-> minutes     by destination, one hour                     bounded
+//!                    |            |-> recent      ring of the last observations                bounded
+//!                    |            `-> history     a random choice of older ones, by end        bounded
+//!                    |                               |
+//!                    |   page "under attack" <-- attack() <-- suggest(): pure
+//!                    `-> counters of ports --> rates of trunks
 //! ```
 //!
 //! [`Shared`] is the collector that a thread of [`Receiver`] feeds. Everything else is pure: time is an argument.
@@ -22,12 +23,14 @@ mod history;
 mod matching;
 mod minutes;
 mod observation;
+mod parties;
 mod random;
 mod rates;
 mod receiver;
 mod shared;
 mod sketch;
 mod suggest;
+mod trunks;
 
 pub use analysis::{Attack, Minute, Share};
 pub use collector::Collector;

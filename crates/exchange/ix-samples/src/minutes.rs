@@ -12,18 +12,23 @@ pub(crate) struct Minutes {
     bytes: [[f32; 2]; LEN],
     /// The number of the newest minute since the Unix epoch.
     newest: u64,
+    /// The number of the first minute whose traffic is known.
+    known_since: u64,
 }
 
 impl Minutes {
-    pub(crate) fn new(at: Timestamp) -> Minutes {
+    /// Returns minutes without traffic. The traffic before `known_since` is not known.
+    pub(crate) fn new(at: Timestamp, known_since: Timestamp) -> Minutes {
         Minutes {
             bytes: [[0.0; 2]; LEN],
             newest: minute(at),
+            known_since: minute(known_since),
         }
     }
 
     pub(crate) fn add(&mut self, at: Timestamp, bytes: f64, is_dropped: bool) {
         let now = minute(at);
+        self.known_since = self.known_since.min(now);
         // After the clock steps back, minutes that are in the future now have no traffic.
         while self.newest > now + 1 {
             self.newest = self.newest.min(now + 1 + LEN as u64);
@@ -42,17 +47,18 @@ impl Minutes {
     }
 
     /// Returns the minutes up to `now`, the oldest first, each with the bytes that passed and the bytes that
-    /// were dropped.
-    pub(crate) fn until(&self, now: Timestamp) -> impl Iterator<Item = (u64, [f64; 2])> + '_ {
+    /// were dropped; `None` if they are not known.
+    pub(crate) fn until(&self, now: Timestamp) -> impl Iterator<Item = (u64, Option<[f64; 2]>)> + '_ {
         let now = minute(now);
         (now.saturating_sub(LEN as u64 - 1)..=now).map(|minute| {
-            let is_known = minute <= self.newest && self.newest - minute < LEN as u64;
-            let bytes = if is_known {
+            let is_stored = minute <= self.newest && self.newest - minute < LEN as u64;
+            let bytes = if is_stored {
                 self.bytes[index(minute)]
             } else {
                 [0.0; 2]
             };
-            (minute, bytes.map(f64::from))
+            let bytes = (minute >= self.known_since).then(|| bytes.map(f64::from));
+            (minute, bytes)
         })
     }
 }
@@ -74,9 +80,16 @@ mod tests {
         let at = |minute: u64| Timestamp::from_secs(minute * 60);
         let written = |minutes: &Minutes, end| -> Vec<_> {
             let all = minutes.until(at(end));
-            all.filter(|(_, bytes)| *bytes != [0.0; 2]).collect()
+            let known = all.filter_map(|(minute, bytes)| Some((minute, bytes?)));
+            known.filter(|(_, bytes)| *bytes != [0.0; 2]).collect()
         };
-        let mut minutes = Minutes::new(at(1_000));
+        let mut minutes = Minutes::new(at(1_000), at(998));
+        let unknown = minutes.until(at(1_000)).filter(|(_, bytes)| bytes.is_none());
+        assert_eq!(
+            unknown.count(),
+            LEN - 3,
+            "two minutes before the first packet had no traffic"
+        );
         minutes.add(at(1_000), 5.0, false);
         minutes.add(at(1_003), 7.0, true);
         assert_eq!(

@@ -54,6 +54,12 @@ pub struct Observation {
     pub dscp: u8,
 }
 
+/// Returns the sum of the bytes of observations; 0 without any. (`Iterator::sum` of no `f64` is -0.)
+pub(crate) fn total_bytes<'a>(observations: impl IntoIterator<Item = &'a Observation>) -> f64 {
+    let bytes = observations.into_iter().map(|packet| packet.bytes);
+    bytes.fold(0.0, |sum, bytes| sum + bytes)
+}
+
 impl Observation {
     /// Returns the observation of a sample. Returns `None` if the packet is not IP, is not a packet of the
     /// exchange, or arrived by a trunk: the switch where the packet entered the exchange samples it, too.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp};
+use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp, TrunkId};
 use millrace_sflow::Datagram;
 
-use crate::collector::Parties;
+use crate::parties::{Parties, Treated};
 use crate::{Attack, Collector, TargetRate, Traffic};
 
 /// The time between two revisions while samples arrive, in milliseconds.
@@ -89,6 +89,11 @@ impl Shared {
         self.lock().connections(exchange, now)
     }
 
+    /// Returns the rates of trunks: [from the first end to the second, back], in bit/s.
+    pub fn trunks(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<TrunkId, [f64; 2]> {
+        self.lock().trunks(exchange, now)
+    }
+
     /// Returns the traffic of an account.
     pub fn traffic(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Traffic {
         self.lock().traffic(exchange, account, now)
@@ -110,6 +115,6 @@ impl Shared {
         let parties = Parties::of(exchange);
         // The search for rules runs without the lock, so that samples are taken meanwhile.
         let gathered = self.lock().gather(parties, account, target, now);
-        gathered.attack()
+        gathered.attack(&Treated::of(exchange, account, now))
     }
 }

@@ -6,13 +6,20 @@
 //! the excess that they add, among those that keep the share of the earlier traffic below its bound. If
 //! several rules cover nearly as much, the rule with the least earlier traffic is chosen, and among equals the
 //! most specific one.
+//!
+//! A rule drops its packets only if the usual traffic tells them from legitimate ones. If the usual traffic to the
+//! target is not known, or the target had none, new legitimate traffic looks like an attack; and a rule that matches
+//! a whole IP protocol also matches services that begin later. Such rules limit the rate.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use millrace_ix_model::{FilterMatch, FragmentMatch, Ports, Prefix, Reason, TcpFlagsMatch, reason};
+use millrace_ix_model::{
+    FilterAction, FilterMatch, FragmentMatch, Ports, Prefix, Reason, TcpFlagsMatch, reason,
+};
 use serde::Serialize;
 
+use crate::observation::total_bytes;
 use crate::{Observation, matches};
 
 /// The minimum share of the excess that the rules together must cover.
@@ -33,6 +40,10 @@ const RULES_MAX: usize = 32;
 const NEARLY: f64 = 0.97;
 /// The smallest ratio of the traffic now to the traffic before that is an attack.
 const ATTACK_RATIO: f64 = 1.5;
+
+/// The share of the present rate to which a rule limits its packets if they may be legitimate: an attack loses half
+/// of its rate, and its target keeps at least half of the traffic that it wants.
+const LIMIT_SHARE: f64 = 0.5;
 
 /// SYN without ACK: the mask of both bits, and SYN.
 const SYN_ONLY: TcpFlagsMatch = TcpFlagsMatch {
@@ -55,19 +66,24 @@ pub struct Suggestion {
     pub id: String,
     /// The packets that the rule matches.
     pub matching: FilterMatch,
-    /// The share of the excess that this rule covers and earlier rules do not cover, 0 to 1.
+    /// The treatment of these packets: drop, or a limit if they may be legitimate.
+    pub action: FilterAction,
+    /// The share of the excess that this rule covers and earlier rules do not cover, 0 to 1. If the usual traffic is not
+    /// known, all traffic is the excess.
     pub covers: f64,
-    /// The share of the earlier traffic to the target that the rule covers, 0 to 1.
-    pub collateral: f64,
+    /// The share of the earlier traffic to the target that the rule covers, 0 to 1; `None` if the target had no earlier
+    /// traffic, or if that is not known.
+    pub collateral: Option<f64>,
     pub why: Reason,
 }
 
 /// Returns the rules against an attack on `target`, the most effective first; none if the traffic is not much more than
-/// before, or if no rules keep to the bounds.
-pub fn suggest(attack: Window<'_>, before: Window<'_>, target: Prefix) -> Vec<Suggestion> {
+/// before, or if no rules keep to the bounds. `before` is the usual traffic, and `None` if it is not known.
+pub fn suggest(attack: Window<'_>, before: Option<Window<'_>>, target: Prefix) -> Vec<Suggestion> {
     let now = to_target(attack, target);
-    let former = to_target(before, target);
-    let (rate_now, rate_before) = (rate(&now, attack.seconds), rate(&former, before.seconds));
+    let former = before.map(|before| to_target(before, target)).unwrap_or_default();
+    let seconds_before = before.map_or(1.0, |before| before.seconds);
+    let (rate_now, rate_before) = (rate(&now, attack.seconds), rate(&former, seconds_before));
     let excess = rate_now - rate_before;
     if now.is_empty() || rate_now < ATTACK_RATIO * rate_before {
         return Vec::new();
@@ -75,7 +91,7 @@ pub fn suggest(attack: Window<'_>, before: Window<'_>, target: Prefix) -> Vec<Su
     let mut state = Search {
         left_now: now,
         left_before: former,
-        seconds: (attack.seconds.max(1.0), before.seconds.max(1.0)),
+        seconds: (attack.seconds.max(1.0), seconds_before.max(1.0)),
         excess,
         rate_before,
     };
@@ -87,7 +103,7 @@ pub fn suggest(attack: Window<'_>, before: Window<'_>, target: Prefix) -> Vec<Su
             break;
         };
         covered += best.covers;
-        collateral += best.collateral;
+        collateral += best.collateral.unwrap_or(0.0);
         state.remove(&best.matching);
         rules.push(best);
     }
@@ -104,7 +120,7 @@ fn to_target(window: Window<'_>, target: Prefix) -> Vec<Observation> {
 
 /// Returns the rate of observations in bytes per second.
 fn rate(observations: &[Observation], seconds: f64) -> f64 {
-    observations.iter().map(|packet| packet.bytes).sum::<f64>() / seconds.max(1.0)
+    total_bytes(observations) / seconds.max(1.0)
 }
 
 /// The search for rules, with the observations that no rule covers yet.
@@ -115,14 +131,14 @@ struct Search {
     seconds: (f64, f64),
     /// The excess of all traffic, in bytes per second.
     excess: f64,
-    /// The earlier traffic, in bytes per second.
+    /// The earlier traffic, in bytes per second; 0 if there was none, or if it is not known.
     rate_before: f64,
 }
 
 impl Search {
     /// Returns the best rule whose share of the earlier traffic is at most `collateral_max`.
     fn best(&self, target: Prefix, collateral_max: f64) -> Option<Suggestion> {
-        let total: f64 = self.left_now.iter().map(|packet| packet.bytes).sum();
+        let total = total_bytes(&self.left_now);
         let window = |observations, seconds| Window {
             observations,
             seconds,
@@ -158,12 +174,22 @@ impl Search {
                     .total_cmp(second)
                     .then_with(|| narrow(one).cmp(&narrow(other)))
             })?;
+        let has_usual = self.rate_before > 0.0;
+        let action = if has_usual && specificity(&matching) > 1 {
+            FilterAction::Drop
+        } else {
+            let kbps = (rates.0 * 8.0 / 1000.0 * LIMIT_SHARE).ceil();
+            FilterAction::Shape {
+                rate_kbps: (kbps as u32).max(1),
+            }
+        };
         Some(Suggestion {
             id: name(&matching),
-            why: why(&matching, rates, covers),
+            why: why(&matching, rates.0, has_usual.then_some(rates.1), covers),
             matching,
+            action,
             covers,
-            collateral,
+            collateral: has_usual.then_some(collateral),
         })
     }
 
@@ -174,8 +200,7 @@ impl Search {
 }
 
 fn covered(observations: &[Observation], matching: &FilterMatch) -> f64 {
-    let meant = observations.iter().filter(|packet| matches(matching, packet));
-    meant.map(|packet| packet.bytes).sum()
+    total_bytes(observations.iter().filter(|packet| matches(matching, packet)))
 }
 
 /// Returns the narrowest destination that has nearly all of the excess: one address, or the target.
@@ -186,7 +211,7 @@ fn destination(now: Window<'_>, before: Window<'_>, target: Prefix) -> Prefix {
             *by_address.entry(packet.destination).or_default() += sign * packet.bytes / window.seconds;
         }
     }
-    let excess: f64 = by_address.values().sum();
+    let excess = by_address.values().fold(0.0, |sum, rate| sum + rate);
     let heaviest = by_address
         .into_iter()
         .max_by(|one, other| one.1.total_cmp(&other.1));
@@ -377,9 +402,9 @@ fn name(matching: &FilterMatch) -> String {
     parts.join(",").replace('/', "_")
 }
 
-/// Returns the reason of a rule. The English text also names the packets; pages in other languages show the
+/// Returns the reason of a rule with its rate now and its usual rate in bytes per second. The English text also names the packets; pages in other languages show the
 /// match next to the reason.
-fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> Reason {
+fn why(matching: &FilterMatch, now: f64, before: Option<f64>, covers: f64) -> Reason {
     let mut what = match (matching.protocol, matching.fragment, matching.tcp_flags) {
         (_, Some(_), _) => format!(
             "fragments after the first of {}",
@@ -402,7 +427,10 @@ fn why(matching: &FilterMatch, (now, before): (f64, f64), covers: f64) -> Reason
         what += &format!(" from {source}");
     }
     let share = format_args!("{:.0}", covers * 100.0);
-    let mut why = reason::suggestion_rates(bits(now), bits(before), share, matching.destination);
+    let mut why = match before {
+        Some(before) => reason::suggestion_rates(bits(now), bits(before), share, matching.destination),
+        None => reason::suggestion_without_usual(bits(now), share, matching.destination),
+    };
     why.text = format!("{what}: {}", why.text);
     why
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use millrace_ix_engine::{
-    Action, Content, Engine, Event, Modification, Resume, Session, Settings, SwitchStatus,
+    Action, Content, Engine, Event, Mode, Modification, Resume, Session, Settings, SwitchStatus,
 };
 use millrace_ix_model::{
     Actor, Applied, ConfigId, Exchange, NumberHold, ObjectId, Operation, SwitchId, Timestamp,
@@ -94,6 +94,8 @@ pub struct Core {
     pub(crate) queue: VecDeque<Action<Fabric>>,
     /// The reason why the queue of actions waits for the database.
     pub(crate) stalled: Option<String>,
+    /// The reason why the last write to the database failed; `None` if it succeeded.
+    pub(crate) unwritable: Option<String>,
     pub(crate) outputs: Vec<Output>,
     /// True until the snapshot has been taken after a change.
     pub(crate) changed: bool,
@@ -178,6 +180,7 @@ impl Core {
             serial: 0,
             queue: VecDeque::new(),
             stalled: None,
+            unwritable: None,
             outputs: Vec::new(),
             changed: true,
         };
@@ -248,9 +251,32 @@ impl Core {
 
     /// Writes a transaction and notes the revision of its objects.
     pub(crate) fn commit(&mut self, transaction: &Transaction, now: Now) -> Result<(), StoreError> {
-        let committed = self.store.commit(transaction, now.wall)?;
-        self.note_revision(transaction, committed.revision);
+        let result = self.store.commit(transaction, now.wall);
+        self.note_write(result.as_ref().err(), now);
+        self.note_revision(transaction, result?.revision);
         Ok(())
+    }
+
+    /// Notes the outcome of a write to the database, and tells subscribers when writes begin to fail or succeed again. A
+    /// broken constraint is a fault of the transaction, not of the database.
+    pub(crate) fn note_write(&mut self, error: Option<&StoreError>, now: Now) {
+        let reason = match error {
+            Some(StoreError::Constraint { .. }) => None,
+            other => other.map(ToString::to_string),
+        };
+        if reason.is_some() != self.unwritable.is_some() {
+            let is_read_only = reason.is_some() || self.engine.mode() != Mode::Normal;
+            self.tell(
+                EventKind::Mode {
+                    read_only: is_read_only,
+                },
+                now,
+            );
+        }
+        if reason != self.unwritable {
+            self.changed = true;
+            self.unwritable = reason;
+        }
     }
 
     /// Notes the revision of the objects that a transaction has written.

@@ -56,9 +56,9 @@ pub enum EventKind {
         /// The change concerned.
         change: Option<u64>,
     },
-    /// The engine has become read-only, or writes again.
+    /// The engine has become read-only, or writes again: it waits for an operator, or its database cannot be written.
     Mode {
-        /// True if nothing is sent to switches.
+        /// True if nothing is sent to switches and no order is accepted.
         read_only: bool,
     },
 }

@@ -111,7 +111,9 @@ impl Core {
             }
             return results;
         }
-        if let Err(error) = self.store.finish() {
+        let finished = self.store.finish();
+        self.note_write(finished.as_ref().err(), now);
+        if let Err(error) = finished {
             self.exchange = group.exchange;
             self.unconfirmed = group.unconfirmed;
             self.planned_at = group.planned_at;
@@ -258,10 +260,16 @@ impl Core {
         }
         let refused = |error: StoreError| OrderError::from_store(&error);
         if !group.is_open {
-            self.store.begin().map_err(refused)?;
+            let begun = self.store.begin();
+            self.note_write(begun.as_ref().err(), now);
+            begun.map_err(refused)?;
             group.is_open = true;
         }
-        let committed = self.store.write(&transaction, now.wall).map_err(refused)?;
+        let written = self.store.write(&transaction, now.wall);
+        if written.is_err() {
+            self.note_write(written.as_ref().err(), now);
+        }
+        let committed = written.map_err(refused)?;
         self.note_revision(&transaction, committed.revision);
         self.unconfirmed = unconfirmed;
         self.exchange = Arc::new(after);

@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
     /// The mode of the engine.
     pub mode: Mode,
+    /// The reason why the last write to the database failed; `None` if it succeeded.
+    pub unwritable: Option<String>,
     /// The serial number of the newest event.
     pub serial: u64,
     /// The contracted rates between switches, computed at their first use.
@@ -73,6 +75,7 @@ impl Snapshot {
             quarantine: Arc::clone(&core.checklists),
             contracts: Arc::default(),
             mode: core.engine.mode(),
+            unwritable: core.unwritable.clone(),
             serial: core.serial,
         }
     }

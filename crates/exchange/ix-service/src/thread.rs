@@ -215,7 +215,9 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
 
     /// Removes what is old from the database, and records the time, below which the next start does not begin.
     fn prune(&mut self, now: Now) {
-        if let Err(error) = self.core.store_mut().prune(now.wall) {
+        let pruned = self.core.store_mut().prune(now.wall);
+        self.core.note_write(pruned.as_ref().err(), now);
+        if let Err(error) = pruned {
             tracing::warn!(%error, "old answers and sessions are not removed");
         }
     }
@@ -234,7 +236,9 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
         let Some(key) = &self.audit_key else {
             return;
         };
-        match self.core.store_mut().sign_head(key, now.wall) {
+        let signed = self.core.store_mut().sign_head(key, now.wall);
+        self.core.note_write(signed.as_ref().err(), now);
+        match signed {
             Ok(Some(head)) => {
                 // The log is one of the places that the operator of the database may not reach: docs/audit-chain.md.
                 tracing::info!("audit head {head}");

@@ -22,18 +22,22 @@ pub(crate) fn resolve(operation: Operation, created: &[ObjectId]) -> Result<Oper
     Ok(operation)
 }
 
-/// Replaces texts such as `sv-0` in a value; returns true if there was one.
+/// Replaces texts such as `sv-0`, and ports such as `sw-0:9`, in a value; returns true if there was one.
 fn substitute(value: &mut Value, created: &[ObjectId]) -> bool {
     match value {
         Value::String(text) => {
-            let Some(prefix) = text.strip_suffix("-0") else {
+            let (object, port) = match text.split_once(':') {
+                Some((switch @ "sw-0", port)) => (switch, Some(port)),
+                _ => (text.as_str(), None),
+            };
+            let Some(prefix) = object.strip_suffix("-0") else {
                 return false;
             };
             let named = created.iter().rev().map(ToString::to_string);
             let found = named.into_iter().find(|id| id.split('-').next() == Some(prefix));
             let is_found = found.is_some();
             if let Some(id) = found {
-                *text = id;
+                *text = port.map_or_else(|| id.clone(), |port| format!("{id}:{port}"));
             }
             is_found
         }

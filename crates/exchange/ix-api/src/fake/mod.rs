@@ -3,6 +3,7 @@
 //! Tests of this crate and of the page run on it. The audit chain has no hashes here, and the plan of a dry run
 //! counts one entry for each created or changed end at its switch.
 
+mod conditions;
 mod confirm;
 mod demo;
 mod observed;
@@ -28,8 +29,8 @@ use crate::observed::{Attack, Check, FilterCounter, Finding, Load, Quarantined, 
 use crate::route_servers::{RouteServer, RouteServerStatus};
 use crate::routes::apply_all;
 use crate::service::{
-    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
-    ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
+    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome,
+    PlannedEntries, Reply, ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::translate::concerned_by_port;
 
@@ -60,6 +61,8 @@ struct State {
     audit_unavailable: bool,
     /// The lag of the engine's clock behind the system's clock, as after a jump of the system's clock.
     behind: Duration,
+    /// The time by which the engine's clock is ahead of the system's clock.
+    ahead: Duration,
     /// The operation that is executed before the next order of an IP address, as if another user were faster.
     interloper: Option<Operation>,
     /// The result of reading the route server.
@@ -115,11 +118,6 @@ impl FakeExchange {
             change,
             before,
         }));
-    }
-
-    /// Sets the lag of the engine's clock behind the system's clock, as after a jump of the system's clock.
-    pub fn set_clock_behind(&self, behind: Duration) {
-        self.state().behind = behind;
     }
 
     /// Sets the state of a switch and of its ports.
@@ -227,26 +225,6 @@ impl FakeExchange {
             .collect();
         drop(state);
         self.tell("change", objects, Some(change));
-    }
-
-    /// Makes orders fail as they do without a database.
-    pub fn set_unavailable(&self, unavailable: bool) {
-        self.state().unavailable = unavailable;
-    }
-
-    /// Makes entries of the audit chain fail as they do if the database cannot be written.
-    pub fn set_audit_unavailable(&self, unavailable: bool) {
-        self.state().audit_unavailable = unavailable;
-    }
-
-    /// Sets an operation that is executed before the next order of an IP address, as if another user were faster.
-    pub fn get_in_before(&self, operation: Operation) {
-        self.state().interloper = Some(operation);
-    }
-
-    /// Sets the result of reading the route server.
-    pub fn set_route_server(&self, reads: RouteServerReads) {
-        self.state().reads = reads;
     }
 
     /// Adds an entry to the audit chain.
@@ -388,7 +366,7 @@ impl State {
     /// Returns the time of the engine's clock.
     fn now(&self) -> Timestamp {
         let behind = u64::try_from(self.behind.as_millis()).unwrap_or(u64::MAX);
-        Timestamp::from_millis(now().millis().saturating_sub(behind))
+        Timestamp::from_millis(now().millis().saturating_sub(behind)).after(self.ahead)
     }
 
     fn quarantined(&self) -> impl Iterator<Item = ConfigId> {
@@ -444,6 +422,9 @@ impl State {
         snapshot.realisations = self.realisations.clone();
         snapshot.switches = self.switches.clone();
         snapshot.quarantine = Arc::new(self.quarantine.clone());
+        snapshot.unwritable = self
+            .unavailable
+            .then(|| "database or disk is full".to_owned());
         self.before = Arc::clone(&self.snapshot.exchange);
         self.snapshot = Arc::new(snapshot);
     }

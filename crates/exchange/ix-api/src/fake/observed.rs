@@ -180,8 +180,8 @@ pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) ->
         };
         Minute {
             at,
-            passed_bps,
-            dropped_bps,
+            passed_bps: Some(passed_bps),
+            dropped_bps: Some(dropped_bps),
         }
     });
     let share = |(label, bits_per_s): (&str, u64)| Share {
@@ -259,7 +259,7 @@ fn suggestion(target: Prefix, label: &str, port: u16, rate: u64, all: u64) -> Su
         matching,
         action: FilterAction::Drop,
         covers: rate as f64 / all as f64,
-        collateral: 0.002,
+        collateral: Some(0.002),
         why: {
             let mbps = |rate: u64| format!("{}.{} Mbit/s", rate / 1_000_000, rate / 100_000 % 10);
             let mut why = reason::suggestion_rates(mbps(rate), mbps(4_000_000), 100 * rate / all, target);

@@ -260,7 +260,7 @@ impl ViewContext<'_> {
                 .and_then(|health| health.since)
                 .map(|time| time.to_string()),
             error: health.and_then(|health| health.error.clone()),
-            entries: health.map_or(0, |health| health.entries),
+            entries: health.map(|health| health.entries),
             ports: switch.ports.len(),
             ports_used: connections.chain(trunks).filter(|port| port.switch == id).count(),
             retired: switch.retired,

@@ -18,11 +18,22 @@ impl ViewContext<'_> {
             FilterState::Refused(reason) => ("refused", Some(reason)),
             FilterState::Suspended(reason) => ("suspended", Some(reason)),
         };
-        let (action, rate_kbps) = action(filter.action);
+        let reason = reason.map(|reason| self.names().reason(reason.clone()));
+        // A refused filter does nothing. If it comes from a BGP route, the rule is shown as its peer has announced it.
+        let is_refused = matches!(filter.state, FilterState::Refused(_));
+        let (action, rate_kbps) = if is_refused {
+            ("none", None)
+        } else {
+            action(filter.action)
+        };
+        let announced = filter
+            .comment
+            .clone()
+            .filter(|_| is_refused && is_of_route(filter.origin));
         view::Filter {
             id: id.to_string(),
             account: self.account_name(filter.account),
-            matching: matching(&filter.matching),
+            matching: announced.unwrap_or_else(|| matching(&filter.matching)),
             destination: filter.matching.destination.to_string(),
             peers: filter
                 .peers
@@ -33,10 +44,11 @@ impl ViewContext<'_> {
             rate_kbps,
             origin: word(&filter.origin),
             state: state.to_owned(),
-            reason: reason.map(ToString::to_string),
             coded: reason
+                .as_ref()
                 .map(|reason| view::coded(&reason.coded))
                 .unwrap_or_default(),
+            reason: reason.map(|reason| reason.text),
             comment: filter.comment.clone(),
             counter: self.counters.get(&id).map(|counter| view::Counter {
                 packets: counter.packets,
@@ -44,7 +56,7 @@ impl ViewContext<'_> {
                 packets_per_s: counter.packets_per_s,
                 bits_per_s: counter.bits_per_s,
             }),
-            order: matches!(filter.origin, FilterOrigin::Page | FilterOrigin::Api).then(|| view::NewFilter {
+            order: (!is_of_route(filter.origin)).then(|| view::NewFilter {
                 account: Some(filter.account.to_string()),
                 peers: filter.peers.iter().map(ToString::to_string).collect(),
                 comment: filter.comment.clone(),
@@ -87,6 +99,14 @@ impl ViewContext<'_> {
                 .collect(),
             suggestions: attack.suggestions.iter().map(suggestion).collect(),
         }
+    }
+}
+
+/// Returns true for filters that come from BGP routes.
+fn is_of_route(origin: FilterOrigin) -> bool {
+    match origin {
+        FilterOrigin::Page | FilterOrigin::Api => false,
+        FilterOrigin::Rtbh | FilterOrigin::Flowspec => true,
     }
 }
 

@@ -11,7 +11,7 @@ use millrace_ix_model::{
 };
 
 use super::{ViewContext, word};
-use crate::observed::{Check, Finding};
+use crate::observed::{Check, Finding, Quarantined};
 use crate::view;
 
 /// The time for which a check fails after an offending frame.
@@ -46,7 +46,13 @@ impl ViewContext<'_> {
             .get(&config.service)
             .and_then(|service| exchange.policies.get(&service.policy?));
         let seconds = policy.map_or(900, |policy| policy.quarantine_secs);
+        let is_seen = self
+            .snapshot
+            .quarantine
+            .get(&id)
+            .is_some_and(Quarantined::is_seen);
         let state = |check: Check| match self.findings(id).rfind(|finding| finding.check == check) {
+            None if !is_seen => "unchecked",
             None => "clean",
             Some(finding) if self.now.since(finding.at) < FAILING => "failing",
             Some(_) => "fixed",
@@ -64,7 +70,7 @@ impl ViewContext<'_> {
                 .after(Duration::from_secs(u64::from(seconds)))
                 .to_string(),
             seconds,
-            seen: self.snapshot.quarantine.get(&id).is_some_and(|found| found.seen),
+            seen: is_seen,
             checks: Check::ALL
                 .into_iter()
                 .map(|check| view::Check {

@@ -11,12 +11,14 @@ pub(crate) use filters::target;
 use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Severity, shown};
 use millrace_ix_model::{
     Account, AccountId, Config, ConfigId, Connection, ConnectionId, Consent, FilterId, ObjectId,
-    OperationKind, Quarantine, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId, VlanConfig,
+    OperationKind, Quarantine, Reason, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId,
+    VlanConfig,
 };
 pub(crate) use route_servers::{RouteServerReading, rejections};
 use serde::Serialize;
 
 use crate::access::Principal;
+use crate::names::Names;
 use crate::observed::{FilterCounter, Load};
 use crate::service::Snapshot;
 use crate::view;
@@ -80,6 +82,11 @@ impl<'a> ViewContext<'a> {
 
     /// Returns the name and the AS numbers of an account, without a check of permissions. If the principal may
     /// not know the account, use [`peer_name`](Self::peer_name).
+    /// Returns the names of objects for the principal.
+    pub(crate) fn names(&self) -> Names<'_> {
+        Names(self.principal)
+    }
+
     pub(crate) fn account_name(&self, id: AccountId) -> view::AccountName {
         let found = self.snapshot.exchange.accounts.get(&id);
         view::AccountName {
@@ -418,11 +425,17 @@ impl<'a> ViewContext<'a> {
             status: state
                 .status
                 .iter()
-                .map(|status| view::Status {
-                    severity: severity(status.severity),
-                    tag: status.tag.to_owned(),
-                    message: status.message.clone(),
-                    coded: view::coded(&status.coded),
+                .map(|status| {
+                    let reason = self.names().reason(Reason {
+                        text: status.message.clone(),
+                        coded: status.coded.clone(),
+                    });
+                    view::Status {
+                        severity: severity(status.severity),
+                        tag: status.tag.to_owned(),
+                        message: reason.text,
+                        coded: view::coded(&reason.coded),
+                    }
                 })
                 .collect(),
             path: self.path(service, &ends),

@@ -335,12 +335,13 @@ pub(crate) async fn explain(
             let Some(filter) = exchange.filters.get(&step.filter) else {
                 continue;
             };
+            let why = scope.names().reason(step.why);
             steps.push(view::ExplainedStep {
                 filter: scope.filter(step.filter, filter),
                 matches: step.matches,
                 applies: step.applies,
-                coded: coded(&step.why.coded),
-                why: step.why.text,
+                coded: coded(&why.coded),
+                why: why.text,
             });
         }
     }

@@ -23,10 +23,14 @@ mod webhooks;
 pub(crate) use orders::apply_all;
 pub(crate) use session::client;
 use utoipa::OpenApi;
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::session::COOKIE;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -43,6 +47,16 @@ struct Document;
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let mut document = routes().into_openapi();
     crate::idempotency::describe(&mut document);
+    crate::openapi::finish(&mut document);
+    let key = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("An API key of a user"));
+    let cookie = ApiKeyValue::with_description(COOKIE, "The session of a browser after a sign-in");
+    let components = document.components.get_or_insert_default();
+    components.add_security_scheme("ApiKey", SecurityScheme::Http(key.build()));
+    components.add_security_scheme("Session", SecurityScheme::ApiKey(ApiKey::Cookie(cookie)));
+    let either = ["ApiKey", "Session"].map(|name| SecurityRequirement::new(name, Vec::<String>::new()));
+    document.security = Some(either.to_vec());
     for (path, item) in &mut document.paths.paths {
         let name: String = path
             .trim_start_matches("/api/v1/")

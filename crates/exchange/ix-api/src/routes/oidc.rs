@@ -21,9 +21,11 @@ use crate::service::Order;
 use crate::session::{Failure, load_json, save_json};
 use crate::view::Whoami;
 
-/// The provider for sign-ins.
+/// The exchange and its provider for sign-ins, as everybody may read them.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SignInProvider {
+    /// The name of the exchange.
+    exchange: String,
     /// The name of the provider; null if there is none.
     #[schema(required)]
     name: Option<String>,
@@ -92,11 +94,12 @@ async fn with_provider<T: Send + 'static>(
         .map_err(|_| Problem::new(ProblemKind::Internal, "the sign-in was not completed"))?
 }
 
-/// Read the provider for sign-ins
+/// Read the name of the exchange and its provider for sign-ins
 #[utoipa::path(get, path = "/api/v1/oidc", tag = "session", security(()),
     responses((status = 200, body = SignInProvider), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn read(State(app): State<App>) -> Json<SignInProvider> {
     Json(SignInProvider {
+        exchange: app.settings.name.clone(),
         name: app.oidc.as_ref().map(|oidc| oidc.settings.name.clone()),
     })
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::access::{Access, Principal};
 use crate::app::App;
+use crate::names::Names;
 use crate::problem::Problem;
 use crate::request::Conditions;
 use crate::service::{CREATED_SERVICE, Order, Outcome, ServiceError};
@@ -48,7 +49,9 @@ pub(crate) async fn order(
     };
     let outcome = match app.service.order(order).await {
         Ok(outcome) => outcome,
-        Err(ServiceError::Refused(refusal)) => return Err(locate(app, principal, &steps, refusal)),
+        Err(ServiceError::Refused(refusal)) => {
+            return Err(Names(principal).problem(locate(app, principal, &steps, refusal)));
+        }
         Err(error) => return Err(error.into()),
     };
     // A DELETE that waits for a second person creates an approval, but is answered like any DELETE.

@@ -75,6 +75,8 @@ pub(crate) async fn overview(
     let fabric = principal.may_somewhere(OperationKind::ReadFabric);
     let (mut switches, mut trunks, mut changes_open) = (Vec::new(), Vec::new(), 0);
     if fabric {
+        let unwritable = principal.snapshot.unwritable.iter();
+        tasks.extend(unwritable.map(|reason| task("database_unwritable", "engine", reason, Severity::Error)));
         for (id, switch) in &exchange.switches {
             let state = principal.snapshot.switches.get(id).map(|health| health.state);
             switches.push(state.map_or("unknown", SwitchState::name).to_owned());
@@ -83,18 +85,16 @@ pub(crate) async fn overview(
                 .switches
                 .get(id)
                 .and_then(|health| health.since);
-            let differs = match state {
-                Some(SwitchState::Drifted) => true,
-                Some(SwitchState::Syncing) => since.is_some_and(|since| now.since(since) >= DIFFERS_AFTER),
-                _ => false,
+            let fault = match state {
+                Some(SwitchState::Unreachable) => Some("switch_unreachable"),
+                Some(SwitchState::Drifted) => Some("switch_drifted"),
+                Some(SwitchState::Syncing) if since.is_some_and(|since| now.since(since) >= DIFFERS_AFTER) => {
+                    Some("switch_differs")
+                }
+                _ => None,
             };
-            if differs {
-                let mut fault = task("switch_differs", *id, &switch.name, Severity::Error);
-                fault.since = since.map(|time| time.to_string());
-                tasks.push(fault);
-            }
-            if state == Some(SwitchState::Unreachable) && !switch.retired {
-                let mut fault = task("switch_unreachable", *id, &switch.name, Severity::Error);
+            if let Some(word) = fault.filter(|_| !switch.retired) {
+                let mut fault = task(word, *id, &switch.name, Severity::Error);
                 fault.since = since.map(|time| time.to_string());
                 fault.members = Some(scope.members_at(*id));
                 tasks.push(fault);
@@ -182,10 +182,10 @@ fn is_attacked(target: &Target) -> bool {
     target.bits_per_s > ATTACK_BPS_MIN && target.usual_bits_per_s.is_some_and(is_unusual)
 }
 
-fn task(task: &str, object: impl Into<ObjectId>, name: &str, severity: Severity) -> Task {
+fn task(task: &str, object: impl ToString, name: &str, severity: Severity) -> Task {
     Task {
         task: task.to_owned(),
-        object: object.into().to_string(),
+        object: object.to_string(),
         name: name.to_owned(),
         account: None,
         severity,

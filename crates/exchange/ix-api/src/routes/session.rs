@@ -73,7 +73,7 @@ pub(crate) async fn read(State(app): State<App>, principal: Principal) -> Result
 /// The answer sets a cookie. A user with a second factor gets `code-required` first, and sends the same request again
 /// with `code`. Operators must have a second factor. 5 attempts a minute are accepted for a name from one network, 60 for a name, and
 /// 20 for a network; a browser that signed in before has 5 of its own. After 10 wrong codes, each further one costs a wait.
-#[utoipa::path(post, path = "/api/v1/session", tag = "session", request_body = SignIn,
+#[utoipa::path(post, path = "/api/v1/session", tag = "session", security(()), request_body = SignIn,
     responses((status = 200, body = Whoami), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn sign_in(
     State(app): State<App>,

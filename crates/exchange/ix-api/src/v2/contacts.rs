@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
-use millrace_ix_model::{AccountId, OperationKind};
+use millrace_ix_model::{AccountId, OperationKind, is_mail_address};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -69,10 +69,13 @@ impl ContactRequest {
     fn check(&self) -> Result<(), Problem> {
         check_text("name", self.name.as_deref().unwrap_or_default(), 128)?;
         check_text("telephone", self.telephone.as_deref().unwrap_or_default(), 40)?;
-        let email = self.email.as_deref().unwrap_or("a@b");
+        let email = self.email.as_deref().unwrap_or("noc@example.net");
         check_text("email", email, 80)?;
-        if !email.contains('@') {
-            return Err(invalid("email", "expected a mail address"));
+        if !is_mail_address(email) {
+            return Err(invalid(
+                "email",
+                "expected a mail address, such as noc@example.net",
+            ));
         }
         Ok(())
     }

@@ -60,6 +60,7 @@ pub(crate) fn listed(app: &App, config: millrace_ix_model::ConfigId) -> Option<b
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let mut document = routes().into_openapi();
     crate::idempotency::describe(&mut document);
+    crate::openapi::finish(&mut document);
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")

@@ -8,6 +8,7 @@ use super::records::Record;
 use super::view::{IxApiProperties, State, Stateful, Status};
 use crate::access::Principal;
 use crate::app::App;
+use crate::names::Names;
 use crate::problem::{Problem, ProblemKind};
 use crate::render::ViewContext;
 use crate::request::Conditions;
@@ -40,7 +41,10 @@ pub(crate) async fn order(
         dry_run: false,
         confirm_within: None,
     };
-    Ok(app.service.order(order).await?.applied)
+    match app.service.order(order).await {
+        Ok(outcome) => Ok(outcome.applied),
+        Err(error) => Err(Names(principal).problem(error.into())),
+    }
 }
 
 /// Sends an order in the name of the engine itself.

@@ -37,8 +37,9 @@ pub struct Switch {
     /// A note about the state, such as the number of foreign entries that the engine keeps.
     #[schema(required)]
     pub error: Option<String>,
-    /// The number of flow entries that the plan has for it.
-    pub entries: usize,
+    /// The number of flow entries that the plan has for it; null if it is not known.
+    #[schema(required)]
+    pub entries: Option<usize>,
     /// The number of its ports.
     pub ports: usize,
     /// The number of its ports that connections and trunks use.

@@ -12,13 +12,13 @@ pub struct Filter {
     pub id: String,
     /// The account that it protects.
     pub account: AccountName,
-    /// The match, in words.
+    /// The match, in words; for a refused BGP route the rule with its actions, as its peer has announced it.
     pub matching: String,
     /// The destination.
     pub destination: String,
     /// The names of the accounts from which packets are filtered; empty for all.
     pub peers: Vec<String>,
-    /// `drop`, `shape` or `count`.
+    /// `drop`, `shape` or `count`; `none` for a refused filter, which does nothing.
     pub action: String,
     /// The rate of `shape` in kbit/s.
     #[schema(required)]
@@ -172,7 +172,7 @@ pub struct Traffic {
     pub minutes: Vec<Minute>,
     /// The breakdowns of the traffic, one for each property.
     pub breakdown: Vec<Breakdown>,
-    /// The filters that would help; none while the usual rate is not known.
+    /// The filters that would help. While the usual rate is not known, they limit packets and drop none.
     pub suggestions: Vec<Suggestion>,
 }
 
@@ -181,10 +181,12 @@ pub struct Traffic {
 pub struct Minute {
     /// The start of the minute.
     pub at: String,
-    /// The rate of packets that passed, in bit/s.
-    pub passed_bps: u64,
-    /// The rate of packets that filters dropped, in bit/s.
-    pub dropped_bps: u64,
+    /// The rate of packets that passed, in bit/s; null if it is not known.
+    #[schema(required)]
+    pub passed_bps: Option<u64>,
+    /// The rate of packets that filters dropped, in bit/s; null if it is not known.
+    #[schema(required)]
+    pub dropped_bps: Option<u64>,
 }
 
 /// The parts of the traffic by one property.
@@ -214,8 +216,9 @@ pub struct Suggestion {
     pub order: NewFilter,
     /// The share of the excess that it covers, 0 to 1.
     pub covers: f64,
-    /// The share of the usual traffic that it covers, 0 to 1.
-    pub collateral: f64,
+    /// The share of the usual traffic that it covers, 0 to 1; null if no usual traffic is known.
+    #[schema(required)]
+    pub collateral: Option<f64>,
     /// The reason in words.
     pub why: String,
     /// The sentences of the reason as codes, for translation. Unlike `why`, the sentences do not describe the

@@ -58,7 +58,7 @@ pub struct Check {
     /// The check as a word: `mac`, `tag`, `ethertype`, `stp`, `lacp`, `lldp`, `cdp`, `dhcp`, `ra`, `redirect`, `arp`, `nd`,
     /// `proxy_arp`, `multicast`.
     pub check: String,
-    /// `clean`, `failing` (an offending frame in the last minute) or `fixed` (an older one).
+    /// `unchecked` (no frame was seen yet), `clean`, `failing` (an offending frame in the last minute) or `fixed` (an older one).
     pub state: String,
 }
 

@@ -531,12 +531,12 @@ pub struct Count {
 /// A task that waits for somebody.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Task {
-    /// The task as a word: `accept`, `configure_end`, `quarantine`, `mac_ends`, `switch_unreachable`, `switch_differs`, `read_only`,
-    /// `trunk_down`.
+    /// The task as a word: `accept`, `configure_end`, `quarantine`, `mac_ends`, `switch_unreachable`, `switch_drifted`,
+    /// `switch_differs`, `read_only`, `database_unwritable`, `trunk_down`.
     pub task: String,
-    /// The object.
+    /// The object; `engine` for `database_unwritable`.
     pub object: String,
-    /// The name of the object.
+    /// The name of the object; the error for `database_unwritable`.
     pub name: String,
     /// The account that requests the task, or that the task concerns.
     #[schema(required)]

@@ -11,10 +11,11 @@ use millrace_ix_api::engine::{Engine, EngineCredentials};
 use millrace_ix_api::session::{ApiKeyRecord, CredentialError, CredentialStore, KeyScope, Sealer};
 use millrace_ix_api::{App, ExchangeService as _, router};
 use millrace_ix_engine::Event;
-use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId, Timestamp};
+use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId, Timestamp, UserId};
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_ix_service::{Handle, OrderOptions, Service, Settings};
 use millrace_ix_store::Sqlite;
+use millrace_sflow::{CounterSample, Datagram, InterfaceCounters, OpenFlowPort, Sample};
 use millrace_types::Cookie;
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -210,6 +211,21 @@ fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
     router(app)
 }
 
+/// Gives a user an API key.
+fn give_key(store: &dyn CredentialStore, user: UserId, key: &str) {
+    let record = ApiKeyRecord {
+        user,
+        name: "test".to_owned(),
+        scope: KeyScope::Write,
+        created: Timestamp::from_secs(0),
+        last_used: None,
+    };
+    let digest = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
+    let print: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let record = serde_json::to_vec(&record).unwrap();
+    store.save(&format!("key/{print}"), Some(&record)).unwrap();
+}
+
 async fn send(
     router: axum::Router,
     method: &str,
@@ -308,17 +324,7 @@ async fn a_replay_from_a_position_that_no_event_has_is_taken() {
     )
     .await;
     let user = *world.handle.snapshot().exchange.users.keys().next().unwrap();
-    let record = ApiKeyRecord {
-        user,
-        name: "test".to_owned(),
-        scope: KeyScope::Write,
-        created: Timestamp::from_secs(0),
-        last_used: None,
-    };
-    let digest = ring::digest::digest(&ring::digest::SHA256, b"mx_ann");
-    let print: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    let record = serde_json::to_vec(&record).unwrap();
-    store.save(&format!("key/{print}"), Some(&record)).unwrap();
+    give_key(&*store, user, "mx_ann");
     let router = api(&world, store);
     let webhook = json!({ "url": "http://127.0.0.1:9/" });
     let (status, made) = send(
@@ -349,5 +355,67 @@ async fn a_repeated_fault_of_an_end_in_quarantine_is_shown_although_nothing_is_w
     assert_eq!(world.findings(), [1]);
     world.arrive(lldp()).await;
     assert_eq!(world.findings(), [2]);
+    world.handle.stop();
+}
+
+/// Returns the counters of port 9 of a switch, 30 s times `reading` after the start of its agent.
+fn counters(dpid: u64, reading: u32, out_octets: u64) -> Datagram {
+    let counters = InterfaceCounters {
+        out_octets,
+        ..InterfaceCounters::default()
+    };
+    let sample = CounterSample {
+        sequence: reading,
+        source: 9,
+        counters: Some(counters),
+        ethernet: None,
+        openflow: Some(OpenFlowPort { dpid, number: 9 }),
+        name: None,
+    };
+    Datagram {
+        agent: [192, 0, 2, 1].into(),
+        sub_agent: 0,
+        sequence: reading,
+        uptime_ms: 30_000 * reading,
+        samples: vec![Sample::Counters(sample)],
+        skipped: 0,
+    }
+}
+
+#[tokio::test]
+async fn the_load_of_a_trunk_is_that_of_the_port_at_its_first_end() {
+    let world = World::new().await;
+    let port = json!([{"number": 9, "speed_mbps": 10000}]);
+    let ports = json!([{"number": 1, "speed_mbps": 10000}, {"number": 9, "speed_mbps": 10000}]);
+    order(
+        &world.handle,
+        &[
+            json!({"operation": "set_ports", "switch": world.switch, "ports": ports}),
+            json!({"operation": "create_site", "name": "Inzai"}),
+            json!({"operation": "create_switch", "name": "inz-1", "site": "st-0", "dpid": "0000000000000002", "ports": port}),
+            json!({"operation": "create_trunk", "name": "east", "kind": "vxlan", "ends": [format!("{}:9", world.switch), "sw-0:9"],
+                "cost": 10, "capacity_mbps": 10000, "mtu": 1700, "contract_percent": 100}),
+            json!({"operation": "create_account", "name": "IX", "kind": "exchange"}),
+            json!({"operation": "create_user", "name": "noc", "account": "ac-0", "roles": ["operator_noc"]}),
+        ],
+    )
+    .await;
+    let store = Arc::new(EngineCredentials::new(world.handle.clone()));
+    let user = *world.handle.snapshot().exchange.users.keys().next().unwrap();
+    give_key(&*store, user, "mx_noc");
+    let router = api(&world, store);
+    let load = async || {
+        let (status, trunks) = send(router.clone(), "GET", "/api/v1/trunks", "mx_noc", None).await;
+        assert_eq!(status, 200, "{trunks}");
+        trunks["items"][0]["load"].clone()
+    };
+    assert_eq!(load().await, Value::Null, "nothing is measured");
+    let samples = millrace_ix_samples::Shared::new(1);
+    world.engine.set_samples(samples.clone());
+    let now = world.engine.now();
+    samples.take(&counters(1, 1, 0), now);
+    assert_eq!(load().await, Value::Null, "one reading is no rate");
+    samples.take(&counters(1, 2, 30_000_000), now);
+    assert_eq!(load().await, json!({"in_bps": 8_000_000, "out_bps": 0}));
     world.handle.stop();
 }

@@ -276,7 +276,7 @@ async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
     api.service.set_switch(switch, SwitchState::Drifted, &[]);
     let found = tasks().await;
     assert!(
-        found.contains("read_only") && found.contains("switch_differs"),
+        found.contains("read_only") && found.contains("switch_drifted"),
         "{found}"
     );
     let text = metrics().await;
@@ -286,7 +286,7 @@ async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
     api.service.set_switch(switch, SwitchState::Syncing, &[]);
     let found = tasks().await;
     assert!(
-        !found.contains("read_only") && !found.contains("switch_differs"),
+        !found.contains("read_only") && !found.contains("\"switch_d"),
         "{found}"
     );
     for line in text.lines() {
@@ -298,4 +298,56 @@ async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
     let ann = api.key("ann");
     assert_eq!(api.get(&ann, "/metrics").await.status, 403);
     assert_eq!(api.get("", "/metrics").await.status, 401);
+}
+
+/// Returns the tasks of the overview of a user, each as (task, name, severity).
+async fn tasks(api: &Api, key: &str) -> Vec<(String, String, String)> {
+    let overview = api.get(key, "/api/v1/overview").await.json();
+    let tasks = overview["tasks"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    tasks
+        .map(|task| (text(&task["task"]), text(&task["name"]), text(&task["severity"])))
+        .collect()
+}
+
+#[tokio::test]
+async fn operators_are_alarmed_about_a_database_that_cannot_be_written_and_members_are_not() {
+    let api = Api::new();
+    let (noc, member) = (api.key("noc"), api.key("ann"));
+    let is_alarm = |task: &(String, String, String)| task.0 == "database_unwritable";
+    assert!(!tasks(&api, &noc).await.iter().any(is_alarm));
+    api.service.set_unavailable(true);
+    let found = tasks(&api, &noc).await;
+    let alarm = found.iter().find(|task| is_alarm(task)).unwrap();
+    assert_eq!(
+        (alarm.1.as_str(), alarm.2.as_str()),
+        ("database or disk is full", "error")
+    );
+    assert!(!tasks(&api, &member).await.iter().any(is_alarm));
+    api.service.set_unavailable(false);
+    assert!(!tasks(&api, &noc).await.iter().any(is_alarm));
+}
+
+#[tokio::test]
+async fn operators_are_alarmed_about_a_switch_that_differs_from_its_plan() {
+    let api = Api::new();
+    let noc = api.key("noc");
+    let switch = *demo().unwrap().switches.keys().next().unwrap();
+    let states = [
+        (SwitchState::InSync, None),
+        (SwitchState::Syncing, None),
+        (SwitchState::Drifted, Some("switch_drifted")),
+        (SwitchState::Unreachable, Some("switch_unreachable")),
+    ];
+    for (state, expected) in states {
+        api.service.set_switch(switch, state, &[]);
+        let found = tasks(&api, &noc).await;
+        let alarm = found.iter().find(|task| task.0.starts_with("switch_"));
+        assert_eq!(alarm.map(|task| task.0.as_str()), expected, "{state:?}");
+    }
+    // A switch that differs for two minutes is not being updated any more.
+    api.service.set_switch(switch, SwitchState::Syncing, &[]);
+    api.service.set_clock_ahead(std::time::Duration::from_secs(121));
+    let found = tasks(&api, &noc).await;
+    assert!(found.iter().any(|task| task.0 == "switch_differs"), "{found:?}");
 }

@@ -83,20 +83,23 @@ async fn cases(api: &Api) -> Vec<Case> {
     let peer = api.get("bob", "/api/v2/account").await.json()["id"].clone();
     let pop = api.get("pro", "/api/v2/pops").await.json()[0]["id"].clone();
     let connection = api.get("ann", "/api/v2/connections").await.json()[0]["id"].clone();
-    let owned = json!({ "managing_account": account, "consuming_account": account, "billing_account": account,
-        "role_assignments": [] });
+    let owned = json!({ "managing_account": account, "consuming_account": account });
+    let billed = with(
+        &owned,
+        &json!({ "billing_account": account, "role_assignments": [] }),
+    );
     let contact = with(
         &owned,
         &json!({ "name": "NOC", "email": "noc@example.net", "telephone": "+8130000" }),
     );
     let assigned = created(api, "ann", "/api/v2/contacts", &contact).await;
     let club = with(
-        &owned,
+        &billed,
         &json!({ "type": "mp2mp_vc", "name": "club", "product_offering": "offering-mp2mp_vc" }),
     );
     let club = created(api, "ann", "/api/v2/network-services", &club).await;
     let circuit = with(
-        &owned,
+        &billed,
         &json!({ "type": "p2p_vc", "name": "own", "product_offering": "offering-p2p_vc", "joining_member_account": peer }),
     );
     let circuit = created(api, "ann", "/api/v2/network-services", &circuit).await;
@@ -113,7 +116,7 @@ async fn cases(api: &Api) -> Vec<Case> {
         .clone();
     let other = api.get("ann", "/api/v2/connections").await.json()[1]["id"].clone();
     let order = with(
-        &owned,
+        &billed,
         &json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": other, "asns": [64500],
         "listed": true, "vlan_config": { "vlan_type": "dot1q" }, "macs": [],
         "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
@@ -163,7 +166,7 @@ async fn cases(api: &Api) -> Vec<Case> {
             "ann",
             "/network-services",
             with(
-                &owned,
+                &billed,
                 &json!({ "type": "p2p_vc", "name": "path", "product_offering": "offering-p2p_vc", "joining_member_account": peer }),
             ),
             json!({ "name": "other" }),
@@ -172,7 +175,7 @@ async fn cases(api: &Api) -> Vec<Case> {
             "ann",
             "/network-service-configs",
             with(
-                &owned,
+                &billed,
                 &json!({ "type": "p2p_vc", "network_service": circuit, "connection": connection, "capacity": 10,
                 "vlan_config": { "vlan_type": "dot1q" } }),
             ),
@@ -182,7 +185,7 @@ async fn cases(api: &Api) -> Vec<Case> {
             "ann",
             "/network-feature-configs",
             with(
-                &owned,
+                &billed,
                 &json!({ "type": "route_server", "network_feature": lan["network_features"][0], "asn": 64500,
                 "network_service_config": config["id"], "as_set_v4": "AS64500:AS-AOBA", "as_set_v6": "AS64500:AS-AOBA", "session_mode": "public",
                 "bgp_session_type": "passive", "ip": config["ips"][0], "password": "hidden" }),
@@ -204,7 +207,7 @@ async fn cases(api: &Api) -> Vec<Case> {
         v2(
             "pro",
             "/connections",
-            with(&owned, &json!({ "mode": "standalone", "pop": pop })),
+            with(&billed, &json!({ "mode": "standalone", "pop": pop })),
             json!({ "name": "x" }),
         ),
         v1(

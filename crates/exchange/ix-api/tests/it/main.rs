@@ -15,5 +15,6 @@ mod permissions;
 mod privacy;
 mod route_servers;
 mod sign_in;
+mod strict;
 mod support;
 mod webhooks;

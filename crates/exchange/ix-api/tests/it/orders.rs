@@ -522,3 +522,58 @@ async fn a_malformed_cursor_of_changes_and_of_the_audit_chain_is_refused() {
         assert_eq!(api.get(&ops, path).await.status, 200, "{path}");
     }
 }
+
+/// Returns true if a text has the identifier of an object, such as `cn-15` or `sw-9:1`.
+fn has_identifier(text: &str) -> bool {
+    let words = text.split(|char: char| !char.is_ascii_alphanumeric() && char != '-');
+    let is_identifier = |word: &str| {
+        word.split_once('-').is_some_and(|(kind, number)| {
+            kind.len() == 2 && !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    };
+    words.into_iter().any(is_identifier)
+}
+
+#[tokio::test]
+async fn errors_for_members_name_objects_and_those_for_operators_have_their_identifiers_too() {
+    let api = Api::new();
+    let ann = api.key("ann");
+    let connections = api.get(&ann, "/api/v1/connections").await.json();
+    let connection = connections["items"][0]["id"].as_str().unwrap().to_owned();
+    let name = connections["items"][0]["name"].as_str().unwrap().to_owned();
+    let order = |rate: u32| {
+        json!({ "name": "too much", "end": { "connection": connection, "vlan": { "type": "dot1q", "vlan": null },
+            "capacity_mbps": rate } })
+    };
+    let answer = api
+        .send(
+            Method::POST,
+            "/api/v1/services",
+            &ann,
+            &[],
+            Some(order(4_000_000)),
+        )
+        .await;
+    let problem = answer.json();
+    assert_eq!(answer.status, 422, "{problem}");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(
+        detail.contains(&format!("\"{name}\"")) && !has_identifier(detail),
+        "{detail}"
+    );
+    let coded = problem["coded"][0]["values"].as_object().unwrap();
+    assert!(
+        coded
+            .values()
+            .all(|value| !has_identifier(value.as_str().unwrap())),
+        "{coded:?}"
+    );
+    let ops = api.key("ops");
+    let mut own = order(4_000_000);
+    own["account"] = connections["items"][0]["account"]["id"].clone();
+    let answer = api
+        .send(Method::POST, "/api/v1/services", &ops, &[], Some(own))
+        .await;
+    let detail = answer.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains(&format!("\"{name}\" ({connection})")), "{detail}");
+}

@@ -1,6 +1,8 @@
 //! Every operation of the OpenAPI document, for every role, on own, shared, foreign and absent objects: the answer is what
 //! the model's permission table says, and a foreign object is answered as an absent one.
 
+use std::sync::LazyLock;
+
 use axum::http::Method;
 use millrace_ix_api::fake::demo;
 use millrace_ix_model::permission::is_permitted;
@@ -166,13 +168,35 @@ fn actor(exchange: &Exchange, name: &str) -> Actor {
     }
 }
 
+/// Returns true if the operation at a path has the parameter `dry_run`.
+fn takes_dry_run(method: &Method, path: &str) -> bool {
+    static DOCUMENT: LazyLock<Value> =
+        LazyLock::new(|| serde_json::from_str(&millrace_ix_api::openapi_json()).unwrap());
+    let is_template = |template: &str| {
+        let (one, other) = (template.split('/'), path.split('/'));
+        template.split('/').count() == path.split('/').count()
+            && one
+                .zip(other)
+                .all(|(part, given)| part == given || part.starts_with('{'))
+    };
+    let paths = DOCUMENT["paths"].as_object().unwrap();
+    let method = method.as_str().to_lowercase();
+    paths
+        .iter()
+        .filter(|(template, _)| is_template(template))
+        .any(|(_, item)| {
+            let parameters = item[&method]["parameters"].as_array();
+            parameters.is_some_and(|all| all.iter().any(|parameter| parameter["name"] == "dry_run"))
+        })
+}
+
 async fn send(api: &Api, method: &str, path: &str, key: &str, body: &Value) -> Answer {
     let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
     let body = Some(body.clone()).filter(|body| !body.is_null());
-    let path = if method == Method::GET {
-        path.to_owned()
-    } else {
+    let path = if takes_dry_run(&method, path) {
         format!("{path}?dry_run=true")
+    } else {
+        path.to_owned()
     };
     api.send(method, &path, key, &[("if-match", "*")], body).await
 }

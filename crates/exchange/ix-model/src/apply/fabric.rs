@@ -216,6 +216,9 @@ impl Order<'_> {
                 .draft
                 .find(port.switch)
                 .is_some_and(|switch| switch.port(port.port).is_some());
+            if !exists && ObjectId::from(port.switch).is_placeholder() {
+                return Err(Refusal::invalid(field, reason::placeholder_empty(port.switch)));
+            }
             if !exists {
                 return Err(Refusal::invalid(field, reason::port_unknown(port)));
             }
@@ -273,6 +276,9 @@ impl Order<'_> {
     }
 
     fn check_link(&self, id: Option<ConnectionId>, kind: ConnectionKind, ports: &[PortId]) -> Outcome {
+        if kind == ConnectionKind::LagLacp {
+            return Err(Refusal::invalid("kind", reason::lacp_unsupported()));
+        }
         self.check_ports("ports", ports, id.map(ObjectId::from))?;
         let Some(first) = ports.first() else {
             return Err(Refusal::invalid("ports", reason::ports_none()));

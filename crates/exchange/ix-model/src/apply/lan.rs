@@ -188,6 +188,14 @@ impl Order<'_> {
         if !is_usable(address) || !is_inside {
             return Err(Refusal::invalid("address", reason::ip_outside(address, id)));
         }
+        let mut networks = service.networks.iter();
+        if let Some(network) = networks.find(|network| network.contains(address) && !network.is_host(address))
+        {
+            return Err(Refusal::invalid(
+                "address",
+                reason::ip_of_network(address, network),
+            ));
+        }
         let taken = self
             .draft
             .all::<IpId>()

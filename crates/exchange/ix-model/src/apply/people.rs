@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Order, Outcome};
-use crate::account::{Account, AccountKind, Limits, Role, User};
+use crate::account::{Account, AccountKind, Limits, Role, User, is_mail_address};
 use crate::id::{AccountId, UserId};
 use crate::operation::Operation;
 use crate::permission::{self, Relation};
@@ -116,6 +116,7 @@ impl Order<'_> {
                 self.check_name::<UserId>(None, &name, |user| &user.name, |_| true)?;
                 self.check_appearance::<UserId>(None, &name, |user| &user.name)?;
                 self.check_roles(account, &roles)?;
+                check_mail(email.as_deref())?;
                 self.draft.create::<UserId>(User {
                     name,
                     account,
@@ -133,6 +134,7 @@ impl Order<'_> {
             } => {
                 self.draft.check(self.actor, operation_kind, id.into())?;
                 let mut user = self.object(id)?;
+                check_mail(email.as_deref())?;
                 if let Some(roles) = roles {
                     self.check_roles(user.account, &roles)?;
                     user.roles = roles;
@@ -156,5 +158,16 @@ impl Order<'_> {
             return Err(Refusal::invalid("roles", reason::roles_none()));
         }
         Ok(())
+    }
+}
+
+/// Refuses a text that is no mail address.
+fn check_mail(address: Option<&str>) -> Outcome {
+    match address.filter(|address| !is_mail_address(address)) {
+        None => Ok(()),
+        Some(address) => {
+            let shown: String = address.escape_debug().take(80).collect();
+            Err(Refusal::invalid("email", reason::mail_invalid(shown)))
+        }
     }
 }

@@ -53,8 +53,8 @@ impl Order<'_> {
                 }
                 let index = self.new_service_index()?;
                 let consent = match peer {
-                    Some(peer) if peer != account => Consent::Pending,
-                    _ => Consent::NotNeeded,
+                    Some(_) => Consent::Pending,
+                    None => Consent::NotNeeded,
                 };
                 self.draft.create::<ServiceId>(Service {
                     kind,
@@ -64,7 +64,7 @@ impl Order<'_> {
                     generation: 0,
                     wire_id: None,
                     via: Vec::new(),
-                    peer: peer.filter(|peer| *peer != account),
+                    peer,
                     consent,
                     state: CommercialState::Requested,
                     policy,
@@ -154,7 +154,10 @@ impl Order<'_> {
         if kind != ServiceKind::P2pVc {
             return Err(Refusal::invalid("peer", reason::peer_of_p2p_only()));
         }
-        if account == peer || self.knows_account(peer) {
+        if account == peer {
+            return Err(Refusal::invalid("peer", reason::peer_is_own()));
+        }
+        if self.knows_account(peer) {
             Ok(())
         } else {
             Err(Refusal::not_found(peer).field("peer"))

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use millrace_ix_model::{Prefix, Timestamp};
+use millrace_ix_model::{FilterAction, Prefix, Timestamp};
 use millrace_ix_samples::{Ends, Observation, Suggestion, Window, matches, suggest};
 use millrace_types::split_mix;
 
@@ -184,7 +184,7 @@ fn rules(attack: &str, seed: u64, target: &str) -> Vec<Suggestion> {
     let (before, _) = traffic(attack, seed + 1000, 0.0);
     let (mut now, attackers) = traffic(attack, seed, strength(attack));
     now.extend(attackers);
-    suggest(window(&now), window(&before), target.parse().unwrap())
+    suggest(window(&now), Some(window(&before)), target.parse().unwrap())
 }
 
 /// Checks the suggested rules for an attack on packets from which they were not made.
@@ -273,13 +273,21 @@ fn ordinary_traffic_and_a_busy_hour_need_no_rules() {
         let (before, _) = traffic("dns", seed, 0.0);
         let (now, _) = traffic("dns", seed + 9, 0.0);
         let now = now.repeat(strength);
-        let rules = suggest(window(&now), window(&before), "192.0.2.0/24".parse().unwrap());
+        let rules = suggest(
+            window(&now),
+            Some(window(&before)),
+            "192.0.2.0/24".parse().unwrap(),
+        );
         assert_eq!(rules, []);
     }
     // The traffic is three times that before and of the same kind, so no rule can tell them apart.
     let (before, _) = traffic("dns", 5, 0.0);
     let busy = before.repeat(3);
-    let rules = suggest(window(&busy), window(&before), "192.0.2.80/32".parse().unwrap());
+    let rules = suggest(
+        window(&busy),
+        Some(window(&before)),
+        "192.0.2.80/32".parse().unwrap(),
+    );
     assert_eq!(rules, []);
 }
 
@@ -292,6 +300,66 @@ fn every_rule_says_why_and_has_a_match_that_switches_take() {
             "{}",
             rule.why
         );
-        assert!(rule.covers > 0.0 && rule.collateral <= 0.01);
+        assert!(rule.covers > 0.0 && rule.collateral.unwrap() <= 0.01);
     }
+}
+
+/// Returns packets of a new service over UDP: many clients, one port.
+fn new_service(destination: IpAddr) -> Vec<Observation> {
+    let mut dice = Dice(4);
+    let mut one = || {
+        let client = 1024 + dice.below(60_000) as u16;
+        packet(dice.address(), destination, 17, (client, 443), 1_250)
+    };
+    (0..1_000).map(|_| one()).collect()
+}
+
+#[test]
+fn without_usual_traffic_a_rule_limits_and_says_that_the_packets_may_be_legitimate() {
+    let now = new_service(victim());
+    // The usual traffic is not known, or the target had none.
+    let neighbour = new_service(Ipv4Addr::new(192, 0, 2, 81).into());
+    for before in [None, Some(window(&[])), Some(window(&neighbour))] {
+        let rules = suggest(window(&now), before, "192.0.2.80/32".parse().unwrap());
+        assert!(!rules.is_empty());
+        for rule in rules {
+            // 1,000 packets in 30 s, each of which stands for 1,000 packets of 1,250 bytes, are 333 Mbit/s.
+            let FilterAction::Shape { rate_kbps } = rule.action else {
+                panic!("{rule:?}")
+            };
+            assert!((160_000..=170_000).contains(&rate_kbps), "{rule:?}");
+            assert_eq!(rule.collateral, None, "a share of nothing is not 0 %");
+            let text = rule.why.text;
+            assert!(text.contains("the usual traffic is not known"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_for_a_whole_protocol_limits_also_if_the_usual_traffic_had_none_of_it() {
+    let mut dice = Dice(6);
+    let before: Vec<_> = (0..1_000)
+        .map(|_| packet(dice.address(), victim(), 6, (1024, 443), 1_000))
+        .collect();
+    let flood = (0..6_000).map(|_| {
+        let ports = (dice.below(65_536) as u16, dice.below(65_536) as u16);
+        packet(dice.address(), victim(), 17, ports, 1_000)
+    });
+    let now: Vec<_> = before.iter().copied().chain(flood.collect::<Vec<_>>()).collect();
+    let rules = suggest(
+        window(&now),
+        Some(window(&before)),
+        "192.0.2.80/32".parse().unwrap(),
+    );
+    assert_eq!(rules.len(), 1, "{rules:#?}");
+    assert_eq!(
+        (rules[0].matching.protocol, rules[0].collateral),
+        (Some(17), Some(0.0))
+    );
+    assert!(
+        matches!(rules[0].action, FilterAction::Shape { .. }),
+        "{rules:#?}"
+    );
+    let share = rules[0].collateral.unwrap();
+    assert!(share.is_sign_positive(), "-0 % is no share");
 }

@@ -10,3 +10,4 @@
 mod attacks;
 mod collector;
 mod members;
+mod trunks;

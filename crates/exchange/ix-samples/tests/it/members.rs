@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use millrace_ix_model::{
-    AccountId, AccountKind, Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId,
-    Prefix, ServiceId, ServiceKind, SwitchPort, TagType, Timestamp, VlanId, VlanRequest,
+    AccountId, AccountKind, Actor, ConnectionId, ConnectionKind, EndRole, Exchange, FilterAction,
+    FilterOrigin, FilterState, Key, Operation, PortId, Prefix, ServiceId, ServiceKind, SwitchPort, TagType,
+    Timestamp, VlanId, VlanRequest,
 };
 use millrace_ix_plan::layout::Metadata;
-use millrace_ix_samples::Collector;
+use millrace_ix_samples::{Collector, Suggestion};
 use millrace_sflow::{Datagram, DropCode, FlowSample, MillraceRecord, Output, Sample};
 use millrace_types::{Dpid, Mac, PortNo, split_mix};
 use millrace_wire::Builder;
@@ -270,7 +271,8 @@ fn an_attack_is_told_from_the_traffic_before_it_also_after_many_minutes() {
                 (found.suggestions.len(), rule.matching.source_ports[0].first),
                 (1, 123)
             );
-            assert!(rule.covers > 0.9 && rule.collateral < 0.01, "{rule:?}");
+            assert_eq!(rule.action, FilterAction::Drop);
+            assert!(rule.covers > 0.9 && rule.collateral.unwrap() < 0.01, "{rule:?}");
             assert_eq!(found.by_peer[0].label, attacker.to_string());
         }
     }
@@ -281,7 +283,7 @@ fn an_attack_is_told_from_the_traffic_before_it_also_after_many_minutes() {
     let dropped = found
         .minutes
         .iter()
-        .filter(|minute| minute.dropped_bits_per_s > 0.0)
+        .filter(|minute| minute.dropped_bits_per_s > Some(0.0))
         .count();
     assert!((7..=9).contains(&dropped), "{dropped} minutes with drops");
     let ours = world.collector.targets(&world.exchange, victim, at(1499));
@@ -319,7 +321,13 @@ fn the_usual_rate_is_unknown_until_the_traffic_of_the_end_was_seen_for_some_time
         if second == 30 || second == 200 {
             let found = read(&world, second);
             assert!(found.bits_per_s > 9e8, "{}", found.bits_per_s);
-            assert_eq!((found.usual_bits_per_s, found.suggestions), (None, Vec::new()));
+            assert_eq!(found.usual_bits_per_s, None);
+            let drops = |rule: &&Suggestion| rule.action == FilterAction::Drop || rule.collateral.is_some();
+            assert_eq!(
+                found.suggestions.iter().find(drops),
+                None,
+                "nobody knows what is usual"
+            );
         }
     }
     let found = read(&world, 399);
@@ -362,6 +370,78 @@ fn the_rate_of_a_minute_that_is_not_over_is_that_of_its_part_so_far() {
         panic!("{:?}", found.minutes);
     };
     assert_eq!(last.at, at(180));
-    let ratio = last.passed_bits_per_s / before.passed_bits_per_s;
+    let ratio = last.passed_bits_per_s.unwrap() / before.passed_bits_per_s.unwrap();
     assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+}
+
+#[test]
+fn minutes_before_the_first_sample_are_unknown_and_minutes_without_packets_are_zero() {
+    let mut world = World::new();
+    let target: Prefix = "192.0.2.81/32".parse().unwrap();
+    let victim = world.members[1].0;
+    for second in 0..200 {
+        world.ordinary(second);
+    }
+    world.packet_to([192, 0, 2, 81], 200, (123, 443), 500, "");
+    let found = world
+        .collector
+        .attack(&world.exchange, victim, target, at(200))
+        .unwrap();
+    let passed: Vec<_> = found
+        .minutes
+        .iter()
+        .map(|minute| minute.passed_bits_per_s)
+        .collect();
+    let [unknown @ .., before_3, before_2, before_1, now] = &passed[..] else {
+        panic!("{passed:?}")
+    };
+    assert!(unknown.iter().all(Option::is_none), "{passed:?}");
+    assert_eq!([*before_3, *before_2, *before_1], [Some(0.0); 3]);
+    assert!(*now > Some(0.0));
+}
+
+#[test]
+fn a_rule_that_a_filter_implements_is_not_suggested_again() {
+    let mut world = World::new();
+    let target: Prefix = "192.0.2.80/32".parse().unwrap();
+    let victim = world.members[1].0;
+    for second in 0..660 {
+        world.ordinary(second);
+        for _ in 0..if second < 600 { 0 } else { 20 } {
+            let port = 1024 + world.below(60_000) as u16;
+            world.packet(second, (123, port), 482, "");
+        }
+    }
+    let read = |world: &World| {
+        let found = world.collector.attack(&world.exchange, victim, target, at(660));
+        found.unwrap().suggestions
+    };
+    let [rule] = &read(&world)[..] else {
+        panic!("{:?}", read(&world))
+    };
+    let order = |action: FilterAction| Operation::CreateFilter {
+        account: Some(victim),
+        matching: rule.matching.clone(),
+        alternatives: Vec::new(),
+        peers: BTreeSet::new(),
+        action,
+        origin: FilterOrigin::Page,
+        rank: 100,
+        order: String::new(),
+        state: FilterState::Active,
+        valid_until: Some(at(1_000)),
+        comment: None,
+        external_ref: None,
+        exempt_until: None,
+    };
+    let (count, drop) = (order(FilterAction::Count), order(FilterAction::Drop));
+    world.exchange.apply(&Actor::system(), at(660), count).unwrap();
+    assert_eq!(read(&world).len(), 1, "a filter that counts stops nothing");
+    world.exchange.apply(&Actor::system(), at(660), drop).unwrap();
+    assert_eq!(read(&world), []);
+    let late = world
+        .collector
+        .attack(&world.exchange, victim, target, at(661))
+        .unwrap();
+    assert_eq!(late.suggestions, []);
 }

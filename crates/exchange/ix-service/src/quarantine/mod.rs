@@ -72,6 +72,11 @@ pub struct Quarantined {
 }
 
 impl Quarantined {
+    /// Returns true if a frame of the end was seen, a correct or an offending one.
+    pub fn is_seen(&self) -> bool {
+        self.seen || !self.findings.is_empty()
+    }
+
     /// Returns the newest finding, unless it is older than `clean_since`, the beginning of the end's clean
     /// time.
     pub fn failing(&self, clean_since: Timestamp) -> Option<&Finding> {

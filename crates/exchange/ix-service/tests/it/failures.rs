@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use millrace_ix_engine::{Mode, Phase, Resolution};
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{Actor, PoolKind, ServiceId};
-use millrace_ix_service::{OrderError, OrderOptions};
+use millrace_ix_service::{EventKind, OrderError, OrderOptions};
 use millrace_ix_store::{ChangeState, Sqlite};
 use millrace_types::Duration;
 use serde_json::json;
@@ -40,12 +40,16 @@ fn a_full_disk_refuses_orders_with_the_reason_and_sends_nothing_that_the_journal
         "{refused:?}"
     );
     assert!(!world.is_settled());
+    let snapshot = millrace_ix_service::Snapshot::of(world.core());
+    assert!(snapshot.unwritable.unwrap().contains("disk"));
     medium.is_full.store(false, Ordering::SeqCst);
     let now = world.now();
     world.core().tick(now);
     world.deliver();
     world.run(5 * SECOND);
     assert!(world.is_settled() && world.services() == [first]);
+    let snapshot = millrace_ix_service::Snapshot::of(world.core());
+    assert_eq!(snapshot.unwritable, None, "a write has succeeded since");
     world.try_order(&operations, &OrderOptions::default()).unwrap();
     world.run(5 * SECOND);
     assert!(world.is_settled());
@@ -91,7 +95,18 @@ fn a_group_of_orders_that_cannot_be_written_leaves_everything_as_it_was() {
         millrace_ix_service::Snapshot::of(world.core()).revisions,
         revisions
     );
-    assert!(world.events.len() == events && world.is_settled());
+    let told: Vec<_> = world
+        .events
+        .iter()
+        .skip(events)
+        .map(|event| &event.kind)
+        .collect();
+    assert_eq!(
+        told,
+        [&EventKind::Mode { read_only: true }],
+        "the database refuses writes"
+    );
+    assert!(world.is_settled());
     medium.is_full.store(false, Ordering::SeqCst);
     let done = world.order_all(&group);
     assert!(done.iter().all(Result::is_ok), "{done:?}");

@@ -3,7 +3,7 @@
 use millrace_ix_model::{AccountId, Actor, ConnectionKind, Exchange, Operation, PortId, Timestamp};
 use serde_json::{Value, json};
 
-use super::{address, delete, get, id, owned, patch, post, with, with_lan};
+use super::{address, billed, delete, get, id, owned, patch, post, with, with_lan};
 use crate::support::Api;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn members_come_from_nothing_to_a_path_in_production() {
         let role = id(&post(&api, &pro, "/role-assignments", assigned).await);
         let pop = get(&api, &pro, "/pops").await.json()[0]["id"].clone();
         let order = with(
-            owned(&account),
+            billed(&account),
             json!({ "mode": "standalone", "pop": pop, "role_assignments": [role] }),
         );
         let made = post(&api, &pro, "/connections", order).await;
@@ -39,7 +39,7 @@ async fn members_come_from_nothing_to_a_path_in_production() {
         panic!("two members");
     };
     let circuit = with(
-        owned(a),
+        billed(a),
         json!({ "type": "p2p_vc", "product_offering": "offering-p2p_vc", "joining_member_account": b, "external_ref": "order 7" }),
     );
     let service = id(&post(&api, &pro, "/network-services", circuit.clone()).await);
@@ -50,7 +50,7 @@ async fn members_come_from_nothing_to_a_path_in_production() {
     );
     for (account, connection) in &members {
         let end = with(
-            owned(account),
+            billed(account),
             json!({ "type": "p2p_vc", "network_service": service, "connection": connection,
                 "vlan_config": { "vlan_type": "dot1q", "vlan": 77 }, "capacity": 100 }),
         );
@@ -127,7 +127,7 @@ async fn a_joining_rule_lets_an_account_into_a_circuit_and_another_stays_out() {
     };
     let (a, b) = (account(&ann).await, account(&bob).await);
     let order = with(
-        owned(&a),
+        billed(&a),
         json!({ "type": "mp2mp_vc", "name": "club", "product_offering": "offering-mp2mp_vc" }),
     );
     let service = id(&post(&api, &ann, "/network-services", order).await);
@@ -149,7 +149,7 @@ async fn a_joining_rule_lets_an_account_into_a_circuit_and_another_stays_out() {
         .to_owned();
     let end = |capacity: u32| {
         with(
-            owned(&b),
+            billed(&b),
             json!({ "type": "mp2mp_vc", "network_service": service, "connection": connection, "capacity": capacity,
             "vlan_config": { "vlan_type": "dot1q" }, "macs": [] }),
         )
@@ -223,7 +223,7 @@ fn connect(exchange: &mut Exchange, account: AccountId, port: u32) {
 /// Returns an order of an end of an mp2mp_vc.
 fn joining(account: &str, service: &str, connection: &Value, capacity: u32) -> Value {
     with(
-        owned(account),
+        billed(account),
         json!({ "type": "mp2mp_vc", "network_service": service, "connection": connection, "capacity": capacity,
             "vlan_config": { "vlan_type": "dot1q" }, "macs": [] }),
     )
@@ -236,7 +236,7 @@ async fn club(api: &Api, key: &str) -> (String, String) {
         .unwrap()
         .to_owned();
     let order = with(
-        owned(&account),
+        billed(&account),
         json!({ "type": "mp2mp_vc", "name": "club", "product_offering": "offering-mp2mp_vc" }),
     );
     (id(&post(api, key, "/network-services", order).await), account)
@@ -292,7 +292,7 @@ async fn a_joining_rule_is_about_the_account_of_the_end_whoever_orders_it() {
     for denied in [&customer, &reseller] {
         let name = format!("denied {denied}");
         let made = with(
-            owned(&owner),
+            billed(&owner),
             json!({ "type": "mp2mp_vc", "name": name, "product_offering": "offering-mp2mp_vc" }),
         );
         let service = id(&post(&api, &ann, "/network-services", made).await);

@@ -6,7 +6,7 @@ use millrace_ix_api::service::Order;
 use millrace_ix_model::Operation;
 use serde_json::{Value, json};
 
-use super::{delete, get, id, owned, patch, post, with, with_lan};
+use super::{billed, delete, get, id, owned, patch, post, with, with_lan};
 use crate::support::Api;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn a_member_joins_the_peering_lan_with_mac_address_and_gets_ip_addresses()
         .json()[0]
         .clone();
     let order = with(
-        owned(&account),
+        billed(&account),
         json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": [64500], "listed": true,
             "vlan_config": { "vlan_type": "dot1q" }, "macs": [mac], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
     );
@@ -87,7 +87,7 @@ async fn an_end_that_was_ordered_on_the_page_has_the_as_numbers_of_its_account()
     assert_eq!(config["asns"], json!([]), "as the page orders it");
     let session = |asn: u32| {
         with(
-            owned(account),
+            billed(account),
             json!({ "type": "route_server", "network_feature": lans[0]["network_features"][0], "network_service_config": config["id"],
             "asn": asn, "as_set_v4": "AS-AOBA@RIPE", "as_set_v6": "AS-AOBA@RIPE", "max_prefix_v4": 100, "session_mode": "public",
             "bgp_session_type": "passive", "ip": config["ips"][0] }),
@@ -221,7 +221,7 @@ async fn an_end_gets_one_address_of_each_network_also_when_it_is_ordered_twice_o
         .json()[0]["id"]
         .clone();
     let order = with(
-        owned(account.as_str().unwrap()),
+        billed(account.as_str().unwrap()),
         json!({ "type": "exchange_lan", "network_service": lan, "connection": connection, "asns": [64500], "listed": true,
             "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan.as_str().unwrap()) }),
     );
@@ -270,7 +270,7 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
         .unwrap_or_else(|| panic!("a LAN with a route server: {lans}"))
         .clone();
     let order = with(
-        owned(&account),
+        billed(&account),
         json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": [64500], "listed": true,
             "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
     );
@@ -281,7 +281,7 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
         .clone();
     let session = |asn: u32, ip: &Value| {
         with(
-            owned(&account),
+            billed(&account),
             json!({ "type": "route_server", "network_feature": lan["network_features"][0], "network_service_config": config, "asn": asn,
             "as_set_v4": "AS-AOBA@RIPE", "as_set_v6": "AS-AOBA@RIPE", "max_prefix_v4": 100, "session_mode": "public",
             "bgp_session_type": "passive", "ip": ip, "password": "hidden" }),
@@ -393,14 +393,14 @@ async fn an_end_that_the_native_api_deletes_has_no_route_server_sessions() {
     let mut lans = lans.as_array().unwrap().iter();
     let lan = lans.find(|lan| lan["network_features"] != json!([])).unwrap();
     let order = with(
-        owned(&account),
+        billed(&account),
         json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": [64500], "listed": true,
             "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
     );
     let config = id(&post(&api, &ann, "/network-service-configs", order).await);
     let read = get(&api, &ann, &format!("/network-service-configs/{config}")).await;
     let session = with(
-        owned(&account),
+        billed(&account),
         json!({ "type": "route_server", "network_feature": lan["network_features"][0], "network_service_config": config,
             "asn": 64500, "as_set_v4": "AS-AOBA@RIPE", "session_mode": "public", "bgp_session_type": "passive",
             "ip": read.json()["ips"][0] }),

@@ -39,7 +39,14 @@ fn id(answer: &Answer) -> String {
 }
 
 fn owned(account: &str) -> Value {
-    json!({ "managing_account": account, "consuming_account": account, "billing_account": account, "role_assignments": [] })
+    json!({ "managing_account": account, "consuming_account": account })
+}
+
+fn billed(account: &str) -> Value {
+    with(
+        owned(account),
+        json!({ "billing_account": account, "role_assignments": [] }),
+    )
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "callers write the value in place")]

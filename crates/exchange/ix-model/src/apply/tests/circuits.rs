@@ -466,3 +466,36 @@ fn an_invited_reseller_consents_by_an_end_on_a_connection_of_a_customer() {
     world.apply(&tech, end(own, connections[1], tag(101))).unwrap();
     assert_eq!(world.exchange.services[&own].consent, Consent::Pending);
 }
+
+#[test]
+fn a_bundle_with_lacp_is_refused_because_the_exchange_speaks_none() {
+    let mut world = World::new();
+    let operator = world.operators[0].clone();
+    let [connection, _] = world.connections[0];
+    let port = world.exchange.connections[&connection].ports[0];
+    let lacp = [
+        Operation::CreateConnection {
+            account: None,
+            name: "bundle".to_owned(),
+            kind: ConnectionKind::LagLacp,
+            ports: vec![PortId {
+                port: PortNo::from_raw(19),
+                ..port
+            }],
+            external_ref: None,
+        },
+        Operation::SetConnectionPorts {
+            connection,
+            kind: ConnectionKind::LagLacp,
+            ports: vec![port],
+        },
+    ];
+    for operation in lacp {
+        let refusal = world.refused(&operator, operation);
+        assert_eq!(
+            (refusal.code, refusal.field.as_deref()),
+            (RefusalCode::Invalid, Some("kind"))
+        );
+        assert!(refusal.message.contains("lag_static"), "{refusal}");
+    }
+}

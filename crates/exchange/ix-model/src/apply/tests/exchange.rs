@@ -397,3 +397,104 @@ fn a_reseller_acts_for_accounts_below_its_own_only() {
     );
     world.apply(&actor, new(AccountKind::Member, child)).unwrap();
 }
+
+#[test]
+fn the_address_of_the_network_and_that_of_broadcasts_belong_to_no_router() {
+    let mut world = World::new();
+    let a = world.members[0].clone();
+    let operator = world.operators[0].clone();
+    let lan = world.lan();
+    let config = world
+        .apply(&a, end(lan, world.connections[0][0], VlanRequest::Port))
+        .unwrap()
+        .first::<ConfigId>()
+        .unwrap();
+    let network = world.exchange.services[&lan].networks[0];
+    for address in [network.address(), network.last()] {
+        let refusal = world.refused(
+            &operator,
+            Operation::AddIp {
+                config,
+                address,
+                valid_until: None,
+            },
+        );
+        assert_eq!(refusal.field.as_deref(), Some("address"), "{address}");
+        assert!(refusal.message.contains("no address of a host"), "{refusal}");
+    }
+}
+
+#[test]
+fn a_circuit_does_not_invite_its_own_account() {
+    let mut world = World::new();
+    let a = world.members[0].clone();
+    let refusal = world.refused(
+        &a,
+        Operation::CreateService {
+            account: None,
+            kind: ServiceKind::P2pVc,
+            name: "loop".to_owned(),
+            peer: a.account,
+            policy: None,
+            networks: Vec::new(),
+            external_ref: None,
+        },
+    );
+    assert_eq!(
+        (refusal.code, refusal.field.as_deref()),
+        (RefusalCode::Invalid, Some("peer"))
+    );
+}
+
+#[test]
+fn a_user_has_a_mail_address_or_none() {
+    let mut world = World::new();
+    let operator = world.operators[0].clone();
+    let account = world.members[0].account;
+    let user = |email: &str| Operation::CreateUser {
+        name: "zoe".to_owned(),
+        account,
+        roles: BTreeSet::from([Role::MemberTech]),
+        email: Some(email.to_owned()),
+        language: None,
+    };
+    let refusal = world.refused(&operator, user("not-a-mail"));
+    assert_eq!(refusal.field.as_deref(), Some("email"));
+    let made = world.apply(&operator, user("zoe@example.net")).unwrap();
+    let update = Operation::UpdateUser {
+        user: made.first().unwrap(),
+        roles: None,
+        email: Some("zoe".to_owned()),
+        language: None,
+    };
+    assert_eq!(world.refused(&operator, update).field.as_deref(), Some("email"));
+}
+
+#[test]
+fn a_placeholder_without_a_created_object_is_refused_as_such() {
+    let mut world = World::new();
+    let operator = world.operators[0].clone();
+    let account = world.members[0].account;
+    let refusal = world.refused(
+        &operator,
+        Operation::CreateConnection {
+            account,
+            name: "x".to_owned(),
+            kind: ConnectionKind::Standalone,
+            ports: vec!["sw-0:1".parse().unwrap()],
+            external_ref: None,
+        },
+    );
+    assert_eq!(refusal.field.as_deref(), Some("ports"));
+    assert!(
+        refusal.message.starts_with("sw-0 stands for an object"),
+        "{refusal}"
+    );
+    let refusal = world.refused(
+        &operator,
+        Operation::Accept {
+            service: ServiceId(0),
+        },
+    );
+    assert!(refusal.message.starts_with("sv-0 stands for"), "{refusal}");
+}

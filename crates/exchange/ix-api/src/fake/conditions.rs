@@ -1,0 +1,43 @@
+//! Conditions that tests set: clocks, failures of the database, results of readings.
+
+use std::time::Duration;
+
+use millrace_ix_model::Operation;
+
+use super::{FakeExchange, RouteServerReads};
+
+impl FakeExchange {
+    /// Sets the lag of the engine's clock behind the system's clock, as after a jump of the system's clock.
+    pub fn set_clock_behind(&self, behind: Duration) {
+        self.state().behind = behind;
+    }
+
+    /// Sets the time by which the engine's clock is ahead of the system's clock: time passes for the engine only.
+    pub fn set_clock_ahead(&self, ahead: Duration) {
+        self.state().ahead = ahead;
+    }
+
+    /// Makes orders fail as they do without a database.
+    pub fn set_unavailable(&self, unavailable: bool) {
+        let mut inner = self.state();
+        inner.unavailable = unavailable;
+        inner.publish();
+        drop(inner);
+        self.tell("mode", Vec::new(), None);
+    }
+
+    /// Makes entries of the audit chain fail as they do if the database cannot be written.
+    pub fn set_audit_unavailable(&self, unavailable: bool) {
+        self.state().audit_unavailable = unavailable;
+    }
+
+    /// Sets an operation that is executed before the next order of an IP address, as if another user were faster.
+    pub fn get_in_before(&self, operation: Operation) {
+        self.state().interloper = Some(operation);
+    }
+
+    /// Sets the result of reading the route server.
+    pub fn set_route_server(&self, reads: RouteServerReads) {
+        self.state().reads = reads;
+    }
+}
