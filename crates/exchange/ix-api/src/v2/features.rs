@@ -194,16 +194,9 @@ pub(crate) struct FeatureConfigRequest {
     #[serde(flatten)]
     pub(crate) session: SessionProperties,
     /// The password of the session (TCP MD5). It is stored sealed, and not shown.
-    #[serde(default, skip_serializing_if = "is_secret")]
+    #[serde(default, skip_serializing_if = "crate::v2::view::is_secret")]
     #[schema(max_length = 128, write_only)]
     password: Option<String>,
-}
-
-/// Returns true: the value is never written into an answer or a record. (`skip_serializing` would also remove it from the
-/// OpenAPI document of the request.)
-#[allow(clippy::ref_option, reason = "serde calls it with a reference to the field")]
-fn is_secret(_: &Option<String>) -> bool {
-    true
 }
 
 /// The type of a feature.
