@@ -193,7 +193,7 @@ mod tests {
         for (component, text) in components {
             let rule = FlowRule::new(false, &[destination(), component]).unwrap();
             let drop = Attributes {
-                extended: vec![community(0x06, 0f32.to_be_bytes())],
+                extended: vec![community(0x06, 0f32.to_be_bytes())].into(),
                 ..Attributes::default()
             };
             let desired = flowspec(AccountId(1), &rule, &drop, true);
@@ -230,7 +230,7 @@ mod tests {
         let rule = FlowRule::new(false, &[destination(), numeric(NumericField::PacketLength)]).unwrap();
         for (extended, text) in actions {
             let attributes = Attributes {
-                extended,
+                extended: extended.into(),
                 ..Attributes::default()
             };
             let desired = flowspec(AccountId(1), &rule, &attributes, true);

@@ -29,8 +29,8 @@ use crate::observed::{Attack, Check, FilterCounter, Finding, Load, Quarantined, 
 use crate::route_servers::{RouteServer, RouteServerStatus};
 use crate::routes::apply_all;
 use crate::service::{
-    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome,
-    PlannedEntries, Reply, ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
+    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
+    ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::translate::concerned_by_port;
 
@@ -422,9 +422,7 @@ impl State {
         snapshot.realisations = self.realisations.clone();
         snapshot.switches = self.switches.clone();
         snapshot.quarantine = Arc::new(self.quarantine.clone());
-        snapshot.unwritable = self
-            .unavailable
-            .then(|| "database or disk is full".to_owned());
+        snapshot.unwritable = self.unavailable.then(|| "database or disk is full".to_owned());
         self.before = Arc::clone(&self.snapshot.exchange);
         self.snapshot = Arc::new(snapshot);
     }

@@ -88,7 +88,9 @@ pub(crate) async fn overview(
             let fault = match state {
                 Some(SwitchState::Unreachable) => Some("switch_unreachable"),
                 Some(SwitchState::Drifted) => Some("switch_drifted"),
-                Some(SwitchState::Syncing) if since.is_some_and(|since| now.since(since) >= DIFFERS_AFTER) => {
+                Some(SwitchState::Syncing)
+                    if since.is_some_and(|since| now.since(since) >= DIFFERS_AFTER) =>
+                {
                     Some("switch_differs")
                 }
                 _ => None,

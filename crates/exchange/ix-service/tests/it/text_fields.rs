@@ -155,7 +155,12 @@ fn rows() -> Vec<(&'static str, Value, Effect)> {
             Value::Null,
             Refused(&["connection A/a1", "external_ref"]),
         ),
-        ("/service/0/account", json!("R"), Refused(&["service key"])),
+        ("/service/2/account", json!("R"), Refused(&["service key"])),
+        (
+            "/service/0/account",
+            json!("R"),
+            Refused(&["its own account", "peer"]),
+        ),
         ("/service/2/name", json!("star"), Refused(&["VLAN 20"])),
         (
             "/service/2/kind",

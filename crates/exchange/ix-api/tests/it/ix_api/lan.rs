@@ -112,7 +112,7 @@ async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
         .clone();
     let end = |asns: Value| {
         with(
-            owned(account),
+            billed(account),
             json!({ "type": "exchange_lan", "network_service": lan["id"], "connection": connection, "asns": asns, "listed": true,
                 "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan["id"].as_str().unwrap()) }),
         )
@@ -130,7 +130,7 @@ async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
     let config = made.json();
     let session = |asn: u32, set: &str| {
         with(
-            owned(account),
+            billed(account),
             json!({ "type": "route_server", "network_feature": lan["network_features"][0], "network_service_config": config["id"],
                 "asn": asn, "as_set_v4": set, "as_set_v6": set, "session_mode": "public", "bgp_session_type": "passive",
                 "ip": config["ips"][0] }),
