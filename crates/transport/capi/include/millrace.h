@@ -52,7 +52,7 @@ typedef struct millrace_options {
 
 /* An event. Its texts last until the next call for the same transfer. */
 typedef struct millrace_event {
-    const char *event;       /* listening, accepted, progress, stalled, lost, file, done */
+    const char *event;       /* listening, accepted, progress, stalled, heavy_loss, lost, file, done */
     const char *peer;        /* the receiver or sender; "" if the event has none */
     const char *text;        /* the ticket, the reason or the limit; "" if the event has none */
     uint64_t verified_bytes;

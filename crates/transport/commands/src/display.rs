@@ -165,6 +165,13 @@ impl Display {
             Event::Stalled { peer, seconds } => {
                 self.line(&format!("{}: no progress for {seconds} s", short(peer)));
             }
+            Event::HeavyLoss { peer, loss } => {
+                self.line(&format!(
+                    "{}: the path lost {:.0} % of the packets; the rate stays low until less than half are lost",
+                    short(peer),
+                    loss * 100.0
+                ));
+            }
             Event::File {
                 peer,
                 problem: Some(problem),

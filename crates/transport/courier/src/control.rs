@@ -3,8 +3,10 @@
 //! Retry packets validate addresses before a connection has any state here (RFC 9000, section 8.1); greasing of the QUIC bit is
 //! off (RFC 9287), since data packets have that bit clear.
 //!
-//! When all links are in use, a new peer takes the link of the oldest peer that is not authorized yet. Keys cost nothing, so a limit for
-//! each key does not stop a peer that makes a key for each connection.
+//! A link is pending until the receiver accepts the ticket or the key of its peer. Pending links have a pool of their own with limits for
+//! each address ([`millrace_listener`]): at a limit, a new link closes the oldest one of its address, or of the address with the most. Keys
+//! cost nothing, so a limit for each key does not stop a peer that makes a key for each connection. A peer whose link is closed for want of
+//! room gets the code [`CODE_BUSY`], and dials again after a pause.
 
 mod link;
 
@@ -15,11 +17,12 @@ use crate::tls;
 use crate::window::SharedWindow;
 use bytes::{Bytes, BytesMut};
 use link::Link;
+use millrace_listener::{Limits, Source};
 use millrace_transport::seal::PairwiseKey;
 use quinn_proto::{
     ClientConfig, ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint,
     EndpointConfig, EndpointEvent, Event, IdleTimeout, ServerConfig, StreamEvent, Transmit, TransportConfig,
-    VarInt,
+    TransportErrorCode, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use std::collections::{HashMap, VecDeque};
@@ -28,17 +31,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thiserror::Error;
 
-/// The maximum number of peers that a receiver serves at once.
-const LINKS_MAX: usize = 64;
+/// The limits of a receiver: links of peers that it has accepted, and pending ones. A peer needs two round trips for its handshake and
+/// its greeting; at 130 handshakes a second from as many addresses it has two seconds, which suffice for a path of 400 ms.
+pub(crate) const LIMITS: Limits = Limits {
+    established: 64,
+    established_of_source: 64,
+    pending: 256,
+    pending_of_source: 64,
+};
 /// The QUIC application error code of a link that is closed because its work is done.
 pub(crate) const CODE_DONE: u32 = 0;
 /// The QUIC application error code of a link that is closed after an error.
 pub(crate) const CODE_ERROR: u32 = 1;
+/// The QUIC application error code of a link that is closed because the receiver has no room for it: the peer may dial again.
+pub(crate) const CODE_BUSY: u32 = 2;
+/// The reason that such a peer is told.
+pub(crate) const BUSY: &str = "the receiver has too many connections; try again later";
 /// The time limit of the handshake of a peer that dials.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// The time for which a new peer keeps its link while others dial, so that it can greet over a path of 400 ms. It
-/// also limits the handshakes in a second to [`LINKS_MAX`].
-const TIME_TO_GREET: Duration = Duration::from_secs(1);
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL millrace pairwise keys";
 
 /// The reason why a control channel cannot be created or cannot dial a peer.
@@ -74,6 +84,8 @@ pub(crate) enum LinkEnd {
     Lost,
     /// The peer presents another key than the expected one.
     WrongKey,
+    /// The peer has no room for the link; it may have room later.
+    Busy,
 }
 
 /// Identifies a link.
@@ -153,7 +165,8 @@ impl Control {
             .endpoint
             .connect(now, config, address, tls::SERVER_NAME)
             .map_err(|error| ControlError::Connect { address, error })?;
-        self.links.insert(id, Link::new(connection, window, None));
+        self.links
+            .insert(id, Link::new(connection, window, address.into(), None));
         Ok(id)
     }
 
@@ -171,10 +184,8 @@ impl Control {
                     if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.buffer) {
                         self.respond(&transmit);
                     }
-                } else if self.links.len() >= LINKS_MAX && !self.evict(now) {
-                    let transmit = self.endpoint.refuse(incoming, &mut self.buffer);
-                    self.respond(&transmit);
                 } else {
+                    self.make_room(now, from);
                     let window = SharedWindow::default();
                     // Each link gets a separate congestion window.
                     let config = self.server.clone().map(|mut config| {
@@ -184,7 +195,8 @@ impl Control {
                     match self.endpoint.accept(incoming, now, &mut self.buffer, config) {
                         Ok((id, connection)) => {
                             let until = Some(now + HANDSHAKE);
-                            self.links.insert(id, Link::new(connection, window, until));
+                            self.links
+                                .insert(id, Link::new(connection, window, from.into(), until));
                             self.drive(now, id);
                         }
                         Err(error) => {
@@ -199,33 +211,28 @@ impl Control {
         }
     }
 
-    /// Ends a link without authorization at once, to make room for another: a closing link, or else the oldest
-    /// one that has had [`TIME_TO_GREET`]. Returns false if there is no such link.
-    fn evict(&mut self, now: Instant) -> bool {
-        let has_had_time = |link: &Link| {
-            let until = link.handshake_until;
-            link.closing || until.is_none_or(|until| now + HANDSHAKE >= until + TIME_TO_GREET)
+    /// Ends a pending link at once if the pool is full, to make room for one from an address.
+    fn make_room(&mut self, now: Instant, from: SocketAddr) {
+        let pending = self.links.iter().filter(|(_, link)| !link.authorized);
+        let mut pending: Vec<_> = pending
+            .map(|(id, link)| ((!link.closing, link.handshake_until), *id, link.source))
+            .collect();
+        pending.sort_unstable_by_key(|(age, ..)| *age);
+        let pending: Vec<(LinkId, Source)> = pending.iter().map(|(_, id, source)| (*id, *source)).collect();
+        let Some(id) = LIMITS.to_be_closed(from.into(), &pending) else {
+            return;
         };
-        let evictable = self
-            .links
-            .iter()
-            .filter(|(_, link)| !link.authorized && has_had_time(link));
-        let Some((&id, _)) = evictable.min_by_key(|(_, link)| (!link.closing, link.handshake_until)) else {
-            return false;
-        };
-        let reason = "the receiver has too many connections; try again later";
-        self.close(now, id, CODE_ERROR, reason);
+        self.close(now, id, CODE_BUSY, BUSY);
         if let Some(link) = self.links.get_mut(&id) {
             self.responses.extend(link.poll_transmit(now));
-            // The peer gets no second CONNECTION_CLOSE if this one is lost: a draining link would count towards `LINKS_MAX`.
+            // The peer gets no second CONNECTION_CLOSE if this one is lost: a draining link would count towards the limits.
             let _ = self.endpoint.handle_event(id, EndpointEvent::drained());
             self.links.remove(&id);
             // The next link gets the same number.
             self.events.retain(|(link, _)| *link != id);
-            let (reason, end) = (reason.to_owned(), LinkEnd::Closed);
+            let (reason, end) = (BUSY.to_owned(), LinkEnd::Closed);
             self.events.push_back((id, LinkEvent::Closed { reason, end }));
         }
-        true
     }
 
     fn respond(&mut self, transmit: &Transmit) {
@@ -290,11 +297,19 @@ impl Control {
         }
     }
 
-    /// Keeps a link whose key or ticket the receiver accepts, however many other peers dial.
-    pub(crate) fn authorize(&mut self, id: LinkId) {
+    /// Keeps a link whose key or ticket the receiver accepts, however many other peers dial. Returns false if the receiver serves
+    /// as many peers as it can; the link then stays pending.
+    #[must_use]
+    pub(crate) fn authorize(&mut self, id: LinkId) -> bool {
+        let accepted = self
+            .links
+            .values()
+            .filter(|link| link.authorized && link.dialled && !link.closing);
+        let has_room = accepted.count() < LIMITS.established;
         if let Some(link) = self.links.get_mut(&id) {
-            link.authorized = true;
+            link.authorized |= has_room;
         }
+        has_room
     }
 
     /// Lets the peer of a link send manifests and values, which stay in its streams until this call.
@@ -403,6 +418,15 @@ impl Control {
         Some(self.links.get(&id)?.connection.rtt())
     }
 
+    /// Sends a packet that the peer must acknowledge. A peer whose feedback is overdue may have none of this sender's present
+    /// address, which only packets of the control channel tell it (RFC 9000, section 9).
+    pub(crate) fn ping(&mut self, id: LinkId) {
+        if let Some(link) = self.links.get_mut(&id) {
+            link.connection.ping();
+            link.quiet = false;
+        }
+    }
+
     /// Returns the most bytes that a link delivered in a round trip.
     pub(crate) fn delivered(&self, id: LinkId) -> u64 {
         self.links.get(&id).map_or(0, |link| link.window.delivered())
@@ -459,6 +483,19 @@ fn link_end(reason: &ConnectionError) -> LinkEnd {
         ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(CODE_DONE) => {
             LinkEnd::Done
         }
+        ConnectionError::ApplicationClosed(close) if close.error_code == VarInt::from_u32(CODE_BUSY) => {
+            LinkEnd::Busy
+        }
+        // In its handshake, a peer learns no application error code (RFC 9000, section 10.2.3).
+        ConnectionError::ConnectionClosed(close)
+            if [
+                TransportErrorCode::APPLICATION_ERROR,
+                TransportErrorCode::CONNECTION_REFUSED,
+            ]
+            .contains(&close.error_code) =>
+        {
+            LinkEnd::Busy
+        }
         ConnectionError::TimedOut | ConnectionError::Reset => LinkEnd::Lost,
         _ => LinkEnd::Closed,
     }
@@ -477,6 +514,7 @@ fn closed(reason: &ConnectionError) -> String {
                 reason
             }
         }
+        ConnectionError::ConnectionClosed(_) if link_end(reason) == LinkEnd::Busy => BUSY.into(),
         ConnectionError::TimedOut => "no answer from the peer".into(),
         reason => wrong_key(reason).map_or_else(|| reason.to_string(), str::to_owned),
     }

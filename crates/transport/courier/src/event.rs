@@ -82,6 +82,12 @@ pub enum Event {
         /// The time without progress, in seconds.
         seconds: u64,
     },
+    /// The path to the peer loses half of the packets or more, so the circuit breaker (RFC 8084) holds the rate down.
+    HeavyLoss {
+        peer: String,
+        /// The share of all packets so far that were lost.
+        loss: f64,
+    },
     /// The peer was lost; the session waits for it to come back.
     Lost { peer: String, reason: String },
     /// A file has its final name, or was withdrawn or failed.

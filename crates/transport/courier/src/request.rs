@@ -2,12 +2,12 @@
 
 use crate::access::DirectoryEntry;
 use crate::clock::wait;
-use crate::control::{CODE_DONE, Control, ControlError, LinkEnd, LinkEvent};
+use crate::control::{CODE_DONE, Control, ControlError, LinkEnd, LinkEvent, LinkId};
 use crate::event::WRONG_KEY;
 use crate::identity::Identity;
 use crate::io::{DatagramIo, mapped};
 use crate::message::{Message, VERSION};
-use crate::sender::{Target, bind_for};
+use crate::sender::{BACKOFF, Target, bind_for};
 use std::io;
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -51,10 +51,15 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
     let only_v4 = io.local_address()?.is_ipv4();
     let mut control = Control::new(identity, false, PATIENCE, None)?;
     let start = Instant::now();
-    let mut links = Vec::new();
-    for address in &from.addresses {
-        links.push(control.connect(start, identity, mapped(*address, only_v4), from.key)?);
-    }
+    let dial = |control: &mut Control, now| -> Result<Vec<LinkId>, ControlError> {
+        let addresses = from.addresses.iter();
+        let links =
+            addresses.map(|address| control.connect(now, identity, mapped(*address, only_v4), from.key));
+        links.collect()
+    };
+    let mut links = dial(&mut control, start)?;
+    // A daemon that has no room for a moment is dialled again.
+    let (mut redial_at, mut pause) = (None, BACKOFF);
     let no_answer = |reason: &str| RequestError::NoAnswer {
         name: from.name.clone(),
         reason: reason.to_owned(),
@@ -94,15 +99,26 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
                     let code = WRONG_KEY;
                     result.get_or_insert(Err(RequestError::Refused { code, reason }));
                 }
-                LinkEvent::Closed { reason, .. } => {
+                LinkEvent::Closed { reason, end } => {
                     links.retain(|other| *other != link);
-                    if links.is_empty() || asked == Some(link) {
+                    if !links.is_empty() && asked != Some(link) {
+                        continue;
+                    }
+                    if end == LinkEnd::Busy && result.is_none() {
+                        (asked, redial_at) = (None, Some(Instant::now() + pause));
+                        entries.clear();
+                        pause *= 2;
+                    } else {
                         result.get_or_insert(Err(no_answer(&reason)));
                     }
                 }
             }
         }
         let now = Instant::now();
+        if redial_at.is_some_and(|at| at <= now) {
+            redial_at = None;
+            links = dial(&mut control, now)?;
+        }
         if now.saturating_duration_since(start) >= PATIENCE {
             result.get_or_insert(Err(no_answer("no answer in 20 seconds; check that UDP passes")));
         }
@@ -119,10 +135,8 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
         if let Some(result) = result {
             return result;
         }
-        let until = control
-            .next_timeout()
-            .unwrap_or(start + PATIENCE)
-            .min(start + PATIENCE);
+        let times = [control.next_timeout(), redial_at, Some(start + PATIENCE)];
+        let until = times.into_iter().flatten().min().unwrap_or(now);
         wait(&[Some(io.descriptor()), None, None], until)?;
     }
 }

@@ -8,6 +8,7 @@ use super::{LinkEvent, LinkId};
 use crate::message::{CLASSES, Class, GREETING_MAX, Message};
 use crate::window::SharedWindow;
 use bytes::Bytes;
+use millrace_listener::Source;
 use quinn_proto::{Connection, Dir, ReadError, StreamId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -37,6 +38,10 @@ pub(super) struct Link {
     /// True if the connection had no datagram to send when it was last asked, and nothing has happened to it
     /// since.
     pub(super) quiet: bool,
+    /// The address of the peer when it dialled.
+    pub(super) source: Source,
+    /// The peer opened the connection.
+    pub(super) dialled: bool,
     /// The receiver accepts the key or the ticket of the peer: the link keeps its place when others dial.
     pub(super) authorized: bool,
     /// The peer may send more than its first stream.
@@ -62,6 +67,7 @@ impl Link {
     pub(super) fn new(
         connection: Connection,
         window: SharedWindow,
+        source: Source,
         handshake_until: Option<Instant>,
     ) -> Link {
         Link {
@@ -70,6 +76,8 @@ impl Link {
             out: Default::default(),
             inbound: HashMap::new(),
             quiet: false,
+            source,
+            dialled: handshake_until.is_some(),
             authorized: handshake_until.is_none(),
             admitted: handshake_until.is_none(),
             greeting_size: 0,

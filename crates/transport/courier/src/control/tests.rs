@@ -131,7 +131,7 @@ fn any_number_of_unknown_peers_that_dial_leave_no_state_until_their_address_is_v
     let mut bed = Bed::new();
     let mut last = None;
     // The number of peers that dial is above the maximum number of links.
-    for port in 1..=2 * LINKS_MAX as u16 {
+    for port in 1..=2 * LIMITS.pending as u16 {
         let (client, first) = bed.dial();
         let retry = bed.answers(address(port), &first);
         assert_eq!(
@@ -201,78 +201,107 @@ fn a_link_that_is_closed_says_so_three_times_and_is_then_finished() {
     assert!(bed.server.is_finished());
 }
 
-#[test]
-fn a_peer_that_dials_takes_the_link_of_the_oldest_one_without_authorization() {
-    let mut bed = Bed::new();
-    // Each peer has a key and an address of its own.
-    let dial = |bed: &mut Bed, port: u16| {
-        bed.now += Duration::from_millis(1);
-        let (mut client, first) = bed.dial();
-        bed.server.handle_datagram(bed.now, address(port), &first);
-        let (_, retry) = bed.server.poll_transmit(bed.now).unwrap();
-        client.handle_datagram(bed.now, address(7_800), &retry);
-        let (_, second) = client.poll_transmit(bed.now).unwrap();
-        bed.server.handle_datagram(bed.now, address(port), &second);
-        let mut answers: HashMap<u16, Vec<Vec<u8>>> = HashMap::new();
-        while let Some((to, answer)) = bed.server.poll_transmit(bed.now) {
-            answers.entry(to.port()).or_default().push(answer);
-        }
-        (client, answers)
-    };
-    let port_of = |server: &Control, id: LinkId| server.remote(id).map(|address| address.port());
-    let link_of = |server: &Control, port: u16| {
-        server
-            .links
-            .keys()
-            .copied()
-            .find(|id| port_of(server, *id) == Some(port))
-    };
-    let last = LINKS_MAX as u16;
-    let mut clients: Vec<Control> = (1..=last).map(|port| dial(&mut bed, port).0).collect();
-    assert_eq!(bed.server.links.len(), LINKS_MAX);
-    let first = link_of(&bed.server, 1).unwrap();
-    bed.server.authorize(first);
-    let second = link_of(&bed.server, 2).unwrap();
+/// Returns the address of a host.
+fn host(number: u8) -> SocketAddr {
+    SocketAddr::from(([198, 51, 100, number], 5_000))
+}
 
-    // Each of them has a second to greet.
-    dial(&mut bed, last + 2);
-    assert!(link_of(&bed.server, last + 2).is_none(), "a new peer is refused");
-    bed.now += TIME_TO_GREET;
-    let (_, answers) = dial(&mut bed, last + 1);
-    assert_eq!(bed.server.links.len(), LINKS_MAX);
-    assert!(link_of(&bed.server, 1).is_some(), "an authorized peer stays");
+/// Dials from an address with a key of its own, up to the first packet of the validated handshake, a millisecond after
+/// the last one. Returns the client, and the server's answers by address.
+fn dial_from(bed: &mut Bed, from: SocketAddr) -> (Control, HashMap<SocketAddr, Vec<Vec<u8>>>) {
+    bed.now += Duration::from_millis(1);
+    let (mut client, first) = bed.dial();
+    bed.server.handle_datagram(bed.now, from, &first);
+    let (_, retry) = bed.server.poll_transmit(bed.now).unwrap();
+    client.handle_datagram(bed.now, address(7_800), &retry);
+    let (_, second) = client.poll_transmit(bed.now).unwrap();
+    bed.server.handle_datagram(bed.now, from, &second);
+    let mut answers: HashMap<SocketAddr, Vec<Vec<u8>>> = HashMap::new();
+    while let Some((to, answer)) = bed.server.poll_transmit(bed.now) {
+        answers.entry(to).or_default().push(answer);
+    }
+    (client, answers)
+}
+
+fn link_from(server: &Control, from: SocketAddr) -> Option<LinkId> {
+    let mut links = server.links.keys().copied();
+    links.find(|id| server.remote(*id) == Some(from))
+}
+
+#[test]
+fn a_flood_of_one_host_takes_the_links_of_that_host_and_never_one_of_another() {
+    let mut bed = Bed::new();
+    let honest = host(1);
+    dial_from(&mut bed, honest);
+    let flood = |number: usize| SocketAddr::from(([198, 51, 100, 2], 5_000 + number as u16));
+    for number in 0..2 * LIMITS.pending {
+        dial_from(&mut bed, flood(number));
+    }
+    assert!(link_from(&bed.server, honest).is_some());
+    assert_eq!(bed.server.links.len(), LIMITS.pending_of_source + 1);
     assert!(
-        link_of(&bed.server, 2).is_none(),
-        "the oldest of the others leaves"
+        link_from(&bed.server, flood(2 * LIMITS.pending - 1)).is_some(),
+        "a new peer always has a link, whatever the age of the others"
     );
+}
+
+#[test]
+fn with_as_many_addresses_as_handshakes_the_oldest_pending_link_makes_room_and_an_accepted_one_stays() {
+    let mut bed = Bed::new();
+    let hosts: Vec<SocketAddr> = (0..=LIMITS.pending as u16)
+        .map(|number| SocketAddr::from(([198, 51, (number >> 8) as u8, number as u8], 5_000)))
+        .collect();
+    let mut clients = Vec::new();
+    for from in &hosts[..LIMITS.pending] {
+        clients.push(dial_from(&mut bed, *from).0);
+    }
+    let first = link_from(&bed.server, hosts[0]).unwrap();
     assert!(
-        link_of(&bed.server, last + 1).is_some(),
-        "the new peer has a link"
+        bed.server.authorize(first),
+        "there is room for a peer that is accepted"
     );
+    let second = link_from(&bed.server, hosts[1]).unwrap();
+    // The accepted link makes room for one; the next one closes the oldest.
+    dial_from(&mut bed, host(1));
+    let (_, answers) = dial_from(&mut bed, hosts[LIMITS.pending]);
+    assert_eq!(bed.server.links.len(), LIMITS.pending + 1);
+    assert_eq!(link_from(&bed.server, hosts[0]), Some(first));
     let closed = bed.server.poll_event();
     assert!(
         matches!(closed, Some((id, LinkEvent::Closed { end: LinkEnd::Closed, .. })) if id == second),
         "{closed:?}"
     );
-    // The peer that left learns so.
-    for answer in &answers[&2] {
+    // The peer that left learns that the receiver is busy.
+    for answer in &answers[&hosts[1]] {
         clients[1].handle_datagram(bed.now, address(7_800), answer);
     }
     let closed = clients[1].poll_event();
     assert!(
-        matches!(closed, Some((_, LinkEvent::Closed { .. }))),
+        matches!(
+            closed,
+            Some((
+                _,
+                LinkEvent::Closed {
+                    end: LinkEnd::Busy,
+                    ..
+                }
+            ))
+        ),
         "{closed:?}"
     );
+}
 
-    let all: Vec<LinkId> = bed.server.links.keys().copied().collect();
-    all.into_iter().for_each(|id| bed.server.authorize(id));
-    bed.now += TIME_TO_GREET;
-    dial(&mut bed, last + 2);
-    assert!(
-        link_of(&bed.server, last + 2).is_none(),
-        "all links are authorized"
-    );
-    assert_eq!(bed.server.links.len(), LINKS_MAX);
+#[test]
+fn accepted_peers_have_places_of_their_own_and_more_of_them_are_not_accepted() {
+    let mut bed = Bed::new();
+    let mut authorized = 0;
+    for number in 0..=LIMITS.established {
+        dial_from(&mut bed, host(number as u8));
+        let link = link_from(&bed.server, host(number as u8)).unwrap();
+        authorized += usize::from(bed.server.authorize(link));
+    }
+    assert_eq!(authorized, LIMITS.established);
+    assert_eq!(bed.server.links.len(), LIMITS.established + 1);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use super::state::{FileDestination, Server, Stage};
 use crate::access::Refusal;
-use crate::control::LinkId;
+use crate::control::{BUSY, CODE_BUSY, LinkId};
 use crate::identity::PublicKey;
 use crate::message::{RefuseCode, VERSION};
 use std::net::{IpAddr, SocketAddr};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use subtle::ConstantTimeEq;
 
 /// Returns the addresses for a ticket, at which other hosts may reach the local address. At most eight interface
@@ -58,7 +58,11 @@ impl Server<'_, '_, '_> {
         };
         match self.admission(key, secret) {
             Ok(()) => {
-                self.control.authorize(link);
+                if !self.control.authorize(link) {
+                    self.control.close(Instant::now(), link, CODE_BUSY, BUSY);
+                    self.peers.remove(&link);
+                    return;
+                }
                 let until = self.offer_until();
                 if let Some(peer) = self.peers.get_mut(&link) {
                     peer.stage = Stage::Offered {

@@ -3,31 +3,43 @@
 use super::options::{DIAL, ReceiveError};
 use super::requests::{Fetch, Fetching};
 use super::state::{Server, Stage};
-use crate::control::{CODE_DONE, LinkEnd, LinkId};
+use crate::control::{CODE_DONE, ControlError, LinkEnd, LinkId};
 use crate::event::{Event, Outcome, wrong_key};
 use crate::io::mapped;
 use crate::message::{Message, VERSION};
+use crate::sender::{BACKOFF, BACKOFF_MAX};
 use std::time::Instant;
 
 impl Server<'_, '_, '_> {
     /// Opens a link to each address of the daemon.
     pub(super) fn dial(&mut self, fetch: Fetch, only_v4: bool) -> Result<(), ReceiveError> {
         let now = Instant::now();
-        let mut links = Vec::new();
-        for address in &fetch.from.addresses {
-            let address = mapped(*address, only_v4);
-            links.push(
-                self.control
-                    .connect(now, self.identity, address, fetch.from.key)?,
-            );
-        }
         self.fetching = Some(Fetching {
             fetch,
-            links,
+            links: Vec::new(),
+            only_v4,
+            redial_at: None,
+            refusals: 0,
             asked: false,
-            until: Some(now + DIAL),
+            until: None,
             started: now,
         });
+        Ok(self.dial_again(now)?)
+    }
+
+    /// Opens a link to each address of the daemon whose files are fetched.
+    fn dial_again(&mut self, now: Instant) -> Result<(), ControlError> {
+        let Some(fetching) = &mut self.fetching else {
+            return Ok(());
+        };
+        let from = &fetching.fetch.from;
+        for address in &from.addresses {
+            let address = mapped(*address, fetching.only_v4);
+            let link = self.control.connect(now, self.identity, address, from.key)?;
+            fetching.links.push(link);
+        }
+        (fetching.redial_at, fetching.asked) = (None, false);
+        fetching.until = Some(now + DIAL);
         Ok(())
     }
 
@@ -75,15 +87,25 @@ impl Server<'_, '_, '_> {
         }
     }
 
-    /// Notes that a link closed. A request that waits for the daemon's answer ends with its last link. At
-    /// other times, [`Self::check_fetch`] ends it.
+    /// Notes that a link closed. A request that waits for the daemon's answer ends with its last link, unless the daemon
+    /// has no room for a moment and is dialled again. At other times, [`Self::check_fetch`] ends it.
     pub(super) fn on_request_closed(&mut self, link: LinkId, reason: &str, end: LinkEnd) {
+        let patience = self.options.patience;
         let Some(fetching) = &mut self.fetching else {
             return;
         };
         let links = fetching.links.len();
         fetching.links.retain(|other| *other != link);
         let was_last = links > 0 && fetching.links.is_empty();
+        if was_last && end == LinkEnd::Busy && fetching.started.elapsed() < patience {
+            let pause = BACKOFF
+                .saturating_mul(1 << fetching.refusals.min(10))
+                .min(BACKOFF_MAX);
+            fetching.refusals += 1;
+            fetching.redial_at = Some(Instant::now() + pause);
+            fetching.until = None;
+            return;
+        }
         if was_last && fetching.until.is_none() && !self.is_served() {
             let reason = reason.to_owned();
             self.end_fetch(match end {
@@ -108,6 +130,13 @@ impl Server<'_, '_, '_> {
 
     /// Ends a request if the daemon's session does not begin in time.
     pub(super) fn check_fetch(&mut self, now: Instant) {
+        let redial_at = self.fetching.as_ref().and_then(|fetching| fetching.redial_at);
+        if redial_at.is_some_and(|at| now >= at)
+            && let Err(error) = self.dial_again(now)
+        {
+            let reason = error.to_string();
+            return self.end_fetch(Outcome::Resumable { reason });
+        }
         let due = self.fetching.as_ref().and_then(|fetching| fetching.until);
         if due.is_some_and(|due| now >= due) && !self.is_served() {
             let reason =

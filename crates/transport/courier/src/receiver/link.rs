@@ -3,7 +3,7 @@
 use super::session::{POOL_MAX, Session, SessionSpec, StoreRef};
 use super::state::{FileDestination, GREETING, LINKS_OF_KEY_MAX, Peer, Server, Stage, finish_writer};
 use crate::access::Refusal;
-use crate::control::{CODE_ERROR, LinkEnd, LinkEvent, LinkId};
+use crate::control::{CODE_BUSY, CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::{Outcome, wrong_key};
 use crate::files::FilesError;
 use crate::identity::random;
@@ -33,7 +33,7 @@ impl Server<'_, '_, '_> {
                 if !asks && links >= LINKS_OF_KEY_MAX && !self.close_answered(now, key) {
                     let reason =
                         format!("{links} connections of this key have no transfer yet; try again later");
-                    self.control.close(now, link, CODE_ERROR, &reason);
+                    self.control.close(now, link, CODE_BUSY, &reason);
                     return;
                 }
                 let stage = if asks {
@@ -57,7 +57,9 @@ impl Server<'_, '_, '_> {
                 match end {
                     LinkEnd::WrongKey => self.end(link, wrong_key(reason)),
                     LinkEnd::Lost => self.lose(link, reason),
-                    LinkEnd::Done | LinkEnd::Closed => self.end(link, Outcome::Resumable { reason }),
+                    LinkEnd::Done | LinkEnd::Closed | LinkEnd::Busy => {
+                        self.end(link, Outcome::Resumable { reason })
+                    }
                 }
                 if let Some(Peer {
                     key,

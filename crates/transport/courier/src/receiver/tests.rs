@@ -12,8 +12,11 @@ use crate::identity::{Identity, PublicKey};
 use crate::inbox::{Command, Inbox, Outbox};
 use crate::io::{DatagramIo, UdpIo};
 use crate::message::{Message, Offer, RefuseCode, VERSION};
+use crate::request;
+use crate::sender::Target;
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -277,4 +280,42 @@ fn a_sender_that_may_not_write_is_refused_at_its_offer() {
         other => panic!("{other:?}"),
     });
     assert_eq!((code, &*text), (RefuseCode::NotAdmitted, "list only"));
+}
+
+#[test]
+fn an_honest_peer_is_served_beside_hundreds_of_handshakes_a_second_from_its_own_address() {
+    let daemon = Daemon::start(Duration::from_secs(20));
+    let target = Target {
+        name: "daemon".into(),
+        addresses: vec![daemon.address],
+        key: daemon.key,
+        secret: None,
+        into: Vec::new(),
+    };
+    let stop = AtomicBool::new(false);
+    let connected = std::thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let mut hostile = Client::new(&daemon);
+            let mut connected = 0;
+            while !stop.load(Ordering::Relaxed) {
+                (0..4).for_each(|_| hostile.dial(&daemon));
+                let events = hostile.step();
+                connected += events
+                    .iter()
+                    .filter(|(_, event)| matches!(event, LinkEvent::Connected))
+                    .count();
+            }
+            connected
+        });
+        let results: Vec<_> = (0..5)
+            .map(|_| request::list(&Identity::generate().unwrap(), &target, b""))
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        let connected = flood.join().unwrap();
+        for result in results {
+            assert!(result.is_ok(), "{result:?}");
+        }
+        connected
+    });
+    assert!(connected > 0, "the flood completes handshakes");
 }

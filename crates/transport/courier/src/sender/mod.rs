@@ -20,6 +20,7 @@ mod state;
 pub use options::{Policy, SendError, SendOptions, Stragglers, Target};
 pub(crate) use run::{SenderSpec, bind_for};
 pub use run::{send, send_over};
+pub(crate) use session::{BACKOFF, BACKOFF_MAX};
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Time without a new verified extent after which a peer counts as stalled.
 const STALLED: Duration = Duration::from_secs(10);
+/// The minimum time between two events of heavy loss of a peer.
+const HEAVY_LOSS_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Sender<'_> {
     /// Reports the progress of all running peers since the last call, and passes their rates to the control
@@ -61,6 +63,17 @@ impl Sender<'_> {
                 limit,
                 mtu: Some(flow.path_mtu()),
             });
+            let is_news = peer
+                .loss_told_at
+                .is_none_or(|at| now.saturating_duration_since(at) >= HEAVY_LOSS_INTERVAL);
+            if stats.breaks > peer.breaks && is_news {
+                peer.loss_told_at = Some(now);
+                (self.events)(Event::HeavyLoss {
+                    peer: peer.target.name.clone(),
+                    loss: stats.lost as f64 / stats.sent.max(1) as f64,
+                });
+            }
+            peer.breaks = stats.breaks;
             let silent = now.saturating_duration_since(peer.progress_at);
             if silent >= STALLED && peer.stalled.is_none() {
                 peer.stalled = Some(silent.as_secs());

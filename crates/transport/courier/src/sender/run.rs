@@ -348,6 +348,7 @@ impl Sender<'_> {
         if self.group.next_timeout().is_some_and(|at| at <= time) {
             self.group.on_timeout(time);
         }
+        self.ping_silent_peers();
         for at in 0..self.peers.len() {
             match self.peers[at].stage {
                 Stage::Dialing { until, .. } if now >= until => {
@@ -365,6 +366,20 @@ impl Sender<'_> {
         }
         self.detach_stragglers(now);
         Ok(())
+    }
+
+    /// Sends a packet of the control channel beside each probe of a flow whose feedback is overdue.
+    fn ping_silent_peers(&mut self) {
+        for peer in &mut self.peers {
+            let (Stage::Running(member), Some(link)) = (&peer.stage, peer.link) else {
+                continue;
+            };
+            let probes = self.group.flow(*member).map_or(0, |flow| flow.stats().probes);
+            if probes > peer.probes {
+                self.control.ping(link);
+            }
+            peer.probes = probes;
+        }
     }
 
     /// Ends the transfer to receivers that are too slow for the user.

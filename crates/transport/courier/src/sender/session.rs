@@ -27,8 +27,8 @@ const CHECKS_MAX: usize = 4;
 /// A receiver's further NEED GROUP VALUES wait while this many answers to it, or more, are queued.
 const ANSWERS_MAX: usize = 64;
 /// The wait before a lost receiver is dialled again; it doubles each time.
-const BACKOFF: Duration = Duration::from_millis(500);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+pub(crate) const BACKOFF: Duration = Duration::from_millis(500);
+pub(crate) const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 impl Sender<'_> {
     /// Adds a receiver and opens a link to each of its addresses.
@@ -78,9 +78,14 @@ impl Sender<'_> {
                     }
                 }
                 self.peers[at].link = None;
-                // A known receiver may have no room for a moment, when many senders come back at once.
+                // A known receiver may restart, or have no room for a moment, when many senders come back at once.
                 let waits = end == LinkEnd::Closed && self.peers[at].lost.is_some();
-                self.on_lost(at, reason, waits || end == LinkEnd::Lost);
+                if end == LinkEnd::Busy {
+                    // The receiver has answered: it exists, and will have room.
+                    self.wait_to_redial(at, reason, true);
+                } else {
+                    self.on_lost(at, reason, waits || end == LinkEnd::Lost);
+                }
             }
         }
         Ok(())
@@ -89,15 +94,26 @@ impl Sender<'_> {
     /// Waits before a lost receiver is dialled again. Ends the transfer to the receiver if it never answered,
     /// closed the link itself, or was lost for too long.
     pub(super) fn on_lost(&mut self, at: usize, reason: String, may_come_back: bool) {
+        let never_answered = matches!(self.peers[at].stage, Stage::Dialing { .. });
+        if self.peers[at].lost.is_none()
+            && never_answered
+            && let Some(reason) = self.peers[at].wrong_key.take()
+        {
+            return self.end(at, wrong_key(reason));
+        }
+        if self.peers[at].lost.is_none() && never_answered {
+            return self.end(at, Outcome::Resumable { reason });
+        }
+        self.wait_to_redial(at, reason, may_come_back);
+    }
+
+    /// Waits before a receiver is dialled again, which has answered before. Ends the transfer to it if it does not come
+    /// back, or has been away for too long.
+    fn wait_to_redial(&mut self, at: usize, reason: String, may_come_back: bool) {
         let now = Instant::now();
-        let (first, failures) = match (&self.peers[at].lost, &self.peers[at].stage) {
-            (Some((first, failures)), _) => (*first, failures + 1),
-            (_, Stage::Dialing { .. }) if self.peers[at].wrong_key.is_some() => {
-                let reason = self.peers[at].wrong_key.take().unwrap_or(reason);
-                return self.end(at, wrong_key(reason));
-            }
-            (None, Stage::Dialing { .. }) => return self.end(at, Outcome::Resumable { reason }),
-            (None, _) => (now, 0),
+        let (first, failures) = match self.peers[at].lost {
+            Some((first, failures)) => (first, failures + 1),
+            None => (now, 0),
         };
         if !may_come_back || now.saturating_duration_since(first) >= self.options.patience {
             return self.end(at, Outcome::Resumable { reason });

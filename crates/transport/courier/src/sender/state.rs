@@ -72,6 +72,11 @@ pub(super) struct Peer {
     pub(super) stalled: Option<u64>,
     /// The bytes that the flow has delivered since the receiver joined.
     pub(super) delivered: RateMeter,
+    /// Probes of the flow at the last look, and times that its breaker tripped at the last progress event.
+    pub(super) probes: u64,
+    pub(super) breaks: u64,
+    /// The time at which heavy loss was last reported.
+    pub(super) loss_told_at: Option<Instant>,
     /// Packets sent and lost at the last progress event.
     pub(super) last: (u64, u64),
     pub(super) sent_bytes: u64,
@@ -102,6 +107,9 @@ impl Peer {
             progress_at: now,
             stalled: None,
             delivered: RateMeter::start(Time::ZERO, 0),
+            probes: 0,
+            breaks: 0,
+            loss_told_at: None,
             last: (0, 0),
             sent_bytes: 0,
             wrong_key: None,
@@ -119,6 +127,7 @@ impl Peer {
         self.needs_values.clear();
         self.answering.clear();
         self.last = (0, 0);
+        (self.probes, self.breaks) = (0, 0);
     }
 }
 

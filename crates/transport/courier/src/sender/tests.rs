@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::clock::wait;
-use crate::control::{Control, LinkEvent};
+use crate::control::{BUSY, CODE_BUSY, Control, LinkEvent};
 use crate::event::{Event, Outcome};
 use crate::files::{FilesError, Source, Value};
 use crate::identity::Identity;
@@ -150,4 +150,76 @@ fn an_extent_whose_values_are_computed_is_not_asked_for_again() {
         "{outcomes:?}"
     );
     assert_eq!(source.asked, 1, "a thousand questions, one answer");
+}
+
+/// Closes the first links of a sender for want of room, and ends the session of the next one. Returns the number of links.
+fn be_busy(mut io: UdpIo, mut control: Control, refusals: usize) -> usize {
+    let until = Instant::now() + BOUND;
+    let mut links = 0;
+    while Instant::now() < until {
+        while let Some((to, datagram)) = control.poll_transmit(Instant::now()) {
+            io.send(to, &datagram).unwrap();
+        }
+        io.flush().unwrap();
+        let soon = Instant::now() + Duration::from_millis(5);
+        wait(&[Some(io.descriptor()), None, None], soon).unwrap();
+        while let Some(mut burst) = io.receive().unwrap() {
+            let from = burst.from;
+            for datagram in burst.datagrams() {
+                control.handle_datagram(Instant::now(), from, datagram);
+            }
+        }
+        control.on_timeout(Instant::now());
+        while let Some((link, event)) = control.poll_event() {
+            match event {
+                LinkEvent::Connected => {
+                    links += 1;
+                    if links <= refusals {
+                        control.close(Instant::now(), link, CODE_BUSY, BUSY);
+                    } else {
+                        let text = "enough".into();
+                        control.send(link, &Message::Failed { text });
+                    }
+                }
+                LinkEvent::Closed { .. } if links > refusals => return links,
+                _ => {}
+            }
+        }
+    }
+    panic!("the sender dialled {links} times");
+}
+
+#[test]
+fn a_sender_dials_a_receiver_without_room_again_after_its_usual_pause() {
+    let io = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address: SocketAddr = io.local_address().unwrap();
+    let identity = Identity::generate().unwrap();
+    let control = Control::new(&identity, true, Duration::from_secs(20), None).unwrap();
+    let target = Target {
+        name: "busy".into(),
+        addresses: vec![address],
+        key: identity.public_key(),
+        secret: None,
+        into: Vec::new(),
+    };
+    let mut source = Slow {
+        permitted: channel().1,
+        asked: 0,
+        bytes: vec![0; 1 << 20],
+    };
+    let begun = Instant::now();
+    let (outcomes, links) = std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || be_busy(io, control, 2));
+        let own = Identity::generate().unwrap();
+        let options = SendOptions::default();
+        let outcomes = send(&mut source, &own, vec![target], options, None, &mut |_| {}).unwrap();
+        (outcomes, receiver.join().unwrap())
+    });
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { reason }] if reason == "enough"),
+        "{outcomes:?}"
+    );
+    assert_eq!(links, 3);
+    // 500 ms, and then a second.
+    assert!(begun.elapsed() >= BACKOFF * 3);
 }

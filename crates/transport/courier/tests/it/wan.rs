@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 
 const SENDER: &str = "10.0.0.1:5000";
@@ -120,14 +120,21 @@ fn a_path_that_drops_full_packets_is_used_with_small_ones() {
 #[test]
 fn a_sender_whose_address_changes_goes_on() {
     let network = Network::new(&[("delay", "5ms"), ("rate", "40Mbps")]);
-    let mut moved = false;
+    let mut moved = None;
     let (equal, events) = transfer(&network, 6 << 20, |event| {
-        if matches!(event, Event::Progress { verified, .. } if *verified > 0) && !moved {
-            moved = true;
+        if matches!(event, Event::Progress { verified, .. } if *verified > 0) && moved.is_none() {
+            moved = Some(Instant::now());
             network.translate(address(SENDER), address("10.0.0.1:6000"));
         }
     });
-    assert!(equal && moved);
+    assert!(equal);
+    // The rest takes a second. The keep-alive of the control channel, after five seconds, would tell the receiver the
+    // address, too.
+    let rest = moved.unwrap().elapsed();
+    assert!(
+        rest < Duration::from_secs(4),
+        "{rest:?} after the address changed"
+    );
     assert!(
         !events.iter().any(|event| matches!(event, Event::Lost { .. })),
         "{events:?}"
