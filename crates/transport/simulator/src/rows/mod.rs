@@ -9,6 +9,7 @@
 //! simulation's balances ([`Simulation::check`](crate::Simulation::check)): a packet unaccounted for is an
 //! error, not a result.
 
+mod changing;
 mod fairness;
 mod goodput;
 mod group;
@@ -96,11 +97,13 @@ pub enum Part {
     Harm,
     /// T9: a policer, random loss, a path with a falling rate.
     Hostile,
+    /// T9: a path that becomes longer or shorter, and loss near and above what the user tolerates.
+    Changing,
 }
 
 impl Part {
     /// All parts, in the order of the rows.
-    pub const ALL: [Part; 10] = [
+    pub const ALL: [Part; 11] = [
         Part::Goodput,
         Part::Rivals,
         Part::Group,
@@ -111,6 +114,7 @@ impl Part {
         Part::Queue,
         Part::Harm,
         Part::Hostile,
+        Part::Changing,
     ];
 
     /// Returns the number of the row: 1 for T1.
@@ -123,7 +127,7 @@ impl Part {
             Part::Feedback => 6,
             Part::Ramp => 7,
             Part::Sharing | Part::Queue | Part::Harm => 8,
-            Part::Hostile => 9,
+            Part::Hostile | Part::Changing => 9,
         }
     }
 
@@ -143,6 +147,7 @@ impl Part {
             Part::Queue => fairness::queue(report),
             Part::Harm => fairness::harm(report),
             Part::Hostile => hostile::hostile(report),
+            Part::Changing => changing::changing(report),
         }
     }
 }

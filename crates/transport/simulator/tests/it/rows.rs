@@ -68,3 +68,8 @@ fn t8_cubic_loses_no_more_to_our_flow_than_to_bbr_version_1() {
 fn t9_policers_random_loss_and_cut_paths_are_told_apart() {
     every_gate_holds(Part::Hostile);
 }
+
+#[test]
+fn t9_a_path_that_changes_is_filled_again_within_a_second_and_heavy_loss_leaves_something() {
+    every_gate_holds(Part::Changing);
+}

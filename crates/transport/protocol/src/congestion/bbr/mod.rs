@@ -23,11 +23,13 @@
 //! 5. ProbeRTT leaves a tenth of a BDP in flight instead of half a BDP, and Up has a window of 1.75 BDP
 //!    instead of 2.25. So the measured minimal round-trip time remains that of the path alongside CUBIC in a
 //!    deep buffer.
-//! 6. A hint (`--rate`, or the bandwidth of the last session) replaces most of Startup ([`ramp`], RFC 9959).
+//! 6. A path that becomes longer in one step replaces the minimal round-trip time at once ([`path_change`]).
+//! 7. A hint (`--rate`, or the bandwidth of the last session) replaces most of Startup ([`ramp`], RFC 9959).
 
 mod cycle;
 mod evidence;
 mod model;
+mod path_change;
 mod probe_rtt;
 mod ramp;
 
@@ -42,6 +44,7 @@ use cycle::Cycle;
 use evidence::{Counts, DoseResponse, LossFloor};
 use millrace_types::{BitRate, Duration, Time};
 use model::{BETA, Bounds, ExtraAcked, FullPipe, MaxBandwidth, MinRtt, Rounds};
+use path_change::PathChange;
 use probe_rtt::ProbeRtt;
 use ramp::Ramp;
 
@@ -177,6 +180,7 @@ pub struct Bbr {
     pacing_rate: f64,
     max_bandwidth: MaxBandwidth,
     min_rtt: MinRtt,
+    path_change: PathChange,
     rounds: Rounds,
     full_pipe: FullPipe,
     extra_acked: ExtraAcked,
@@ -204,6 +208,7 @@ impl Bbr {
             pacing_rate: STARTUP_PACING_GAIN * window / rtt.as_secs_f64().max(1e-6),
             max_bandwidth: MaxBandwidth::default(),
             min_rtt: MinRtt::new(now),
+            path_change: PathChange::default(),
             rounds: Rounds::default(),
             full_pipe: FullPipe::default(),
             extra_acked: ExtraAcked::default(),
@@ -319,6 +324,18 @@ impl Bbr {
         }
     }
 
+    /// Takes the round-trip time of a path that became longer as the minimum.
+    fn check_path(&mut self, sample: &Sample) {
+        let minimum = self.min_rtt.value().unwrap_or_default();
+        let bandwidth = self.max_bandwidth.value();
+        if let Some(rtt) = self.path_change.update(sample, minimum, bandwidth) {
+            self.min_rtt.replace(sample.now, rtt);
+            // The bounds were those of the volume on the shorter path.
+            self.bounds.reset_shortterm();
+            self.bounds.inflight_longterm += bandwidth * rtt.saturating_sub(minimum).as_secs_f64();
+        }
+    }
+
     fn set_pacing_rate(&mut self) {
         let sent_for_delivered = 1.0 - self.floor.known();
         let rate =
@@ -386,6 +403,7 @@ impl Controller for Bbr {
         let probe_due = self
             .min_rtt
             .update(sample.now, sample.rtt, probe_rtt::PROBE_RTT_INTERVAL);
+        self.check_path(sample);
         if let Some(rate) = &sample.rate {
             self.bounds.update_latest(sample, rate);
             self.rounds.update(sample);

@@ -86,6 +86,12 @@ impl MinRtt {
         probe_due
     }
 
+    /// Replaces the minimum by the round-trip time of a new path.
+    pub(super) fn replace(&mut self, now: Time, rtt: Duration) {
+        (self.value, self.probe_value) = (Some(rtt), Some(rtt));
+        self.refresh(now);
+    }
+
     /// Postpones the next ProbeRTT, because the path had no queue or because ProbeRTT is over.
     pub(super) fn refresh(&mut self, now: Time) {
         self.probe_measured_at = now;
