@@ -7,16 +7,20 @@
 //! ```
 //!
 //! A thread owns one side or both, because each transmit queue may have only one producer. A frame's
-//! timestamp is taken when its burst is received, so a thread without work sleeps for a few microseconds only.
-//! A thread does not sleep at all within 150 us of the next due frame (docs/adr/0014-next-due.md).
+//! timestamp is taken when its burst is received, so a thread without work sleeps for a few microseconds only, and
+//! after half a second without a frame until the next one arrives or is due. A thread does not sleep at all within 150 us
+//! of the next due frame (docs/adr/0014-next-due.md).
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_datapath::POLL_BEFORE_DUE;
-use millrace_datapath::io::{Burst, Opened, RxQueue, TxQueue};
+use millrace_datapath::io::{Burst, Input, Opened, RxQueue, TxQueue};
 use millrace_wire::Packet;
+
+use crate::sleep::Sleepers;
 
 /// Rounds without a frame before the first sleep.
 const POLLS: u32 = 256;
@@ -25,7 +29,7 @@ const SLEEP_MIN: Duration = Duration::from_micros(5);
 /// The longest sleep while the last frame is at most [`ACTIVE`] old. This sleep bounds the
 /// error of a frame's arrival time.
 const SLEEP_ACTIVE: Duration = Duration::from_micros(10);
-/// The longest sleep of a thread that has seen no frame for a while.
+/// The longest sleep of a thread that has seen no frame for a while, and whose device has no descriptor to wait for.
 const SLEEP_IDLE: Duration = Duration::from_micros(100);
 /// The time after the last frame for which sleeps are short.
 const ACTIVE: Duration = Duration::from_millis(500);
@@ -65,13 +69,14 @@ impl<P: Packet> Side<P> {
     }
 
     /// Moves a burst in each direction. Returns true if there was a frame.
-    fn round(&mut self) -> bool {
+    fn round(&mut self, sleepers: &Sleepers) -> bool {
         self.interface.0.rx_burst(&mut self.inward);
         let mut found = !self.inward.is_empty();
         if found {
             // The path accepts every frame, and counts the frames that it drops.
             self.end.1.tx_burst(&mut self.inward);
             self.inward.clear();
+            sleepers.wake_others();
         }
         self.end.0.rx_burst(&mut self.outward);
         if !self.outward.is_empty() {
@@ -102,15 +107,37 @@ pub(crate) enum Idle {
     Poll,
 }
 
+/// Returns the descriptors of the interfaces; `None` if one of them must be polled.
+fn inputs<P>(sides: &mut [Side<P>]) -> Option<Vec<OwnedFd>> {
+    let mut descriptors = Vec::new();
+    for side in sides {
+        match side.interface.0.input() {
+            Input::Descriptor(descriptor) => descriptors.push(descriptor),
+            Input::Detached => {}
+            Input::Polled => return None,
+        }
+    }
+    Some(descriptors)
+}
+
+/// Returns the time until a thread must poll for the next due frame; `None` if no frame is on the path to its sides.
+fn due_in<P>(sides: &mut [Side<P>]) -> Option<Duration> {
+    let due = sides.iter_mut().filter_map(|side| side.end.0.next_due()).min()?;
+    Some(
+        due.saturating_duration_since(Instant::now())
+            .saturating_sub(POLL_BEFORE_DUE),
+    )
+}
+
 /// Forwards until `stop` is set.
-pub(crate) fn run<P: Packet>(mut sides: Vec<Side<P>>, idle: Idle, stop: &AtomicBool) {
+pub(crate) fn run<P: Packet>(mut sides: Vec<Side<P>>, idle: Idle, sleepers: &Sleepers, stop: &AtomicBool) {
     // If the kernel refuses, the default slack of 50 us remains.
     let _default = nix::sys::prctl::set_timerslack(TIMER_SLACK_NANOS);
     let (mut empty_rounds, mut sleep, mut last_frame) = (0_u32, SLEEP_MIN, Instant::now());
     while !stop.load(Ordering::Relaxed) {
         let mut found = false;
         for side in &mut sides {
-            found |= side.round();
+            found |= side.round(sleepers);
         }
         if found {
             (empty_rounds, sleep) = (0, SLEEP_MIN);
@@ -125,11 +152,13 @@ pub(crate) fn run<P: Packet>(mut sides: Vec<Side<P>>, idle: Idle, stop: &AtomicB
         if empty_rounds == POLLS {
             last_frame = now;
         }
-        let due = sides.iter_mut().filter_map(|side| side.end.0.next_due()).min();
-        let due_in = due.map_or(SLEEP_IDLE, |due| {
-            due.saturating_duration_since(now).saturating_sub(POLL_BEFORE_DUE)
-        });
-        let pause = sleep.min(due_in);
+        if now.saturating_duration_since(last_frame) > ACTIVE
+            && let Some(inputs) = inputs(&mut sides)
+        {
+            sleepers.sleep(&inputs, || due_in(&mut sides).unwrap_or(Duration::MAX));
+            continue;
+        }
+        let pause = sleep.min(due_in(&mut sides).unwrap_or(SLEEP_IDLE));
         if pause.is_zero() {
             core::hint::spin_loop();
             continue;
@@ -160,7 +189,9 @@ mod tests {
         let side = Side::new(&mut interface, &mut end, Arc::default()).unwrap();
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let thread = scope.spawn(|| run(vec![side], Idle::Sleep, &stop));
+            let sleepers = Sleepers::of_threads(1).unwrap().remove(0);
+            let stop = &stop;
+            let thread = scope.spawn(move || run(vec![side], Idle::Sleep, &sleepers, stop));
             let (near, far) = (backend.memory("interface"), backend.memory("end"));
             assert!(near.send(&[1; 60]) && far.send(&[2; 60]));
             let bound = Duration::from_secs(60);

@@ -9,7 +9,9 @@
 mod backend;
 mod control;
 mod forward;
+mod owner;
 mod run;
+mod sleep;
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};

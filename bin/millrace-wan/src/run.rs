@@ -1,22 +1,32 @@
 //! Life cycle: settings, devices, control socket, threads; stopped in reverse by SIGINT or SIGTERM.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use millrace_datapath::io::wan::PathSpec;
 use millrace_datapath::io::{Backend, Device, DeviceOptions, DeviceSpec, Opened};
 use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_emulator::Scenario;
+use nix::net::if_::if_nametoindex;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
 
 use crate::control::{Control, PATH, Server};
 use crate::forward::{self, Idle, Side, SideCounters};
+use crate::owner::kernel_name;
+use crate::sleep::Sleepers;
 
 /// The minimum number of usable cores for one thread per side.
 const CORES_FOR_TWO: usize = 4;
+
+/// The interval at which the presence of the interfaces is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// The time for which an interface may be away, as in a restart of its driver, before the emulator ends.
+const AWAY_MAX: Duration = Duration::from_secs(5);
 
 /// Forwards between two interfaces until SIGINT or SIGTERM.
 pub(crate) fn run<B: Backend>(
@@ -60,13 +70,17 @@ pub(crate) fn run<B: Backend>(
         devices,
         counters,
     );
-    let server = Server::start(&between.socket(), Arc::new(control))?;
+    let control = Arc::new(control);
+    let server = Server::start(&between.socket(), Arc::clone(&control))?;
     let stop = AtomicBool::new(false);
+    let gone = Mutex::new(None);
     let idle = if between.poll { Idle::Poll } else { Idle::Sleep };
     let outcome = std::thread::scope(|scope| {
         let mut threads = Vec::new();
         let (ready, readiness) = mpsc::channel();
-        for (number, sides) in shares(sides, between).into_iter().enumerate() {
+        let shares = shares(sides, between);
+        let sleepers = Sleepers::of_threads(shares.len())?;
+        for (number, (sides, sleepers)) in shares.into_iter().zip(sleepers).enumerate() {
             let core = between.cores.get(number).copied();
             let (stop, backend) = (&stop, &**backend);
             let ready = ready.clone();
@@ -77,7 +91,7 @@ pub(crate) fn run<B: Backend>(
                 match registered {
                     Ok(_registration) => {
                         let _starter_gone = ready.send(Ok(()));
-                        forward::run(sides, idle, stop);
+                        forward::run(sides, idle, &sleepers, stop);
                     }
                     Err(error) => {
                         let _starter_gone = ready.send(Err(error));
@@ -89,15 +103,68 @@ pub(crate) fn run<B: Backend>(
         }
         drop(ready);
         let started: Result<()> = readiness.iter().take(threads.len()).collect();
-        let waited = started.and_then(|()| signals.wait().map(drop).context("waiting for a signal"));
+        let waited = started.and_then(|()| {
+            announce(&control, between);
+            let names = interfaces.each_ref().map(kernel_name);
+            let (gone, stop) = (&gone, &stop);
+            let watcher = scope.spawn(move || watch(&names, gone, stop));
+            let waited = signals.wait().map(drop).context("waiting for a signal");
+            stop.store(true, Ordering::Relaxed);
+            watcher.thread().unpark();
+            waited
+        });
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             thread.join().map_err(|_| anyhow!("a thread panicked"))?;
         }
-        waited
+        match lock(&gone).take() {
+            Some(reason) => Err(anyhow!("{reason}")),
+            None => waited,
+        }
     });
     drop(server);
     outcome
+}
+
+/// Prints the path, its settings and warnings, and where it is controlled.
+fn announce(control: &Control, between: &BetweenArgs) {
+    let Ok(status) = control.status() else { return };
+    let mut text = format!("{}\n{}", status.title(), status.settings_text());
+    for warning in status.warnings() {
+        text += &format!("warning: {warning}\n");
+    }
+    text += &format!(
+        "forwarding until SIGINT or SIGTERM; `millrace wan show` has frames and delays (control socket {})\n",
+        between.socket().display()
+    );
+    // The path forwards also if nobody reads.
+    let _read = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends the process with SIGTERM, and leaves the reason in `gone`, once an interface of the kernel has been away for
+/// [`AWAY_MAX`].
+fn watch(names: &[Option<String>; 2], gone: &Mutex<Option<String>>, stop: &AtomicBool) {
+    let mut seen = [Instant::now(); 2];
+    while !stop.load(Ordering::Relaxed) {
+        for (name, seen) in names.iter().zip(&mut seen) {
+            let Some(name) = name else { continue };
+            if if_nametoindex(&**name).is_ok() {
+                *seen = Instant::now();
+            } else if seen.elapsed() >= AWAY_MAX {
+                *lock(gone) = Some(format!(
+                    "the interface {name} is gone from this network namespace: start the emulator again when it is back"
+                ));
+                // The main thread waits for this signal.
+                let _sent = nix::sys::signal::kill(getpid(), Signal::SIGTERM);
+                return;
+            }
+        }
+        std::thread::park_timeout(CHECK_INTERVAL);
+    }
 }
 
 fn open<B: Backend>(backend: &B, specs: &[DeviceSpec; 2]) -> Result<[Opened<B::Packet>; 2]> {

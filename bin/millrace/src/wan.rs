@@ -130,7 +130,9 @@ fn set(session: &Session, of: &WanName, change: &Change) -> Result<ExitCode> {
     match owner {
         Owner::Emulator(socket) => match ask(&socket, &Request::Set(change.clone()))? {
             Reply::Status(status) => {
-                session.print(&vec![*status], |paths| paths.iter().map(settings).collect())?;
+                session.print(&vec![*status], |paths| {
+                    paths.iter().map(PathStatus::settings_text).collect()
+                })?;
                 Ok(ExitCode::SUCCESS)
             }
             Reply::Error(reason) => bail!("{reason}"),
@@ -204,34 +206,10 @@ fn number_or_text(key: &str, text: &str) -> serde_json::Value {
     }
 }
 
-/// Returns the settings of a path on one line for each direction.
-fn settings(path: &PathStatus) -> String {
-    let line = |direction: &DirectionStatus| {
-        let list: Vec<String> = direction
-            .settings
-            .iter()
-            .map(|(key, text)| format!("{key} {text}"))
-            .collect();
-        let list = if list.is_empty() {
-            "as a wire".to_owned()
-        } else {
-            list.join(", ")
-        };
-        format!("{}  {list}\n", direction.direction)
-    };
-    path.directions.iter().map(line).collect()
-}
-
 /// Returns the full description of a path, as `show` prints it.
 fn text(path: &PathStatus) -> String {
-    let ends: Vec<String> = path
-        .ends
-        .iter()
-        .zip(["a", "b"])
-        .map(|(end, name)| format!("{end} ({name})"))
-        .collect();
-    let mut page = format!("{}: {}, seed {}\n", path.name, ends.join(", "), path.seed);
-    page += &settings(path);
+    let mut page = path.title() + "\n";
+    page += &path.settings_text();
     page += "\n";
     page += &counters(path).to_string();
     page += "\n";
@@ -248,10 +226,8 @@ fn text(path: &PathStatus) -> String {
             );
         }
     }
-    for direction in &path.directions {
-        for warning in &direction.warnings {
-            page += &format!("warning: {}: {warning}\n", direction.direction);
-        }
+    for warning in path.warnings() {
+        page += &format!("warning: {warning}\n");
     }
     page
 }
@@ -419,6 +395,14 @@ mod tests {
     fn show_has_asked_and_realised_delays_side_by_side_and_warns() {
         let mut path = path();
         path.directions[0].offered = 10;
+        path.interfaces.push(millrace_wan_control::InterfaceStatus {
+            device: "eth2".to_owned(),
+            link_up: false,
+            rx_missed: 0,
+            rx_errors: 0,
+            tx_refused: 0,
+            tx_errors: 0,
+        });
         path.directions[0].drops = vec![millrace_wan_control::DropCount {
             reason: "loss_bernoulli".to_owned(),
             frames: 3,
@@ -434,6 +418,7 @@ mod tests {
             "left later by",
             "dropped: loss_bernoulli",
             "warning: a_to_b: ",
+            "warning: eth2: the link is down",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }

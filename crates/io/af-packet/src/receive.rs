@@ -1,7 +1,7 @@
 //! Frames from an interface.
 
 use std::io::IoSliceMut;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -52,6 +52,13 @@ enum Outcome {
     Missed,
     /// No packet buffer was free.
     NoBuffer,
+}
+
+impl AsFd for Receiver {
+    /// The descriptor is readable when frames have arrived.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }
 
 impl Receiver {

@@ -24,7 +24,7 @@ use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 
 use crate::counters::PortCounters;
-use crate::io::{Burst, RxQueue, TxQueue};
+use crate::io::{Burst, Input, RxQueue, TxQueue};
 
 /// Maximum number of segments that a queue sends in one call, so that other queues are served, too.
 const SEGMENTS_MAX: usize = 512;
@@ -267,6 +267,10 @@ impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
             return Some(Instant::now());
         }
         self.queue.next_due()
+    }
+
+    fn input(&mut self) -> Input {
+        self.queue.input()
     }
 
     fn rx_burst(&mut self, burst: &mut Burst<P>) {

@@ -5,11 +5,15 @@
 //! al., "An Empirical Study of NetEm Network Emulation Functionalities", ICCCN 2011). Every such difference
 //! is a note.
 
+mod numbers;
+
+use numbers::{percent, rate, size, time};
+
 use crate::config::{
     Correlation, Corrupt, CorruptAction, DelayConfig, Depth, Distribution, Duplicate, Errors, FourState,
     Framing, GilbertElliott, Jitter, Loss, LossConfig, Order, PathConfig, Queue, Rate, Reorder, Shift,
 };
-use crate::text::{Interval, Probability, TextError, decimal};
+use crate::text::{Interval, Probability, TextError};
 
 /// The directory of iproute2's distribution tables.
 const TABLES: &str = "/usr/lib/tc";
@@ -49,13 +53,20 @@ pub fn parse(text: &str) -> Result<Parsed, TextError> {
         match word {
             "delay" => netem.delay(&mut words)?,
             "distribution" => netem.distribution = Some(words.read(DISTRIBUTION, distribution)?),
+            "loss" | "drop" if netem.loss.is_some() => {
+                return Err(TextError::new(
+                    word,
+                    WHAT,
+                    "expected one loss model; this is a second one",
+                ));
+            }
             "loss" | "drop" => netem.loss(&mut words)?,
             "duplicate" => netem.duplicate = Some(words.share()?),
             "corrupt" => netem.corrupt = Some(words.share()?),
             "reorder" => netem.reorder = Some(words.share()?),
             "gap" => netem.gap = Some(words.number("a gap, a whole number above 0")?),
             "rate" => netem.rate(&mut words)?,
-            "limit" => netem.limit = Some(words.number("a limit in packets")?),
+            "limit" => netem.limit = Some(words.read("a limit in packets, such as `1000` or `10k`", size)?),
             "slot" | "ecn" | "seed" => {
                 let problem = "netem's slots, marks and seeds have no like here; expected the other settings";
                 return Err(TextError::new(word, WHAT, problem));
@@ -140,60 +151,6 @@ impl<'a> Words<'a> {
 struct Share {
     probability: Probability,
     correlation: Probability,
-}
-
-/// Reads a percentage. The percent sign may be missing, as in netem.
-fn percent(word: &str) -> Option<Probability> {
-    let number = word.strip_suffix('%').unwrap_or(word);
-    format!("{number}%").parse().ok()
-}
-
-/// Reads a time with its unit. A number without unit is in microseconds, as in netem.
-fn time(word: &str) -> Option<Interval> {
-    let units = [
-        ("usecs", 1_000),
-        ("usec", 1_000),
-        ("us", 1_000),
-        ("msecs", 1_000_000),
-        ("msec", 1_000_000),
-        ("ms", 1_000_000),
-        ("nsecs", 1),
-        ("nsec", 1),
-        ("ns", 1),
-        ("secs", 1_000_000_000),
-        ("sec", 1_000_000_000),
-        ("s", 1_000_000_000),
-        ("", 1_000),
-    ];
-    let (number, scale) = units
-        .iter()
-        .find_map(|(unit, scale)| Some((word.strip_suffix(unit)?, *scale)))?;
-    decimal(number, scale).map(Interval::from_nanos)
-}
-
-/// Reads a rate as `tc` does: bits with `bit`, bytes with `bps`, in decimal or (`Ki`, `Mi`, `Gi`) binary units.
-fn rate(word: &str) -> Option<u64> {
-    let (number, bits) = match (word.strip_suffix("bit"), word.strip_suffix("bps")) {
-        (Some(number), _) => (number, 1),
-        (None, Some(number)) => (number, 8),
-        (None, None) => (word, 1),
-    };
-    let units = [
-        ("Ki", 1 << 10),
-        ("Mi", 1 << 20),
-        ("Gi", 1 << 30),
-        ("K", 1_000),
-        ("k", 1_000),
-        ("M", 1_000_000),
-        ("m", 1_000_000),
-        ("G", 1_000_000_000),
-        ("g", 1_000_000_000),
-        ("", 1),
-    ];
-    let (number, scale) = units
-        .iter()
-        .find_map(|(unit, scale)| Some((number.strip_suffix(unit)?, *scale)))?;
-    decimal(number, scale * bits)
 }
 
 #[derive(Default)]
@@ -339,12 +296,18 @@ impl Netem {
             self.notes
                 .push("limit: without a rate nothing waits for the link; memory is the limit".to_owned());
         }
-        if self.distribution.is_some() && path.jitter.is_none() {
+        let has_mean = self.delay > Interval::default();
+        if self.distribution.is_some() && (path.jitter.is_none() || !has_mean) {
             let reason = "expected `delay TIME JITTER` with it, as in `delay 100ms 10ms distribution normal`";
             return Err(TextError::new("distribution", WHAT, reason));
         }
         if self.gap.is_some() && path.reorder.is_none() {
             return Err(TextError::new("gap", WHAT, "expected `reorder` with it"));
+        }
+        if path.reorder.is_some() && self.delay == Interval::default() {
+            let reason =
+                "expected `delay TIME` with it: packets that are reordered leave before delayed ones";
+            return Err(TextError::new("reorder", WHAT, reason));
         }
         let problem = |error: crate::ConfigError| TextError::new(&error.key, WHAT, error.problem);
         path.validate().map_err(problem)?;
@@ -464,12 +427,27 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates_have_the_units_of_tc() {
-        assert_eq!(time("1500"), Some(Interval::from_micros(1500)));
-        assert_eq!(time("2.5ms"), Some(Interval::from_micros(2500)));
-        assert_eq!(
-            (rate("1mbps"), rate("1Mibit"), rate("10gbit")),
-            (Some(8_000_000), Some(1 << 20), Some(10_000_000_000))
+    fn a_jitter_above_the_delay_is_taken_and_no_frame_leaves_before_it_came() {
+        let path = parse("delay 10ms 15ms").unwrap().path;
+        assert!(
+            path.warnings().iter().any(|text| text.contains("below 0")),
+            "{:?}",
+            path.warnings()
+        );
+        let mut path = crate::Path::new(&path, crate::Seed::new(1), &crate::NoSources).unwrap();
+        let mut delay = |number| match path.offer_sized(millrace_types::Time::from_secs(number), 60)[0] {
+            crate::Outcome::Released(release) => release.drawn_delay,
+            crate::Outcome::Dropped(_) => panic!("there is no loss"),
+        };
+        let delays: Vec<u64> = (0..10_000).map(&mut delay).collect();
+        let early = delays.iter().filter(|delay| **delay == 0).count();
+        // The delays are uniform from -5 to 25 ms, and those below 0 are 0.
+        assert!((1_550..1_780).contains(&early), "{early}");
+        assert!(
+            delays
+                .iter()
+                .max()
+                .is_some_and(|delay| (24_900_000..=25_000_000).contains(delay))
         );
     }
 
@@ -506,6 +484,11 @@ mod tests {
             ("loss gemodel", "`gemodel`"),
             ("slot 1ms", "`slot`"),
             ("delay 1ms gap 5", "`gap`"),
+            ("reorder 25% 50%", "`reorder`"),
+            ("delay 0 reorder 25%", "`reorder`"),
+            ("delay 0 5ms distribution normal", "`distribution`"),
+            ("loss 1% loss 2%", "`loss`"),
+            ("limit -1", "`-1`"),
             ("delay 1ms distribution gauss", "`distribution`"),
             ("distribution normal loss 1%", "`distribution`"),
             ("rate 1mbit 20 48", "`48`"),

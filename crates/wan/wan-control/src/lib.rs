@@ -18,5 +18,5 @@ mod socket;
 mod status;
 
 pub use settings::{Change, Setting, Settings, SettingsError, bases_first, is_base, keys};
-pub use socket::{Reply, Request, SOCKET_DIRECTORY, SocketError, ask, default_socket, sockets};
+pub use socket::{Reply, Request, SOCKET_DIRECTORY, SocketError, ask, default_socket, directory, sockets};
 pub use status::{Delay, DirectionStatus, DropCount, InterfaceStatus, PathStatus};

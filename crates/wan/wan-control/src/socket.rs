@@ -2,6 +2,7 @@
 //! and its reply in the other.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +15,8 @@ use crate::status::PathStatus;
 
 /// The directory of control sockets, unless an option or `MILLRACE_WAN` names one.
 pub const SOCKET_DIRECTORY: &str = "/run/millrace/wan";
+/// The network namespace of this process.
+const NAMESPACE: &str = "/proc/self/ns/net";
 /// The time limit of a reply.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -59,8 +62,15 @@ pub enum SocketError {
     },
 }
 
-/// Returns the default control socket of an emulator between two interfaces. Characters of devargs that are
-/// unsuitable in file names become `-`.
+/// Returns the directory of the control sockets of this network namespace, in [`SOCKET_DIRECTORY`]: two namespaces may have
+/// interfaces of the same names.
+pub fn directory() -> PathBuf {
+    let number = std::fs::metadata(NAMESPACE).map_or(0, |found| found.ino());
+    Path::new(SOCKET_DIRECTORY).join(format!("net-{number}"))
+}
+
+/// Returns the default control socket of an emulator between two interfaces of this network namespace. Characters of
+/// devargs that are unsuitable in file names become `-`.
 pub fn default_socket(a: &str, b: &str) -> PathBuf {
     let name = |text: &str| {
         let text = text.strip_prefix("kernel:").unwrap_or(text);
@@ -73,12 +83,12 @@ pub fn default_socket(a: &str, b: &str) -> PathBuf {
         };
         text.chars().map(safe).collect::<String>()
     };
-    Path::new(SOCKET_DIRECTORY).join(format!("{}+{}.sock", name(a), name(b)))
+    directory().join(format!("{}+{}.sock", name(a), name(b)))
 }
 
-/// Returns the sockets in [`SOCKET_DIRECTORY`], sorted, including stale sockets that killed processes left.
+/// Returns the sockets in [`directory`], sorted, including stale sockets that killed processes left.
 pub fn sockets() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(SOCKET_DIRECTORY).into_iter().flatten();
+    let entries = std::fs::read_dir(directory()).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut found: Vec<_> = paths
         .filter(|path| path.extension().is_some_and(|kind| kind == "sock"))
@@ -131,10 +141,7 @@ mod tests {
     #[test]
     fn a_socket_is_named_after_its_interfaces() {
         let socket = default_socket("kernel:eth1", "net_af_xdp0,iface=eth2");
-        assert_eq!(
-            socket,
-            Path::new(SOCKET_DIRECTORY).join("eth1+net_af_xdp0-iface-eth2.sock")
-        );
+        assert_eq!(socket, directory().join("eth1+net_af_xdp0-iface-eth2.sock"));
         let error = ask(Path::new("/nonexistent/x.sock"), &Request::Show).unwrap_err();
         assert!(error.to_string().contains("millrace wan between"), "{error}");
     }

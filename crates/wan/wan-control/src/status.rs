@@ -121,6 +121,53 @@ pub struct InterfaceStatus {
     pub tx_errors: u64,
 }
 
+impl PathStatus {
+    /// Returns the name, the ends and the seed in one line.
+    pub fn title(&self) -> String {
+        let ends = self
+            .ends
+            .iter()
+            .zip(["a", "b"])
+            .map(|(end, name)| format!("{end} ({name})"));
+        let ends: Vec<String> = ends.collect();
+        format!("{}: {}, seed {}", self.name, ends.join(", "), self.seed)
+    }
+
+    /// Returns the settings, one line for each direction.
+    pub fn settings_text(&self) -> String {
+        let line = |direction: &DirectionStatus| {
+            let settings = direction
+                .settings
+                .iter()
+                .map(|(key, text)| format!("{key} {text}"));
+            let settings: Vec<String> = settings.collect();
+            let list = match settings.is_empty() {
+                true => "as a wire".to_owned(),
+                false => settings.join(", "),
+            };
+            format!("{}  {list}\n", direction.direction)
+        };
+        self.directions.iter().map(line).collect()
+    }
+
+    /// Returns the warnings of interfaces and directions, each with its subject.
+    pub fn warnings(&self) -> Vec<String> {
+        let down = self.interfaces.iter().filter(|interface| !interface.link_up);
+        let down = down.map(|interface| {
+            let device = &interface.device;
+            format!(
+                "{device}: the link is down, or the interface is gone: no frame arrives, and frames to it are lost. To fix \
+                 it: `ip link set {device} up` at both ends of its cable"
+            )
+        });
+        let of_directions = self.directions.iter().flat_map(|direction| {
+            let warnings = direction.warnings.iter();
+            warnings.map(|warning| format!("{}: {warning}", direction.direction))
+        });
+        down.chain(of_directions).collect()
+    }
+}
+
 impl From<HistogramSnapshot> for Delay {
     fn from(snapshot: HistogramSnapshot) -> Delay {
         let micros = |nanos: u64| nanos as f64 / 1000.0;

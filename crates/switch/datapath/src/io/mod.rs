@@ -30,6 +30,7 @@ mod vnic;
 pub mod wan;
 
 use core::fmt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,6 +63,22 @@ pub trait RxQueue<P>: Send {
     fn next_due(&mut self) -> Option<Instant> {
         None
     }
+
+    /// Returns the source of the device's packets, for a thread that sleeps until one arrives.
+    fn input(&mut self) -> Input {
+        Input::Polled
+    }
+}
+
+/// The source of the packets of a receive queue.
+#[derive(Debug)]
+pub enum Input {
+    /// Only [`RxQueue::rx_burst`] finds packets.
+    Polled,
+    /// The descriptor is readable when packets have arrived. It is a duplicate: ask for it again before each wait.
+    Descriptor(OwnedFd),
+    /// No packet arrives until the device is attached again, which a thread of the device does.
+    Detached,
 }
 
 /// A transmit queue of a device. One worker owns it.

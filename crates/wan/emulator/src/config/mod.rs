@@ -247,11 +247,11 @@ impl PathConfig {
             return Err(ConfigError::new("background", problem));
         }
         if let (DelayConfig::Constant(delay), Some(jitter)) = (&self.delay, &self.jitter) {
-            let least = least_delay(jitter);
-            if (delay.nanos() as f64) < least {
-                let least = crate::Interval::from_micros((least / 1e3).ceil() as u64);
+            let is_truncated =
+                jitter.distribution == Distribution::Normal && jitter.spread > crate::Interval::default();
+            if is_truncated && *delay == crate::Interval::default() {
                 let problem = format!(
-                    "`{jitter}` around a delay of {delay} reaches below 0; expected a delay of {least} at least, or less jitter"
+                    "`{jitter}` is truncated to 0 to 2 × delay, and the delay is 0; expected a delay above 0, or another distribution"
                 );
                 return Err(ConfigError::new("jitter", problem));
             }
@@ -261,20 +261,6 @@ impl PathConfig {
             return Err(ConfigError::new("jitter", problem));
         }
         Ok(())
-    }
-}
-
-/// Returns the minimum delay in nanoseconds for a jitter, so that no delay is below 0. It applies to
-/// distributions that begin at a certain point. A normal distribution is truncated, which needs a delay above 0.
-/// Draws below 0 of the others count as 0.
-fn least_delay(jitter: &Jitter) -> f64 {
-    let spread = jitter.spread.nanos() as f64;
-    match jitter.distribution {
-        Distribution::Uniform | Distribution::Exponential => spread,
-        Distribution::Gamma(shape) => spread * shape.sqrt(),
-        Distribution::Pareto => spread * 2.0 / 3.0,
-        Distribution::Normal if spread > 0.0 => 1.0,
-        Distribution::Normal | Distribution::ParetoNormal | Distribution::Table(_) => 0.0,
     }
 }
 

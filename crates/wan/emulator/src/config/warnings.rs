@@ -32,6 +32,13 @@ impl PathConfig {
                 );
             }
             let spread = jitter.spread.nanos() as f64;
+            // The distance from the mean to the least delay of distributions that have one, in units of the spread.
+            let least = match jitter.distribution {
+                Distribution::Uniform | Distribution::Exponential => 1.0,
+                Distribution::Gamma(shape) => libm::sqrt(shape),
+                Distribution::Pareto => 2.0 / 3.0,
+                Distribution::Normal | Distribution::ParetoNormal | Distribution::Table(_) => 0.0,
+            };
             let below = |factor: f64| match self.delay {
                 DelayConfig::Constant(delay) => (delay.nanos() as f64) < factor * spread,
                 DelayConfig::Trace(_) => false,
@@ -46,6 +53,9 @@ impl PathConfig {
                     "jitter of more than a quarter of the delay: draws below 0 are 0, so the mean delay may be above the one \
                      asked for"
                         .to_owned(),
+                ),
+                _ if below(least) => warnings.push(
+                    "the jitter reaches below 0: such delays are 0, so the mean delay is above the one asked for".to_owned(),
                 ),
                 _ => {}
             }

@@ -169,15 +169,7 @@ fn what_is_wrong_is_named_with_what_was_expected() {
 #[test]
 fn settings_that_need_each_other_are_checked_together() {
     for (settings, part) in [
-        (
-            &[("delay", "3ms"), ("jitter", "5ms")][..],
-            "a delay of 5ms at least",
-        ),
-        (
-            &[("delay", "5ms"), ("jitter", "5ms,gamma")][..],
-            "a delay of 10ms at least",
-        ),
-        (&[("jitter", "5ms,normal")][..], "reaches below 0"),
+        (&[("jitter", "5ms,normal")][..], "expected a delay above 0"),
         (&[("background", "10%")][..], "set `rate`"),
         (
             &[("rate", "1Mbps"), ("background", "10%"), ("queue", "10packets")][..],
@@ -188,6 +180,23 @@ fn settings_that_need_each_other_are_checked_together() {
         let error =
             millrace_wan_emulator::PathModel::compile(&path, &millrace_wan_emulator::NoSources).unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
+    }
+}
+
+#[test]
+fn a_jitter_that_reaches_below_0_is_warned_of() {
+    let warns = |delay: &str, jitter: &str| {
+        let path = config(&[("delay", delay), ("jitter", jitter), ("order", "reordering")]);
+        path.warnings().iter().any(|text| text.contains("below 0"))
+    };
+    for (least, jitter) in [
+        ("5ms", "5ms"),
+        ("5ms", "5ms,exponential"),
+        ("10ms", "5ms,gamma"),
+        ("4ms", "6ms,pareto"),
+    ] {
+        assert!(!warns(least, jitter), "{least} {jitter}");
+        assert!(warns("3ms", jitter), "{jitter}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! The queues of a port: the workers' side.
 
 use core::sync::atomic::Ordering;
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use millrace_af_packet::Sender;
@@ -10,7 +11,7 @@ use millrace_wire::segment::GsoLayout;
 use super::interface::Interface;
 use crate::io::allocate::Empty;
 use crate::io::peer::count;
-use crate::io::{Burst, RxQueue, TxQueue};
+use crate::io::{Burst, Input, RxQueue, TxQueue};
 
 pub(super) struct Rx<P> {
     interface: Arc<Interface>,
@@ -47,6 +48,16 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
         if received.is_short {
             count(&interface.counters.no_buffer, 1);
         }
+    }
+
+    fn input(&mut self) -> Input {
+        let slot = &self.interface.rx[usize::from(self.queue)];
+        let Some(running) = slot.acquire() else {
+            return Input::Detached;
+        };
+        let descriptor = running.ring.as_fd().try_clone_to_owned();
+        slot.release(running);
+        descriptor.map_or(Input::Polled, Input::Descriptor)
     }
 }
 
