@@ -219,7 +219,10 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
             status => assert_eq!(status, 429),
         }
     }
-    assert!(timed_out > Limits::default().connections_per_peer / 2, "{timed_out}");
+    assert!(
+        timed_out > Limits::default().connections_per_peer / 2,
+        "{timed_out}"
+    );
     assert_eq!(ask(&server, "GET", "/api/v1/version").status, 200);
 }
 
