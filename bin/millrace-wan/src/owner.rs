@@ -40,6 +40,10 @@ pub(crate) fn kernel_name(spec: &DeviceSpec) -> Option<String> {
 pub(crate) fn own(directory: &Path, spec: &DeviceSpec, text: &str, path: &str) -> Result<Owned> {
     // An interface keeps its index when it is renamed, and may be named by devargs, too.
     let index = kernel_name(spec).and_then(|name| if_nametoindex(&*name).ok());
+    if index.is_none() && matches!(spec, DeviceSpec::Kernel(_)) {
+        // There is nothing to own; the error of its opening names the interface.
+        return Ok(Owned { _file: None });
+    }
     let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name = index.map_or_else(|| text.chars().map(safe).collect(), |index| format!("if{index}"));
     let file = directory.join(format!("{name}.lock"));
@@ -99,5 +103,14 @@ mod tests {
         );
         drop(owned);
         drop(own(&devargs, "net_af_xdp0,iface=lo").unwrap());
+    }
+
+    #[test]
+    fn an_interface_that_does_not_exist_has_no_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let absent = DeviceSpec::Kernel("mr-absent".to_owned());
+        let own = || own(directory.path(), &absent, "mr-absent", "between mr-absent lo");
+        let _first = own().unwrap();
+        let _second = own().unwrap();
     }
 }
