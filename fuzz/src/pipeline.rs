@@ -341,7 +341,7 @@ impl Bridge {
             1 => drop(self.change(|control, ops| control.set_port(Port::new(number), ops))),
             2 => drop(self.change(|control, ops| control.set_standalone(standalone(what >> 3), ops))),
             3 => drop(self.change(|control, ops| control.set_invalid_ttl_to_controller(what & 8 != 0, ops))),
-            4 => drop(self.change(Control::flush_fdb)),
+            4 => drop(self.change(|control, ops| control.forget_fdb(None, None, ops))),
             _ => {
                 let config = PortConfig(1 << ((what >> 4) % 7));
                 let _ = self.change(|control, ops| control.port_mod(number, config, config, ops).is_ok());

@@ -74,7 +74,7 @@ impl TestSwitch {
 
 impl Drop for TestSwitch {
     fn drop(&mut self) {
-        self.switch.clear();
+        self.switch.stop(false);
     }
 }
 
@@ -237,7 +237,7 @@ async fn ports_and_foreign_changes_are_events_and_the_end_has_a_reason() {
             .await,
         Ok(Message::RoleReply(_))
     ));
-    test.switch.clear();
+    test.switch.stop(false);
     let mut waiting = handle.clone();
     let reason = tokio::time::timeout(PATIENCE, waiting.closed()).await.unwrap();
     assert_eq!(reason, CloseReason::Eof);
