@@ -318,6 +318,8 @@ SOURCES = {
 }
 # Files that bind a socket with which they only send, or whose address is that of an interface.
 OUTGOING = {
+    # `--check` binds each address of the configuration, and closes it again at once.
+    "bin/millraced/src/machine/devices.rs",
     "crates/control/agent/src/channel/auxiliary.rs",
     "crates/control/agent/src/control/sflow_agent.rs",
     "crates/functions/chain/src/exporter/sink.rs",

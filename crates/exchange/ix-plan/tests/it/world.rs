@@ -238,7 +238,9 @@ pub(crate) fn random_circuits(seed: u64, kind: Option<TrunkKind>) -> World {
     for _ in 0..24 {
         let (owner, own) = random.pick(&members).clone();
         let (peer, others) = random.pick(&members).clone();
-        let service = world.service(owner, ServiceKind::P2pVc, Some(peer));
+        // A circuit between two ends of one account has no other party.
+        let invited = Some(peer).filter(|peer| *peer != owner);
+        let service = world.service(owner, ServiceKind::P2pVc, invited);
         for connections in [&own, &others] {
             let vlan = match random.below(5) {
                 0 => VlanRequest::Port,

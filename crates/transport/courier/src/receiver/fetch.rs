@@ -1,6 +1,6 @@
 //! A receiver that asks a daemon for files: it dials, sends FETCH, and is dialled back at the same port.
 
-use super::options::{DIAL, ReceiveError};
+use super::options::{DIAL, ReceiveError, SESSION};
 use super::requests::{Fetch, Fetching};
 use super::state::{Server, Stage};
 use crate::control::{CODE_DONE, ControlError, LinkEnd, LinkId};
@@ -80,7 +80,7 @@ impl Server<'_, '_, '_> {
             Message::Fetching => {
                 self.control.close(Instant::now(), link, CODE_DONE, "");
                 if let Some(fetching) = &mut self.fetching {
-                    fetching.until = Some(Instant::now() + DIAL);
+                    fetching.until = Some(Instant::now() + SESSION);
                 }
             }
             _ => {}
