@@ -18,13 +18,14 @@ use tracing_subscriber::{Layer, Registry, reload};
 pub(crate) const DPDK: &str = "dpdk";
 
 /// The targets that log: the crates of the daemon, and DPDK.
-pub(crate) const TARGETS: [&str; 8] = [
+pub(crate) const TARGETS: [&str; 9] = [
     DPDK,
     "millrace_agent",
     "millrace_api",
     "millrace_chain",
     "millrace_datapath",
     "millrace_dpdk",
+    "millrace_listener",
     "millrace_store",
     "millraced",
 ];
