@@ -370,7 +370,7 @@ impl Eviction {
                 return;
             }
         }
-        core::future::pending().await
+        core::future::pending::<()>().await;
     }
 
     /// Runs a future until it ends or the connection must be closed; `None` in the second case.

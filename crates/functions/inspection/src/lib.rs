@@ -48,7 +48,6 @@ pub const IPS: Kind = Kind {
     shared: Some(&rules::SHARED),
     formatter: Some(formatter::make),
     make: &|setup| Inspector::new(setup, Mode::Ips).map(|inspector| Box::new(inspector) as Box<dyn Function>),
-    ..Kind::DEFAULT
 };
 
 /// Intrusion detection: inspects packets, and changes and drops none.

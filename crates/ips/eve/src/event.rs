@@ -40,7 +40,7 @@ impl Writer {
                 self.anomalies(subject, *protocol, None, events, out);
             }
             Event::Exception(subject, cause, policy, rule) => {
-                self.exception(subject, (*cause, *policy, *rule), out)
+                self.exception(subject, (*cause, *policy, *rule), out);
             }
         }
     }

@@ -184,7 +184,7 @@ fn is_attacked(target: &Target) -> bool {
     target.bits_per_s > ATTACK_BPS_MIN && target.usual_bits_per_s.is_some_and(is_unusual)
 }
 
-fn task(task: &str, object: impl ToString, name: &str, severity: Severity) -> Task {
+fn task(task: &str, object: impl ToString + Copy, name: &str, severity: Severity) -> Task {
     Task {
         task: task.to_owned(),
         object: object.to_string(),

@@ -3,6 +3,7 @@
 //! to random addresses below the prefixes; a share of them goes to addresses that no route covers.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -78,8 +79,8 @@ impl Routes {
             };
             let prefix = (bits, address & mask(bits, width));
             let sink = Sink::alternate(routes.prefixes.len());
-            if !routes.sinks.contains_key(&prefix) {
-                routes.sinks.insert(prefix, sink);
+            if let Entry::Vacant(entry) = routes.sinks.entry(prefix) {
+                entry.insert(sink);
                 routes.prefixes.push(prefix);
             }
         }

@@ -88,7 +88,7 @@ impl Policer {
 
     /// Returns the default burst size: the bytes of [`DEFAULT_BURST`] at the rate, at least 9,600.
     pub fn default_burst(rate: BitRate) -> u64 {
-        let bytes = u128::from(rate.bps()) * u128::from(DEFAULT_BURST.as_millis()) / 8_000;
+        let bytes = u128::from(rate.bps()) * DEFAULT_BURST.as_millis() / 8_000;
         u64::try_from(bytes).unwrap_or(u64::MAX).max(9_600)
     }
 

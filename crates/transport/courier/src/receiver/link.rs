@@ -58,7 +58,7 @@ impl Server<'_, '_, '_> {
                     LinkEnd::WrongKey => self.end(link, wrong_key(reason)),
                     LinkEnd::Lost => self.lose(link, reason),
                     LinkEnd::Done | LinkEnd::Closed | LinkEnd::Busy => {
-                        self.end(link, Outcome::Resumable { reason })
+                        self.end(link, Outcome::Resumable { reason });
                     }
                 }
                 if let Some(Peer {

@@ -113,9 +113,7 @@ impl Section {
     }
 
     fn header(&mut self, text: &[u8]) -> Option<AppEvent> {
-        let Some(&first) = text.first() else {
-            return None;
-        };
+        let first = *text.first()?;
         if is_blank(text) {
             return Some(HEADER_END);
         }
