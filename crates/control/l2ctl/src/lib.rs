@@ -1,0 +1,3 @@
+//! LACP, RSTP and LLDP, without IO or clock.
+
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! Packets forwarded by the FIB: next hops, TTL, ICMP errors, packets for the kernel.
+
+#![forbid(unsafe_code)]
