@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use millrace_types::{Dpid, PortNo};
+use millrace_types::{Dpid, PortNo, Vid};
 
 use crate::chain::Chain;
 use crate::choice::{
@@ -66,6 +66,9 @@ section! {
             pub tls: Option<Tls> = None,
             /// The description of the bridge for controllers (`OFPMP_DESC`).
             pub description: Description = Description::new(),
+            /// The VLANs whose packets NORMAL forwards without the flow tables, at whatever port they arrive; see
+            /// `pipeline` of a port.
+            pub normal_vlans: Vec<Vid> = Vec::new(),
             /// The ageing time of MAC addresses that NORMAL learns.
             pub mac_ageing_s: MacAgeing = MacAgeing::DEFAULT,
             /// The capacity of the MAC address table of NORMAL.

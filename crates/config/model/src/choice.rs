@@ -51,6 +51,20 @@ choice! {
         /// Packets between the same two outermost IP addresses, including fragments and packets in tunnels.
         Addresses = "addresses",
     }
+    /// The way of packets of an interface of the router into its bridge.
+    InterfaceEgress {
+        /// To the port of the destination's MAC address, as NORMAL does, without the flow tables.
+        Direct = "direct",
+        /// Through the flow tables from table 0 on, with the number of the interface as `in_port`.
+        Tables = "tables",
+    }
+    /// The part of the switch that decides about packets that arrive at a port.
+    PortPipeline {
+        /// The flow tables.
+        Tables = "tables",
+        /// NORMAL, without the flow tables: the learning bridge, and the router's interfaces.
+        Normal = "normal",
+    }
     /// The use of huge pages for DPDK's memory.
     HugePages {
         /// Use huge pages if they are available.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::bridge::Bridge;
 use crate::choice::{HugePages, Idle, Spread};
 use crate::number::{CoreId, FunctionUid, MemoryMib, WorkerCount};
+use crate::routing::{Acl, Interface, Vrf};
 use crate::section::{deserialize, section};
 use crate::target::SocketPath;
 use crate::wan::Wan;
@@ -23,6 +24,12 @@ section! {
             pub bridges as "bridge": Vec<Bridge> = Vec::new(),
             /// The emulated wide-area paths.
             pub wans as "wan": Vec<Wan> = Vec::new(),
+            /// The VRFs of the router; see docs/routing.md.
+            pub vrfs as "vrf": Vec<Vrf> = Vec::new(),
+            /// The interfaces of the router.
+            pub interfaces as "interface": Vec<Interface> = Vec::new(),
+            /// The access lists of the router.
+            pub acls as "acl": Vec<Acl> = Vec::new(),
         }
     }
 }

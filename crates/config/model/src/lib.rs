@@ -43,6 +43,7 @@ mod openapi;
 mod port;
 mod qos;
 mod reference;
+mod routing;
 pub mod schema;
 mod section;
 mod setting;
@@ -60,8 +61,8 @@ pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
-    HugePages, Idle, LocalPort, OnFailure, PolicerKind, SelectField, Spread, StandaloneFlows, WanBypass,
-    WhenFull,
+    HugePages, Idle, InterfaceEgress, LocalPort, OnFailure, PolicerKind, PortPipeline, SelectField, Spread,
+    StandaloneFlows, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
@@ -70,22 +71,27 @@ pub use error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 pub use function::{FunctionName, FunctionNameError};
 pub use merge::merge_patch;
 pub use name::{
-    BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName, NameError,
-    PortName, SoftwareText, WanName,
+    AclName, BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName,
+    NameError, NamespaceName, PortName, SoftwareText, VrfName, WanName,
 };
 pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BfdInterval, BfdMultiplier, BurstSize, CodePoint, CoreId, CpuPercent, DampingTime,
     DatagramSize, DiscardLimit, EchoInterval, FlapCount, FrameOverhead, Fuel, FunctionMemoryMib,
-    FunctionWeight, InstanceCount, LaneCount, MacAgeing, MacTableSize, MaintenanceLevel, MaxBackoff,
-    MemoryMib, MepNumber, MissSendLen, Mtu, PacketInBurst, PacketInRate, PollingInterval, QueueCount,
-    QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime, SampledHeaderSize,
-    SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed, WorkerCount,
+    FunctionWeight, InstanceCount, KernelTable, LaneCount, MacAgeing, MacTableSize, MaintenanceLevel,
+    MaxBackoff, MemoryMib, MepNumber, MissSendLen, Mtu, PacketInBurst, PacketInRate, PollingInterval,
+    QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
+    SampledHeaderSize, SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu,
+    WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;
+pub use routing::{
+    Acl, AclRule, AclRuleError, Interface, InterfaceAddress, InterfaceAddressError, RouteSource,
+    RouteSourceError, UnicastMac, UnicastMacError, Vrf,
+};
 pub use setting::{Setting, SettingError};
 pub use sflow::{Collector, CollectorError, SFLOW_PORT, Sflow};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};

@@ -106,6 +106,10 @@ name! {
     WanName, "path name", "geo";
     /// The name of an interface of the kernel, unique in its network namespace.
     InterfaceName, "interface name", "tap0";
+    /// The name of a VRF, unique in the switch.
+    VrfName, "VRF name", "blue";
+    /// The name of an access list, unique in the switch.
+    AclName, "access list name", "edge-in";
 }
 
 impl From<&BridgeName> for PortName {
@@ -133,6 +137,41 @@ impl BridgeName {
         Dpid((hash ^ (hash >> 40)) & 0x00ff_ffff_ffff | 0x0200_0000_0000)
     }
 }
+
+/// The name of a network namespace: the name of its file in `/run/netns`, which `ip netns` creates.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceName(String);
+
+impl NamespaceName {
+    /// Returns the name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for NamespaceName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<NamespaceName, NameError> {
+        let is_file = !matches!(text, "" | "." | "..") && !text.contains(['/', '\0']);
+        if is_file && text.len() <= 255 && !text.chars().any(char::is_control) {
+            return Ok(NamespaceName(text.to_owned()));
+        }
+        Err(NameError {
+            what: "name of a network namespace",
+            text: text.to_owned(),
+            reason: "expected the name of a file in /run/netns, of 1 to 255 bytes",
+        })
+    }
+}
+
+impl fmt::Display for NamespaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+text_field!(NamespaceName, "the name of a network namespace", "blue");
 
 /// The error for a text that does not fit its OpenFlow field.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

@@ -86,6 +86,8 @@ bounded! {
     TableCount(u8) in 1..=255, "";
     /// The number of a flow table.
     TableNumber(u8) in 0..=254, "";
+    /// The number of a routing table of the kernel.
+    KernelTable(u32) in 1..=4_294_967_295, "";
     /// The capacity of a flow table, in flow entries.
     TableSize(u32) in 1..=4_000_000, " entries";
     /// The ageing time of a learned MAC address, in seconds (the range of IEEE 802.1Q-2018, table 8-6).
@@ -310,6 +312,11 @@ impl FrameOverhead {
     /// No overhead: frames count as in OpenFlow byte counters.
     pub const NONE: FrameOverhead = FrameOverhead(0);
 }
+impl KernelTable {
+    /// `RT_TABLE_MAIN`.
+    pub const MAIN: KernelTable = KernelTable(254);
+}
+
 impl Mtu {
     /// 1500 bytes (IEEE 802.3).
     pub const ETHERNET: Mtu = Mtu(1500);

@@ -2,6 +2,7 @@
 
 use millrace_types::{PortNo, Vid};
 
+use crate::choice::PortPipeline;
 use crate::device::Device;
 use crate::name::PortName;
 use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime, SamplingRate};
@@ -40,6 +41,10 @@ section! {
             /// NORMAL: the VLANs carried with a tag. Without `vlan` this makes a trunk that drops untagged
             /// frames; without both, the port carries every VLAN, and untagged frames.
             pub trunks: Vec<Vid> = Vec::new(),
+            /// The part of the switch that decides about packets that arrive here (OpenFlow 1.3.5, section 5.1, asks a
+            /// hybrid switch to classify packets). NORMAL needs no controller, so a bridge with `fail_mode = "secure"`
+            /// routes the packets of such ports whatever its tables hold.
+            pub pipeline: PortPipeline = PortPipeline::Tables,
             /// Administratively down (`OFPPC_PORT_DOWN`).
             pub down: bool = false,
             /// Drop all that is received (`OFPPC_NO_RECV`).

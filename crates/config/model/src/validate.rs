@@ -6,6 +6,7 @@ mod checks;
 mod devices;
 mod functions;
 mod ports;
+mod routing;
 mod sflow;
 mod walk;
 mod wans;
@@ -43,6 +44,7 @@ pub(crate) fn cross_check(
     checks.bridges(config);
     checks.devices(config);
     checks.sflow(config);
+    checks.routing(config, dropped.is_empty() && decoded.is_empty());
     if dropped.is_empty() && decoded.is_empty() {
         checks.links(config);
         checks.wans(config);
@@ -180,6 +182,10 @@ impl Checks {
                     bridge.controllers.len()
                 ),
             );
+        }
+        let mut vids = Unique::new("VLAN");
+        for (index, vid) in bridge.normal_vlans.iter().enumerate() {
+            vids.check(*vid, vid, path.key("normal_vlans").index(index), &mut self.issues);
         }
         self.tls(bridge, path);
         let mut tables = Unique::new("table");

@@ -13,4 +13,5 @@ mod oam;
 mod qos;
 mod reference;
 mod round_trip;
+mod routing;
 mod sflow;

@@ -83,7 +83,9 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
 fn an_unknown_key_without_a_near_one_lists_the_keys_that_may_stand_there() {
     assert_messages(
         "speed = 1\n",
-        &["m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge, wan"],
+        &[
+            "m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge, wan, vrf, interface, acl",
+        ],
     );
     assert_messages(
         "[[port]]\nname = \"p1\"\n",
@@ -406,14 +408,14 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
              "detail": "-1 is out of range: expected 64 to 1048576 MiB"},
             {"pointer": "/bridge/0/a~1b~0c", "code": "unknown-key",
              "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, standalone_flows, flow_cache, select_hash, fragments, match_extensions, local, local_mtu, tables, table, controllers, listen, \
-                        tls, description, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, sflow, port, chain"},
+                        tls, description, normal_vlans, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, sflow, port, chain"},
             {"pointer": "/bridge/0/port/0/number", "code": "wrong-type",
              "detail": "found the number 1.5: expected a whole number from 1 to 4294967040"},
         ])
     );
     assert_eq!(
         Config::from_json(&json!([])).unwrap_err().to_string(),
-        "found a list of 0: expected a table with the keys system, api, bridge, wan"
+        "found a list of 0: expected a table with the keys system, api, bridge, wan, vrf, interface, acl"
     );
 }
 
