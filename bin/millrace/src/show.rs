@@ -5,6 +5,7 @@ mod oam;
 mod openflow;
 mod ports;
 mod queues;
+mod routing;
 mod sflow;
 mod status;
 mod workers;
@@ -42,6 +43,13 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
         Show::Oam(of) => per_bridge(session, of, oam::monitored, oam::table),
         Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
+        Show::Vrfs => session.print_table(&client.vrfs()?, |list| routing::vrfs(list)),
+        Show::Interfaces { drops } => session.print(&client.router_interfaces()?, |list| {
+            routing::interfaces(list, *drops)
+        }),
+        Show::Routes(wanted) => routing::show_routes(session, wanted),
+        Show::Nexthops(of) => routing::per_vrf(session, of, Client::nexthops, routing::nexthops),
+        Show::Neighbours(of) => routing::per_vrf(session, of, Client::neighbours, routing::neighbours),
         Show::Controllers(of) => per_bridge(session, of, Client::controllers, openflow::controllers),
         Show::Workers => session.print_table(&client.workers()?, |list| workers(list)),
         Show::Drops { all } => {

@@ -28,7 +28,7 @@ pub(crate) use ips::{Ips, ProfileArgs, RateArgs, ReadArgs, ReadMode, ReadRecords
 pub(crate) use lab::Lab;
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{BridgeSelection, HopName};
-pub(crate) use show::{FlowSort, Flows, Show, Watch};
+pub(crate) use show::{FlowSort, Flows, Routes, Show, VrfSelection, Watch};
 pub(crate) use wan::{Wan, WanName};
 
 /// Show, change and understand a Millrace switch.

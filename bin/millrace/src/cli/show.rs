@@ -31,6 +31,20 @@ pub(crate) enum Show {
     Oam(BridgeSelection),
     /// sFlow: collectors, and samples of ports
     Sflow(BridgeSelection),
+    /// VRFs of the router: the source of their routes, and sizes
+    Vrfs,
+    /// Interfaces of the router with their counters
+    Interfaces {
+        /// Show dropped packets by reason, too
+        #[arg(long)]
+        drops: bool,
+    },
+    /// Routes of the router, as packets follow them
+    Routes(Routes),
+    /// Groups of next hops, with the number of routes that use them
+    Nexthops(VrfSelection),
+    /// Neighbours of the router
+    Neighbours(VrfSelection),
     /// Controllers and the state of their connections
     Controllers(BridgeSelection),
     /// Workers: their load and the queues that they poll
@@ -85,6 +99,32 @@ pub(crate) struct Flows {
     #[arg(long, requires = "sort")]
     pub(crate) reverse: bool,
     /// Show at most this many entries of each bridge
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) limit: Option<usize>,
+}
+
+/// The VRFs of a command.
+#[derive(Debug, Args)]
+pub(crate) struct VrfSelection {
+    /// The name of a VRF; all VRFs unless given
+    #[arg(value_name = "VRF")]
+    pub(crate) vrf: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    millrace show routes blue --to 192.0.2.1\n  \
+    millrace show routes blue --within 10.0.0.0/8 --limit 50")]
+pub(crate) struct Routes {
+    #[command(flatten)]
+    pub(crate) of: VrfSelection,
+    /// Only the route that packets to this address follow
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "within")]
+    pub(crate) to: Option<String>,
+    /// Only this prefix and longer ones
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) within: Option<String>,
+    /// Show at most this many routes of each VRF
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<usize>,
 }

@@ -31,6 +31,13 @@ fn every_list_is_shown_as_a_table_and_as_json() {
         ("queues", "2500Mbps", "/br0/1/max_bps"),
         ("sflow", "1:1000", "/br0/0/collectors/0/datagrams"),
         ("macs", "02:00:00:00:00:aa", "/br0/0/mac"),
+        ("vrfs", "synchronised", "/0/source"),
+        ("interfaces --drops", "ttl_expired", "/0/drops/0/packets"),
+        ("routes", "via 10.0.20.2 dev v20", "/blue/1/nexthops/0/mac"),
+        ("routes blue --to 192.0.2.9", "bgp", "/blue/0/prefix"),
+        ("routes blue --within 2001:db8::/32", "blackhole", "/blue/0/kind"),
+        ("nexthops", "dev v20", "/blue/1/routes"),
+        ("neighbours", "reachable", "/blue/0/mac"),
         ("config", "name = \"br0\"", "/bridge/0/name"),
         ("history", "begin", "/revisions/0/number"),
     ] {

@@ -12,6 +12,7 @@ mod flows;
 mod groups;
 mod oam;
 mod queues;
+mod routing;
 mod sflow;
 mod trace;
 mod wans;
@@ -23,7 +24,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_agent::{BridgeControl, Switch};
-use millrace_api::server::{CaptureSpec, CapturedPacket, FlowQuery, Flows, Live, LiveError, TracePacket};
+use millrace_api::server::{
+    CaptureSpec, CapturedPacket, FlowQuery, Flows, Live, LiveError, RouteQuery, TracePacket,
+};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_datapath::spread::SpreadStats;
@@ -381,6 +384,26 @@ impl<B: Backend> Live for LiveSwitch<B> {
     fn wans(&self) -> Vec<view::WanPath> {
         let states = self.switch.datapath().backend().wans().states();
         wans::wans(&states, &self.store.head().config)
+    }
+
+    fn vrfs(&self) -> Vec<view::Vrf> {
+        Vec::new()
+    }
+
+    fn router_interfaces(&self) -> Vec<view::RouterInterface> {
+        Vec::new()
+    }
+
+    fn routes(&self, vrf: &str, _: &RouteQuery) -> Result<view::RoutePage, LiveError> {
+        Err(routing::no_vrf(vrf, self.vrfs()))
+    }
+
+    fn nexthops(&self, vrf: &str) -> Result<Vec<view::NextHopGroup>, LiveError> {
+        Err(routing::no_vrf(vrf, self.vrfs()))
+    }
+
+    fn neighbours(&self, vrf: &str) -> Result<Vec<view::Neighbour>, LiveError> {
+        Err(routing::no_vrf(vrf, self.vrfs()))
     }
 
     fn workers(&self) -> Vec<view::Worker> {

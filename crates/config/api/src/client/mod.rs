@@ -6,6 +6,7 @@ mod connection;
 mod error;
 mod packets;
 mod query;
+mod routing;
 mod switch;
 mod unix;
 
@@ -14,3 +15,4 @@ pub use config::{ChangeOptions, Event};
 pub use connection::Client;
 pub use error::ClientError;
 pub use packets::CaptureOptions;
+pub use routing::RouteOptions;

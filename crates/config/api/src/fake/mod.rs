@@ -2,6 +2,7 @@
 
 mod chains;
 mod queues;
+mod routing;
 mod server;
 mod switch;
 mod wans;

@@ -11,8 +11,10 @@ use millrace_store::Store;
 use millrace_types::{PortNo, TableId, Vid};
 use tokio::sync::mpsc;
 
-use super::{chains, queues, wans};
-use crate::server::{CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
+use super::{chains, queues, routing, wans};
+use crate::server::{
+    CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, TracePacket,
+};
 use crate::view;
 
 /// The flow entries of the only bridge, in the order of pages.
@@ -467,6 +469,26 @@ impl Live for FakeSwitch {
 
     fn wans(&self) -> Vec<view::WanPath> {
         wans::wans()
+    }
+
+    fn vrfs(&self) -> Vec<view::Vrf> {
+        routing::vrfs()
+    }
+
+    fn router_interfaces(&self) -> Vec<view::RouterInterface> {
+        routing::interfaces()
+    }
+
+    fn routes(&self, vrf: &str, query: &RouteQuery) -> Result<view::RoutePage, LiveError> {
+        routing::routes(vrf, query)
+    }
+
+    fn nexthops(&self, vrf: &str) -> Result<Vec<view::NextHopGroup>, LiveError> {
+        routing::nexthops(vrf)
+    }
+
+    fn neighbours(&self, vrf: &str) -> Result<Vec<view::Neighbour>, LiveError> {
+        routing::neighbours(vrf)
     }
 
     fn workers(&self) -> Vec<view::Worker> {

@@ -5,8 +5,10 @@
 //! read counters and copies that the control plane keeps. No method may make a worker wait, take a lock that a worker
 //! takes, or allocate in a worker.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
+use millrace_fib::Prefix;
 use millrace_flow::Match;
 use millrace_flow::text::{CookieMatch, FlowModText};
 use millrace_model::{Config, ConfigErrors};
@@ -153,6 +155,30 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the emulated paths, in order of names.
     fn wans(&self) -> Vec<view::WanPath>;
 
+    /// Returns the VRFs of the router, in order of names.
+    fn vrfs(&self) -> Vec<view::Vrf>;
+
+    /// Returns the interfaces of the router, in order of names.
+    fn router_interfaces(&self) -> Vec<view::RouterInterface>;
+
+    /// Returns routes of a VRF in the order of prefixes, IPv4 first.
+    ///
+    /// # Errors
+    /// [`LiveError::NoVrf`].
+    fn routes(&self, vrf: &str, query: &RouteQuery) -> Result<view::RoutePage, LiveError>;
+
+    /// Returns the groups of next hops of a VRF by number.
+    ///
+    /// # Errors
+    /// [`LiveError::NoVrf`].
+    fn nexthops(&self, vrf: &str) -> Result<Vec<view::NextHopGroup>, LiveError>;
+
+    /// Returns the neighbours of a VRF by interface and address.
+    ///
+    /// # Errors
+    /// [`LiveError::NoVrf`].
+    fn neighbours(&self, vrf: &str) -> Result<Vec<view::Neighbour>, LiveError>;
+
     /// Returns the workers, with their load between the last two calls of [`Live::measure_load`].
     fn workers(&self) -> Vec<view::Worker>;
 
@@ -198,6 +224,14 @@ pub enum LiveError {
         /// The requested name.
         name: String,
         /// The names of the bridges that run.
+        running: Vec<String>,
+    },
+    /// The router has no such VRF.
+    #[error("no VRF `{name}` is running: {}", known(.running))]
+    NoVrf {
+        /// The requested name.
+        name: String,
+        /// The names of the VRFs that run.
         running: Vec<String>,
     },
     /// The bridge has no such port.
@@ -286,6 +320,28 @@ pub struct FlowQuery {
     pub after: Option<view::FlowCursor>,
     /// The largest number of entries in the result, 1 to 10000.
     pub limit: usize,
+}
+
+/// A selection of routes.
+#[derive(Debug, Clone, Copy)]
+pub struct RouteQuery {
+    /// The routes.
+    pub selection: RouteSelection,
+    /// Continues after this prefix, the end of the previous page.
+    pub after: Option<Prefix>,
+    /// The largest number of routes in the result, 1 to 10000.
+    pub limit: usize,
+}
+
+/// The routes of a selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouteSelection {
+    /// All routes.
+    All,
+    /// The route that packets to this address follow.
+    To(IpAddr),
+    /// The route of this prefix, and those of prefixes in it.
+    Within(Prefix),
 }
 
 /// A page of flow entries.

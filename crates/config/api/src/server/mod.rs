@@ -50,7 +50,10 @@ pub use bound::BoundServer;
 #[cfg(feature = "fake")]
 pub(crate) use bound::service;
 pub use limits::{BODY_LIMIT, Limits};
-pub use live::{CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, TracePacket};
+pub use live::{
+    CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, RouteSelection,
+    TracePacket,
+};
 pub use probe::probe;
 pub use settings::{Settings, StartError, Tcp};
 pub use socket::SocketError;

@@ -37,6 +37,7 @@ impl From<LiveError> for Problem {
         match error {
             LiveError::FlowMod { index, code, message } => flow_refused(index, &code, message),
             LiveError::NoBridge { .. }
+            | LiveError::NoVrf { .. }
             | LiveError::NoPort { .. }
             | LiveError::NoTable { .. }
             | LiveError::NoHop { .. } => Problem::new(ProblemKind::NotFound, detail),

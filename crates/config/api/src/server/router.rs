@@ -15,7 +15,8 @@ use super::app::App;
 use super::guard::guard;
 use super::limits::BODY_LIMIT;
 use super::routes::{
-    bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, switch, trace, wans,
+    bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, routing, switch,
+    trace, wans,
 };
 use super::small_body::read_small_body;
 use crate::view::{Problem, ProblemKind};
@@ -77,6 +78,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(wans::wans))
         .routes(routes!(wans::wan))
         .routes(routes!(wans::configured, wans::patch))
+        .routes(routes!(routing::vrfs))
+        .routes(routes!(routing::interfaces))
+        .routes(routes!(routing::routes))
+        .routes(routes!(routing::nexthops))
+        .routes(routes!(routing::neighbours))
         .routes(routes!(trace::trace))
         .routes(routes!(trace::trace_live))
         .routes(routes!(capture::capture))

@@ -16,6 +16,7 @@ mod group;
 mod port;
 mod problem;
 mod queue;
+mod routing;
 mod sflow;
 mod switch;
 mod time;
@@ -44,6 +45,10 @@ pub use port::{
 };
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use queue::EgressQueue;
+pub use routing::{
+    Neighbour, NextHopGroup, Route, RouteKind, RouteNextHop, RoutePage, RouteSourceState, RouterInterface,
+    Vrf,
+};
 pub use sflow::{Sflow, SflowCollector, SflowPort};
 pub use switch::{
     Bridge, Controller, ControllerState, Dpdk, Drop, Forwarding, Health, Log, LogChange, Queue, Ready,

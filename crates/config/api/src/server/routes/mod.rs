@@ -12,6 +12,7 @@ pub(super) mod flow_mods;
 pub(super) mod log;
 pub(super) mod metrics;
 pub(super) mod revisions;
+pub(super) mod routing;
 mod sflow_metrics;
 pub(super) mod switch;
 pub(super) mod trace;
