@@ -16,6 +16,10 @@
 //! Every new connection is accepted as pending. An honest peer needs only a few round trips to identify itself, so the
 //! connection that is closed at a limit is most probably a silent one. A listener whose connections never identify
 //! themselves has only pending ones.
+//!
+//! A connection with a task of its own ([`Admission::begin_task`]) is *leaving* between the eviction and its end: the
+//! task first reads what the peer has already sent. A request that lies unread in the socket while a flood is accepted
+//! thus still identifies its peer.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +27,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+#[cfg(feature = "tokio")]
+use crate::Eviction;
 use crate::Source;
 
 /// The pause before a listener looks again if closed connections have ended.
@@ -119,6 +125,8 @@ struct State {
     next_id: u64,
     /// Oldest first.
     pending: Vec<Entry>,
+    /// Evicted connections whose tasks still read what their peers have sent.
+    leaving: Vec<Entry>,
     established: HashMap<u64, Source>,
     /// Connections that were closed since the latest log line.
     closed: u64,
@@ -133,7 +141,18 @@ struct Entry {
     source: Source,
     /// True while the listener works on a request of the peer.
     is_busy: bool,
-    close: Box<dyn FnOnce() + Send>,
+    /// The value of `is_busy` at the eviction.
+    was_busy: bool,
+    close: Close,
+}
+
+/// The way in which a connection is closed for a newer one.
+enum Close {
+    /// At once, by a call that does not wait.
+    Call(Box<dyn FnOnce() + Send>),
+    /// By the task of the connection, after a last look at its socket.
+    #[cfg(feature = "tokio")]
+    Task(std::sync::Arc<tokio::sync::Notify>),
 }
 
 impl core::fmt::Debug for Entry {
@@ -151,7 +170,7 @@ impl core::fmt::Debug for Entry {
 pub struct Connection(Arc<Counted>);
 
 #[derive(Debug)]
-struct Counted {
+pub(crate) struct Counted {
     id: u64,
     shared: Arc<Shared>,
 }
@@ -197,42 +216,38 @@ impl Admission {
     /// Counts a new connection as pending. If its source or the listener is at its limit, calls the function with
     /// which another pending connection began, which must close that connection and must not wait.
     pub fn begin(&self, source: Source, close: impl FnOnce() + Send + 'static) -> Connection {
-        let Shared { limits, listener, .. } = &*self.shared;
-        let mut state = self.shared.state();
-        let evicted = state.evict(source, *limits);
-        if evicted.is_some() {
-            state.closed += 1;
-            state.ending += 1;
-            state.log(listener, source, *limits);
-        }
-        let id = state.next_id;
-        state.next_id += 1;
-        let close = Box::new(close);
-        state.pending.push(Entry {
-            id,
-            source,
-            is_busy: false,
-            close,
-        });
-        drop(state);
-        if let Some(evicted) = evicted {
-            (evicted.close)();
-        }
-        Connection(Arc::new(Counted {
-            id,
-            shared: Arc::clone(&self.shared),
-        }))
+        self.begin_with(source, Close::Call(Box::new(close)))
     }
 
     /// Counts a new connection as pending, for a task. The task must end when the eviction completes.
     #[cfg(feature = "tokio")]
     pub fn begin_task(&self, source: Source) -> (Connection, Eviction) {
-        let (close, closed) = tokio::sync::oneshot::channel();
-        let connection = self.begin(source, move || {
-            // The send fails if the task has ended.
-            let _ended = close.send(());
+        let evicted = Arc::default();
+        let connection = self.begin_with(source, Close::Task(Arc::clone(&evicted)));
+        let eviction = Eviction::new(evicted, Arc::downgrade(&connection.0));
+        (connection, eviction)
+    }
+
+    fn begin_with(&self, source: Source, close: Close) -> Connection {
+        let mut state = self.shared.state();
+        let closed = state.make_room(source, &self.shared);
+        let id = state.next_id;
+        state.next_id += 1;
+        state.pending.push(Entry {
+            id,
+            source,
+            is_busy: false,
+            was_busy: false,
+            close,
         });
-        (connection, Eviction(Some(closed)))
+        drop(state);
+        if let Some(close) = closed {
+            close();
+        }
+        Connection(Arc::new(Counted {
+            id,
+            shared: Arc::clone(&self.shared),
+        }))
     }
 }
 
@@ -243,6 +258,44 @@ impl Shared {
 }
 
 impl State {
+    /// Evicts a pending connection if `source` needs its place. Returns the function that closes it, to be called
+    /// outside the lock.
+    fn make_room(&mut self, source: Source, shared: &Shared) -> Option<Box<dyn FnOnce() + Send>> {
+        let evicted = self.evict(source, shared.limits)?;
+        self.closed += 1;
+        self.ending += 1;
+        self.log(&shared.listener, source, shared.limits);
+        match evicted.close {
+            Close::Call(close) => Some(close),
+            #[cfg(feature = "tokio")]
+            Close::Task(ref notify) => {
+                notify.notify_one();
+                self.leaving.push(Entry {
+                    was_busy: evicted.is_busy,
+                    ..evicted
+                });
+                None
+            }
+        }
+    }
+
+    /// Returns the entry of a connection that is not established, pending or leaving.
+    fn entry(&mut self, id: u64) -> Option<&mut Entry> {
+        let mut entries = self.pending.iter_mut().chain(&mut self.leaving);
+        entries.find(|entry| entry.id == id)
+    }
+
+    /// Removes and returns the entry of a connection that is not established. A leaving one no longer counts as one
+    /// that ends.
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        if let Some(at) = self.pending.iter().position(|entry| entry.id == id) {
+            return Some(self.pending.remove(at));
+        }
+        let at = self.leaving.iter().position(|entry| entry.id == id)?;
+        self.ending -= 1;
+        Some(self.leaving.swap_remove(at))
+    }
+
     /// Removes the pending connection that must make room for a new one from `source`, if there is one: one whose peer
     /// sends nothing or reads nothing before one on whose request the listener works.
     fn evict(&mut self, source: Source, limits: Limits) -> Option<Entry> {
@@ -285,14 +338,13 @@ impl Connection {
         if state.established.contains_key(id) {
             return Ok(());
         }
-        let Some(at) = state.pending.iter().position(|entry| entry.id == *id) else {
+        let Some(source) = state.entry(*id).map(|entry| entry.source) else {
             return Err(EstablishError::Evicted);
         };
         if state.established.len() >= limits.established {
             let limit = limits.established;
             return Err(EstablishError::Full { limit });
         }
-        let source = state.pending[at].source;
         let own = state
             .established
             .values()
@@ -304,7 +356,7 @@ impl Connection {
                 limit: limits.established_of_source,
             });
         }
-        let entry = state.pending.remove(at);
+        let entry = state.remove(*id);
         state.established.insert(*id, source);
         drop(state);
         // The function may own a descriptor, which is closed outside of the lock.
@@ -334,51 +386,45 @@ impl Drop for Busy {
 impl Counted {
     fn set_busy(&self, is_busy: bool) {
         let mut state = self.shared.state();
-        if let Some(entry) = state.pending.iter_mut().find(|entry| entry.id == self.id) {
+        if let Some(entry) = state.entry(self.id) {
             entry.is_busy = is_busy;
         }
+    }
+
+    /// Returns true if the evicted connection must end: the last look at its socket has not established it. If its
+    /// task has read a request meanwhile, on which the listener works, another connection is evicted in its place.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn must_end(&self) -> bool {
+        let mut state = self.shared.state();
+        let Some(at) = state.leaving.iter().position(|entry| entry.id == self.id) else {
+            return false;
+        };
+        if !state.leaving[at].is_busy || state.leaving[at].was_busy {
+            return true;
+        }
+        let entry = state.leaving.swap_remove(at);
+        state.ending -= 1;
+        let closed = state.make_room(entry.source, &self.shared);
+        let place = state.pending.partition_point(|other| other.id < entry.id);
+        state.pending.insert(place, entry);
+        drop(state);
+        if let Some(close) = closed {
+            close();
+        }
+        false
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
         let mut state = self.shared.state();
-        let at = state.pending.iter().position(|entry| entry.id == self.id);
-        let entry = at.map(|at| state.pending.remove(at));
+        let entry = state.remove(self.id);
         let was_established = state.established.remove(&self.id).is_some();
         if entry.is_none() && !was_established {
             state.ending -= 1;
         }
         drop(state);
         drop(entry);
-    }
-}
-
-/// A future that completes when a pending connection must be closed for a newer one.
-#[cfg(feature = "tokio")]
-#[derive(Debug)]
-pub struct Eviction(Option<tokio::sync::oneshot::Receiver<()>>);
-
-#[cfg(feature = "tokio")]
-impl Eviction {
-    /// Returns when the connection must be closed. Never returns once the connection is no longer pending.
-    pub async fn evicted(&mut self) {
-        if let Some(closed) = &mut self.0 {
-            let outcome = closed.await;
-            self.0 = None;
-            if outcome.is_ok() {
-                return;
-            }
-        }
-        core::future::pending::<()>().await;
-    }
-
-    /// Runs a future until it ends or the connection must be closed; `None` in the second case.
-    pub async fn bound<T>(mut self, serving: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            done = serving => Some(done),
-            () = self.evicted() => None,
-        }
     }
 }
 

@@ -11,15 +11,17 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+#[cfg(feature = "tokio")]
+mod eviction;
 #[cfg(feature = "http")]
 pub mod http;
 mod source;
 #[cfg(feature = "http")]
 mod write_timeout;
 
-#[cfg(feature = "tokio")]
-pub use admission::Eviction;
 pub use admission::{Admission, Busy, Connection, EstablishError, Limits};
+#[cfg(feature = "tokio")]
+pub use eviction::Eviction;
 pub use source::Source;
 #[cfg(feature = "http")]
 pub use write_timeout::WriteTimeout;

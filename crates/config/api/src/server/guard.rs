@@ -14,6 +14,7 @@ use millrace_listener::Connection;
 use super::app::App;
 use super::limits::Limits;
 use super::peer::Peer;
+use super::small_body::discard_small_body;
 use super::token::Token;
 use crate::view::{Problem, ProblemKind};
 
@@ -27,7 +28,8 @@ pub(super) enum Access {
 }
 
 /// Middleware that checks every request. A connection whose request is rejected, or lacks the token, is closed after
-/// the response. The first authorized request establishes its connection, which is then not closed for newer ones.
+/// the response. The head of the first authorized request establishes its connection, which is then not closed for
+/// newer ones, however late the body is.
 pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let peer = request.extensions().get().copied().unwrap_or(Peer::Unknown);
     let token = match peer {
@@ -43,7 +45,10 @@ pub(super) async fn guard(State(app): State<App>, mut request: Request, next: Ne
             request.extensions_mut().insert(access);
             next.run(request).await
         }
-        Err(ref problem) => problem.clone().into_response(),
+        Err(ref problem) => {
+            discard_small_body(request).await;
+            problem.clone().into_response()
+        }
     };
     if !matches!(access, Ok(Access::Full)) {
         let close = HeaderValue::from_static("close");

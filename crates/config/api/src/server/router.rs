@@ -102,8 +102,8 @@ pub(super) fn router(app: App) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(middleware::from_fn(limit_time))
-        .layer(middleware::from_fn_with_state(app.clone(), guard))
         .layer(middleware::from_fn(read_small_body))
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
 }
 

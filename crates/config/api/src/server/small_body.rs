@@ -4,6 +4,8 @@
 //! connection, and the kernel resets a connection with an unread body: a client that sends head and body in
 //! two writes loses the response.
 
+use std::time::Duration;
+
 use axum::body::{Body, HttpBody, to_bytes};
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -15,10 +17,26 @@ use crate::view::{Problem, ProblemKind};
 /// The largest body that is read before its request is served, in bytes.
 const SMALL: u64 = 64 << 10;
 
+/// The longest time until the small body of a refused request is complete. A body that was sent with its head needs no
+/// longer, and later ones hold a place for nothing.
+const REFUSED: Duration = Duration::from_secs(1);
+
+fn is_small(request: &Request) -> bool {
+    let length = request.body().size_hint().exact();
+    length.is_some_and(|length| (1..=SMALL).contains(&length))
+}
+
+/// Reads a body of a known, small length, whose request was refused.
+pub(super) async fn discard_small_body(request: Request) {
+    if is_small(&request) {
+        // The response is the same whatever arrives.
+        let _discarded = tokio::time::timeout(REFUSED, to_bytes(request.into_body(), usize::MAX)).await;
+    }
+}
+
 /// Reads a body of a known, small length, and then serves the request.
 pub(super) async fn read_small_body(request: Request, next: Next) -> Response {
-    let length = request.body().size_hint().exact();
-    if !length.is_some_and(|length| (1..=SMALL).contains(&length)) {
+    if !is_small(&request) {
         return next.run(request).await;
     }
     let limits: Limits = request.extensions().get().copied().unwrap_or_default();

@@ -191,15 +191,35 @@ fn unfinished_bodies_hold_as_many_places_as_a_client_may_have() {
             Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
         }
     };
-    // Those that the server had not read when newer ones came were closed for them.
+    // Further ones are refused, and closed soon after that.
     let (places, begun) = (Limits::default().connections_per_peer, Instant::now());
     loop {
         let open = unfinished.iter_mut().map(is_open).filter(|open| *open).count();
-        assert!(open > places / 2 && begun.elapsed() < SOON, "{open} are open");
-        if open <= places {
+        assert!(open >= places && begun.elapsed() < SOON, "{open} are open");
+        if open == places {
             return;
         }
     }
+}
+
+#[test]
+fn an_authorized_request_whose_body_is_on_its_way_keeps_its_connection_beside_silent_ones() {
+    let server = over_tcp(long());
+    let body = br#"{"system": {"memory_mib": 777}}"#;
+    let mut slow = connect(&server);
+    let head = format!(
+        "PATCH /api/v1/config HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\
+         content-type: application/merge-patch+json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    slow.write_all(head.as_bytes()).unwrap();
+    let silent: Vec<Box<dyn Stream>> = (0..CONNECTIONS).map(|_| connect(&server)).collect();
+    probes_answer(&server);
+    slow.write_all(body).unwrap();
+    let mut line = [0; 12];
+    slow.read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"HTTP/1.1 200");
+    drop(silent);
 }
 
 #[test]
@@ -219,10 +239,9 @@ fn bodies_that_do_not_arrive_are_refused_and_their_connections_closed() {
             status => assert_eq!(status, 429),
         }
     }
-    assert!(
-        timed_out > Limits::default().connections_per_peer / 2,
-        "{timed_out}"
-    );
+    // A connection that times out early makes room for another one, so more of them than the limit can time
+    // out.
+    assert!(timed_out >= Limits::default().connections_per_peer, "{timed_out}");
     assert_eq!(ask(&server, "GET", "/api/v1/version").status, 200);
 }
 
