@@ -427,6 +427,14 @@ impl Control {
         }
     }
 
+    /// Returns the number of PING frames that arrived by a link.
+    #[cfg(test)]
+    pub(crate) fn pings(&self, id: LinkId) -> u64 {
+        self.links
+            .get(&id)
+            .map_or(0, |link| link.connection.stats().frame_rx.ping)
+    }
+
     /// Returns the most bytes that a link delivered in a round trip.
     pub(crate) fn delivered(&self, id: LinkId) -> u64 {
         self.links.get(&id).map_or(0, |link| link.window.delivered())

@@ -1,4 +1,4 @@
-//! A receiver that asks for more than it needs.
+//! Receivers that ask for more than they need, have no room, or send no feedback.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -58,25 +58,30 @@ impl Source for Slow {
     }
 }
 
+/// Sends and receives the datagrams of the control channel that are due, for a few milliseconds.
+fn exchange(io: &mut UdpIo, control: &mut Control) {
+    while let Some((to, datagram)) = control.poll_transmit(Instant::now()) {
+        io.send(to, &datagram).unwrap();
+    }
+    io.flush().unwrap();
+    let soon = Instant::now() + Duration::from_millis(5);
+    wait(&[Some(io.descriptor()), None, None], soon).unwrap();
+    while let Some(mut burst) = io.receive().unwrap() {
+        let from = burst.from;
+        for datagram in burst.datagrams() {
+            control.handle_datagram(Instant::now(), from, datagram);
+        }
+    }
+    control.on_timeout(Instant::now());
+}
+
 /// Accepts a sender, requests the same values a thousand times, and ends the session once it has them. The
 /// sender's event for a file shows that it has read all requests; only then the source answers.
 fn receive(mut io: UdpIo, mut control: Control, read: &Receiver<()>, permit: &Sender<()>) {
     let until = Instant::now() + BOUND;
     let mut permitted = false;
     while Instant::now() < until {
-        while let Some((to, datagram)) = control.poll_transmit(Instant::now()) {
-            io.send(to, &datagram).unwrap();
-        }
-        io.flush().unwrap();
-        let soon = Instant::now() + Duration::from_millis(5);
-        wait(&[Some(io.descriptor()), None, None], soon).unwrap();
-        while let Some(mut burst) = io.receive().unwrap() {
-            let from = burst.from;
-            for datagram in burst.datagrams() {
-                control.handle_datagram(Instant::now(), from, datagram);
-            }
-        }
-        control.on_timeout(Instant::now());
+        exchange(&mut io, &mut control);
         if !permitted && read.try_recv().is_ok() {
             permitted = true;
             // If the sender had queued several requests, it would ask the source for each.
@@ -157,19 +162,7 @@ fn be_busy(mut io: UdpIo, mut control: Control, refusals: usize) -> usize {
     let until = Instant::now() + BOUND;
     let mut links = 0;
     while Instant::now() < until {
-        while let Some((to, datagram)) = control.poll_transmit(Instant::now()) {
-            io.send(to, &datagram).unwrap();
-        }
-        io.flush().unwrap();
-        let soon = Instant::now() + Duration::from_millis(5);
-        wait(&[Some(io.descriptor()), None, None], soon).unwrap();
-        while let Some(mut burst) = io.receive().unwrap() {
-            let from = burst.from;
-            for datagram in burst.datagrams() {
-                control.handle_datagram(Instant::now(), from, datagram);
-            }
-        }
-        control.on_timeout(Instant::now());
+        exchange(&mut io, &mut control);
         while let Some((link, event)) = control.poll_event() {
             match event {
                 LinkEvent::Connected => {
@@ -222,4 +215,79 @@ fn a_sender_dials_a_receiver_without_room_again_after_its_usual_pause() {
     assert_eq!(links, 3);
     // 500 ms, and then a second.
     assert!(begun.elapsed() >= BACKOFF * 3);
+}
+
+/// Accepts a sender, acknowledges its control channel and sends no feedback. Ends the session after this many PING frames
+/// of the control channel, or after [`BOUND`]. Returns the number of those that arrived.
+fn send_no_feedback(mut io: UdpIo, mut control: Control, expected: u64) -> u64 {
+    let until = Instant::now() + BOUND;
+    let (mut running, mut pings) = (None, 0);
+    loop {
+        exchange(&mut io, &mut control);
+        if let Some(link) = running {
+            pings = control.pings(link);
+            if pings >= expected || Instant::now() >= until {
+                let text = "enough".into();
+                control.send(link, &Message::Failed { text });
+                running = None;
+            }
+        }
+        while let Some((link, event)) = control.poll_event() {
+            match event {
+                LinkEvent::Connected => control.admit(Instant::now(), link),
+                LinkEvent::Message(Message::ManifestEnd) => control.send(link, &Message::HaveEnd),
+                LinkEvent::Message(Message::Keep(_)) => {
+                    let accept = Message::Accept {
+                        connection: 7,
+                        pool: 1 << 20,
+                        have: RangeSet::new(),
+                    };
+                    control.send(link, &accept);
+                    running = Some(link);
+                }
+                LinkEvent::Message(_) => {}
+                LinkEvent::Closed { .. } => return pings,
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sender_whose_feedback_is_overdue_probes_by_the_control_channel_again_and_again() {
+    // The keep-alive of the control channel is due after a quarter of this, long after the test has ended.
+    let silence = BOUND * 40;
+    let io = UdpIo::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address: SocketAddr = io.local_address().unwrap();
+    let identity = Identity::generate().unwrap();
+    let control = Control::new(&identity, true, silence, None).unwrap();
+    let target = Target {
+        name: "silent".into(),
+        addresses: vec![address],
+        key: identity.public_key(),
+        secret: None,
+        into: Vec::new(),
+    };
+    let mut source = Slow {
+        permitted: channel().1,
+        asked: 0,
+        bytes: vec![0; 1 << 20],
+    };
+    let (outcomes, pings) = std::thread::scope(|scope| {
+        let receiver = scope.spawn(move || send_no_feedback(io, control, 5));
+        let own = Identity::generate().unwrap();
+        let options = SendOptions {
+            silence,
+            ..SendOptions::default()
+        };
+        let outcomes = send(&mut source, &own, vec![target], options, None, &mut |_| {}).unwrap();
+        (outcomes, receiver.join().unwrap())
+    });
+    assert!(
+        pings >= 5,
+        "{pings} probes of the control channel within {BOUND:?}"
+    );
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { reason }] if reason == "enough"),
+        "{outcomes:?}"
+    );
 }

@@ -94,7 +94,8 @@ impl Network {
         self.state.lock().unwrap().paths.insert(ends, path);
     }
 
-    /// Lets others see an end under another address from now on.
+    /// Lets others see an end under another address from now on. It no longer receives what is sent to its own address,
+    /// as behind a translator that has forgotten the old mapping.
     pub(crate) fn translate(&self, end: SocketAddr, seen_as: SocketAddr) {
         self.state.lock().unwrap().seen_as.insert(end, seen_as);
     }
@@ -135,6 +136,9 @@ impl Network {
         let state = &mut *state;
         if record {
             state.recorded.push((from, to, bytes.to_vec()));
+        }
+        if state.seen_as.contains_key(&to) {
+            return;
         }
         let real = state.seen_as.iter().find(|(_, seen)| **seen == to);
         let real = real.map_or(to, |(real, _)| *real);
