@@ -22,7 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use millrace_types::Mac;
 
-/// What happens to a packet that takes a next hop.
+/// The treatment of a packet that takes a next hop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum NextHopKind {

@@ -84,6 +84,7 @@ impl Prefix {
         Prefix { family, bits, len }
     }
 
+    /// Returns the address family.
     #[inline]
     pub const fn family(&self) -> Family {
         self.family

@@ -1,44 +1,166 @@
-//! The part that workers see: lookups of bursts.
+//! Lookups of bursts.
+//!
+//! A burst is looked up level by level: the loads of one level do not depend on each other, so that the processor has as
+//! many cache misses in flight as it can.
 
-use crate::NextHop;
+use std::sync::Arc;
 
-/// The number of a next-hop group: 24 bits; 0 is "no route".
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct GroupId(pub(crate) u32);
+use crate::Family;
+use crate::groups::{GroupId, Shared};
+use crate::node::{self, Entry};
+use crate::table::Table;
 
-impl GroupId {
-    /// No route.
-    pub const NONE: GroupId = GroupId(0);
+/// The number of addresses that are looked up side by side.
+const BURST: usize = 32;
 
-    /// Returns true for "no route".
-    #[inline]
-    pub const fn is_none(self) -> bool {
-        self.0 == 0
+/// The tables of a VRF.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    v4: Table,
+    v6: Table,
+}
+
+impl Tables {
+    pub(crate) fn new() -> Tables {
+        Tables {
+            v4: Table::new(),
+            v6: Table::new(),
+        }
     }
 
-    #[inline]
-    pub const fn number(self) -> u32 {
-        self.0
+    pub(crate) fn of(&self, family: Family) -> &Table {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+        }
     }
 }
 
 /// The routes of one VRF, as workers read them. Cloning is cheap; clones see the same routes.
 #[derive(Clone, Debug)]
-pub struct Fib {}
+pub struct Fib {
+    shared: Arc<Shared>,
+    tables: Arc<Tables>,
+}
+
+/// An address that nodes are looked up by.
+trait Address: Copy {
+    /// The number of bits.
+    const BITS: u32;
+
+    /// Returns eight bits that follow the first `base` ones.
+    fn byte(self, base: u32) -> u8;
+}
+
+impl Address for u32 {
+    const BITS: u32 = 32;
+
+    #[inline(always)]
+    fn byte(self, base: u32) -> u8 {
+        (self >> (24u32.wrapping_sub(base) & 31)) as u8
+    }
+}
+
+impl Address for u128 {
+    const BITS: u32 = 128;
+
+    #[inline(always)]
+    fn byte(self, base: u32) -> u8 {
+        (self >> (120u32.wrapping_sub(base) & 127)) as u8
+    }
+}
 
 impl Fib {
+    pub(crate) fn new(shared: Arc<Shared>, tables: Arc<Tables>) -> Fib {
+        Fib { shared, tables }
+    }
+
     /// Looks up IPv4 addresses (in host order: 10.0.0.1 is `0x0a00_0001`); `groups[i]` becomes the group of `addresses[i]`,
     /// or [`GroupId::NONE`]. Only the shorter length of the two slices is looked up.
     pub fn lookup_v4_burst(&self, addresses: &[u32], groups: &mut [GroupId]) {
-        for (_, group) in addresses.iter().zip(groups) {
-            *group = GroupId::NONE;
+        for (addresses, groups) in addresses.chunks(BURST).zip(groups.chunks_mut(BURST)) {
+            let mut entries = [Entry::NO_ROUTE; BURST];
+            match self.tables.v4.direct() {
+                Some(direct) => {
+                    for (entry, address) in entries.iter_mut().zip(addresses) {
+                        *entry = direct.entry((*address >> 8) as usize);
+                    }
+                    self.descend::<u32, false>(addresses, &mut entries, [24; BURST]);
+                }
+                None => {
+                    entries.fill(self.tables.v4.root());
+                    self.descend::<u32, true>(addresses, &mut entries, [0; BURST]);
+                }
+            }
+            for (group, entry) in groups.iter_mut().zip(&entries) {
+                *group = GroupId(entry.group());
+            }
         }
     }
 
     /// Looks up IPv6 addresses ([`std::net::Ipv6Addr::to_bits`]) as [`Fib::lookup_v4_burst`] does IPv4 addresses.
     pub fn lookup_v6_burst(&self, addresses: &[u128], groups: &mut [GroupId]) {
-        for (_, group) in addresses.iter().zip(groups) {
-            *group = GroupId::NONE;
+        for (addresses, groups) in addresses.chunks(BURST).zip(groups.chunks_mut(BURST)) {
+            let mut entries = [Entry::NO_ROUTE; BURST];
+            let mut bases = [0; BURST];
+            match self.tables.v6.direct() {
+                Some(direct) => {
+                    for (at, address) in addresses.iter().enumerate() {
+                        // 2000::/3: the three high bits are 001.
+                        let high = (address >> 104) as usize;
+                        if high >> 21 == 1 {
+                            entries[at] = direct.entry(high & 0x1f_ffff);
+                            bases[at] = 24;
+                        } else {
+                            entries[at] = direct.rest();
+                        }
+                    }
+                }
+                None => entries.fill(self.tables.v6.root()),
+            }
+            self.descend::<u128, true>(addresses, &mut entries, bases);
+            for (group, entry) in groups.iter_mut().zip(&entries) {
+                *group = GroupId(entry.group());
+            }
+        }
+    }
+
+    /// Follows links until all entries are leaves. `bases` are the numbers of address bits that lead to the entries. With
+    /// `DEEP` false, no node below those of the entries is visited.
+    #[inline(always)]
+    fn descend<A: Address, const DEEP: bool>(
+        &self,
+        addresses: &[A],
+        entries: &mut [Entry; BURST],
+        mut bases: [u8; BURST],
+    ) {
+        // A link of the last level cannot exist; the number of levels bounds the loop all the same.
+        for _ in 0..A::BITS / 8 {
+            let mut links = [0u8; BURST];
+            let mut len = 0;
+            for at in 0..addresses.len().min(BURST) {
+                links[len & (BURST - 1)] = at as u8;
+                len += usize::from(entries[at].is_link());
+            }
+            if len == 0 {
+                return;
+            }
+            // Loads that nothing depends on bring the first lines of all nodes.
+            let mut heads = 0;
+            for at in &links[..len.min(BURST)] {
+                let at = usize::from(*at) & (BURST - 1);
+                heads |= node::touch(&self.shared.lines, entries[at].line());
+            }
+            std::hint::black_box(heads);
+            for at in &links[..len.min(BURST)] {
+                let at = usize::from(*at) & (BURST - 1);
+                let byte = addresses[at].byte(u32::from(bases[at]));
+                entries[at] = node::entry(&self.shared.lines, entries[at].line(), byte);
+                bases[at] += node::STRIDE;
+            }
+            if !DEEP {
+                return;
+            }
         }
     }
 
@@ -54,31 +176,5 @@ impl Fib {
         let mut groups = [GroupId::NONE];
         self.lookup_v6_burst(&[address], &mut groups);
         groups[0]
-    }
-}
-
-/// The next-hop groups and next hops of all VRFs, as workers read them. Cloning is cheap.
-#[derive(Clone, Debug)]
-pub struct NextHops {}
-
-impl NextHops {
-    /// Returns the next hop of a flow: the member of the group that its hash selects. A flow keeps its member while the
-    /// group does. None for [`GroupId::NONE`].
-    #[inline]
-    pub fn member(&self, group: GroupId, flow_hash: u64) -> Option<&NextHop> {
-        self.live_member(group, flow_hash, |_| true)
-    }
-
-    /// Returns the next hop of a flow among the members for which `is_live` holds: a flow whose member is dead goes to
-    /// another, and no other flow moves. If none is live, returns the member that [`NextHops::member`] returns.
-    #[inline]
-    pub fn live_member(
-        &self,
-        group: GroupId,
-        flow_hash: u64,
-        is_live: impl FnMut(&NextHop) -> bool,
-    ) -> Option<&NextHop> {
-        let _ = (group, flow_hash, is_live);
-        None
     }
 }

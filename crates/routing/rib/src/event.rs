@@ -29,7 +29,7 @@ pub enum Source {
     Fpm,
 }
 
-/// What happened.
+/// The news of an event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Change {
     /// An object is there: it is new, or its values are new, or a dump lists it.
