@@ -1,0 +1,163 @@
+//! The thread that sends the RIB's requests about neighbours to the kernel of a namespace, in batches.
+//!
+//! A request waits for the kernel's lock of all network settings, which `ip -batch` and zebra take for milliseconds, so that
+//! the RIB does not send requests itself.
+
+use std::collections::HashSet;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
+
+use crate::message::Requests;
+use crate::socket::{Received, Socket};
+use crate::status::Shared;
+use crate::wire::{Content, Messages};
+
+/// The maximum number of requests that are sent together: about 16 KiB.
+const BATCH_LEN: usize = 256;
+/// The maximum number of probes that wait. A probe that is dropped is repeated by the next packet to its neighbour.
+const PROBES_MAX: usize = 4096;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    ifindex: u32,
+    address: IpAddr,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Manage(bool),
+    Probe,
+}
+
+/// The sending end of the thread's queue.
+pub(crate) struct Requester {
+    requests: Sender<Request>,
+    probes: Arc<AtomicUsize>,
+    status: Arc<Shared>,
+}
+
+impl Requester {
+    /// Returns the requester, and the body of its thread, which ends when the requester is dropped.
+    pub(crate) fn new(socket: Socket, status: Arc<Shared>) -> (Requester, impl FnOnce() + Send) {
+        let (requests, queue) = std::sync::mpsc::channel();
+        let probes = Arc::new(AtomicUsize::new(0));
+        let worker = Worker {
+            socket,
+            queue,
+            probes: Arc::clone(&probes),
+            managed: HashSet::new(),
+            status: Arc::clone(&status),
+        };
+        let requester = Requester {
+            requests,
+            probes,
+            status,
+        };
+        (requester, move || worker.run())
+    }
+
+    /// Makes the kernel keep a neighbour fresh, or no longer.
+    pub(crate) fn manage(&self, ifindex: u32, address: IpAddr, managed: bool) {
+        self.send(ifindex, address, Kind::Manage(managed));
+    }
+
+    /// Makes the kernel resolve or confirm a neighbour now.
+    pub(crate) fn probe(&self, ifindex: u32, address: IpAddr) {
+        if self.probes.fetch_add(1, Ordering::Relaxed) < PROBES_MAX {
+            self.send(ifindex, address, Kind::Probe);
+        } else {
+            self.probes.fetch_sub(1, Ordering::Relaxed);
+            self.status.change(|status| status.dropped_probes += 1);
+        }
+    }
+
+    fn send(&self, ifindex: u32, address: IpAddr, kind: Kind) {
+        // The thread ends only after the requester.
+        let _sent = self.requests.send(Request {
+            ifindex,
+            address,
+            kind,
+        });
+    }
+}
+
+struct Worker {
+    socket: Socket,
+    queue: Receiver<Request>,
+    probes: Arc<AtomicUsize>,
+    /// The neighbours that the kernel keeps fresh: `NTF_USE` without `NTF_EXT_MANAGED` would end that.
+    managed: HashSet<(u32, IpAddr)>,
+    status: Arc<Shared>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut requests = Requests::default();
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(first) = self.queue.recv() {
+            requests.clear();
+            self.add(first, &mut requests);
+            for _ in 1..BATCH_LEN {
+                let Ok(next) = self.queue.try_recv() else {
+                    break;
+                };
+                self.add(next, &mut requests);
+            }
+            if let Err(error) = self.execute(&requests, &mut buffer) {
+                self.refuse(format!("requests about neighbours: {error}"));
+            }
+        }
+    }
+
+    fn add(&mut self, request: Request, requests: &mut Requests) {
+        let Request {
+            ifindex,
+            address,
+            kind,
+            ..
+        } = request;
+        let key = (ifindex, address);
+        let is_managed = match kind {
+            Kind::Manage(true) => {
+                self.managed.insert(key);
+                true
+            }
+            Kind::Manage(false) => {
+                self.managed.remove(&key);
+                false
+            }
+            Kind::Probe => {
+                self.probes.fetch_sub(1, Ordering::Relaxed);
+                self.managed.contains(&key)
+            }
+        };
+        requests.resolve(ifindex, address, is_managed);
+    }
+
+    /// Sends requests. The kernel answers those that it refuses before `send` returns, and the others not at all.
+    fn execute(&self, requests: &Requests, buffer: &mut [u8]) -> io::Result<()> {
+        self.socket.send(requests.bytes())?;
+        while let Received::Datagram(size) = self.socket.receive(buffer)? {
+            for message in Messages::new(buffer.get(..size).unwrap_or_default()).flatten() {
+                if let Ok(Content::Error(number)) = message.content()
+                    && number != 0
+                {
+                    let error = io::Error::from_raw_os_error(number);
+                    self.refuse(format!("a request about a neighbour: {error}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, error: String) {
+        self.status.change(|status| {
+            status.refused_requests += 1;
+            status.last_error = error;
+        });
+    }
+}

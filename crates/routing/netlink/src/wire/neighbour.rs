@@ -1,0 +1,69 @@
+//! Messages of neighbours: `struct ndmsg` and its attributes.
+//!
+//! ```text
+//!  0        1         4           8       10      11     12
+//!  | family | padding | interface | state | flags | type | attributes...
+//! ```
+
+use std::net::IpAddr;
+
+use super::attributes::{Attributes, u16_at, u32_at};
+use super::error::DecodeError;
+use super::numbers::{ntf, nud};
+
+const WHAT: &str = "ndmsg";
+const HEADER_SIZE: usize = 12;
+
+/// An entry of the ARP or ND cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Neighbour {
+    pub interface: u32,
+    pub address: IpAddr,
+    /// The MAC address, if it is known and has 6 bytes.
+    pub mac: Option<[u8; 6]>,
+    /// One of [`nud`].
+    pub state: u16,
+    /// Flags of [`ntf`].
+    pub flags: u8,
+    /// Flags of `NDA_FLAGS_EXT`.
+    pub flags_ext: u32,
+}
+
+impl Neighbour {
+    /// Decodes the body of an `RTM_NEWNEIGH` or `RTM_DELNEIGH` of IPv4 or IPv6.
+    ///
+    /// # Errors
+    /// Returns [`DecodeError`] if a length is wrong, or no address is there.
+    pub fn decode(body: &[u8]) -> Result<Neighbour, DecodeError> {
+        let (fixed, attributes) = Attributes::after(WHAT, body, HEADER_SIZE)?;
+        let (mut address, mut mac, mut flags_ext) = (None, None, 0);
+        for attribute in attributes {
+            let attribute = attribute?;
+            match attribute.kind {
+                ntf::DST_ATTRIBUTE => address = Some(attribute.address()?),
+                ntf::LLADDR_ATTRIBUTE => mac = attribute.mac(),
+                ntf::FLAGS_EXT_ATTRIBUTE => flags_ext = attribute.u32()?,
+                _ => {}
+            }
+        }
+        let address = address.ok_or(DecodeError::Missing {
+            what: WHAT,
+            attribute: "NDA_DST",
+        })?;
+        Ok(Neighbour {
+            interface: u32_at(fixed, 4).unwrap_or_default(),
+            address,
+            mac,
+            state: u16_at(fixed, 8).unwrap_or_default(),
+            flags: fixed.get(10).copied().unwrap_or_default(),
+            flags_ext,
+        })
+    }
+
+    /// Returns the MAC address if packets may be sent to it (`NUD_VALID` without `NUD_NOARP`): it was confirmed, or is
+    /// being confirmed again.
+    pub fn usable_mac(&self) -> Option<[u8; 6]> {
+        const VALID: u16 = nud::REACHABLE | nud::STALE | nud::DELAY | nud::PROBE | nud::PERMANENT;
+        self.mac.filter(|_| self.state & VALID != 0)
+    }
+}
