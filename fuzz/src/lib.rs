@@ -25,6 +25,7 @@ mod openflow;
 mod parsers;
 mod pipeline;
 mod rest;
+mod routing;
 mod rules;
 mod text;
 mod transport;
@@ -50,6 +51,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("courier_control", courier::control),
     ("courier_ticket", courier::ticket),
     ("endpoint_frames", endpoint::frames),
+    ("fpm_session", routing::fpm),
     ("fragments", tunnel::fragments),
     ("eve_json", ips::eve),
     ("ips_dns", parsers::dns),
@@ -66,6 +68,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),
     ("memif_ring", memif::ring),
+    ("netlink_messages", routing::messages),
     ("nf_attach", window::attach),
     ("nf_window", window::window),
     ("oam_frames", liveness::oam),
