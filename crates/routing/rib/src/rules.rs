@@ -1,0 +1,522 @@
+//! The consequences of links, addresses, neighbours and next-hop objects: the rules that the kernel applies, many of them
+//! without a message. `tests/kernel.rs` replays each against the real kernel.
+//!
+//! | event | what the kernel does in silence |
+//! | --- | --- |
+//! | link down | drops IPv4 routes all of whose next hops are on links that are down, but not local ones; drops next-hop objects on it |
+//! | carrier lost | drops next-hop objects on it |
+//! | link deleted | drops IPv4 routes with any next hop on it; drops next-hop objects on it |
+//! | last IPv4 address of a link deleted | as link down, but keeps next-hop objects, and drops local routes, too |
+//! | address deleted | drops IPv4 routes with that source |
+//! | next-hop object deleted | drops routes by its number; groups lose it; a group that is then empty is deleted |
+//! | link up, IPv4 address added | next hops on the link that were dead in a multipath route are alive |
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+use millrace_fib::{Family, Prefix};
+use millrace_types::Time;
+
+use crate::action::Action;
+use crate::event::{Address, Dump, Link, Neighbour, NeighbourState, Netns, NextHopObject, RouteKind, Source};
+use crate::hops::{AdjacencyKey, Set, SetId, Via};
+use crate::namespace::{LinkRecord, NeighbourRecord};
+use crate::rib::{Rib, VrfId};
+use crate::routes::{Origin, Record};
+
+impl Rib {
+    pub(crate) fn link_there(&mut self, netns: Netns, link: Link, now: Time) {
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        let generation = namespace.generation_of(Source::Kernel, Dump::Links);
+        let ifindex = link.ifindex;
+        let name = link.name.clone();
+        let (up, carrier) = (link.up, link.carrier);
+        let before = match namespace.links.get_mut(&ifindex) {
+            Some(record) => {
+                record.generation = generation;
+                Some(core::mem::replace(&mut record.link, link))
+            }
+            None => {
+                let record = LinkRecord {
+                    link,
+                    addresses: Vec::new(),
+                    generation,
+                };
+                namespace.links.insert(ifindex, record);
+                None
+            }
+        };
+        let (was_up, had_carrier) = before
+            .as_ref()
+            .map_or((false, false), |link| (link.up, link.carrier));
+        if (was_up && had_carrier) && !(up && carrier) {
+            // Repair first: groups lose the members on the link.
+            self.refresh_link(netns, ifindex);
+            self.objects_on_link_gone(netns, ifindex);
+            self.check_soon(netns, now);
+        }
+        if was_up && !up {
+            self.hops_die(netns, ifindex, false);
+        }
+        if up && !was_up {
+            self.hops_revive(netns, ifindex);
+        }
+        if up && carrier && !(was_up && had_carrier) {
+            // Neighbours that failed before have not been asked since.
+            if let Some(namespace) = self.namespaces.get_mut(&netns) {
+                let failed = |key: &(u32, IpAddr), record: &mut NeighbourRecord| {
+                    key.0 != ifindex || record.state != NeighbourState::Failed
+                };
+                namespace.neighbours.retain(failed);
+            }
+            self.manage_link(netns, ifindex);
+        }
+        match before {
+            Some(before) if before.name != name => {
+                self.interface_changed(netns, &before.name);
+                self.interface_changed(netns, &name);
+            }
+            Some(_) => self.refresh_link(netns, ifindex),
+            None => self.interface_changed(netns, &name),
+        }
+    }
+
+    pub(crate) fn link_gone(&mut self, netns: Netns, ifindex: u32, now: Time) {
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        let Some(record) = namespace.links.remove(&ifindex) else {
+            return;
+        };
+        let gone: Vec<(u32, IpAddr)> = namespace
+            .neighbours
+            .keys()
+            .filter(|(other, _)| *other == ifindex)
+            .copied()
+            .collect();
+        for key in &gone {
+            namespace.neighbours.remove(key);
+        }
+        self.refresh_link(netns, ifindex);
+        self.objects_on_link_gone(netns, ifindex);
+        // Also a route of which another next hop is alive.
+        let sets: HashSet<SetId> = self
+            .hops
+            .sets()
+            .filter(|(_, set)| set.key.netns == netns && set.key.family == Family::V4)
+            .filter(|(_, set)| {
+                let on_link = set.key.via.hops().iter().any(|hop| hop.ifindex == ifindex);
+                on_link || set.key.via == Via::Local(ifindex)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        self.purge(netns, &sets, |prefix, _| prefix.family() == Family::V4);
+        if let Some(interface) = self.interfaces.get(&(netns, record.link.name)).copied() {
+            self.forget_hosts(interface.vrf, ifindex);
+        }
+        self.check_soon(netns, now);
+    }
+
+    pub(crate) fn address_there(&mut self, netns: Netns, address: Address) {
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        let Some(record) = namespace.links.get_mut(&address.ifindex) else {
+            return;
+        };
+        if !record.addresses.contains(&address) {
+            record.addresses.push(address);
+        }
+        if let Some(named) = &mut namespace.named_addresses {
+            named.insert(address);
+        }
+        if Family::of(&address.address) == Family::V4
+            && namespace.link(address.ifindex).is_some_and(|link| link.up)
+        {
+            self.hops_revive(netns, address.ifindex);
+        }
+        self.resolve_floating(netns);
+    }
+
+    pub(crate) fn address_gone(&mut self, netns: Netns, address: Address, now: Time) {
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        let Some(record) = namespace.links.get_mut(&address.ifindex) else {
+            return;
+        };
+        let before = record.addresses.len();
+        record
+            .addresses
+            .retain(|other| (other.address, other.prefix_len) != (address.address, address.prefix_len));
+        if record.addresses.len() == before {
+            return;
+        }
+        let is_last = namespace.addresses_v4(address.ifindex) == 0;
+        let is_nowhere = !namespace.has_address(address.address);
+        if Family::of(&address.address) == Family::V4 {
+            if is_last {
+                self.hops_die(netns, address.ifindex, true);
+            }
+            if is_nowhere && let Some(number) = self.source_addresses.find(address.address) {
+                let is_gone = |prefix: &Prefix, record: &Record| {
+                    prefix.family() == Family::V4
+                        && record.source_address == number
+                        && record.origin != Origin::Fpm
+                };
+                self.counts.purged += self.remove_all(netns, is_gone) as u64;
+            }
+            self.check_soon(netns, now);
+        }
+        self.resolve_floating(netns);
+    }
+
+    pub(crate) fn neighbour_there(&mut self, netns: Netns, neighbour: Neighbour) {
+        let limit = self.limits.neighbours;
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        let key = (neighbour.ifindex, neighbour.address);
+        let before = namespace.neighbours.get(&key).copied();
+        if before.is_none() && namespace.neighbours.len() >= limit {
+            self.counts.refused += 1;
+            return;
+        }
+        let mac = neighbour.mac.filter(|_| neighbour.state.is_valid());
+        // A neighbour that failed and is asked again has still failed, until it answers.
+        let has_failed = before.is_some_and(|before| before.state == NeighbourState::Failed);
+        let state = if has_failed && mac.is_none() {
+            NeighbourState::Failed
+        } else {
+            neighbour.state
+        };
+        let generation = namespace.generation_of(Source::Kernel, Dump::Neighbours);
+        namespace.neighbours.insert(
+            key,
+            NeighbourRecord {
+                mac,
+                state,
+                generation,
+            },
+        );
+        let is_same = before.is_some_and(|before| {
+            before.mac == mac && (before.state == NeighbourState::Failed) == (state == NeighbourState::Failed)
+        });
+        if !is_same {
+            self.refresh_neighbour(netns, neighbour.ifindex, neighbour.address);
+            self.host_changed(netns, neighbour.ifindex, neighbour.address, mac.is_some());
+        }
+    }
+
+    pub(crate) fn neighbour_gone(&mut self, netns: Netns, ifindex: u32, address: IpAddr) {
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        if namespace.neighbours.remove(&(ifindex, address)).is_none() {
+            return;
+        }
+        let mut gateways = Vec::new();
+        for id in self.hops.of_neighbour(netns, ifindex, address) {
+            if let Some(adjacency) = self.hops.adjacency(id)
+                && adjacency.gateway_uses > 0
+            {
+                gateways.push(adjacency.key);
+            }
+        }
+        if !gateways.is_empty()
+            && let Some(namespace) = self.namespaces.get_mut(&netns)
+        {
+            // Others of a group go first, until the kernel has asked for it again.
+            let record = NeighbourRecord {
+                mac: None,
+                state: NeighbourState::Failed,
+                generation: namespace.generation_of(Source::Kernel, Dump::Neighbours),
+            };
+            namespace.neighbours.insert((ifindex, address), record);
+        }
+        self.refresh_neighbour(netns, ifindex, address);
+        self.host_changed(netns, ifindex, address, false);
+        for key in gateways {
+            self.manage(&key, true);
+        }
+    }
+
+    pub(crate) fn object_there(&mut self, netns: Netns, source: Source, object: NextHopObject) {
+        let limit = self.limits.objects;
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        let is_new = !namespace.objects.contains_key(&(source, object.id));
+        if is_new && namespace.objects.len() >= limit {
+            self.counts.refused += 1;
+            return;
+        }
+        let generation = namespace.generation_of(source, Dump::NextHops);
+        if namespace.set_object(source, object.id, object.kind, generation) {
+            let mut changed = namespace
+                .groups_of
+                .get(&(source, object.id))
+                .cloned()
+                .unwrap_or_default();
+            changed.push(object.id);
+            self.resolve_objects(netns, source, &changed);
+        }
+    }
+
+    pub(crate) fn objects_gone(&mut self, netns: Netns, source: Source, ids: Vec<u32>) {
+        let Some(namespace) = self.namespaces.get_mut(&netns) else {
+            return;
+        };
+        let (gone, changed) = namespace.remove_objects(source, ids);
+        self.resolve_objects(netns, source, &changed);
+        // The routes of an object that is gone: none, if they moved before it went.
+        let sets: HashSet<SetId> = gone
+            .iter()
+            .filter_map(|id| self.set_of_object(netns, source, *id))
+            .collect();
+        self.purge(netns, &sets, |_, _| true);
+        self.resolve_objects(netns, source, &gone);
+    }
+
+    fn set_of_object(&self, netns: Netns, source: Source, id: u32) -> Option<SetId> {
+        self.hops.find_object_set(netns, source, id)
+    }
+
+    /// Finds the members of the sets of objects anew.
+    fn resolve_objects(&mut self, netns: Netns, source: Source, ids: &[u32]) {
+        for id in ids {
+            if let Some(set) = self.set_of_object(netns, source, *id) {
+                self.resolve(set);
+            }
+        }
+    }
+
+    fn objects_on_link_gone(&mut self, netns: Netns, ifindex: u32) {
+        let ids = self
+            .namespaces
+            .get(&netns)
+            .map(|namespace| namespace.objects_on(ifindex))
+            .unwrap_or_default();
+        if !ids.is_empty() {
+            self.objects_gone(netns, Source::Kernel, ids);
+        }
+    }
+
+    /// Marks the IPv4 next hops on a link dead, and drops the routes that have no other. With `force`, local routes
+    /// go, too.
+    fn hops_die(&mut self, netns: Netns, ifindex: u32, force: bool) {
+        let mut sets = HashSet::new();
+        for (id, mut dead, via) in self.sets_on(netns, ifindex) {
+            for (dead, hop) in dead.iter_mut().zip(via.hops()) {
+                *dead |= hop.ifindex == ifindex;
+            }
+            let are_all_dead = dead.iter().all(|dead| *dead);
+            if let Some(set) = self.hops.set_mut(id) {
+                set.dead = dead;
+            }
+            self.regroup(id);
+            if are_all_dead {
+                sets.insert(id);
+            }
+        }
+        let of_link = |set: &Set| set.key.netns == netns && set.key.via == Via::Local(ifindex);
+        let local: HashSet<SetId> = self
+            .hops
+            .sets()
+            .filter(|(_, set)| of_link(set))
+            .map(|(id, _)| id)
+            .collect();
+        sets.extend(&local);
+        self.purge(netns, &sets, |prefix, record| {
+            let is_kept = local.contains(&record.set) && !force && record.kind != RouteKind::Broadcast;
+            prefix.family() == Family::V4 && !is_kept
+        });
+    }
+
+    /// Clears the marks of next hops on a link.
+    fn hops_revive(&mut self, netns: Netns, ifindex: u32) {
+        for (id, mut dead, via) in self.sets_on(netns, ifindex) {
+            if !dead.iter().any(|dead| *dead) {
+                continue;
+            }
+            for (dead, hop) in dead.iter_mut().zip(via.hops()) {
+                *dead &= hop.ifindex != ifindex;
+            }
+            if let Some(set) = self.hops.set_mut(id) {
+                set.dead = dead;
+            }
+            self.regroup(id);
+        }
+    }
+
+    /// Returns the IPv4 sets with next hops on a link: their marks and their next hops.
+    fn sets_on(&self, netns: Netns, ifindex: u32) -> Vec<(SetId, Vec<bool>, Via)> {
+        let mut ids: Vec<SetId> = self
+            .hops
+            .on_link(netns, ifindex)
+            .into_iter()
+            .filter_map(|id| self.hops.adjacency(id))
+            .flat_map(|adjacency| adjacency.sets.iter().copied())
+            .collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.into_iter()
+            .filter_map(|id| Some((id, self.hops.set(id)?)))
+            .filter(|(_, set)| set.key.family == Family::V4 && !set.key.via.hops().is_empty())
+            .map(|(id, set)| (id, set.dead.clone(), set.key.via.clone()))
+            .collect()
+    }
+
+    /// Drops the kernel's routes with these sets for which `is_gone` holds.
+    fn purge(&mut self, netns: Netns, sets: &HashSet<SetId>, is_gone: impl Fn(&Prefix, &Record) -> bool) {
+        let any_used = sets
+            .iter()
+            .any(|id| self.hops.set(*id).is_some_and(|set| set.users > 0));
+        if any_used {
+            let is_gone = |prefix: &Prefix, record: &Record| {
+                sets.contains(&record.set)
+                    && record.origin.source() == Source::Kernel
+                    && is_gone(prefix, record)
+            };
+            self.counts.purged += self.remove_all(netns, is_gone) as u64;
+        }
+    }
+
+    /// Resolves the sets whose gateways name no interface: addresses decide.
+    fn resolve_floating(&mut self, netns: Netns) {
+        let floating = |set: &Set| {
+            set.key.netns == netns
+                && set
+                    .key
+                    .via
+                    .hops()
+                    .iter()
+                    .any(|hop| hop.ifindex == 0 && hop.gateway.is_some())
+        };
+        let ids: Vec<SetId> = self
+            .hops
+            .sets()
+            .filter(|(_, set)| floating(set))
+            .map(|(id, _)| id)
+            .collect();
+        for id in ids {
+            self.resolve(id);
+        }
+    }
+
+    /// Asks the kernel to keep all gateways on a link fresh.
+    fn manage_link(&mut self, netns: Netns, ifindex: u32) {
+        for id in self.hops.on_link(netns, ifindex) {
+            if let Some(adjacency) = self.hops.adjacency(id)
+                && adjacency.gateway_uses > 0
+            {
+                let key = adjacency.key;
+                self.manage(&key, true);
+            }
+        }
+    }
+
+    /// Returns the links of a name: at most one, but for a moment in which names are exchanged.
+    pub(crate) fn links_named(&self, netns: Netns, name: &str) -> Vec<u32> {
+        let Some(namespace) = self.namespaces.get(&netns) else {
+            return Vec::new();
+        };
+        let named = |record: &&LinkRecord| record.link.name == name;
+        namespace
+            .links
+            .values()
+            .filter(named)
+            .map(|record| record.link.ifindex)
+            .collect()
+    }
+
+    /// Follows an interface of the router that came or went, or whose link did.
+    pub(crate) fn interface_changed(&mut self, netns: Netns, name: &str) {
+        for ifindex in self.links_named(netns, name) {
+            self.refresh_link(netns, ifindex);
+            self.manage_link(netns, ifindex);
+            let Some(namespace) = self.namespaces.get(&netns) else {
+                continue;
+            };
+            let hosts: Vec<(IpAddr, bool)> = namespace
+                .neighbours
+                .range((ifindex, IpAddr::from([0, 0, 0, 0]))..)
+                .take_while(|((other, _), _)| *other == ifindex)
+                .map(|((_, address), record)| (*address, record.mac.is_some()))
+                .collect();
+            for (address, is_there) in hosts {
+                self.host_changed(netns, ifindex, address, is_there);
+            }
+        }
+    }
+
+    /// Follows a neighbour: one on an interface of the router has a route of its own. Link-local addresses have none:
+    /// packets to them are not forwarded.
+    fn host_changed(&mut self, netns: Netns, ifindex: u32, address: IpAddr, is_there: bool) {
+        let is_link_local = match address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        let name = self
+            .namespaces
+            .get(&netns)
+            .and_then(|namespace| namespace.link(ifindex))
+            .map(|link| &link.name);
+        let interface = name.and_then(|name| self.interfaces.get(&(netns, name.clone())).copied());
+        if let Some(interface) = interface.filter(|_| !is_link_local) {
+            self.set_host(interface.vrf, ifindex, address, is_there);
+        }
+    }
+
+    /// Removes all hosts of a link.
+    pub(crate) fn forget_hosts(&mut self, vrf: VrfId, ifindex: u32) {
+        let hosts: Vec<IpAddr> = self
+            .vrf(vrf.0 as usize)
+            .map(|vrf| {
+                vrf.hosts
+                    .keys()
+                    .filter(|key| key.1 == ifindex)
+                    .map(|key| key.0)
+                    .collect()
+            })
+            .unwrap_or_default();
+        for address in hosts {
+            self.set_host(vrf, ifindex, address, false);
+        }
+    }
+
+    /// Asks the kernel about hosts that have traffic and are stale.
+    pub(crate) fn confirm_hosts(&mut self) {
+        let mut actions = Vec::new();
+        for (netns, namespace) in &self.namespaces {
+            for ((ifindex, address), record) in &namespace.neighbours {
+                if record.state != NeighbourState::Stale {
+                    continue;
+                }
+                let key = AdjacencyKey::Neighbour {
+                    netns: *netns,
+                    ifindex: *ifindex,
+                    gateway: Some(*address),
+                    mtu: 0,
+                };
+                let adjacency = self
+                    .hops
+                    .find_adjacency(&key)
+                    .and_then(|id| self.hops.adjacency(id));
+                let line = adjacency.and_then(|adjacency| self.writer.next_hop(adjacency.next_hop));
+                if line.is_some_and(millrace_fib::NextHop::take_used) {
+                    actions.push(Action::Probe {
+                        netns: *netns,
+                        ifindex: *ifindex,
+                        address: *address,
+                    });
+                }
+            }
+        }
+        for action in actions {
+            self.act(action);
+        }
+    }
+}

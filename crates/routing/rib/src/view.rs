@@ -1,0 +1,152 @@
+//! The state for displays.
+
+use std::net::IpAddr;
+
+use millrace_fib::{GroupId, NextHopSpec, Prefix, Usage};
+
+use crate::event::{LinkKind, NeighbourState, RouteKind, Source};
+use crate::rib::{Counts, Rib, Vrf, VrfId};
+use crate::routes::{Entry, Origin, Record};
+
+/// A route of a VRF and its next hops, as the RIB has them now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RouteView {
+    pub prefix: Prefix,
+    pub kind: RouteKind,
+    pub metric: u32,
+    pub protocol: u8,
+    pub source: Source,
+    /// True if it is the kernel's table `local` that has the route.
+    pub is_local_table: bool,
+    /// True if the FIB has the route.
+    pub is_installed: bool,
+    /// The group of its next hops.
+    pub group: GroupId,
+    pub next_hops: Vec<HopView>,
+}
+
+/// A next hop of a route.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HopView {
+    pub spec: NextHopSpec,
+    /// The name of the link in the namespace; empty if the next hop has none.
+    pub link: String,
+    pub weight: u32,
+    /// True if its link is up and its neighbour has not failed.
+    pub is_live: bool,
+}
+
+/// A neighbour and its MAC address, as the kernel has them now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NeighbourView {
+    pub link: String,
+    pub address: IpAddr,
+    pub mac: Option<millrace_types::Mac>,
+    pub state: NeighbourState,
+}
+
+impl Rib {
+    /// Returns the routes of a VRF, in no order.
+    pub fn routes(&self, id: VrfId) -> impl Iterator<Item = RouteView> {
+        let vrf = self.vrf(id.0 as usize);
+        vrf.into_iter().flat_map(move |vrf| {
+            vrf.routes
+                .iter()
+                .flat_map(move |(prefix, entry)| self.views(prefix, entry))
+        })
+    }
+
+    /// Returns the routes of one prefix.
+    pub fn route(&self, id: VrfId, prefix: &Prefix) -> Vec<RouteView> {
+        let entry = self.vrf(id.0 as usize).and_then(|vrf| vrf.routes.get(prefix));
+        entry.map(|entry| self.views(*prefix, entry)).unwrap_or_default()
+    }
+
+    /// Returns the route that packets to an address take.
+    pub fn explain(&self, id: VrfId, address: IpAddr) -> Option<RouteView> {
+        let vrf = self.vrf(id.0 as usize)?;
+        let usable = |entry: &Entry| !entry.is_empty() && !entry.installed.is_none();
+        let (prefix, entry) = vrf.routes.longest(&Prefix::host(address), usable)?;
+        self.views(prefix, entry)
+            .into_iter()
+            .find(|view| view.is_installed)
+    }
+
+    fn views(&self, prefix: Prefix, entry: &Entry) -> Vec<RouteView> {
+        let best = entry.best().copied();
+        let view = |record: &Record| RouteView {
+            prefix,
+            kind: record.kind,
+            metric: record.metric,
+            protocol: record.protocol,
+            source: record.origin.source(),
+            is_local_table: record.origin == Origin::LocalTable,
+            is_installed: !entry.installed.is_none() && best == Some(*record),
+            group: self.group_of(record.set),
+            next_hops: self.hop_views(record),
+        };
+        entry.records().iter().map(view).collect()
+    }
+
+    fn hop_views(&self, record: &Record) -> Vec<HopView> {
+        let Some(set) = self.hops.set(record.set) else {
+            return Vec::new();
+        };
+        let view = |(at, (id, weight)): (usize, &(crate::hops::AdjacencyId, u32))| {
+            let adjacency = self.hops.adjacency(*id)?;
+            let link = adjacency
+                .key
+                .link()
+                .and_then(|(netns, ifindex)| self.namespaces.get(&netns)?.link(ifindex));
+            Some(HopView {
+                spec: self.writer.next_hop(adjacency.next_hop)?.spec(),
+                link: link.map(|link| link.name.clone()).unwrap_or_default(),
+                weight: *weight,
+                is_live: adjacency.is_live && !set.dead.get(at).copied().unwrap_or_default(),
+            })
+        };
+        set.members.iter().enumerate().filter_map(view).collect()
+    }
+
+    /// Returns the neighbours of the VRF's namespace on links other than the loopback.
+    pub fn neighbours(&self, id: VrfId) -> Vec<NeighbourView> {
+        let namespace = self
+            .vrf(id.0 as usize)
+            .and_then(|vrf| self.namespaces.get(&vrf.netns));
+        let Some(namespace) = namespace else {
+            return Vec::new();
+        };
+        let view = |((ifindex, address), record): (&(u32, IpAddr), &crate::namespace::NeighbourRecord)| {
+            let link = namespace
+                .link(*ifindex)
+                .filter(|link| link.kind != LinkKind::Loopback)?;
+            Some(NeighbourView {
+                link: link.name.clone(),
+                address: *address,
+                mac: record.mac,
+                state: record.state,
+            })
+        };
+        namespace.neighbours.iter().filter_map(view).collect()
+    }
+
+    /// Returns true if the VRF's namespace exists.
+    pub fn is_open(&self, id: VrfId) -> bool {
+        let of = |vrf: &Vrf| {
+            self.namespaces
+                .get(&vrf.netns)
+                .is_some_and(|namespace| namespace.is_open)
+        };
+        self.vrf(id.0 as usize).is_some_and(of)
+    }
+
+    /// Returns the counters.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Returns the numbers of objects of all FIBs, and their memory.
+    pub fn usage(&self) -> Usage {
+        self.writer.usage()
+    }
+}
