@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
-use crate::keep::{Keeper, Saved, capture};
+use crate::keep::{Keeper, Saved};
 use crate::wans;
 
 /// A difference between the configuration and the running switch.
@@ -206,11 +206,7 @@ impl<B: Backend> Switch<B> {
     /// The error of the file system.
     pub fn save_flows(&self, name: &str) -> Option<std::io::Result<Saved>> {
         let keeper = self.keeper.get()?;
-        let state = self
-            .bridge(name)?
-            .call_blocking(|control| capture(control))
-            .ok()?;
-        Some(keeper.save(&state))
+        keeper.save(&self.bridge(name)?)
     }
 
     /// Stops and removes all bridges. If `saves` is true, the state of each is saved first, after its connections are
@@ -228,9 +224,9 @@ impl<B: Backend> Switch<B> {
         {
             drop(connector);
             if let Some(keeper) = self.keeper.get().filter(|_| saves)
-                && let Ok(state) = bridge.handle().call_blocking(|control| capture(control))
+                && let Some(outcome) = keeper.save(bridge.handle())
             {
-                match keeper.save(&state) {
+                match outcome {
                     Ok(Saved {
                         file,
                         flows,

@@ -13,6 +13,7 @@ use super::chains::Chains;
 use super::hops::HopProblems;
 use super::monitors::Oam;
 use super::neighbours::Neighbours;
+use super::recording::Recording;
 use super::refused_frames::RefusedFrames;
 use super::settings::{fdb_config, flow_cache, fragments, select_fields, table_limits};
 use super::sflow_agent::Sflow;
@@ -72,6 +73,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) sflow_seed: u64,
     /// The time of the next attempt to reconnect virtual NICs; `None` before the first.
     pub(super) next_vnic_reconnect: Option<Time>,
+    /// The list of all entries that is being made.
+    pub(super) recording: Option<Recording>,
 }
 
 impl<B: Backend> BridgeControl<B> {
@@ -120,6 +123,7 @@ impl<B: Backend> BridgeControl<B> {
             sflow: Sflow::default(),
             sflow_seed: seed,
             next_vnic_reconnect: None,
+            recording: None,
             datapath,
         })
     }
@@ -160,6 +164,9 @@ impl<B: Backend> BridgeControl<B> {
         send_flow_updates(&mut self.controllers, &mut self.tables);
         if self.ops.is_empty() && self.tables.unpublished_len() == 0 {
             return;
+        }
+        if let Some(recording) = &mut self.recording {
+            recording.note(&self.ops);
         }
         self.datapath.publish(&mut self.ops);
         let mut removed = Vec::new();

@@ -17,9 +17,10 @@
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
 //! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
-//!    `oam_status`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
+//!    `oam_status`, `recording`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
-//! 3. `fail_mode`, `tunnels`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`: operations on a bridge
+//! 3. `fail_mode`, `tunnels`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
+//!    `record`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
 mod apply_chains;
@@ -39,6 +40,8 @@ mod oam_status;
 mod operator;
 mod ports;
 mod qos;
+mod record;
+mod recording;
 mod refused_frames;
 mod settings;
 mod sflow;

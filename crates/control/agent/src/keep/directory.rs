@@ -13,7 +13,7 @@ use millrace_types::Duration;
 
 use super::file::{decode_file, encode_file};
 use super::kept::{Captured, Kept};
-use super::state::{Restored, restore};
+use super::state::{Restored, capture, restore};
 use crate::control::BridgeHandle;
 
 /// The extension of a file.
@@ -37,6 +37,8 @@ pub struct Keeper {
     directory: PathBuf,
     /// The bridges whose state is not restored yet.
     pending: Mutex<BTreeSet<String>>,
+    /// Held during a save: saves of one bridge at the same time would disturb each other.
+    saving: Mutex<()>,
     /// The bridges whose state could not be restored, and the reasons.
     refused: Mutex<BTreeMap<String, String>>,
 }
@@ -56,6 +58,7 @@ impl Keeper {
         Keeper {
             directory,
             pending: Mutex::new(pending),
+            saving: Mutex::default(),
             refused: Mutex::default(),
         }
     }
@@ -129,11 +132,17 @@ impl Keeper {
         lock(&self.refused).clone()
     }
 
-    /// Saves a state.
+    /// Saves the state of a bridge; `None` if the bridge was removed. Must not be called from an async task.
     ///
     /// # Errors
     /// The error of the file system; the file before stays.
-    pub(crate) fn save(&self, state: &Captured) -> io::Result<Saved> {
+    pub(crate) fn save<B: Backend>(&self, handle: &BridgeHandle<B>) -> Option<io::Result<Saved>> {
+        let _saving = lock(&self.saving);
+        let state = capture(handle).ok()?;
+        Some(self.write(&state))
+    }
+
+    fn write(&self, state: &Captured) -> io::Result<Saved> {
         let bytes = encode_file(state, unix_nanos());
         let file = self.path(&state.bridge);
         DirBuilder::new()

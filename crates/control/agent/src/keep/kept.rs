@@ -6,8 +6,7 @@ use millrace_openflow::multipart::table_features::TableFeatures;
 use millrace_pipeline::{EntryCount, FlowEntry, FlowMod, Group, Meter};
 use millrace_types::{Dpid, Duration, Time};
 
-/// The state of a bridge at one time. Entries are shared with the bridge, so that a capture of a million of them takes
-/// little time of its control thread.
+/// The state of a bridge at one time. Entries are shared with the bridge.
 #[derive(Default)]
 pub(crate) struct Captured {
     pub(super) bridge: String,

@@ -3,7 +3,7 @@
 //! ```text
 //!  clean stop, `millrace flow save`         STATE_DIR/flows/BRIDGE.flows               start
 //!  bridge ── capture ──▶ Captured ── encode ──▶ bytes ──▶ decode ── Kept ── restore ──▶ bridge, before it has ports
-//!            (one task of its control thread)                       (all or nothing)
+//!            (steps of its control thread)                          (all or nothing)
 //! ```
 //!
 //! | state | after a restart |
@@ -23,4 +23,3 @@ mod kept;
 mod state;
 
 pub use directory::{Keeper, Saved};
-pub(crate) use state::capture;

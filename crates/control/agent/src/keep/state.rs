@@ -1,20 +1,41 @@
-//! The state of a bridge that a restart keeps: captured in one task of the control thread, and restored all or not at
+//! The state of a bridge that a restart keeps: captured in steps of the control thread, and restored all or not at
 //! all.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
 use millrace_openflow::multipart::table_features::TableFeatures;
-use millrace_pipeline::{Cursor, EntryCount, FlowFilter, Group};
+use millrace_pipeline::{EntryCount, Group};
 use millrace_types::{Duration, GroupId, MeterId, TableId, Time};
 
 use super::kept::{Captured, Counted, Kept};
-use crate::control::BridgeControl;
+use crate::control::{BridgeControl, BridgeHandle, TaskError};
 use crate::handlers::tables;
 
-/// Returns the state of a bridge.
-pub(crate) fn capture<B: Backend>(bridge: &BridgeControl<B>) -> Captured {
+/// The number of entries that one step of a capture reads: a fraction of a millisecond of the control thread.
+const STEP: usize = 1_024;
+
+/// Returns the state of a bridge at one moment. The control thread serves its channels between the steps. One thread may
+/// capture a bridge at a time.
+///
+/// # Errors
+/// [`TaskError`] if the bridge was removed.
+pub(super) fn capture<B: Backend>(handle: &BridgeHandle<B>) -> Result<Captured, TaskError> {
+    handle.call_blocking(BridgeControl::begin_recording)?;
+    loop {
+        while !handle.call_blocking(|bridge| bridge.record(STEP))? {}
+        let ended =
+            handle.call_blocking(|bridge| Some((bridge.end_recording()?, without_entries(bridge))))?;
+        if let Some((recorded, state)) = ended {
+            let flows = recorded.into_iter().flatten().collect();
+            return Ok(Captured { flows, ..state });
+        }
+        // All entries were removed meanwhile, and others added.
+    }
+}
+
+/// Returns the state of a bridge now, without flow entries.
+fn without_entries<B: Backend>(bridge: &BridgeControl<B>) -> Captured {
     let at = bridge.datapath.now();
     let counted = |age: Duration, count: EntryCount, parts: Vec<EntryCount>| Counted {
         age,
@@ -38,12 +59,6 @@ pub(crate) fn capture<B: Backend>(bridge: &BridgeControl<B>) -> Captured {
         let counted = counted(stat.duration, stat.count, stat.buckets);
         state.groups.push((stat.group.clone(), counted));
     });
-    let everything = FlowFilter::all();
-    let _end = bridge
-        .tables
-        .flow_stats(&everything, Cursor::default(), usize::MAX, at, |stat| {
-            state.flows.push((Arc::clone(stat.entry), stat.count));
-        });
     state
 }
 

@@ -28,7 +28,7 @@ fn add(bundle: u32, message: Message) -> Message {
     })
 }
 
-fn add_flow(bundle: u32, flow: FlowMod) -> Message {
+pub(crate) fn add_flow(bundle: u32, flow: FlowMod) -> Message {
     add(bundle, Message::FlowMod(flow))
 }
 
@@ -39,7 +39,7 @@ fn refusal(controller: &mut Controller, message: &Message) -> ErrorCode {
     }
 }
 
-fn done(controller: &mut Controller, bundle: u32, command: BundleCommand) -> BundleCommand {
+pub(crate) fn done(controller: &mut Controller, bundle: u32, command: BundleCommand) -> BundleCommand {
     match controller.ask(&control(bundle, command)) {
         Message::BundleControl(reply) => {
             assert_eq!((reply.bundle, reply.flags), (bundle, BOTH));

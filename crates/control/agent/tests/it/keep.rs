@@ -4,15 +4,18 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use crate::bundles::{add_flow, done};
 use crate::harness::{Controller, TestSwitch, config, flow, output, packet, patch, wait_for};
 use crate::ovs_ofctl::Ofctl;
 use crate::tables::{exchange, named, narrow};
 use millrace_agent::keep::Keeper;
 use millrace_flow::{Action, Bucket, Field, Instructions};
 use millrace_openflow::{
-    FlowMod, FlowModFlags, GroupMod, GroupModCommand, GroupType, Message, MeterBand, MeterBandKind,
-    MeterFlags, MeterMod, MeterModCommand,
+    BundleCommand, FlowMod, FlowModCommand, FlowModFlags, GroupMod, GroupModCommand, GroupType, Message,
+    MeterBand, MeterBandKind, MeterFlags, MeterMod, MeterModCommand,
 };
 use millrace_types::{Cookie, GroupId, MeterId, Priority, TableId};
 
@@ -316,4 +319,83 @@ fn a_bridge_that_is_added_later_starts_empty_and_a_stop_without_keeping_removes_
     std::fs::write(file(directory.path()), "x").unwrap();
     switch.switch.stop(false);
     assert!(!file(directory.path()).exists());
+}
+
+/// Adds this many entries to table 1.
+fn add_many(controller: &mut Controller, len: u32) {
+    for start in (0..len).step_by(10_000) {
+        let numbers = start..len.min(start + 10_000);
+        controller.add(numbers.map(|number| FlowMod {
+            table: TableId(1),
+            ..flow(1, &[(Field::EthDst, number.into())], &[])
+        }));
+    }
+}
+
+/// Moves an entry from one priority of table 2 to the next in bundles, until `is_over`, while the state is saved. There
+/// is always exactly one. Returns the number of bundles, and the longest time of one.
+fn move_an_entry(controller: &mut Controller, is_over: &AtomicBool) -> (u32, Duration) {
+    let at = |priority: u16| FlowMod {
+        table: TableId(2),
+        ..flow(priority, &[], &[])
+    };
+    controller.add([at(0)]);
+    let (mut moves, mut longest) = (0_u32, Duration::ZERO);
+    while moves == 0 || !is_over.load(Ordering::Relaxed) {
+        let from = (moves % 60_000) as u16;
+        let delete = FlowMod {
+            command: FlowModCommand::DeleteStrict,
+            ..at(from)
+        };
+        let begun = Instant::now();
+        done(controller, moves, BundleCommand::Open);
+        controller.send(&add_flow(moves, at((from + 1) % 60_000)));
+        controller.send(&add_flow(moves, delete));
+        done(controller, moves, BundleCommand::Commit);
+        longest = longest.max(begun.elapsed());
+        moves += 1;
+    }
+    (moves, longest)
+}
+
+/// Saves the state of a switch with this many entries while a controller changes others, and restores it.
+fn save_beside_changes(len: u32) {
+    let directory = tempfile::tempdir().unwrap();
+    let switch = keeping(directory.path(), &config(2, SECURE));
+    let mut controller = switch.controller();
+    add_many(&mut controller, len);
+    let (begun, is_over) = (Instant::now(), AtomicBool::new(false));
+    let (saved, (moves, longest)) = std::thread::scope(|scope| {
+        let moving = scope.spawn(|| move_an_entry(&mut controller, &is_over));
+        // The first change precedes the save.
+        while entries(&switch) == len as usize {}
+        let saved = switch.switch.save_flows("br0").unwrap().unwrap();
+        is_over.store(true, Ordering::Relaxed);
+        (saved, moving.join().unwrap())
+    });
+    let took = begun.elapsed();
+    println!("{len} entries: saved in {took:?} beside {moves} bundles, the longest took {longest:?}");
+    assert_eq!(saved.flows, len as usize + 1);
+    assert!(moves > 1, "the controller was served during the save");
+    let bytes = std::fs::read(file(directory.path())).unwrap();
+    // The end of a switch removes the file.
+    drop(switch);
+    std::fs::write(file(directory.path()), bytes).unwrap();
+    let begun = Instant::now();
+    let switch = keeping(directory.path(), &config(2, SECURE));
+    println!("restored in {:?}", begun.elapsed());
+    assert_eq!(entries(&switch), len as usize + 1);
+}
+
+#[test]
+fn a_save_has_the_entries_of_one_moment_and_controllers_are_served_during_it() {
+    for _ in 0..3 {
+        save_beside_changes(20_000);
+    }
+}
+
+#[test]
+#[ignore = "minutes: a million entries"]
+fn a_million_entries_are_saved_and_restored() {
+    save_beside_changes(1_000_000);
 }

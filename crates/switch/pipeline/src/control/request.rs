@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_flow::classify::Slot;
 use millrace_flow::{Action, Instructions, Match};
 use millrace_types::{Cookie, Duration, GroupId, PortNo, Priority, TableId};
 
@@ -203,6 +204,8 @@ pub struct FlowRemoved {
 /// An entry and its counters.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowStat<'a> {
+    /// The index of the entry, which it has until it is removed: [`Cursor::at`] of it visits the entry first.
+    pub slot: Slot,
     pub entry: &'a Arc<FlowEntry>,
     /// Time since the entry was added.
     pub duration: Duration,

@@ -20,6 +20,7 @@ impl Control {
     ) -> Option<Cursor> {
         self.scan(filter, cursor, budget, |slot, record| {
             visit(FlowStat {
+                slot,
                 entry: &record.entry,
                 duration: now.since(record.entry.created()),
                 count: self.banks.entry(slot),
