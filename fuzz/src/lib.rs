@@ -19,6 +19,7 @@ mod endpoint;
 mod files;
 mod fileset;
 mod ips;
+mod kept;
 mod liveness;
 mod memif;
 mod openflow;
@@ -64,6 +65,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ips_smb", parsers::smb),
     ("ips_stream", ips::stream),
     ("ips_tls", parsers::tls),
+    ("kept_flows", kept::flows),
     ("lab", files::lab),
     ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),

@@ -28,11 +28,14 @@ const HEADER_SIZE: usize = 8;
 
 /// The reason why a file cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub(super) enum FileError {
+pub enum FileError {
+    /// The bytes do not begin like a file of a switch.
     #[error("it is no file of flow entries: expected a file that millraced saved")]
     Foreign,
+    /// The format has another version.
     #[error("its format has version {0}: expected {VERSION}; another version of Millrace wrote it")]
     Version(u32),
+    /// The bytes are not those that were saved.
     #[error("it is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -111,6 +114,27 @@ fn record(counted: &Counted, message: &Message, out: &mut Vec<u8>) {
         tracing::warn!(%error, "an item is too long to be saved, and is left out");
         out.truncate(start);
     }
+}
+
+/// The numbers of items in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ItemCounts {
+    pub flows: usize,
+    pub groups: usize,
+    pub meters: usize,
+}
+
+/// Returns the numbers of items in a file, of which every byte is checked.
+///
+/// # Errors
+/// [`FileError`].
+pub fn count_items(bytes: &[u8]) -> Result<ItemCounts, FileError> {
+    let kept = decode_file(bytes)?;
+    Ok(ItemCounts {
+        flows: kept.flows.len(),
+        groups: kept.groups.len(),
+        meters: kept.meters.len(),
+    })
 }
 
 /// Reads a file.

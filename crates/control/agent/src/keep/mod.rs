@@ -23,3 +23,4 @@ mod kept;
 mod state;
 
 pub use directory::{Keeper, Saved};
+pub use file::{FileError, ItemCounts, count_items};
