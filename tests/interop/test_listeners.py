@@ -271,7 +271,7 @@ def courier(connect, whole, honest):
 
 VERSION_PAGE = get("/api/v1/openapi.json")
 # For each row of docs/security.md: its listeners. UDP has no connections that a client could hold: the flood of handshakes is in
-# crates/transport/courier (control/tests.rs), and a datagram of sFlow leaves no state.
+# crates/transport/courier (control/tests.rs), that of sFlow datagrams at the end of this file.
 LISTENERS = {
     "REST, Unix socket": [switch(lambda a: unix(a.switch.api_socket), VERSION_PAGE, Everything.rest)],
     "REST, TCP": [switch(lambda a: tcp(a.api_port), VERSION_PAGE, Everything.rest_tcp)],
@@ -292,6 +292,7 @@ LISTENERS = {
     "switches of an exchange": [engine(lambda a: tcp(a.exchange.openflow_port), HELLO, Everything.switch_of_exchange)],
     "commands of an exchange": [engine(lambda a: unix(a.exchange.socket), b'{"request":"status"}\n', Everything.order)],
     "API and page of an exchange": [engine(lambda a: tcp(a.ix_port), VERSION_PAGE, Everything.page)],
+    # The flood of datagrams is at the end of this file.
     "sFlow of an exchange": [],
     "BGP of an exchange": [engine(lambda a: tcp(a.bgp_port), b"\xff" * 16 + b"\0\x1d\1", Everything.peer)],
     "path of `millrace wan between`": [
@@ -458,3 +459,53 @@ def test_an_honest_client_is_served_beside_a_thousand_others(everything, row, nu
             assert descriptors(target.process) - files <= DESCRIPTORS, name
             assert resident_mib(target.process) - size <= MEMORY, name
         print(f"{row}: {name}: {time.monotonic() - begun:.1f} s")
+
+
+def sflow_queue(port):
+    """Returns the bytes that wait in the socket of a UDP port, and the datagrams that the kernel dropped there."""
+    for line in pathlib.Path("/proc/net/udp").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[1] == f"0100007F:{port:04X}":
+            return int(fields[4].split(":")[1], 16), int(fields[-1])
+    raise AssertionError(f"no socket at UDP port {port}")
+
+
+def sflow_datagram(agent, samples):
+    """An sFlow 5 datagram whose samples are of a format that nobody knows."""
+    head = struct.pack("!II4sIIII", 5, 1, socket.inet_aton(agent), 0, 1, 1, samples)
+    return head + struct.pack("!II", 0xFFFFF001, 0) * samples
+
+
+# The datagrams of a flood, by number: nothing, half a datagram, a count of samples beyond the end, a whole one, noise.
+DATAGRAMS = {
+    "empty": lambda number: b"",
+    "half a datagram": lambda number: sflow_datagram("127.0.0.1", 4)[:30 + number % 8],
+    "more samples than bytes": lambda number: sflow_datagram("127.0.0.1", 0)[:-4] + b"\xff\xff\xff\xff" + b"\0" * (number % 64),
+    "agents that nobody knows": lambda number: sflow_datagram(f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 100),
+    "noise": lambda number: number.to_bytes(4, "big") * (number % 360),
+}
+
+
+@pytest.mark.parametrize("name", DATAGRAMS)
+def test_a_flood_of_sflow_of_thousands_of_hosts_and_of_a_switch_leaves_the_engine_as_it_is(everything, name):
+    target = ("127.0.0.1", everything.sflow_port)
+    process = everything.exchange.process
+    files, size = descriptors(process), resident_mib(process)
+    # Each second one is of the address of a switch, whose content is read; each other one is of a host of its own.
+    switch = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sent = 0
+    with contextlib.closing(switch):
+        for number in range(4 * CONNECTIONS):
+            host = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with contextlib.closing(host):
+                host.bind((f"127.9.{number >> 8}.{number & 255}", 0))
+                for line in (host, switch):
+                    with contextlib.suppress(OSError):
+                        sent += line.sendto(DATAGRAMS[name](number), target) >= 0
+    assert sent == 8 * CONNECTIONS
+    wait_for("the thread has read all datagrams", lambda: sflow_queue(everything.sflow_port)[0] == 0, BOUND)
+    everything.order()
+    everything.page()
+    # The checks above may still have their connections.
+    assert descriptors(process) <= files + 2
+    assert resident_mib(process) - size <= MEMORY

@@ -1,7 +1,7 @@
 //! Conversion of a switch's samples into rates of members, and the receiver on a real socket.
 
 use std::collections::BTreeSet;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use millrace_ix_model::Timestamp;
@@ -132,4 +132,42 @@ fn datagrams_are_taken_from_switches_only_and_what_is_no_datagram_is_counted() {
     switch.send_to(&bytes, other.address()).unwrap();
     wait("the refusal", &|| shared.refused() == 1);
     assert_eq!(shared.samples(), 3);
+}
+
+#[test]
+fn a_flood_of_other_hosts_and_of_malformed_datagrams_keeps_no_state_and_stops_no_switch() {
+    let shared = Shared::new(1);
+    let settings = Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        switches: BTreeSet::from(["127.0.0.1".parse().unwrap()]),
+    };
+    let receiver = Receiver::start(&settings, shared.clone()).unwrap();
+    let switch = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let bytes = datagram(vec![sample(METADATA, Output::Interface(2)); 3]).emit();
+    let (mut refused, mut malformed) = (0, 0);
+    for number in 0..4_000_u32 {
+        let [.., high, low] = number.to_be_bytes();
+        let host = UdpSocket::bind((Ipv4Addr::new(127, 9, high, low), 0)).unwrap();
+        host.send_to(&bytes, receiver.address()).unwrap();
+        switch
+            .send_to(&bytes[..number as usize % bytes.len()], receiver.address())
+            .unwrap();
+        (refused, malformed) = (refused + 1, malformed + 1);
+        // The queue of the socket has room, so that each datagram is counted.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while number % 50 == 0 && (shared.refused(), shared.malformed()) != (refused, malformed) {
+            assert!(Instant::now() < deadline, "{number}: the thread reads nothing");
+            std::thread::yield_now();
+        }
+    }
+    switch.send_to(&bytes, receiver.address()).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while shared.samples() != 3 {
+        assert!(
+            Instant::now() < deadline,
+            "the datagram of the switch was not read"
+        );
+        std::thread::yield_now();
+    }
+    assert_eq!((shared.refused(), shared.malformed()), (4_000, 4_000));
 }
