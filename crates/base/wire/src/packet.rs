@@ -360,10 +360,15 @@ impl Packet for Frame {
 
     fn gso_segment(&self, header: &[u8], at: usize, size: usize) -> Option<Frame> {
         let data = self.bytes().get(at..at.checked_add(size)?)?;
-        let mut bytes = Vec::with_capacity(header.len() + size);
-        bytes.extend_from_slice(header);
-        bytes.extend_from_slice(data);
-        self.alloc_like(&bytes)
+        let mut segment = self.alloc_like(header)?;
+        match segment.append(size) {
+            Some(room) => {
+                room.copy_from_slice(data);
+                Some(segment)
+            }
+            // The header was allocated without room for the data.
+            None => Some(Frame::new(&[header, data].concat())),
+        }
     }
 
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize) {
