@@ -152,6 +152,25 @@ impl<P: Packet> BridgePipeline<P> {
         true
     }
 
+    /// Forwards a burst of packets of a logical port by NORMAL, without the tables. Leaves `burst` empty.
+    pub(crate) fn forward(&mut self, in_port: PortNo, burst: &mut Burst<P>, now: Time) {
+        let forwarding = self.forwarding.enter();
+        let mut egress = WorkerEgress {
+            bridge: self.bridge,
+            tx: &mut self.tx,
+            events: &self.events,
+            counters: &self.counters,
+            now,
+            in_port: Some(in_port),
+            sampler: self.sampling.as_deref_mut(),
+            sampled: None,
+            is_noting: false,
+        };
+        self.processor
+            .forward_burst(&forwarding, in_port, burst, now, &mut egress);
+        burst.clear();
+    }
+
     /// Sends a packet that no port received through a port.
     pub(crate) fn output(&mut self, port: PortNo, packet: P, now: Time) {
         let forwarding = self.forwarding.enter();

@@ -34,12 +34,18 @@ pub trait ServiceOutput<P> {
     /// Receives packets at a logical port: the tables of the bridge decide about them.
     fn receive(&mut self, in_port: PortNo, burst: &mut Burst<P>);
 
+    /// Forwards packets of a logical port by NORMAL, without the tables: those of a router.
+    fn forward(&mut self, in_port: PortNo, burst: &mut Burst<P>);
+
     /// Sends a packet out of a port, which may be a tunnel. Drops the packet if the port cannot send now, as
     /// the action `output` does.
     fn transmit(&mut self, port: PortNo, packet: P);
 
     /// Drops packets and counts them under `reason`.
     fn discard(&mut self, reason: DropReason, burst: &mut Burst<P>);
+
+    /// Counts packets that were dropped, and whose buffers are in use for others.
+    fn count_drops(&mut self, reason: DropReason, packets: u64);
 }
 
 /// The [`ServiceOutput`] of a worker.
@@ -61,6 +67,16 @@ impl<P: Packet> ServiceOutput<P> for WorkerOutput<'_, P> {
         self.pipeline.process(in_port, burst, self.now);
     }
 
+    fn forward(&mut self, in_port: PortNo, burst: &mut Burst<P>) {
+        if burst.is_empty() {
+            return;
+        }
+        self.processed += burst.len();
+        self.pipeline.tx.count_received(in_port, burst);
+        self.pipeline.capture_received(in_port, burst, self.now);
+        self.pipeline.forward(in_port, burst, self.now);
+    }
+
     fn transmit(&mut self, port: PortNo, packet: P) {
         self.pipeline.output(port, packet, self.now);
     }
@@ -68,5 +84,9 @@ impl<P: Packet> ServiceOutput<P> for WorkerOutput<'_, P> {
     fn discard(&mut self, reason: DropReason, burst: &mut Burst<P>) {
         self.pipeline.counters.drops.add(reason, burst.len() as u64);
         P::discard(burst);
+    }
+
+    fn count_drops(&mut self, reason: DropReason, packets: u64) {
+        self.pipeline.counters.drops.add(reason, packets);
     }
 }

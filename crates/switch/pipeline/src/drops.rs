@@ -85,6 +85,30 @@ reasons! {
     PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
     NoController = "no_controller": "The packet is for a controller, and none is connected that takes it: slaves and asynchronous configurations may refuse packet-ins.";
     PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";
+    RouteOtherHost = "route_other_host": "The router received a frame for another host: a copy of a flood, or a frame that an action sent to the router without its MAC address.";
+    RouteEtherType = "route_ether_type": "The router takes IPv4, IPv6, ARP and IS-IS, and the frame is none of these.";
+    RouteNoInterface = "route_no_interface": "The router has no interface in the VLAN of the frame, or the interface is down.";
+    RouteMalformed = "route_malformed": "The IP header is truncated, or its version, header length or total length is wrong (RFC 1812, section 5.2.2; RFC 8200).";
+    RouteChecksum = "route_checksum": "The checksum of the IPv4 header is wrong.";
+    RouteMartianSource = "route_martian_source": "The source is no address of a host: unspecified, loopback, multicast, broadcast, or one of the router's own (RFC 1812, section 5.3.7).";
+    RouteMartianDestination = "route_martian_destination": "The destination is no address that is routed: unspecified, loopback, or reserved (RFC 1812, section 5.3.7).";
+    RouteMulticast = "route_multicast": "The destination is a multicast group beyond the link, and the router forwards no multicast.";
+    RouteBroadcast = "route_broadcast": "A broadcast of a subnet behind another interface (RFC 2644), or a packet to one host in a broadcast frame.";
+    RouteScope = "route_scope": "The source or destination is valid on its link only, and the packet would leave the link (RFC 4007).";
+    RouteOptions = "route_options": "The options of the IPv4 header are malformed, or contain a source route, which the router does not follow.";
+    RouteAclIn = "route_acl_in": "The inbound access list of the interface denies the packet.";
+    RouteAclOut = "route_acl_out": "The outbound access list of the interface denies the packet.";
+    RouteNone = "route_none": "The VRF has no route to the destination.";
+    RouteBlackhole = "route_blackhole": "The route discards its packets (blackhole).";
+    RouteUnreachable = "route_unreachable": "The route rejects its packets as unreachable.";
+    RouteProhibited = "route_prohibited": "The route rejects its packets as prohibited.";
+    RouteTtl = "route_ttl": "The time to live or the hop limit ran out at the router.";
+    RouteMtu = "route_mtu": "The packet exceeds the MTU of the next hop and must not be fragmented.";
+    RouteInterfaceDown = "route_interface_down": "The next hop is behind an interface that is down or was removed.";
+    RouteNeighbour = "route_neighbour": "The next hop has not answered with its MAC address, or too many packets wait for it.";
+    RoutePuntLimit = "route_punt_limit": "The packet is for the kernel, and its class has used up its rate.";
+    RoutePuntFull = "route_punt_full": "The queue to the kernel's interface is full, or the interface is gone.";
+    RouteRingFull = "route_ring_full": "The ring to the router, or to the router of another bridge, is full.";
 }
 
 impl fmt::Display for DropReason {

@@ -27,6 +27,9 @@ pub struct FdbEntry {
     /// The address and its VLAN.
     pub key: FdbKey,
     pub port: PortNo,
+    /// True if the entry was set by configuration: it does not age, and no packet moves it (IEEE 802.1Q-2018,
+    /// section 8.8.1).
+    pub is_static: bool,
     last_seen: AtomicU64,
 }
 
@@ -40,7 +43,16 @@ impl FdbEntry {
         FdbEntry {
             key,
             port,
+            is_static: false,
             last_seen: AtomicU64::new(now.nanos()),
+        }
+    }
+
+    /// Returns a static entry.
+    pub fn new_static(key: FdbKey, port: PortNo, now: Time) -> FdbEntry {
+        FdbEntry {
+            is_static: true,
+            ..FdbEntry::new(key, port, now)
         }
     }
 

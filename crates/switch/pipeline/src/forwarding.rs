@@ -19,7 +19,10 @@ use crate::meter::{CompiledMeter, MeterMap};
 use crate::port::PortMap;
 use crate::processor::traversal;
 use crate::rewrite::Rewrites;
-use crate::{FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, OamPorts, Op, Port, Standalone, Tunnels};
+use crate::{
+    FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, NormalIngress, OamPorts, Op, Port, Standalone,
+    Tunnels,
+};
 
 /// The readers' copy of one bridge.
 #[derive(Clone, Debug)]
@@ -38,6 +41,8 @@ pub struct Forwarding {
     meters: MeterMap,
     fdb: Fdb,
     standalone: Standalone,
+    /// `None` without such ports and VLANs.
+    normal_ingress: Option<Arc<NormalIngress>>,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
     /// `None` without tunnels.
@@ -125,6 +130,7 @@ impl Forwarding {
             select_hash: SelectHash::new(seed, SelectHash::FIELDS.into_iter().collect()),
             fdb: Fdb::new(seed),
             standalone: Standalone::Off,
+            normal_ingress: None,
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             tunnels: None,
@@ -182,6 +188,9 @@ impl Forwarding {
             }
             Op::FlushFdb => self.fdb.clear(),
             Op::Standalone(standalone) => self.standalone = *standalone,
+            Op::NormalIngress(normal) => {
+                self.normal_ingress = Some(Arc::clone(normal)).filter(|normal| !normal.is_empty());
+            }
             Op::InvalidTtlToController(on) => self.invalid_ttl_to_controller = *on,
             Op::ArmTrace(trace) => {
                 self.disarm(trace.id());
@@ -460,6 +469,12 @@ impl Forwarding {
     #[inline]
     pub fn standalone(&self) -> Standalone {
         self.standalone
+    }
+
+    /// Returns the ports and VLANs whose packets NORMAL forwards without the flow tables, if there are any.
+    #[inline]
+    pub(crate) fn normal_ingress(&self) -> Option<&NormalIngress> {
+        self.normal_ingress.as_deref()
     }
 
     #[inline]

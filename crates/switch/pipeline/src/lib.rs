@@ -25,6 +25,7 @@ mod forwarding;
 mod fragments;
 mod group;
 mod meter;
+mod normal_ingress;
 mod oam;
 mod op;
 mod police;
@@ -52,6 +53,7 @@ pub use forwarding::Forwarding;
 pub use fragments::{Assembled, Assembler, FragmentError, FragmentMode, FragmentView};
 pub use group::{CompiledGroup, Group, GroupKind};
 pub use meter::{Band, BandKind, CompiledMeter, DEFAULT_BURST, Meter, MeterFlags};
+pub use normal_ingress::NormalIngress;
 pub use oam::{OamPort, OamPorts};
 pub use op::Op;
 pub use police::{

@@ -9,7 +9,7 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
     CompiledGroup, CompiledMeter, FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace,
-    OamPorts, Port, Standalone, Tunnels,
+    NormalIngress, OamPorts, Port, Standalone, Tunnels,
 };
 
 /// One change to a [`Forwarding`](crate::Forwarding).
@@ -49,6 +49,8 @@ pub enum Op {
     FlushFdb,
     /// Sets the packets that NORMAL forwards because no controller is connected.
     Standalone(Standalone),
+    /// Replaces the ports and VLANs whose packets NORMAL forwards without the flow tables.
+    NormalIngress(Arc<NormalIngress>),
     /// Sets whether a packet with an invalid TTL causes a packet-in instead of being dropped.
     InvalidTtlToController(bool),
     ArmTrace(Arc<LiveTrace>),

@@ -136,9 +136,13 @@ impl ServiceOutput<Frame> for Went {
         self.0
             .extend(burst.drain(..).map(|packet| (in_port.raw(), number(&packet))));
     }
+    fn forward(&mut self, in_port: PortNo, burst: &mut Burst<Frame>) {
+        self.receive(in_port, burst);
+    }
     fn transmit(&mut self, port: PortNo, packet: Frame) {
         self.0.push((port.raw(), number(&packet)));
     }
+    fn count_drops(&mut self, _: DropReason, _: u64) {}
     fn discard(&mut self, reason: DropReason, burst: &mut Burst<Frame>) {
         let port = u32::from(reason == DropReason::HopDown);
         self.0

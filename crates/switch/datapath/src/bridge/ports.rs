@@ -189,6 +189,11 @@ impl<B: Backend> Bridge<B> {
         self.ports.keys().copied()
     }
 
+    /// Returns the worker that has the first transmit queue of a port; the others follow in the order of workers.
+    pub fn first_tx_worker(&self, port: PortNo) -> Option<usize> {
+        Some(self.ports.get(&port)?.owner)
+    }
+
     /// Returns the worker, the port and the number of each receive queue.
     pub fn polled(&self) -> Vec<(usize, PortNo, u16)> {
         let queues = |(number, port): (&PortNo, &BridgePort)| {

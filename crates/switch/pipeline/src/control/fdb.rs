@@ -3,6 +3,7 @@
 //! Senders of packets decide which addresses are learned, so the table is bounded, and a full table removes an address
 //! of the port that has the most: a flood of invented addresses on one port replaces only addresses of that port.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -41,6 +42,8 @@ pub(super) struct FdbControl {
     seed: u64,
     /// The entries, in no order.
     pub(super) list: Vec<Arc<FdbEntry>>,
+    /// The static entries, which are not in `list`.
+    fixed: BTreeMap<FdbKey, Arc<FdbEntry>>,
     /// Number of addresses of each port that has any.
     per_port: Vec<(PortNo, u32)>,
     /// The ageing cursor: the index of `list` at which the next scan for idle entries continues.
@@ -56,6 +59,7 @@ impl FdbControl {
             index: HashTable::new(),
             seed,
             list: Vec::new(),
+            fixed: BTreeMap::new(),
             per_port: Vec::new(),
             ageing_cursor: 0,
             eviction_cursor: 0,
@@ -63,7 +67,7 @@ impl FdbControl {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<FdbEntry>> {
-        self.list.iter()
+        self.list.iter().chain(self.fixed.values())
     }
 
     /// Learns the port of an address. Evicts an address if the table is full.
@@ -72,7 +76,7 @@ impl FdbControl {
             vid: learn.vid,
             mac: learn.mac,
         };
-        if learn.mac.is_multicast() || self.config.max_entries == 0 {
+        if learn.mac.is_multicast() || self.config.max_entries == 0 || self.fixed.contains_key(&key) {
             return;
         }
         match self.position(key) {
@@ -96,6 +100,30 @@ impl FdbControl {
             None => self.per_port.push((learn.port, 1)),
         }
         ops.push(Op::Learn(entry));
+    }
+
+    /// Sets a static entry, which replaces a learned one.
+    pub(super) fn fix(&mut self, key: FdbKey, port: PortNo, now: Time, ops: &mut Vec<Op>) {
+        if self.fixed.get(&key).is_some_and(|held| held.port == port) {
+            return;
+        }
+        if let Some(at) = self.position(key) {
+            self.remove_at(at);
+        }
+        let entry = Arc::new(FdbEntry::new_static(key, port, now));
+        self.fixed.insert(key, Arc::clone(&entry));
+        ops.push(Op::Learn(entry));
+    }
+
+    /// Removes the static entries that `is_selected` selects.
+    pub(super) fn release(&mut self, is_selected: impl Fn(&FdbEntry) -> bool, ops: &mut Vec<Op>) {
+        self.fixed.retain(|key, entry| {
+            let stays = !is_selected(entry);
+            if !stays {
+                ops.push(Op::Forget(*key));
+            }
+            stays
+        });
     }
 
     pub(super) fn position(&self, key: FdbKey) -> Option<usize> {
@@ -189,7 +217,10 @@ impl FdbControl {
         }
     }
 
-    pub(super) fn flush(&mut self) {
+    /// Removes all learned addresses.
+    pub(super) fn flush(&mut self, ops: &mut Vec<Op>) {
+        ops.push(Op::FlushFdb);
+        ops.extend(self.fixed.values().map(|entry| Op::Learn(Arc::clone(entry))));
         self.index.clear();
         self.list.clear();
         self.per_port.clear();

@@ -6,7 +6,7 @@ use millrace_types::{PortNo, Time, Vid};
 
 use super::fdb::FdbConfig;
 use super::writer::Control;
-use crate::{FdbEntry, Learn, Op};
+use crate::{FdbEntry, FdbKey, Learn, Op};
 
 impl Control {
     /// Learns the port of a new or moved address, which a worker reported by
@@ -29,12 +29,22 @@ impl Control {
         self.fdb.set_config(config, ops);
     }
 
-    /// Removes the addresses of a VLAN, of a port, or of both; all if neither is given. Returns their number.
+    /// Sets a static entry of the MAC table: packets to this address leave by this port, whatever addresses NORMAL learns.
+    pub fn set_static_fdb(&mut self, key: FdbKey, port: PortNo, now: Time, ops: &mut Vec<Op>) {
+        self.fdb.fix(key, port, now, ops);
+    }
+
+    /// Removes a static entry of the MAC table.
+    pub fn remove_static_fdb(&mut self, key: FdbKey, ops: &mut Vec<Op>) {
+        self.fdb.release(|entry| entry.key == key, ops);
+    }
+
+    /// Removes the learned addresses of a VLAN, of a port, or of both; all if neither is given. Static entries stay.
+    /// Returns the number of addresses removed.
     pub fn forget_fdb(&mut self, vid: Option<Vid>, port: Option<PortNo>, ops: &mut Vec<Op>) -> usize {
         if vid.is_none() && port.is_none() {
             let len = self.fdb.list.len();
-            self.fdb.flush();
-            ops.push(Op::FlushFdb);
+            self.fdb.flush(ops);
             return len;
         }
         let is_selected = |entry: &FdbEntry| {
@@ -43,7 +53,7 @@ impl Control {
         self.fdb.forget(is_selected, ops)
     }
 
-    /// Returns all addresses, in no order.
+    /// Returns all addresses, learned and static, in no order.
     pub fn fdb(&self) -> impl Iterator<Item = &Arc<FdbEntry>> {
         self.fdb.iter()
     }
@@ -52,7 +62,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ControlConfig, FdbKey, Forwarding, Port};
+    use crate::{ControlConfig, Forwarding, Port};
     use millrace_types::Mac;
 
     struct Bridge {
@@ -98,6 +108,7 @@ mod tests {
             assert_eq!(self.forwarding.fdb_len(), self.control.fdb().count());
             let fdb = &self.control.fdb;
             assert_eq!(fdb.index.len(), fdb.list.len());
+            assert!(fdb.list.iter().all(|entry| !entry.is_static));
             assert!((0..fdb.list.len()).all(|at| fdb.position(fdb.list[at].key) == Some(at)));
         }
 
@@ -182,6 +193,42 @@ mod tests {
         assert_eq!(bridge.control.forget_fdb(None, None, &mut bridge.ops), 2);
         bridge.sync();
         assert_eq!(bridge.forwarding.fdb_len(), 0);
+    }
+
+    #[test]
+    fn a_static_entry_neither_moves_nor_ages_nor_yields_to_a_flood_and_goes_with_its_port() {
+        let mut bridge = Bridge::new(4);
+        let key = FdbKey {
+            vid: Vid::default(),
+            mac: Mac::from_u64(2),
+        };
+        bridge.learn(2, 1, 0);
+        let two = PortNo::from_raw(2);
+        bridge
+            .control
+            .set_static_fdb(key, two, Time::ZERO, &mut bridge.ops);
+        bridge.sync();
+        bridge.learn(2, 1, 1);
+        for mac in 0..100 {
+            bridge.learn(0x1000 + mac * 2, 2, mac);
+        }
+        bridge
+            .control
+            .age_fdb(Time::from_secs(1_000_000), 100, &mut bridge.ops);
+        bridge.control.forget_fdb(None, Some(two), &mut bridge.ops);
+        bridge.control.forget_fdb(None, None, &mut bridge.ops);
+        bridge.sync();
+        assert_eq!((bridge.port_of(2), bridge.forwarding.fdb_len()), (Some(2), 1));
+        assert!(bridge.control.forwarding().fdb().lookup(key).unwrap().is_static);
+        bridge.control.remove_port(two, &mut bridge.ops);
+        bridge.sync();
+        assert_eq!(bridge.port_of(2), None);
+        bridge
+            .control
+            .set_static_fdb(key, PortNo::from_raw(1), Time::ZERO, &mut bridge.ops);
+        bridge.control.remove_static_fdb(key, &mut bridge.ops);
+        bridge.learn(2, 3, 1);
+        assert_eq!(bridge.port_of(2), Some(3), "free again");
     }
 
     #[test]

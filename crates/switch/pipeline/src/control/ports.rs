@@ -41,6 +41,7 @@ impl Control {
         if self.ports.remove(number).is_some() {
             ops.push(Op::RemovePort(number));
             self.fdb.forget(|entry| entry.port == number, ops);
+            self.fdb.release(|entry| entry.port == number, ops);
         }
     }
 

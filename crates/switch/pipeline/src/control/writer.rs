@@ -27,7 +27,7 @@ use crate::group::SelectHash;
 use crate::port::PortMap;
 use crate::{
     Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace,
-    OamPorts, Op, Standalone, Tunnels,
+    NormalIngress, OamPorts, Op, Standalone, Tunnels,
 };
 
 /// The single writer of one bridge.
@@ -49,6 +49,7 @@ pub struct Control {
     pub(super) meters: BTreeMap<MeterId, MeterRecord>,
     pub(super) fdb: FdbControl,
     pub(super) standalone: Standalone,
+    pub(super) normal_ingress: Arc<NormalIngress>,
     pub(super) invalid_ttl_to_controller: bool,
     pub(super) fragments: FragmentMode,
     pub(super) select_fields: FieldSet,
@@ -85,6 +86,7 @@ impl Control {
             meters: BTreeMap::new(),
             fdb: FdbControl::new(config.fdb, config.seed),
             standalone: Standalone::Off,
+            normal_ingress: Arc::default(),
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             select_fields: SelectHash::FIELDS.into_iter().collect(),
@@ -125,6 +127,7 @@ impl Control {
         }
         apply(Op::FlowCache(self.config.flow_cache));
         apply(Op::Standalone(self.standalone));
+        apply(Op::NormalIngress(Arc::clone(&self.normal_ingress)));
         apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
         apply(Op::Fragments(self.fragments));
         apply(Op::SelectFields(self.select_fields));
@@ -229,6 +232,14 @@ impl Control {
         if self.standalone != standalone {
             self.standalone = standalone;
             ops.push(Op::Standalone(standalone));
+        }
+    }
+
+    /// Replaces the ports and VLANs whose packets NORMAL forwards without the flow tables.
+    pub fn set_normal_ingress(&mut self, normal: NormalIngress, ops: &mut Vec<Op>) {
+        if *self.normal_ingress != normal {
+            self.normal_ingress = Arc::new(normal);
+            ops.push(Op::NormalIngress(Arc::clone(&self.normal_ingress)));
         }
     }
 

@@ -14,7 +14,7 @@ use millrace_types::{Cookie, GroupId, MeterId, PortNo, Priority, QueueId, TableI
 use millrace_wire::Frame;
 
 use super::Processor;
-use super::observe::Observer;
+use super::observe::{NormalReason, Observer};
 use super::origin::Origin;
 use crate::{
     Counters, DropReason, Egress, FlowEntry, Forwarding, Group, GroupKind, Learn, Meter, PacketInInfo,
@@ -37,6 +37,8 @@ pub enum Step {
     Missed { table: TableId },
     /// NORMAL forwards the packet without the tables, because no controller is connected.
     Standalone,
+    /// NORMAL forwards the packet without the tables, because the configuration of its port or VLAN says so.
+    NormalIngress,
     /// An action was executed.
     Action {
         action: Action,
@@ -175,8 +177,11 @@ impl Observer<Frame> for Recorder<'_> {
         self.push(Step::MacLookup(port));
     }
 
-    fn standalone(&mut self) {
-        self.push(Step::Standalone);
+    fn without_tables(&mut self, reason: NormalReason) {
+        self.push(match reason {
+            NormalReason::NoController => Step::Standalone,
+            NormalReason::Configured => Step::NormalIngress,
+        });
     }
 
     fn kept_fragment(&mut self) {
@@ -236,6 +241,9 @@ impl fmt::Display for Step {
             Step::Standalone => {
                 f.write_str("no table: no controller is connected, NORMAL forwards all packets")
             }
+            Step::NormalIngress => f.write_str(
+                "no table: NORMAL forwards all packets of this port or VLAN (pipeline = \"normal\", normal_vlans)",
+            ),
             Step::Action { action, from_set } => {
                 let list = if *from_set { "action set: " } else { "" };
                 write!(f, "  {list}{action}")

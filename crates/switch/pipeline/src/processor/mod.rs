@@ -13,6 +13,7 @@ mod keys;
 mod lookup;
 mod lookup_results;
 mod meter;
+mod normal;
 mod observe;
 mod observed;
 mod observed_packet;
@@ -30,7 +31,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use millrace_flow::Action;
 use millrace_flow::classify::BURST;
-use millrace_types::Time;
+use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use self::batch::{Batch, PortBatch};
@@ -84,6 +85,21 @@ impl Processor {
     ) {
         self.run(fwd, origin.into(), now, egress, &mut NoObserver)
             .burst(burst);
+    }
+
+    /// Forwards packets of a logical port by NORMAL, without the flow tables, in order, and leaves the burst empty. NORMAL
+    /// learns source addresses from floods only: most sources are static entries of the MAC table, and a virtual router
+    /// announces its address by multicast (RFC 9568, section 7.3).
+    pub fn forward_burst<P: Packet, E: Egress<P>>(
+        &mut self,
+        fwd: &Forwarding,
+        in_port: PortNo,
+        burst: &mut ArrayVec<P, BURST>,
+        now: Time,
+        egress: &mut E,
+    ) {
+        self.run(fwd, in_port.into(), now, egress, &mut NoObserver)
+            .forward_burst(burst);
     }
 
     /// Executes the actions of a packet-out (OpenFlow 1.3.5, section 7.3.7). `origin` contains the ingress

@@ -6,6 +6,15 @@ use millrace_types::{PortNo, TableId};
 
 use crate::{DropReason, FlowEntry, Group, Meter};
 
+/// The reason why NORMAL forwards packets without the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NormalReason {
+    /// No controller is connected, and the bridge is standalone.
+    NoController,
+    /// The configuration of their port or VLAN.
+    Configured,
+}
+
 pub(crate) trait Observer<P> {
     /// True if the packet is real: the bridge learns its source, and live traces record it.
     const IS_REAL: bool;
@@ -46,8 +55,10 @@ pub(crate) trait Observer<P> {
     /// Notes that the packet is a fragment and waits for others.
     fn kept_fragment(&mut self) {}
 
-    /// Notes that NORMAL forwards the packet without the tables, because no controller is connected.
-    fn standalone(&mut self) {}
+    /// Notes that NORMAL forwards the packet without the tables.
+    fn without_tables(&mut self, reason: NormalReason) {
+        let _ = reason;
+    }
 
     /// Notes that NORMAL looked up the destination, and found this port.
     fn mac_lookup(&mut self, port: Option<PortNo>) {

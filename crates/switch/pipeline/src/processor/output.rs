@@ -3,18 +3,16 @@
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_types::{PortNo, QueueId};
-use millrace_wire::{Packet, rewrite};
+use millrace_wire::Packet;
 
 use super::batch::{self, OutputRestriction, PortBatch};
-use super::header::{self, Effect};
+use super::header::Effect;
 use super::observe::Observer;
 use super::packet_source::PacketSource;
 use super::run::Run;
-use crate::{DropReason, Egress, FdbKey, Learn, PacketInInfo, PacketInReason, Port, PortConfig};
+use crate::{DropReason, Egress, PacketInInfo, PacketInReason, Port, PortConfig};
 
 use millrace_flow::Field;
-use millrace_types::{Mac, Vid};
-use millrace_wire::{EtherType, ethernet, vlan};
 
 impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
     /// Executes an output action for packet `i` of the burst.
@@ -210,7 +208,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
 
     /// Sends the packet out of each port that `wanted` accepts, after a change by `adapt`. All ports but the last get
     /// copies.
-    fn spread(
+    pub(super) fn spread(
         &mut self,
         i: usize,
         source: PacketSource<'_, P>,
@@ -235,7 +233,13 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.adapted(i, source.take(), target, &adapt);
     }
 
-    fn adapted(&mut self, i: usize, packet: Option<P>, port: &Port, adapt: impl Fn(&mut P, &Port) -> Effect) {
+    pub(super) fn adapted(
+        &mut self,
+        i: usize,
+        packet: Option<P>,
+        port: &Port,
+        adapt: impl Fn(&mut P, &Port) -> Effect,
+    ) {
         let Some(mut packet) = packet else {
             return self.count_drop(DropReason::NoBuffer);
         };
@@ -245,94 +249,5 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
                 self.drop(PacketSource::Move(packet), DropReason::NoHeadroom);
             }
         }
-    }
-
-    /// Forwards as a learning bridge with VLANs (IEEE 802.1Q).
-    pub(crate) fn normal(&mut self, i: usize, source: PacketSource<'_, P>) {
-        let head = source.packet().head();
-        let Some(header) = head.first_chunk::<{ ethernet::SIZE }>() else {
-            return self.drop(source, DropReason::TooShort);
-        };
-        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
-        let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
-        // The outermost tag of either type, as the match field vlan_vid and Open vSwitch have it.
-        let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
-        let in_port = self.fwd.port(self.origin.in_port);
-        let vid = match in_port {
-            Some(port) => port.vlan.classify(tag),
-            None => Some(tag.unwrap_or_default()),
-        };
-        let Some(vid) = vid else {
-            return self.drop(source, DropReason::NormalVlan);
-        };
-        if dst.is_reserved_link_local() {
-            return self.drop(source, DropReason::NormalReserved);
-        }
-        if O::IS_REAL && in_port.is_some() {
-            self.learn(FdbKey { vid, mac: src });
-        }
-        let key = FdbKey { vid, mac: dst };
-        let known = if dst.is_multicast() {
-            None
-        } else {
-            self.fwd.fdb().lookup(key)
-        };
-        // A worker may have learned an address just before the VLANs of the port changed.
-        let target = known
-            .and_then(|entry| self.fwd.port(entry.port))
-            .filter(|port| port.vlan.carries(vid));
-        self.observer.mac_lookup(target.map(|port| port.number));
-        let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
-        match target {
-            Some(port) if port.number == self.origin.in_port => {
-                self.drop(source, DropReason::NormalSamePort);
-            }
-            Some(port) => match port.egress_block() {
-                Some(reason) => self.drop(source, reason),
-                None => self.adapted(i, source.take(), port, adapt),
-            },
-            None => {
-                let carries = |port: &Port| port.vlan.carries(vid);
-                self.spread(i, source, PortConfig::NO_FLOOD, carries, adapt);
-            }
-        }
-    }
-
-    fn learn(&mut self, key: FdbKey) {
-        let port = self.origin.in_port;
-        match self.fwd.fdb().lookup(key) {
-            Some(entry) if entry.port == port => entry.refresh(self.now),
-            _ if key.mac.is_multicast() || self.learned == Some(key) => {}
-            _ => {
-                self.learned = Some(key);
-                let FdbKey { vid, mac } = key;
-                self.egress.learn(Learn { vid, mac, port });
-            }
-        }
-    }
-}
-
-/// Changes the tag of a packet of VLAN `vid` for the port by which it leaves. `tag` is the tag on arrival.
-fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> Effect {
-    match (tag, port.vlan.tags(vid)) {
-        (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),
-        (Some(tag), true) if tag != vid => {
-            // A priority tag gets the VLAN and keeps its priority.
-            if let Some(tci_bytes) = packet
-                .head_mut()
-                .get_mut(ethernet::SIZE..)
-                .and_then(<[u8]>::first_chunk_mut::<2>)
-            {
-                let tci = u16::from_be_bytes(*tci_bytes) & (0xe000 | vlan::DEI) | vid.raw();
-                *tci_bytes = tci.to_be_bytes();
-            }
-            Effect::Done
-        }
-        // A bridge without VLANs passes priority tags.
-        (Some(tag), false) if tag != vid || vid != Vid::default() => {
-            header::pop_tag(packet);
-            Effect::Done
-        }
-        _ => Effect::Done,
     }
 }

@@ -18,7 +18,7 @@ use millrace_wire::Packet;
 use super::batch::{self, Batch, OutputRestriction, PORT_BATCHES, PortBatch};
 use super::budget::Budget;
 use super::lookup_results::LookupResults;
-use super::observe::Observer;
+use super::observe::{NormalReason, Observer};
 use super::origin::Origin;
 use super::packet_source::PacketSource;
 use super::scratch::{PacketState, Scratch};
@@ -87,7 +87,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return P::discard(burst);
         };
         if fwd.standalone() == Standalone::All {
-            return self.all_normal(burst);
+            return self.all_normal(burst, NormalReason::NoController);
+        }
+        if let Some(normal) = fwd.normal_ingress() {
+            self.classify_ingress(normal, burst);
+            if burst.is_empty() {
+                return;
+            }
+            len = burst.len();
         }
         let is_counted = fwd.matches_in_port_only() && fwd.traces().is_empty();
         let mut found;
@@ -428,12 +435,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Forwards the whole burst by NORMAL, without the tables.
     #[cold]
     #[inline(never)]
-    fn all_normal(&mut self, burst: &mut ArrayVec<P, BURST>) {
+    pub(super) fn all_normal(&mut self, burst: &mut ArrayVec<P, BURST>, reason: NormalReason) {
         self.keys(burst);
         self.scratch.initial_state = u64::MAX;
         for (i, packet) in burst.drain(..).enumerate() {
             self.state(i);
-            self.observer.standalone();
+            self.observer.without_tables(reason);
             let is_observed = self.begin_notes(i);
             self.normal(i, PacketSource::Move(packet));
             self.end_notes(is_observed);

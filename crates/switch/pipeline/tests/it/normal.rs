@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use crate::harness::{Bridge, Event, frame, ports, sent};
 use millrace_flow::Action;
-use millrace_pipeline::{DropReason, Port, PortConfig, PortState, Standalone, VlanMode};
-use millrace_types::{PortNo, Vid};
+use millrace_pipeline::{
+    DropReason, FdbKey, Learn, NormalIngress, Port, PortConfig, PortState, Standalone, VlanMode, explain,
+};
+use millrace_types::{Mac, PortNo, Vid};
 
 const TCP: &str = "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1000,tp_dst=80";
 
@@ -173,4 +175,112 @@ fn a_bridge_that_lost_its_controller_forwards_all_packets_and_its_entries_wait()
         [Event::Dropped(DropReason::NoOutput)],
         "the entries are in effect again"
     );
+}
+
+#[test]
+fn a_static_address_stays_at_its_port_whoever_sends_from_it() {
+    let mut bridge = Bridge::new(3);
+    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
+    let key = FdbKey {
+        vid: Vid::default(),
+        mac: Mac([2, 0, 0, 0, 0, 0x0a]),
+    };
+    let now = bridge.now;
+    bridge.change(|control, ops| control.set_static_fdb(key, PortNo::from_raw(3), now, ops));
+    let from_it = frame("arp,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff");
+    let events = bridge.one(1, &from_it);
+    assert!(!events.iter().any(|event| matches!(event, Event::Learn(_))));
+    let to_it = frame("tcp,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a");
+    assert_eq!(ports(&bridge.one(2, &to_it)), [3]);
+}
+
+#[test]
+fn packets_of_a_logical_port_are_forwarded_without_tables_and_only_floods_are_learned() {
+    let mut bridge = Bridge::new(0);
+    let vid = |raw| Vid::new(raw).unwrap();
+    let allowed = || Some(Arc::new([vid(0), vid(10), vid(20)].into_iter().collect()));
+    for (number, vlan) in [
+        (1, VlanMode::Access(vid(10))),
+        (2, VlanMode::Access(vid(20))),
+        (3, VlanMode::default()),
+        (
+            9,
+            VlanMode::Trunk {
+                native: None,
+                allowed: allowed(),
+            },
+        ),
+    ] {
+        let port = Port {
+            vlan,
+            ..Port::new(PortNo::from_raw(number))
+        };
+        bridge.change(|control, ops| control.set_port(port, ops));
+    }
+    let now = bridge.now;
+    let host = Mac([2, 0, 0, 0, 0, 0x0a]);
+    for (vid, port) in [(10, 1), (20, 2)] {
+        let learn = Learn {
+            vid: Vid::new(vid).unwrap(),
+            mac: host,
+            port: PortNo::from_raw(port),
+        };
+        bridge.change(|control, ops| control.learn(learn, now, ops));
+    }
+    let plain = frame("tcp,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a");
+    let tagged = |vid| [&plain[..12], &[0x81, 0, 0, vid], &plain[12..]].concat();
+    let mut to_all = tagged(20);
+    to_all[..6].fill(0xff);
+    let mut untagged_to_all = plain.clone();
+    untagged_to_all[..6].fill(0xff);
+    let known = [tagged(10), tagged(10), tagged(20), tagged(10)];
+    assert!(
+        bridge
+            .forward(9, &known)
+            .iter()
+            .all(|event| matches!(event, Event::Out(..)))
+    );
+    let events = bridge.forward(9, &[&known[..], &[to_all.clone(), tagged(30)]].concat());
+    let mut expected = vec![
+        (1, plain.clone()),
+        (1, plain.clone()),
+        (2, plain.clone()),
+        (1, plain.clone()),
+    ];
+    expected.extend([(2, untagged_to_all), (3, to_all)]);
+    let mut seen = sent(&events);
+    seen.sort();
+    expected.sort();
+    assert_eq!(seen, expected);
+    assert!(events.contains(&Event::Dropped(DropReason::NormalVlan)));
+    let learned = events.iter().filter(|event| matches!(event, Event::Learn(_)));
+    assert_eq!(
+        learned.count(),
+        1,
+        "the source of the flood, as a virtual router's address is"
+    );
+}
+
+#[test]
+fn ports_and_vlans_with_a_normal_pipeline_have_no_flow_tables() {
+    let mut bridge = Bridge::new(3);
+    bridge.apply("", &[]);
+    let plain = frame("arp,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff");
+    let tagged = |vid| [&plain[..12], &[0x81, 0, 0, vid], &plain[12..]].concat();
+    assert_eq!(ports(&bridge.one(1, &plain)), [0_u32; 0]);
+    let vid = Vid::new(10).unwrap();
+    let set =
+        |bridge: &mut Bridge, normal| bridge.change(|control, ops| control.set_normal_ingress(normal, ops));
+    set(&mut bridge, NormalIngress::new([PortNo::from_raw(1)], [vid]));
+    assert_eq!(ports(&bridge.one(1, &plain)), [2, 3]);
+    let mixed = bridge.receive(2, &[plain.clone(), tagged(10), tagged(11), tagged(10)]);
+    assert_eq!(sent(&mixed), [1, 1, 3, 3].map(|port| (port, tagged(10))));
+    let drops = mixed
+        .iter()
+        .filter(|event| matches!(event, Event::Dropped(DropReason::NoOutput)));
+    assert_eq!(drops.count(), 2, "the tables drop the others");
+    let text = explain(&bridge.active, PortNo::from_raw(1), &plain, bridge.now).to_string();
+    assert!(text.contains("pipeline = \"normal\""), "{text}");
+    set(&mut bridge, NormalIngress::default());
+    assert_eq!(ports(&bridge.one(1, &plain)), [0_u32; 0]);
 }

@@ -212,6 +212,20 @@ impl Bridge {
         recorder.events
     }
 
+    /// Returns the events of packets that a logical port sends without the tables.
+    pub fn forward(&mut self, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
+        let mut recorder = Recorder::default();
+        let mut burst: ArrayVec<Frame, BURST> = frames.iter().map(|frame| Frame::new(frame)).collect();
+        self.processor.forward_burst(
+            &self.active,
+            PortNo::from_raw(port),
+            &mut burst,
+            self.now,
+            &mut recorder,
+        );
+        recorder.events
+    }
+
     /// Returns the events that a packet with metadata causes.
     pub fn receive_frame(&mut self, port: u32, frame: Frame) -> Vec<Event> {
         let mut recorder = Recorder::default();

@@ -1,0 +1,187 @@
+//! The reserved port NORMAL: a learning bridge with VLANs (IEEE 802.1Q), and the ports and VLANs that have no flow tables.
+
+use arrayvec::ArrayVec;
+use millrace_flow::classify::BURST;
+use millrace_types::{Mac, Vid};
+use millrace_wire::{EtherType, Packet, ethernet, rewrite, vlan};
+
+use super::header::{self, Effect};
+use super::observe::{NormalReason, Observer};
+use super::packet_source::PacketSource;
+use super::run::Run;
+use crate::{DropReason, Egress, FdbKey, Learn, NormalIngress, Port, PortConfig};
+
+impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
+    /// Forwards as a learning bridge with VLANs (IEEE 802.1Q).
+    pub(crate) fn normal(&mut self, i: usize, source: PacketSource<'_, P>) {
+        let head = source.packet().head();
+        let Some(header) = head.first_chunk::<{ ethernet::SIZE }>() else {
+            return self.drop(source, DropReason::TooShort);
+        };
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
+        let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
+        // The outermost tag of either type, as the match field vlan_vid and Open vSwitch have it.
+        let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
+        let in_port = self.fwd.port(self.origin.in_port);
+        let vid = match in_port {
+            Some(port) => port.vlan.classify(tag),
+            None => Some(tag.unwrap_or_default()),
+        };
+        let Some(vid) = vid else {
+            return self.drop(source, DropReason::NormalVlan);
+        };
+        if dst.is_reserved_link_local() {
+            return self.drop(source, DropReason::NormalReserved);
+        }
+        if O::IS_REAL && in_port.is_some() {
+            self.learn(FdbKey { vid, mac: src });
+        }
+        let key = FdbKey { vid, mac: dst };
+        let known = if dst.is_multicast() {
+            None
+        } else {
+            self.fwd.fdb().lookup(key)
+        };
+        // A worker may have learned an address just before the VLANs of the port changed.
+        let target = known
+            .and_then(|entry| self.fwd.port(entry.port))
+            .filter(|port| port.vlan.carries(vid));
+        self.observer.mac_lookup(target.map(|port| port.number));
+        let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
+        match target {
+            Some(port) if port.number == self.origin.in_port => {
+                self.drop(source, DropReason::NormalSamePort);
+            }
+            Some(port) => match port.egress_block() {
+                Some(reason) => self.drop(source, reason),
+                None => self.adapted(i, source.take(), port, adapt),
+            },
+            None => {
+                let carries = |port: &Port| port.vlan.carries(vid);
+                self.spread(i, source, PortConfig::NO_FLOOD, carries, adapt);
+            }
+        }
+    }
+
+    fn learn(&mut self, key: FdbKey) {
+        let port = self.origin.in_port;
+        match self.fwd.fdb().lookup(key) {
+            Some(entry) if entry.port == port => entry.refresh(self.now),
+            Some(entry) if entry.is_static => {}
+            _ if key.mac.is_multicast() || self.learned == Some(key) => {}
+            _ => {
+                self.learned = Some(key);
+                let FdbKey { vid, mac } = key;
+                self.egress.learn(Learn { vid, mac, port });
+            }
+        }
+    }
+
+    /// Forwards packets of a logical port, which are from no host of the bridge. Runs of packets to one neighbour are
+    /// looked up once.
+    pub(crate) fn forward_burst(&mut self, burst: &mut ArrayVec<P, BURST>) {
+        let fwd = self.fwd;
+        let Some(in_port) = fwd.port(self.origin.in_port) else {
+            return self.drop_all(burst, DropReason::NoSuchPort);
+        };
+        if let Some(reason) = in_port.ingress_block() {
+            return self.drop_all(burst, reason);
+        }
+        if fwd.tunnels().is_some() {
+            // Encapsulation reads the key.
+            self.scratch.keys[..burst.len()].fill(self.origin.key());
+        }
+        self.scratch.initial_state = u64::MAX;
+        let mut last: Option<(FdbKey, &'a Port)> = None;
+        for (i, mut packet) in burst.drain(..).enumerate() {
+            let head = packet.head();
+            let Some([d0, d1, d2, d3, d4, d5, ..]) = head.first_chunk::<{ ethernet::SIZE }>().copied() else {
+                self.drop(PacketSource::Move(packet), DropReason::TooShort);
+                continue;
+            };
+            let mac = Mac([d0, d1, d2, d3, d4, d5]);
+            let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
+            let key = in_port.vlan.classify(tag).map(|vid| FdbKey { vid, mac });
+            if key.is_none() || key != last.map(|(key, _)| key) {
+                last = key.filter(|key| !key.mac.is_multicast()).and_then(|key| {
+                    let port = fwd.port(fwd.fdb().lookup(key)?.port)?;
+                    port.vlan.carries(key.vid).then_some((key, port))
+                });
+            }
+            let Some((key, port)) = last else {
+                // A flood, or a drop.
+                self.state(i);
+                self.normal(i, PacketSource::Move(packet));
+                continue;
+            };
+            match retag(&mut packet, tag, key.vid, port) {
+                Effect::Done => {
+                    self.state(i);
+                    self.enqueue(i, packet, port.number);
+                }
+                Effect::NoHeadroom | Effect::TtlExpired => {
+                    self.drop(PacketSource::Move(packet), DropReason::NoHeadroom);
+                }
+            }
+        }
+        self.flush();
+    }
+
+    /// Forwards the packets of a burst that are NORMAL's by configuration, and leaves the others.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn classify_ingress(&mut self, normal: &NormalIngress, burst: &mut ArrayVec<P, BURST>) {
+        if normal.has_port(self.origin.in_port) {
+            return self.all_normal(burst, NormalReason::Configured);
+        }
+        let (Some(vlans), port) = (normal.vlans(), self.fwd.port(self.origin.in_port)) else {
+            return;
+        };
+        let is_normal = |packet: &P| {
+            let tag = rewrite::vlan_tci(packet.head()).map(Vid::from_tci);
+            let vid = port.map_or(tag, |port| port.vlan.classify(tag));
+            vid.is_some_and(|vid| vlans.contains(vid))
+        };
+        if !burst.iter().any(is_normal) {
+            return;
+        }
+        if self.scratch.observation.packets != 0 && !burst.iter().all(is_normal) {
+            // The burst is split, and the observed packet is found by its place. It is observed in neither part.
+            self.scratch.observation.packets = 0;
+        }
+        let (mut own, mut others): (ArrayVec<P, BURST>, ArrayVec<P, BURST>) = Default::default();
+        for packet in burst.drain(..) {
+            match is_normal(&packet) {
+                true => own.push(packet),
+                false => others.push(packet),
+            }
+        }
+        self.all_normal(&mut own, NormalReason::Configured);
+        *burst = others;
+    }
+}
+
+/// Changes the tag of a packet of VLAN `vid` for the port by which it leaves. `tag` is the tag on arrival.
+fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> Effect {
+    match (tag, port.vlan.tags(vid)) {
+        (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),
+        (Some(tag), true) if tag != vid => {
+            // A priority tag gets the VLAN and keeps its priority.
+            if let Some(tci_bytes) = packet
+                .head_mut()
+                .get_mut(ethernet::SIZE..)
+                .and_then(<[u8]>::first_chunk_mut::<2>)
+            {
+                let tci = u16::from_be_bytes(*tci_bytes) & (0xe000 | vlan::DEI) | vid.raw();
+                *tci_bytes = tci.to_be_bytes();
+            }
+            Effect::Done
+        }
+        // A bridge without VLANs passes priority tags.
+        (Some(tag), false) if tag != vid || vid != Vid::default() => {
+            header::pop_tag(packet);
+            Effect::Done
+        }
+        _ => Effect::Done,
+    }
+}
