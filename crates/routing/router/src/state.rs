@@ -1,0 +1,193 @@
+//! The state that workers read besides the FIB: interfaces, and rates. It is small, so it has two copies (left-right,
+//! [`millrace_datapath::publish`]); the FIB has one copy of its own, with atomics.
+
+use core::net::Ipv4Addr;
+use std::sync::Arc;
+
+use millrace_datapath::publish::Replica;
+use millrace_fib::{Fib, NextHops};
+use millrace_types::Vid;
+
+use crate::class::PuntClass;
+use crate::icmp::ErrorClass;
+use crate::interface::Interface;
+use crate::limit::PacketRate;
+
+/// The number of VLANs.
+const VLANS: usize = 4096;
+/// The index of no interface.
+const NONE: u16 = u16::MAX;
+
+/// The rates of one worker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rates {
+    /// By [`PuntClass`].
+    pub punt: [PacketRate; PuntClass::COUNT],
+    /// By [`ErrorClass`].
+    pub errors: [PacketRate; ErrorClass::COUNT],
+}
+
+impl Default for Rates {
+    fn default() -> Rates {
+        Rates {
+            punt: PuntClass::ALL.map(PuntClass::default_rate),
+            errors: ErrorClass::ALL.map(ErrorClass::default_rate),
+        }
+    }
+}
+
+/// A change of the state.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Adds or replaces an interface, by its index.
+    Interface(Arc<Interface>),
+    /// The interface with this index is gone.
+    RemoveInterface(u16),
+    /// Sets the routes of a VRF, or removes the VRF.
+    Vrf(u16, Option<Fib>),
+    Rates(Arc<Rates>),
+    /// Changes nothing: when it is published, no worker reads what was reachable before.
+    Nothing,
+}
+
+/// The state of a router, as a worker reads it.
+#[derive(Clone, Debug)]
+pub struct RouterState {
+    /// By index.
+    interfaces: Vec<Option<Arc<Interface>>>,
+    /// By index of the bridge, and then by VLAN, the index of an interface.
+    by_vlan: Vec<Box<[u16; VLANS]>>,
+    /// By index.
+    vrfs: Vec<Option<Vrf>>,
+    next_hops: NextHops,
+    pub(crate) rates: Arc<Rates>,
+}
+
+/// A VRF as a worker reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct Vrf {
+    pub(crate) fib: Fib,
+    /// The IPv4 addresses of its interfaces, sorted: none of them is the source of a packet from outside.
+    own: Vec<Ipv4Addr>,
+}
+
+impl Vrf {
+    #[inline]
+    pub(crate) fn is_own(&self, address: Ipv4Addr) -> bool {
+        self.own.binary_search(&address).is_ok()
+    }
+}
+
+impl RouterState {
+    /// Returns the state of a router without interfaces.
+    pub fn new(next_hops: NextHops) -> RouterState {
+        RouterState {
+            interfaces: Vec::new(),
+            by_vlan: Vec::new(),
+            vrfs: Vec::new(),
+            next_hops,
+            rates: Arc::default(),
+        }
+    }
+
+    /// Returns the interface with an index.
+    #[inline]
+    pub fn interface(&self, index: u16) -> Option<&Interface> {
+        self.interfaces.get(usize::from(index))?.as_deref()
+    }
+
+    /// Returns all interfaces.
+    pub fn interfaces(&self) -> impl Iterator<Item = &Interface> {
+        self.interfaces.iter().filter_map(Option::as_deref)
+    }
+
+    /// Returns the interface in a VLAN of a bridge.
+    #[inline]
+    pub fn interface_in(&self, bridge: u16, vid: Vid) -> Option<&Interface> {
+        let index = self.by_vlan.get(usize::from(bridge))?[usize::from(vid.raw()) % VLANS];
+        self.interface(index)
+    }
+
+    #[inline]
+    pub(crate) fn vrf(&self, index: u16) -> Option<&Vrf> {
+        self.vrfs.get(usize::from(index))?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn next_hops(&self) -> &NextHops {
+        &self.next_hops
+    }
+
+    fn remove(&mut self, index: u16) {
+        let held = self.interfaces.get_mut(usize::from(index));
+        let Some(old) = held.and_then(Option::take) else {
+            return;
+        };
+        if let Some(vlans) = self.by_vlan.get_mut(usize::from(old.bridge)) {
+            let place = &mut vlans[usize::from(old.vid.raw()) % VLANS];
+            if *place == index {
+                *place = NONE;
+            }
+        }
+        self.collect_addresses(old.vrf);
+    }
+
+    fn insert(&mut self, interface: &Arc<Interface>) {
+        let Interface {
+            index,
+            bridge,
+            vid,
+            vrf,
+            ..
+        } = **interface;
+        if index == NONE {
+            return;
+        }
+        self.remove(index);
+        let (at, bridge) = (usize::from(index), usize::from(bridge));
+        if self.interfaces.len() <= at {
+            self.interfaces.resize(at + 1, None);
+        }
+        self.interfaces[at] = Some(Arc::clone(interface));
+        while self.by_vlan.len() <= bridge {
+            self.by_vlan.push(Box::new([NONE; VLANS]));
+        }
+        self.by_vlan[bridge][usize::from(vid.raw()) % VLANS] = index;
+        self.collect_addresses(vrf);
+    }
+
+    /// Updates the addresses of a VRF after a change of its interfaces.
+    fn collect_addresses(&mut self, index: u16) {
+        let of_vrf = |interface: &&Interface| interface.vrf == index;
+        let addresses = self
+            .interfaces()
+            .filter(of_vrf)
+            .flat_map(|interface| &interface.ipv4);
+        let mut own: Vec<Ipv4Addr> = addresses.map(|own| own.address).collect();
+        own.sort_unstable();
+        if let Some(Some(vrf)) = self.vrfs.get_mut(usize::from(index)) {
+            vrf.own = own;
+        }
+    }
+}
+
+impl Replica for RouterState {
+    type Change = Change;
+
+    fn apply(&mut self, change: &Change) {
+        match change {
+            Change::Interface(interface) => self.insert(interface),
+            Change::RemoveInterface(index) => self.remove(*index),
+            Change::Vrf(index, fib) => {
+                let at = usize::from(*index);
+                if self.vrfs.len() <= at {
+                    self.vrfs.resize(at + 1, None);
+                }
+                self.vrfs[at] = fib.clone().map(|fib| Vrf { fib, own: Vec::new() });
+                self.collect_addresses(*index);
+            }
+            Change::Rates(rates) => self.rates = Arc::clone(rates),
+            Change::Nothing => {}
+        }
+    }
+}
