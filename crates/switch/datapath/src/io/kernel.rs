@@ -1,4 +1,4 @@
-//! All `ioctl` requests to the kernel about its interfaces: creates a tap device, and reads the state and the link
+//! All `ioctl` requests to the kernel about its interfaces: creates and sets tap devices, and reads the state and the link
 //! settings of an interface.
 //!
 //! A tap device created here has no offloads: frames have no virtio header (`IFF_NO_PI` without
@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use libc::{c_char, c_short, c_ulong, ifreq};
+use millrace_types::Mac;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 /// Maximum number of words of each bit set of link modes; Linux 6.12 has 4.
@@ -45,6 +46,16 @@ struct RawValue {
 
 /// `ETHTOOL_GLINK`.
 const GET_LINK: u32 = 0x0a;
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct RawDriver {
+    cmd: u32,
+    driver: [u8; 32],
+    more: [u8; 160],
+}
+
+/// `ETHTOOL_GDRVINFO`.
+const GET_DRIVER: u32 = 0x03;
 /// `SIOCETHTOOL`.
 const ETHTOOL: c_ulong = 0x8946;
 
@@ -194,6 +205,93 @@ pub(super) fn set_mtu(name: &str, mtu: u16) -> io::Result<()> {
     interface_ioctl(&socket_for_requests()?, libc::SIOCSIFMTU as c_ulong, &mut request)
 }
 
+/// Sets the MAC address.
+///
+/// # Errors
+/// Returns the error of the kernel: `EADDRNOTAVAIL` for the address of a group.
+pub(super) fn set_mac(name: &str, mac: Mac) -> io::Result<()> {
+    let mut request = request(name)?;
+    // SAFETY: a sockaddr of zeros is valid: a family, and plain bytes.
+    let mut address: libc::sockaddr = unsafe { core::mem::zeroed() };
+    address.sa_family = libc::ARPHRD_ETHER;
+    for (to, byte) in address.sa_data.iter_mut().zip(mac.0) {
+        *to = byte as c_char;
+    }
+    request.ifr_ifru.ifru_hwaddr = address;
+    interface_ioctl(
+        &socket_for_requests()?,
+        libc::SIOCSIFHWADDR as c_ulong,
+        &mut request,
+    )
+}
+
+/// Sets an interface up.
+///
+/// # Errors
+/// Returns the error of the kernel.
+pub(super) fn set_up(name: &str) -> io::Result<()> {
+    let socket = socket_for_requests()?;
+    let mut request = request(name)?;
+    interface_ioctl(&socket, libc::SIOCGIFFLAGS as c_ulong, &mut request)?;
+    // SAFETY: the kernel has written this member, and any bytes are a valid number.
+    let flags = unsafe { request.ifr_ifru.ifru_flags };
+    request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as c_short;
+    interface_ioctl(&socket, libc::SIOCSIFFLAGS as c_ulong, &mut request)
+}
+
+/// Returns the name of the driver of an interface: `tun`, `veth`.
+///
+/// # Errors
+/// Returns the error of the kernel: `ENODEV` if there is no such interface.
+pub(super) fn driver(name: &str) -> io::Result<String> {
+    let mut raw = RawDriver {
+        cmd: GET_DRIVER,
+        driver: [0; 32],
+        more: [0; 160],
+    };
+    let mut request = request(name)?;
+    request.ifr_ifru.ifru_data = core::ptr::from_mut(&mut raw).cast();
+    interface_ioctl(&socket_for_requests()?, ETHTOOL, &mut request)?;
+    let _unread = raw.more;
+    let name = raw.driver.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Gives the tap device of a file a carrier, or takes it away.
+///
+/// # Errors
+/// Returns the error of the kernel: `EBADFD` if the device was deleted.
+pub(super) fn set_carrier(file: &File, has_carrier: bool) -> io::Result<()> {
+    let mut value = libc::c_int::from(has_carrier);
+    // SAFETY: TUNSETCARRIER reads an int, which is alive during the call; the kernel keeps no reference to it.
+    let code = unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            libc::TUNSETCARRIER,
+            core::ptr::from_mut(&mut value),
+        )
+    };
+    if code < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Makes the tap device of a file stay after its last user has closed it, or makes it go then.
+///
+/// # Errors
+/// Returns the error of the kernel: `EBADFD` if the device was deleted.
+pub(super) fn set_persistent(file: &File, stays: bool) -> io::Result<()> {
+    // SAFETY: TUNSETPERSIST takes a number and no pointer.
+    let code = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST, libc::c_ulong::from(stays)) };
+    if code < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
 /// Returns the current state of an interface.
 ///
 /// # Errors
@@ -242,6 +340,7 @@ mod tests {
     fn the_size_of_the_settings_is_that_of_the_kernels_header() {
         assert_eq!(core::mem::offset_of!(RawSettings, words), 15);
         assert_eq!(core::mem::offset_of!(RawSettings, modes), 48);
+        assert_eq!(size_of::<RawDriver>(), 196);
         assert!(link_settings("no-such-iface").is_err());
     }
 

@@ -218,12 +218,35 @@ pub enum DeviceSpec {
     },
     /// A tap device of the kernel, by the name of its interface.
     Tap(String),
+    /// The shadow of an L3 interface: a tap device in the network namespace of a VRF.
+    Shadow(ShadowSpec),
     /// An existing interface of the kernel, by its name.
     Kernel(String),
     /// The virtual NIC of a virtual machine, a container or a process, by its socket.
     Vnic(VnicSpec),
     /// A device with its other end in this process, for tests.
     Memory(String),
+}
+
+/// The properties of a shadow interface.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ShadowSpec {
+    /// The file of the network namespace: `/run/netns/blue`; `None` for that of this process.
+    pub namespace: Option<PathBuf>,
+    /// The name of the interface, 1 to 15 bytes.
+    pub name: String,
+    /// The MAC address of the router on the link.
+    pub mac: Mac,
+}
+
+impl fmt::Display for ShadowSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "shadow:{}", self.name)?;
+        match &self.namespace {
+            Some(path) => write!(f, "@{}", path.display()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for DeviceSpec {
@@ -243,6 +266,7 @@ impl fmt::Display for DeviceSpec {
                 write!(f, "wan:{name},{}", if *end == 0 { "a" } else { "b" })
             }
             DeviceSpec::Tap(name) => write!(f, "tap:{name}"),
+            DeviceSpec::Shadow(shadow) => write!(f, "{shadow}"),
             DeviceSpec::Kernel(name) => write!(f, "kernel:{name}"),
             DeviceSpec::Vnic(vnic) => write!(f, "{vnic}"),
             DeviceSpec::Memory(name) => write!(f, "memory:{name}"),

@@ -82,6 +82,7 @@ impl<P: Packet + 'static> Registry<P> {
                 &self.allocate,
             )),
             DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
+            DeviceSpec::Shadow(shadow) => Some(tap::shadow::open(spec, shadow, options, &self.allocate)),
             DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options, &self.empty),
             DeviceSpec::Kernel(name) => Some(af_packet::open(spec, name, options, &self.empty)),
             DeviceSpec::Wan { name, end } => Some(wan::open(spec, &self.wans, name, *end, &self.empty)),

@@ -1,0 +1,118 @@
+//! A tap device: a kernel interface by which the machine itself, or a container, is connected to a bridge.
+//!
+//! A system call for each frame is expensive, and a system call for each poll even more so. Two threads
+//! therefore make these calls, one for each direction, and workers see two queues in memory. An empty poll
+//! costs a worker one read of a counter, while the threads sleep in the kernel. Works with any packet buffer,
+//! with and without DPDK.
+
+mod queues;
+pub(super) mod shadow;
+
+use core::cell::Cell;
+
+use millrace_types::Mac;
+use millrace_wire::Packet;
+
+use self::queues::Connection;
+use super::allocate::Allocate;
+use super::kernel;
+use super::{Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes};
+
+struct Tap<P> {
+    name: String,
+    mtu: u16,
+    /// The last known MAC address; an interface in another network namespace cannot be queried.
+    mac: Cell<Mac>,
+    connection: Connection<P>,
+}
+
+/// Creates the interface and starts its threads.
+///
+/// # Errors
+/// Returns [`OpenError`], which has the next step.
+pub(super) fn open<P: Packet + 'static>(
+    spec: &DeviceSpec,
+    name: &str,
+    options: DeviceOptions,
+    allocate: &Allocate<P>,
+) -> Result<Opened<P>, OpenError> {
+    let file = kernel::create(name).map_err(|error| refused(spec, name, &error))?;
+    let failed = |error: std::io::Error| OpenError::Failed {
+        device: spec.to_string(),
+        reason: error.to_string(),
+        next_step: "read the kernel's messages: ip -d link show, dmesg".to_owned(),
+    };
+    kernel::set_mtu(name, options.mtu).map_err(failed)?;
+    let (connection, rx, tx) = Connection::start(file, name, allocate).map_err(failed)?;
+    let tap = Tap {
+        name: name.to_owned(),
+        mtu: options.mtu,
+        mac: Cell::new(Mac::ZERO),
+        connection,
+    };
+    Ok(Opened {
+        rx: vec![Box::new(rx)],
+        tx: vec![Box::new(tx)],
+        device: Box::new(tap),
+    })
+}
+
+fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
+    let device = spec.to_string();
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EINVAL | libc::EEXIST) => OpenError::Busy {
+            device,
+            reason: format!("the kernel refuses a tap device of this name: {error}"),
+            next_step: format!("see its user (ip -d link show {name}), or choose another name"),
+        },
+        Some(libc::EPERM | libc::EACCES) => OpenError::Failed {
+            device,
+            reason: format!("{error}: this process may not create interfaces"),
+            next_step: format!(
+                "start millraced with CAP_NET_ADMIN, or create the interface for it: \
+                 ip tuntap add dev {name} mode tap user USER"
+            ),
+        },
+        Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => OpenError::Unsupported {
+            device,
+            reason: format!("/dev/net/tun: {error}"),
+            next_step: "load the kernel's module: modprobe tun; give a container the device /dev/net/tun"
+                .to_owned(),
+        },
+        _ => OpenError::Failed {
+            device,
+            reason: error.to_string(),
+            next_step: "read the kernel's messages: dmesg".to_owned(),
+        },
+    }
+}
+
+impl<P: Send> Device for Tap<P> {
+    fn info(&self) -> DeviceInfo {
+        let state = kernel::state(&self.name).ok();
+        if let Some(state) = state {
+            self.mac.set(Mac(state.mac));
+        }
+        // An interface that was moved to a container cannot be queried, and counts as up.
+        let is_running = state.is_none_or(|state| state.is_running);
+        DeviceInfo {
+            driver: "tap".to_owned(),
+            mac: self.mac.get(),
+            speed_mbps: None,
+            link_up: is_running && !self.connection.is_deleted(),
+            modes: PortModes::default(),
+            mtu: self.mtu,
+            numa_node: None,
+            rx_queues: 1,
+            rss: None,
+            offload: None,
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.connection.stats()
+    }
+
+    /// Does nothing: the owner of the interface's addresses sets it up or down.
+    fn set_link(&mut self, _up: bool) {}
+}
