@@ -20,6 +20,7 @@ mod files;
 mod fileset;
 mod ips;
 mod kept;
+mod l2ctl;
 mod liveness;
 mod memif;
 mod openflow;
@@ -66,6 +67,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("ips_stream", ips::stream),
     ("ips_tls", parsers::tls),
     ("kept_flows", kept::flows),
+    ("l2ctl_frames", l2ctl::frames),
     ("lab", files::lab),
     ("manifest", fileset::manifest),
     ("memif_messages", memif::messages),
