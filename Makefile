@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers damage-transfers exchange-check ips-check demo-exchange build-switch build-exchange portal portal-check fuzz sanitize lint install
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers damage-transfers exchange-check ips-check demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -22,12 +22,15 @@ setup: ## install Debian packages and, if cargo is missing, rustup
 build: build-switch build-exchange ## build all programs, optimised
 
 build-switch: setup
-	cargo build --release --locked -p millraced -p millrace -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-courier-dpdk
+	cargo build --release --locked -p millraced -p millrace -p millrace-experiments -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-courier-dpdk
 
 build-exchange: setup portal
 	cargo build --release --locked -p millrace-ix
 
-demo: build-switch ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
+build-demo: setup
+	cargo build --profile demo --locked -p millraced -p millrace -p millrace-nf-host
+
+demo: build-demo ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
 	@demo/demo.sh
 
 demo-exchange: ## demonstrate an exchange point: two sites, four routers, a path ordered on the page, an attack (PAGE=no needs no browser)
@@ -161,6 +164,7 @@ install: build ## install into $(PREFIX), with units for systemd
 	install -Dm755 target/release/millrace-nf $(DESTDIR)$(PREFIX)/sbin/millrace-nf
 	install -Dm755 target/release/millrace-wan $(DESTDIR)$(PREFIX)/sbin/millrace-wan
 	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace
+	install -Dm755 target/release/millrace-bench $(DESTDIR)$(PREFIX)/bin/millrace-bench
 	install -Dm755 target/release/millrace-courier $(DESTDIR)$(PREFIX)/bin/millrace-courier
 	install -Dm755 target/release/millrace-generator $(DESTDIR)$(PREFIX)/bin/millrace-generator
 	install -Dm755 target/release/millrace-ix $(DESTDIR)$(PREFIX)/bin/millrace-ix
@@ -169,6 +173,7 @@ install: build ## install into $(PREFIX), with units for systemd
 	    sed 's|@PREFIX@|$(PREFIX)|' $$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}.service; done
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
+	target/release/millrace-bench man $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/millrace-ix man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/man/man8
 	target/release/millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8
@@ -177,6 +182,7 @@ install: build ## install into $(PREFIX), with units for systemd
 	target/release/millrace-wan --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-wan.8
 	target/release/millrace-courier --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-courier.8
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	target/release/millrace-bench completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace-bench
 	target/release/millrace completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace
 	target/release/millrace-ix completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace-ix
 	@[ -e "$${MILLRACE_PORTAL:-portal/dist}/index.html" ] || echo 'install: millrace-ix has no web page and serves the API only, because there is no Node 20.19; to add the page: scripts/setup.sh node && make install'

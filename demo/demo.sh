@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly MILLRACE=${MILLRACE:-$PWD/target/release/millrace} # millraced is in the same directory
+readonly MILLRACE=${MILLRACE:-$PWD/target/demo/millrace} # millraced is in the same directory
 readonly SECONDS_EACH=${SECONDS_EACH:-5} # duration of each iperf3 run
 readonly SWITCH=tcp:127.0.0.1:6653       # address of the bridge inside the switch's namespace
 readonly LABS=(demo bridge wan transfer) # names in examples/lab/{demo,linux-bridge,wan,transfer}.toml
@@ -113,7 +113,7 @@ if ((EUID != 0)); then
     command -v sudo >/dev/null || fail 'a lab needs root, and sudo is not installed' 'run this script as root'
     exec sudo --preserve-env=KEEP,MILLRACE,SECONDS_EACH "$PWD/demo/demo.sh"
 fi
-[[ -x $MILLRACE ]] || fail "there is no $MILLRACE" 'build it: make build'
+[[ -x $MILLRACE ]] || fail "there is no $MILLRACE" 'build it: make build-demo'
 for tool in iperf3 ovs-ofctl tcpdump ping ss ethtool curl python3; do
     command -v "$tool" >/dev/null || fail "$tool is not installed" 'install all dependencies: make setup'
 done

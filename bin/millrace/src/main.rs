@@ -10,6 +10,7 @@ mod change;
 mod cli;
 mod doctor;
 mod edit;
+mod experiment;
 mod fdb;
 mod flow;
 mod human;
@@ -65,9 +66,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Fdb(args) => fdb::run(&session, &args)?,
         Command::Watch(args) => watch::run(&session, &args)?,
         Command::Capture(args) => capture::run(&session, &args)?,
-        Command::Bench(args) => args.run()?,
-        Command::Report(args) => args.run(session.json())?,
-        Command::Profile(args) => args.run(session.api(), session.json())?,
+        Command::Bench(args) => experiment::run(&session, "bench", &args)?,
+        Command::Report(args) => experiment::run(&session, "report", &args)?,
+        Command::Profile(args) => experiment::run(&session, "profile", &args)?,
         Command::Log { filter } => log::run(&session, filter.as_deref())?,
         Command::Doctor => return doctor::run(&session),
         Command::Nf(args) => nf::run(&session, &args)?,

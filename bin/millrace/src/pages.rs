@@ -26,28 +26,6 @@ pub(crate) fn man(dir: &Path) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Returns the help of a command and of its subcommands.
-    fn help(command: &mut clap::Command, path: &str, out: &mut String) {
-        let level = "#".repeat(path.matches(' ').count() + 2);
-        let text = command
-            .clone()
-            .disable_help_subcommand(true)
-            .render_long_help()
-            .to_string();
-        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-        *out += &format!(
-            "{level} {path}\n```text\n{}\n```\n\n",
-            lines.join("\n").trim_end()
-        );
-        for sub in command
-            .get_subcommands_mut()
-            .filter(|sub| sub.get_name() != "help")
-        {
-            let path = format!("{path} {}", sub.get_name());
-            help(sub, &path, out);
-        }
-    }
-
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
@@ -55,23 +33,10 @@ mod tests {
 
     #[test]
     fn docs_cli_md_is_what_the_definition_says() {
-        let mut command = Cli::command().term_width(100);
-        command.build();
-        let mut text =
-            "# The command line\n\n<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace pages`; \
-            edit bin/millrace/src/cli/ instead. -->\n\n"
-                .to_owned();
-        help(&mut command, "millrace", &mut text);
-        let text = text.trim_end().to_owned() + "\n";
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
-        if std::env::var_os("MILLRACE_BLESS").is_some() {
-            std::fs::write(&path, &text).unwrap();
-        }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            written == text,
-            "docs/cli.md does not follow src/cli/: run MILLRACE_BLESS=1 cargo test -p millrace pages"
-        );
+        let head = "# The command line\n\n<!-- Written by `MILLRACE_BLESS=1 cargo test -p millrace pages`; \
+            edit bin/millrace/src/cli/ instead. -->\n\n";
+        millrace_testing::help_page(&mut Cli::command(), head, &path);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod select;
 mod show;
 mod wan;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -86,6 +87,14 @@ pub(crate) struct Global {
     pub(crate) json: bool,
 }
 
+/// The arguments of a command of `millrace-bench`, which docs/cli-bench.md describes.
+#[derive(Debug, Args)]
+pub(crate) struct Experiment {
+    /// The arguments; `--help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENT")]
+    pub(crate) args: Vec<OsString>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Show the desired and the running state
@@ -126,10 +135,15 @@ pub(crate) enum Command {
     /// Chains of network functions
     #[command(subcommand)]
     Chain(ChainCommand),
-    /// Compare switches by measurement: Millrace, Open vSwitch with DPDK, testpmd
-    Bench(millrace_bench::cli::Command),
-    Report(millrace_bench::page::cli::Command),
-    Profile(millrace_bench::experiments::profile::cli::Command),
+    /// Compare switches by measurement: Millrace, Open vSwitch with DPDK, testpmd (`millrace-bench`)
+    #[command(disable_help_flag = true)]
+    Bench(Experiment),
+    /// Make a page of measurements (`millrace-bench`)
+    #[command(disable_help_flag = true)]
+    Report(Experiment),
+    /// Profile a running switch, or another process (`millrace-bench`)
+    #[command(disable_help_flag = true)]
+    Profile(Experiment),
     /// Show the levels of the daemon's log, or change them until it ends
     #[command(after_help = "Examples:\n  \
         millrace log\n  \

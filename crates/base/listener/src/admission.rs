@@ -27,8 +27,6 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-#[cfg(feature = "tokio")]
-use crate::Eviction;
 use crate::Source;
 
 /// The pause before a listener looks again if closed connections have ended.
@@ -219,13 +217,16 @@ impl Admission {
         self.begin_with(source, Close::Call(Box::new(close)))
     }
 
-    /// Counts a new connection as pending, for a task. The task must end when the eviction completes.
+    /// Counts a new connection as pending, for a task: the function with which another one began notifies `evicted`.
     #[cfg(feature = "tokio")]
-    pub fn begin_task(&self, source: Source) -> (Connection, Eviction) {
-        let evicted = Arc::default();
-        let connection = self.begin_with(source, Close::Task(Arc::clone(&evicted)));
-        let eviction = Eviction::new(evicted, Arc::downgrade(&connection.0));
-        (connection, eviction)
+    pub(crate) fn begin_notified(
+        &self,
+        source: Source,
+        evicted: Arc<tokio::sync::Notify>,
+    ) -> (Connection, std::sync::Weak<Counted>) {
+        let connection = self.begin_with(source, Close::Task(evicted));
+        let counted = Arc::downgrade(&connection.0);
+        (connection, counted)
     }
 
     fn begin_with(&self, source: Source, close: Close) -> Connection {

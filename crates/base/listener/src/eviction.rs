@@ -16,7 +16,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Sleep, sleep};
 
-use crate::admission::Counted;
+use crate::Source;
+use crate::admission::{Admission, Connection, Counted};
 
 /// The time for a last look at the socket. Any duration suffices: tokio's driver delivers what is ready at sockets
 /// before timers that expire in the same turn.
@@ -42,15 +43,21 @@ enum Stage {
     Served,
 }
 
-impl Eviction {
-    pub(crate) fn new(evicted: Arc<Notify>, connection: Weak<Counted>) -> Eviction {
-        Eviction {
+impl Admission {
+    /// Counts a new connection as pending, for a task. The task must end when the eviction completes.
+    pub fn begin_task(&self, source: Source) -> (Connection, Eviction) {
+        let evicted = Arc::default();
+        let (connection, counted) = self.begin_notified(source, Arc::clone(&evicted));
+        let eviction = Eviction {
             evicted,
-            connection,
+            connection: counted,
             stage: Stage::Waiting,
-        }
+        };
+        (connection, eviction)
     }
+}
 
+impl Eviction {
     /// Returns when the connection must be closed. Never returns once the connection is established, or no
     /// longer counted. A future that is
     /// dropped early loses nothing. Poll it beside the future that serves the connection, in one task.

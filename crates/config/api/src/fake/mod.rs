@@ -1,6 +1,7 @@
 //! A switch of fixed values and a server for it, for the tests of this crate and of the command line.
 
 mod chains;
+mod flows;
 mod queues;
 mod routing;
 mod server;

@@ -5,30 +5,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_flow::text::{FlowCommand, FlowModText};
-use millrace_flow::{Instructions, Match};
+use millrace_flow::Match;
 use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 use millrace_store::Store;
 use millrace_types::{PortNo, TableId, Vid};
 use tokio::sync::mpsc;
 
-use super::{chains, queues, routing, wans};
+use super::{chains, flows, queues, routing, wans};
 use crate::server::{
     CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, TracePacket,
 };
 use crate::view;
-
-/// The flow entries of the only bridge, in the order of pages.
-const FLOWS: [(u8, u16, &str, &str); 4] = [
-    (0, 200, "arp", "FLOOD"),
-    (
-        0,
-        100,
-        "tcp,in_port=1,dl_vlan=100,nw_dst=10.0.0.0/8,tp_dst=80",
-        "set_field:7->ip_dscp,output:2",
-    ),
-    (0, 0, "", "goto_table:1"),
-    (1, 0, "", "drop"),
-];
 
 /// The valid levels of the log.
 const LEVELS: [&str; 3] = ["warn", "info", "debug"];
@@ -117,31 +104,6 @@ impl FakeSwitch {
             oam: (number == 1).then(queues::oam),
             rates: None,
         }
-    }
-
-    /// Returns every entry with its match.
-    fn all_flows() -> Vec<(Match, view::Flow)> {
-        let flow = |(table, priority, matching, actions): (u8, u16, &str, &str)| {
-            let matching: Match = matching.parse().ok()?;
-            let instructions: Instructions = actions.parse().ok()?;
-            let flow = view::Flow {
-                table,
-                priority,
-                cookie: "0x2a".to_owned(),
-                matching: matching.to_string(),
-                fields: view::MatchField::all(&matching),
-                actions: instructions.to_string(),
-                instructions: view::Instructions::from(&instructions),
-                packets: 1_234_467 + u64::from(priority),
-                bytes: 98_765_632 - 2 * u64::from(priority),
-                duration_seconds: 3725.5,
-                idle_timeout: 0,
-                hard_timeout: 300,
-                flags: vec!["send_flow_rem".to_owned()],
-            };
-            Some((matching, flow))
-        };
-        FLOWS.into_iter().filter_map(flow).collect()
     }
 }
 
@@ -237,7 +199,7 @@ impl Live for FakeSwitch {
             forwarding: view::Forwarding::Controlled,
             ports: 2,
             tables: 255,
-            flows: FLOWS.len() as u64,
+            flows: flows::FLOWS.len() as u64,
             controllers_connected: 1,
         }]
     }
@@ -264,7 +226,7 @@ impl Live for FakeSwitch {
                     .as_ref()
                     .is_none_or(|within| rule(matching).is_within(&rule(within)))
         };
-        let mut found: Vec<(usize, view::Flow)> = Self::all_flows()
+        let mut found: Vec<(usize, view::Flow)> = flows::all()
             .into_iter()
             .enumerate()
             .filter(|(position, (matching, flow))| wanted(*position, matching, flow))
@@ -307,7 +269,7 @@ impl Live for FakeSwitch {
         Self::bridge(bridge)?;
         Ok(view::FlowsSaved {
             bridge: bridge.to_owned(),
-            flows: FLOWS.len() as u64,
+            flows: flows::FLOWS.len() as u64,
             groups: 1,
             meters: 1,
             file: format!("/var/lib/millrace/flows/{bridge}.flows"),
@@ -547,7 +509,7 @@ impl Live for FakeSwitch {
             steps: vec![view::TraceStep {
                 table: Some(0),
                 chain: None,
-                matched: Some(matched(FLOWS[1])),
+                matched: Some(matched(flows::FLOWS[1])),
                 effects: vec!["set ip_dscp to 7".to_owned(), "output to port 2".to_owned()],
             }],
             outputs: vec![view::TraceOutput {
@@ -608,15 +570,5 @@ impl Live for FakeSwitch {
             }
         });
         Ok(packets)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_fixed_entry_is_valid() {
-        assert_eq!(FakeSwitch::all_flows().len(), FLOWS.len());
     }
 }

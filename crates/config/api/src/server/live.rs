@@ -333,7 +333,7 @@ pub struct RouteQuery {
     pub limit: usize,
 }
 
-/// The routes of a selection.
+/// The part of a VRF's routes that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RouteSelection {
     /// All routes.

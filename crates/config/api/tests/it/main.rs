@@ -10,6 +10,7 @@
 mod document;
 mod patience;
 mod rest;
+mod routing;
 mod streams;
 mod trust;
 mod wire;

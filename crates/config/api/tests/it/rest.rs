@@ -6,7 +6,7 @@ use millrace_model::CoreId;
 use millrace_store::{Note, Proposal, UnixTime};
 use serde_json::{Value, json};
 
-fn problem(answer: &Answer, status: u16, kind: &str) -> Value {
+pub(crate) fn problem(answer: &Answer, status: u16, kind: &str) -> Value {
     assert_eq!(answer.status, status, "{}", answer.text());
     assert_eq!(
         answer.header("content-type"),
@@ -456,48 +456,6 @@ fn flows_come_page_by_page_and_by_match() {
         json!({"type": "set_field", "field": "ip_dscp", "value": "0x7"})
     );
     assert_eq!(flow["fields"][4]["mask"], "0xff000000", "{flow}");
-}
-
-#[test]
-fn routes_come_page_by_page_and_by_destination() {
-    let server = FakeServer::start().unwrap();
-    let prefixes = |query: &str| {
-        let page = ask(&server, "GET", &format!("/api/v1/vrfs/blue/routes{query}")).json();
-        let routes = page["routes"].as_array().unwrap().iter();
-        (
-            routes
-                .map(|route| route["prefix"].as_str().unwrap().to_owned())
-                .collect::<Vec<_>>(),
-            page["next"].as_str().map(str::to_owned),
-        )
-    };
-    let (first, next) = prefixes("?limit=2");
-    assert_eq!(first, ["10.0.20.0/24", "192.0.2.0/24"]);
-    let (second, end) = prefixes(&format!("?limit=2&after={}", next.unwrap().replace('/', "%2F")));
-    assert_eq!((second, end), (vec!["2001:db8:bad::/48".to_owned()], None));
-    assert_eq!(prefixes("?to=192.0.2.77").0, ["192.0.2.0/24"]);
-    assert_eq!(prefixes("?within=2001:db8::%2F32").0, ["2001:db8:bad::/48"]);
-    problem(&ask(&server, "GET", "/api/v1/vrfs/red/routes"), 404, "not-found");
-    for query in [
-        "?limit=0",
-        "?limit=10001",
-        "?to=host",
-        "?within=10.0.0.0",
-        "?within=10.0.0.0%2F33",
-        "?after=x%2F8",
-        "?to=10.0.0.1&within=10.0.0.0%2F8",
-        "?form=10.0.0.1",
-    ] {
-        let refused = problem(
-            &ask(&server, "GET", &format!("/api/v1/vrfs/blue/routes{query}")),
-            400,
-            "bad-request",
-        );
-        assert!(
-            refused["detail"].as_str().unwrap().contains("expected"),
-            "{query}: {refused}"
-        );
-    }
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `millrace bench ips`: the arguments and the output.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
+use millrace_process::program_path;
 
 use super::{Experiment, IpsBenchError, IpsRecord, Recorder, RunLength};
-use crate::file_error::file;
 use crate::gated::recorder::{Output, rows_of};
 
 /// Intrusion prevention on one core, by frame size (E7): one rule that alerts on every TCP packet, and 14,000 rules.
@@ -65,7 +65,7 @@ impl IpsArgs {
         let (output, mut log) = Output::create::<IpsRecord>(&self.out, self.json)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let experiment = Experiment {
-            program: std::env::current_exe().map_err(file(Path::new("/proc/self/exe")))?,
+            program: program_path("millrace", "MILLRACE"),
             core: self.core.unwrap_or(cores - 1),
             rules: self.rules.clone(),
             all_rules: self.all_rules.clone(),

@@ -1,0 +1,251 @@
+"""The switch as a router: hosts in two VLANs, the kernel's tools and programs as neighbours."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+import namespaces
+from namespaces import inside
+from switches import TARGET, Millrace, run, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+
+VRF = "mr-blue"
+HOSTS = ("mr-r1", "mr-r2")
+NEAR = ("mr-rn1", "mr-rn2")
+VLANS = (10, 20)
+
+CONFIG = """
+[system]
+state_dir = "{folder}/state"
+[api]
+socket = "{folder}/api.sock"
+[[bridge]]
+name = "br0"
+fail_mode = "standalone"
+{bridge}
+[[bridge.port]]
+name = "p1"
+number = 1
+device = "kernel:{near[0]}"
+vlan = 10
+[[bridge.port]]
+name = "p2"
+number = 2
+device = "kernel:{near[1]}"
+vlan = 20
+[[vrf]]
+name = "blue"
+netns = "{vrf}"
+[[interface]]
+name = "v10"
+vrf = "blue"
+bridge = "br0"
+vlan = 10
+address = ["10.0.10.1/24", "2001:db8:10::1/64"]
+{v10}
+[[interface]]
+name = "v20"
+vrf = "blue"
+bridge = "br0"
+vlan = 20
+address = ["10.0.20.1/24", "2001:db8:20::1/64"]
+{v20}
+{extra}
+"""
+
+
+class Router(Millrace):
+    """A bridge with a host in each of two VLANs, and an interface of the router in each."""
+
+    def __init__(self, folder, bridge="", v10="", v20="", extra=""):
+        super().__init__(folder)
+        self.values = {"folder": self.folder, "near": NEAR, "vrf": VRF}
+        self.write(bridge=bridge, v10=v10, v20=v20, extra=extra)
+
+    def write(self, bridge="", v10="", v20="", extra=""):
+        self.config.write_text(CONFIG.format(bridge=bridge, v10=v10, v20=v20, extra=extra, **self.values))
+
+    def millrace(self, *words):
+        """Runs `millrace`, and returns what it prints."""
+        return run(TARGET / "millrace", *words, env=self.environment)
+
+    def show(self, *words):
+        """The JSON of `millrace show`."""
+        return json.loads(self.millrace("--json", "show", *words))
+
+
+def mac(number):
+    return f"02:00:00:00:01:{number:02x}"
+
+
+@contextlib.contextmanager
+def network(mtu=1500):
+    """The namespace of the VRF, and a host in each VLAN whose default gateway is the router."""
+    with namespaces.made(VRF, *HOSTS):
+        try:
+            for number, (host, near) in enumerate(zip(HOSTS, NEAR), 1):
+                run("ip", "link", "del", near, check=False)
+                run("ip", "link", "add", near, "mtu", str(mtu), "type", "veth",
+                    "peer", "name", "eth0", "netns", host, "mtu", str(mtu), "address", mac(number))
+                run("ip", "link", "set", near, "up")
+                inside(host, "ip", "link", "set", "lo", "up")
+                inside(host, "ip", "addr", "add", f"10.0.{number}0.2/24", "dev", "eth0")
+                inside(host, "ip", "-6", "addr", "add", f"2001:db8:{number}0::2/64", "dev", "eth0", "nodad")
+                inside(host, "ip", "link", "set", "eth0", "up")
+                inside(host, "ip", "route", "add", "default", "via", f"10.0.{number}0.1")
+                inside(host, "ip", "-6", "route", "add", "default", "via", f"2001:db8:{number}0::1")
+            yield
+        finally:
+            for near in NEAR:
+                run("ip", "link", "del", near, check=False)
+
+
+@pytest.fixture
+def router(tmp_path):
+    with network(), Router(tmp_path / "m") as switch:
+        yield switch
+
+
+def reaches(host, address, *options):
+    """Returns true once a ping is answered."""
+    return subprocess.run(["ip", "netns", "exec", host, "ping", "-c", "1", "-W", "1", *options, address],
+                          capture_output=True, timeout=60).returncode == 0
+
+
+def wait_until_it_routes():
+    for to in ("10.0.20.2", "2001:db8:20::2"):
+        wait_for(f"a ping to {to}", lambda: reaches(HOSTS[0], to))
+
+
+def test_hosts_of_two_vlans_reach_each_other_and_the_router(router):
+    wait_until_it_routes()
+    for host, addresses in ((HOSTS[0], ("10.0.10.1", "10.0.20.1", "10.0.20.2", "2001:db8:10::1", "2001:db8:20::2")),
+                            (HOSTS[1], ("10.0.20.1", "10.0.10.1", "10.0.10.2", "2001:db8:20::1", "2001:db8:10::2"))):
+        for address in addresses:
+            lost = inside(host, "ping", "-c", "20", "-i", "0.02", "-W", "5", address)
+            assert " 0% packet loss" in lost, lost
+    ttl = re.search(r"ttl=(\d+)", inside(HOSTS[0], "ping", "-c", "1", "10.0.20.2"))
+    assert ttl[1] == "63", "the router takes one from the TTL"
+
+
+def test_traceroute_shows_the_router_and_the_host(router):
+    wait_until_it_routes()
+    for version, address, hops in (("-4", "10.0.20.2", ["10.0.10.1", "10.0.20.2"]),
+                                   ("-6", "2001:db8:20::2", ["2001:db8:10::1", "2001:db8:20::2"])):
+        for ttl, hop in enumerate(hops, 1):
+            text = subprocess.run(["ip", "netns", "exec", HOSTS[0], "ping", version, "-c", "1", "-W", "5", "-t", str(ttl), address],
+                                  capture_output=True, text=True, timeout=60).stdout
+            assert hop in text, text
+            assert ttl == len(hops) or re.search("Time to live exceeded|Hop limit", text, re.I), text
+
+
+def test_the_kernel_has_an_interface_of_the_same_name_for_each(router):
+    links = json.loads(inside(VRF, "ip", "-j", "addr", "show"))
+    by_name = {link["ifname"]: link for link in links}
+    for name, address in (("v10", "10.0.10.1"), ("v20", "10.0.20.1")):
+        link = by_name[name]
+        assert address in [info["local"] for info in link["addr_info"]]
+        shown = next(interface for interface in router.show("interfaces") if interface["name"] == name)
+        assert shown["mac"] == link["address"] and shown["mtu"] == link["mtu"] == 1500
+    run("ip", "link", "set", NEAR[0], "down")
+    wait_for("the kernel sees that the VLAN has no link",
+             lambda: "NO-CARRIER" in inside(VRF, "ip", "link", "show", "v10"))
+    run("ip", "link", "set", NEAR[0], "up")
+    wait_for("the link is back", lambda: "NO-CARRIER" not in inside(VRF, "ip", "link", "show", "v10"))
+    wait_until_it_routes()
+
+
+def test_routes_of_the_kernel_are_those_of_the_router(router):
+    wait_until_it_routes()
+    inside(VRF, "ip", "route", "add", "192.0.2.0/24", "via", "10.0.20.2")
+    inside(VRF, "ip", "route", "add", "blackhole", "198.51.100.0/24")
+    inside(HOSTS[1], "ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
+    wait_for("a ping by the new route", lambda: reaches(HOSTS[0], "192.0.2.1"))
+    routes = {route["prefix"]: route for route in router.show("routes", "blue")["blue"]}
+    assert routes["192.0.2.0/24"]["nexthops"][0]["gateway"] == "10.0.20.2"
+    assert routes["192.0.2.0/24"]["nexthops"][0]["interface"] == "v20"
+    assert routes["198.51.100.0/24"]["kind"] == "blackhole"
+    best = router.show("routes", "blue", "--to", "192.0.2.77")["blue"]
+    assert [route["prefix"] for route in best] == ["192.0.2.0/24"]
+    inside(VRF, "ip", "route", "del", "192.0.2.0/24")
+    wait_for("no answer without the route", lambda: not reaches(HOSTS[0], "192.0.2.1"))
+    text = subprocess.run(["ip", "netns", "exec", HOSTS[0], "ping", "-c", "1", "-W", "5", "192.0.2.1"],
+                          capture_output=True, text=True, timeout=60).stdout
+    assert "Net Unreachable" in text, text
+
+
+def test_the_kernel_forwards_nothing_itself(router):
+    for family in ("ipv4", "ipv6"):
+        value = inside(VRF, "cat", f"/proc/sys/net/{family}/conf/all/forwarding").strip()
+        assert value == "0", family
+
+
+def test_the_senders_of_packets_that_are_too_large_are_told(tmp_path):
+    with network(), Router(tmp_path / "m", v20="mtu = 1280") as switch:
+        wait_until_it_routes()
+        text = subprocess.run(["ip", "netns", "exec", HOSTS[0], "ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1400", "10.0.20.2"],
+                              capture_output=True, text=True, timeout=60)
+        assert "mtu = 1280" in text.stdout + text.stderr, text
+        # The host learned the MTU of the path, and sends fragments.
+        assert reaches(HOSTS[0], "2001:db8:20::2", "-s", "1400") or reaches(HOSTS[0], "2001:db8:20::2", "-s", "1400")
+        inside(HOSTS[0], "ip", "route", "flush", "cache")
+        assert reaches(HOSTS[0], "10.0.20.2", "-M", "dont", "-s", "1400"), "the router fragments"
+        interfaces = {interface["name"]: interface for interface in switch.show("interfaces")}
+        assert interfaces["v10"]["icmp_errors"] >= 2
+
+
+def test_an_access_list_permits_and_denies(tmp_path):
+    acl = '[[acl]]\nname = "edge"\nrules = ["deny icmp,nw_dst=10.0.20.2", "permit ip", "permit ipv6"]\n'
+    with network(), Router(tmp_path / "m", v10='acl_in = "edge"', extra=acl) as switch:
+        wait_for("IPv6 is permitted", lambda: reaches(HOSTS[0], "2001:db8:20::2"))
+        wait_for("the router answers", lambda: reaches(HOSTS[0], "10.0.20.1"))
+        text = subprocess.run(["ip", "netns", "exec", HOSTS[0], "ping", "-c", "1", "-W", "5", "10.0.20.2"],
+                              capture_output=True, text=True, timeout=60).stdout
+        assert "Packet filtered" in text or "prohibited" in text.lower(), text
+        drops = next(interface for interface in switch.show("interfaces") if interface["name"] == "v10")["drops"]
+        assert drops, "the denied packet is counted under a name"
+
+
+def test_tcp_is_routed_with_offloads_and_at_full_size(router):
+    if not run("which", "iperf3", check=False):
+        pytest.skip("iperf3 is not installed")
+    wait_until_it_routes()
+    server = subprocess.Popen(["ip", "netns", "exec", HOSTS[1], "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
+    try:
+        wait_for("the server listens", lambda: inside(HOSTS[1], "ss", "-Hltn", "sport = :5201"))
+        text = inside(HOSTS[0], "iperf3", "-J", "-c", "10.0.20.2", "-n", "20M", timeout=120)
+    finally:
+        server.kill()
+        server.wait(timeout=60)
+    assert json.loads(text)["end"]["sum_received"]["bytes"] >= 19 << 20
+
+
+def test_a_restart_leaves_nothing_and_routes_again(router):
+    wait_until_it_routes()
+    router.stop(signal.SIGKILL)
+    router.start()
+    wait_until_it_routes()
+    assert router.stop() == 0
+    links = inside(VRF, "ip", "-br", "link")
+    assert "v10" not in links and "v20" not in links
+
+
+def test_interfaces_come_and_go_with_the_configuration(router):
+    wait_until_it_routes()
+    router.write(v10="mtu = 1400")
+    router.millrace("apply", str(router.config))
+    wait_for("the MTU in the kernel", lambda: "mtu 1400" in inside(VRF, "ip", "link", "show", "v10"))
+    wait_until_it_routes()
+    text = router.config.read_text()
+    start = text.index("[[interface]]\nname = \"v20\"")
+    router.config.write_text(text[:start])
+    router.millrace("apply", str(router.config))
+    wait_for("v20 is gone", lambda: "v20" not in inside(VRF, "ip", "-br", "link"))
+    assert [interface["name"] for interface in router.show("interfaces")] == ["v10"]
+    assert reaches(HOSTS[0], "10.0.10.1")
