@@ -115,7 +115,12 @@ impl Kernel {
             let socket = Socket::open().map_err(|error| ("open a netlink socket", error))?;
             let requests = Socket::open().map_err(|error| ("open a netlink socket", error))?;
             if changes_settings {
-                settings::apply().map_err(|error| ("turn the kernel's forwarding off", error))?;
+                settings::apply().map_err(|error| {
+                    (
+                        "turn the kernel's forwarding off, for which /proc/sys must be writable",
+                        error,
+                    )
+                })?;
             }
             socket
                 .subscribe(settings.receive_buffer_size)

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use millrace_flow::text::{FlowCommand, FlowModText};
 use millrace_flow::Match;
+use millrace_flow::text::{FlowCommand, FlowModText};
 use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 use millrace_store::Store;
 use millrace_types::{PortNo, TableId, Vid};
