@@ -27,7 +27,7 @@ pub struct Link<'a> {
     pub mac: Option<[u8; 6]>,
     /// The longest packet in bytes, from the IP header on; 0 if the message has none.
     pub mtu: u32,
-    /// The interface below: the parent of a VLAN or a macvlan; 0 if there is none.
+    /// The interface below: the parent of a VLAN or a macvlan; 0 if there is none, or if it is in another namespace.
     pub lower: u32,
     /// The number of the bridge, bond or VRF of which the link is a member; 0 if there is none.
     pub master: u32,
@@ -59,9 +59,11 @@ impl<'a> Link<'a> {
             kind: &[],
             vrf_table: 0,
         };
+        let mut is_lower_elsewhere = false;
         for attribute in attributes {
             let attribute = attribute?;
             match attribute.kind {
+                ifla::LINK_NETNSID => is_lower_elsewhere = true,
                 ifla::IFNAME => link.name = attribute.text(),
                 ifla::ADDRESS => link.mac = attribute.mac(),
                 ifla::MTU => link.mtu = attribute.u32()?,
@@ -71,6 +73,9 @@ impl<'a> Link<'a> {
                 ifla::LINKINFO => link.read_info(attribute.nested())?,
                 _ => {}
             }
+        }
+        if is_lower_elsewhere {
+            link.lower = 0;
         }
         Ok(link)
     }

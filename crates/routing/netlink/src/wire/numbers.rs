@@ -132,6 +132,8 @@ pub mod ifla {
     pub const LINK: u16 = 5;
     pub const LINKINFO: u16 = 18;
     pub const CARRIER: u16 = 33;
+    /// The number of the namespace of the lower link, if that is another one.
+    pub const LINK_NETNSID: u16 = 37;
 }
 
 /// Attributes inside `IFLA_LINKINFO`.

@@ -247,6 +247,13 @@ fn links_addresses_and_neighbours_are_those_of_the_kernel() {
     consumer.until_change("a macvlan and its lower link", |change| {
         matches!(change, Change::There(Object::Link(link)) if link.name == "m0" && link.kind == LinkKind::Macvlan { lower: a0 })
     });
+    // The lower link is in another namespace, whose numbers mean nothing here.
+    let far = Neighbour::start("m0", "link set m0 up\n");
+    let mut of_far = Consumer::new(100);
+    let far_kernel = Kernel::open(NETNS, &far.namespace, Settings::default(), of_far.sender.clone()).unwrap();
+    dump(&far_kernel, &mut of_far, &[Dump::Links]);
+    assert!(of_far.changes.iter().any(|change| matches!(change,
+        Change::There(Object::Link(link)) if link.name == "m0" && link.kind == LinkKind::Macvlan { lower: 0 })));
     ip("link set b0 down");
     consumer.until_change("the carrier is lost", |change| {
         matches!(change, Change::There(Object::Link(link)) if link.ifindex == a0 && link.up && !link.carrier)
