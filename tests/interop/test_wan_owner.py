@@ -11,7 +11,7 @@ import time
 import pytest
 
 import namespaces
-from switches import STOP_BOUND, TARGET, run, wait_for
+from switches import STOP_BOUND, TARGET, Millrace, run, wait_for
 from wan_path import HOSTS, NEAR, Emulator, hosts
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
@@ -34,10 +34,23 @@ def test_a_second_emulator_at_an_interface_is_refused_and_names_the_first(tmp_pa
             done = subprocess.run([*BETWEEN, *ends, "--memory", "8MiB", "--control", tmp_path / "second.sock"],
                                   capture_output=True, text=True, timeout=60)
             assert done.returncode != 0
-            assert "is an end of another path" in done.stderr and f"between {NEAR[0]} {NEAR[1]}" in done.stderr, done.stderr
+            assert f"{NEAR[0]}: in use: process " in done.stderr or f"{NEAR[1]}: in use: process " in done.stderr, done.stderr
+            assert f"between {NEAR[0]} {NEAR[1]}" in done.stderr, done.stderr
         first.kill()
         # The lock ends with its process.
         first.start()
+
+
+def test_a_switch_and_an_emulator_do_not_share_an_interface_and_each_names_the_other(tmp_path):
+    with hosts():
+        with Millrace(tmp_path / "one", ports=[(1, f"kernel:{NEAR[0]}")]) as switch:
+            done = subprocess.run([*BETWEEN, *NEAR, "--memory", "8MiB", "--control", tmp_path / "second.sock"],
+                                  capture_output=True, text=True, timeout=60)
+            assert done.returncode != 0
+            assert f"{NEAR[0]}: in use: process {switch.process.pid} " in done.stderr and "millraced" in done.stderr, done.stderr
+        with Emulator(tmp_path, "--delay", "1ms") as emulator, Millrace(tmp_path / "two", ports=[(1, f"kernel:{NEAR[0]}")]) as switch:
+            status = switch.cli("show", "status", check=False)
+            assert f"{NEAR[0]}: in use: process {emulator.process.pid} " in status and "millrace-wan between" in status, status
 
 
 @pytest.fixture(name="twins")

@@ -1,11 +1,12 @@
-//! Checks of the project itself: `cargo xtask architecture`, `cargo xtask circles`, `cargo xtask ledger`,
-//! `cargo xtask words`; and `cargo xtask wasm`, which builds network functions as WebAssembly modules.
+//! Checks of the project itself: `cargo xtask architecture`, `cargo xtask circles`, `cargo xtask index`,
+//! `cargo xtask ledger`, `cargo xtask words`; and `cargo xtask wasm`, which builds network functions as WebAssembly modules.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)]
 
 mod architecture;
 mod circles;
+mod index;
 mod ledger;
 mod wasm;
 mod words;
@@ -19,9 +20,10 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
 commands:
   architecture     compares ARCHITECTURE.md with the workspace: planes, crates, what each imports; and fails if files import
-                   each other in circles, except in crates that xtask/src/circles/mod.rs lists; runs `words`
+                   each other in circles, except in crates that xtask/src/circles/mod.rs lists; runs `index` and `words`
   circles CRATE…   lists the circles of imports among the files of any crate, by its folder (crates/control/agent), with the
                    paths that make each; move the items that both sides use into a file below both
+  index            fails if a page of docs/ has no line in docs/README.md, or a line there has no page
   ledger           compares docs/openflow-1.3.5.md with the tests that it names
   words            finds comments without a subject or that repeat a name, public items without a comment, long files
   wasm             builds network functions as WebAssembly modules";
@@ -46,9 +48,11 @@ fn run(arguments: &[String]) -> Result<()> {
         ["architecture"] => {
             architecture::check(root)?;
             circles::check(root)?;
+            index::check(root)?;
             words::check(root)
         }
         ["circles", _, ..] => circles::list(root, &arguments[1..]),
+        ["index"] => index::check(root),
         ["ledger"] => ledger::check(root),
         ["words"] => words::check(root),
         ["wasm"] => wasm::build(root),

@@ -7,9 +7,6 @@ use anyhow::{Context, Result, bail};
 use millrace_datapath::io::{DeviceSpec, HeapBackend};
 use millrace_model::Device;
 use millrace_wan_control::args::BetweenArgs;
-use millrace_wan_control::directory;
-
-use crate::owner;
 
 /// The number of packet buffers without DPDK: a burst or two for each side. Delayed frames are in the path's
 /// memory.
@@ -23,10 +20,6 @@ pub(crate) fn run(between: &BetweenArgs) -> Result<()> {
     if interfaces[0] == interfaces[1] {
         bail!("{} is both ends of the path: expected two interfaces", between.a);
     }
-    let directory = directory();
-    let path = format!("between {} {}", between.a, between.b);
-    let own = |spec, text: &String| owner::own(&directory, spec, text, &path);
-    let _owned = [own(&interfaces[0], &between.a)?, own(&interfaces[1], &between.b)?];
     let needs_dpdk = |spec: &DeviceSpec| matches!(spec, DeviceSpec::Pci(_) | DeviceSpec::Vdev(_));
     if interfaces.iter().any(needs_dpdk) {
         return with_dpdk(between, &interfaces);

@@ -9,7 +9,6 @@
 mod backend;
 mod control;
 mod forward;
-mod owner;
 mod run;
 mod sleep;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use millrace_datapath::io::wan::PathSpec;
-use millrace_datapath::io::{Backend, Device, DeviceOptions, DeviceSpec, Opened};
+use millrace_datapath::io::{Backend, Device, DeviceOptions, DeviceSpec, Opened, kernel_interface};
 use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_emulator::Scenario;
 use nix::net::if_::if_nametoindex;
@@ -17,7 +17,6 @@ use nix::unistd::{Pid, getpid};
 
 use crate::control::{Control, PATH, Server};
 use crate::forward::{self, Idle, Side, SideCounters};
-use crate::owner::kernel_name;
 use crate::sleep::Sleepers;
 
 /// The minimum number of usable cores for one thread per side.
@@ -105,7 +104,9 @@ pub(crate) fn run<B: Backend>(
         let started: Result<()> = readiness.iter().take(threads.len()).collect();
         let waited = started.and_then(|()| {
             announce(&control, between);
-            let names = interfaces.each_ref().map(kernel_name);
+            let names = interfaces
+                .each_ref()
+                .map(|spec| kernel_interface(spec).map(str::to_owned));
             let (gone, stop) = (&gone, &stop);
             let watcher = scope.spawn(move || watch(&names, gone, stop));
             let waited = signals.wait().map(drop).context("waiting for a signal");

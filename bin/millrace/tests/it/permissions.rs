@@ -20,7 +20,7 @@ impl Bed {
     /// Makes the directory; `None` without root, who alone becomes another user.
     fn new() -> Option<Bed> {
         if !rustix::process::geteuid().is_root() {
-            println!("skipped: needs root");
+            eprintln!("skipped: needs root");
             return None;
         }
         let directory = tempfile::tempdir().unwrap();

@@ -44,6 +44,28 @@ pub(super) fn controller(bridge: &str, channel: ChannelStatus) -> view::Controll
     }
 }
 
+/// Returns the problem of a bridge that has dropped packets for controllers and has no controller now.
+pub(super) fn lost_packets<B: Backend>(bridge: &mut BridgeControl<B>) -> Option<view::StatusProblem> {
+    let dropped = bridge.tables().drops(DropReason::NoController);
+    if dropped == 0 || bridge.controllers_len() != 0 {
+        return None;
+    }
+    let (reason, name) = (DropReason::NoController, &bridge.config().name);
+    let next_step = match bridge.config().fail_mode {
+        FailMode::Secure => {
+            "start the controller (`millrace show controllers` has its state), or set fail_mode = \"standalone\""
+        }
+        FailMode::Standalone => "start the controller (`millrace show controllers` has its state)",
+    };
+    Some(view::StatusProblem {
+        subject: format!("bridge {name}"),
+        message: format!(
+            "no controller is connected; {dropped} packets for a controller were dropped ({reason})"
+        ),
+        next_step: next_step.to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use millrace_types::Duration;
@@ -80,26 +102,4 @@ mod tests {
             ]
         );
     }
-}
-
-/// Returns the problem of a bridge that has dropped packets for controllers and has no controller now.
-pub(super) fn lost_packets<B: Backend>(bridge: &mut BridgeControl<B>) -> Option<view::StatusProblem> {
-    let dropped = bridge.tables().drops(DropReason::NoController);
-    if dropped == 0 || bridge.controllers_len() != 0 {
-        return None;
-    }
-    let (reason, name) = (DropReason::NoController, &bridge.config().name);
-    let next_step = match bridge.config().fail_mode {
-        FailMode::Secure => {
-            "start the controller (`millrace show controllers` has its state), or set fail_mode = \"standalone\""
-        }
-        FailMode::Standalone => "start the controller (`millrace show controllers` has its state)",
-    };
-    Some(view::StatusProblem {
-        subject: format!("bridge {name}"),
-        message: format!(
-            "no controller is connected; {dropped} packets for a controller were dropped ({reason})"
-        ),
-        next_step: next_step.to_owned(),
-    })
 }

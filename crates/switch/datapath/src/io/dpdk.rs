@@ -14,6 +14,7 @@ use millrace_dpdk::{
 use super::allocate::Empty;
 use super::dpdk_device::{DEFAULT_MTU, DpdkDevice};
 use super::nodes::NumaPools;
+use super::owner::{self, Owned};
 use super::vhost;
 use super::vnic::{VnicKind, VnicSpec};
 use super::wan::Wans;
@@ -147,6 +148,7 @@ impl DpdkBackend {
             let more = dpdk_af_packet::more_options(&parsed, options.mtu);
             parsed = format!("{devargs}{more}").parse().map_err(failed(devargs))?;
         }
+        let owned = owner::own(&DeviceSpec::Vdev(devargs.to_owned()))?;
         let mut port = Port::attach(self.eal, &parsed).map_err(failed(devargs))?;
         let info = port.info().map_err(failed(devargs))?;
         let wanted = if options.only_if_spread && !info.rss {
@@ -197,6 +199,7 @@ impl DpdkBackend {
             info,
             queues,
             rx_queues: config.rx_queues,
+            owned,
         })
     }
 }
@@ -207,6 +210,7 @@ struct Attached {
     info: PortInfo,
     queues: Queues,
     rx_queues: u16,
+    owned: Owned,
 }
 
 fn failed<E>(device: &str) -> impl FnOnce(E) -> OpenError
@@ -251,7 +255,12 @@ fn opened(attached: Attached) -> Opened<Mbuf> {
     Opened {
         rx: rx.collect(),
         tx: tx.collect(),
-        device: Box::new(DpdkDevice::new(attached.port, attached.info, attached.rx_queues)),
+        device: Box::new(DpdkDevice::new(
+            attached.port,
+            attached.info,
+            attached.rx_queues,
+            attached.owned,
+        )),
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
 use millrace_types::Mac;
 
+use super::owner::Owned;
 use super::steer::{Header, HeaderMatch, RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
 use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
 
@@ -24,11 +25,13 @@ pub(super) struct DpdkDevice {
     /// The last known state of the kernel interface under the port, if there is one: link up, rate in Mbit/s, modes.
     /// Rate and modes are read again when the link changes.
     interface: Cell<Option<(bool, Option<u32>, PortModes)>>,
+    /// The ownership of that interface. It ends after the port.
+    _owned: Owned,
 }
 
 impl DpdkDevice {
     /// Returns the handle of a running port.
-    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16) -> DpdkDevice {
+    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16, owned: Owned) -> DpdkDevice {
         let offload = port.flow_offload();
         DpdkDevice {
             rules: BTreeMap::new(),
@@ -36,6 +39,7 @@ impl DpdkDevice {
             info,
             rx_queues,
             interface: Cell::new(None),
+            _owned: owned,
             steers: Steers {
                 flows: offload.steer,
                 marks: offload.mark,

@@ -18,6 +18,7 @@ mod modes;
 #[cfg(feature = "dpdk")]
 mod nodes;
 mod notifier;
+mod owner;
 mod pcap;
 mod peer;
 mod registry;
@@ -45,6 +46,7 @@ use thiserror::Error;
 pub use heap::HeapBackend;
 pub use memory::MemoryPeer;
 pub use modes::{LinkModes, PortModes};
+pub use owner::kernel_interface;
 pub use registry::Registry;
 pub use socket_file::SocketFile;
 pub use vnic::{SocketAccess, VnicKind, VnicSpec};

@@ -9,7 +9,7 @@ use super::error::TransportBenchError;
 use super::{Experiment, Recorder, RowNumber, RunLength, TransportRecord, rows};
 use crate::gated::recorder::Output;
 
-/// Bulk transfers against the gates of their design (T1 to T15): asked, gate, target, reached.
+/// Bulk transfers: the bounds that docs/gates.md sets for them (T1 to T15), and what they reach.
 ///
 /// Rows T1, T2 and T4 to T9 are measured in virtual time, on one thread. Live rows send files over an
 /// emulated path between network namespaces, and need root. They compare with iperf3 (CUBIC and BBR), uftp,

@@ -18,7 +18,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         return None;
     }
     let mut html = paragraph(
-        "Bulk transfers against the gates of their design. Virtual rows run senders and receivers over emulated paths \
+        "Bulk transfers, and the bounds that docs/gates.md sets for them. Virtual rows run senders and receivers over emulated paths \
          on one thread; live rows send files between network namespaces over millrace-wan. Ideal is the payload that \
          the link carries at best: its rate, less headers, less what it loses.",
     );

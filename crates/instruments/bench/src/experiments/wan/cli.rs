@@ -8,7 +8,7 @@ use super::error::WanBenchError;
 use super::{Experiment, Part, Recorder, RunLength, WanRecord, rows};
 use crate::gated::recorder::Output;
 
-/// The emulator of wide-area paths against the gates of its design (W1 to W6): asked, realised, met.
+/// The emulator of wide-area paths: the bounds that docs/gates.md sets for it (W1 to W6), and what it reaches.
 ///
 /// Live rows run `millrace-wan` between veth pairs, and need root. Packet sockets send and capture the
 /// frames. The kernel's tbf, and netem if the kernel has it, are measured in the same run. Rows W2, W3 and W5

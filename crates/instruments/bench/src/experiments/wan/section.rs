@@ -18,7 +18,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         return None;
     }
     let mut html = paragraph(
-        "An emulated path against the gates of its design. Live rows are measured over veth pairs by packet sockets, \
+        "An emulated path, and the bounds that docs/gates.md sets for it. Live rows are measured over veth pairs by packet sockets, \
          with the kernel's stamps at both ends: the error of the delay is what was measured, less what was asked, less \
          the median of the same load at 0 ms.",
     );

@@ -22,6 +22,7 @@ use self::interface::{Interface, LinkReader};
 use self::queue::{Rx, Tx};
 use self::watch::LinkMonitor;
 use super::allocate::Empty;
+use super::owner::{self, Owned};
 use super::peer::failed;
 use super::{
     Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
@@ -45,6 +46,7 @@ pub(super) fn open<P: Packet + 'static>(
     options: DeviceOptions,
     empty: &Empty<P>,
 ) -> Result<Opened<P>, OpenError> {
+    let owned = owner::own(spec)?;
     let queues = options.queues.clamp(1, QUEUES_MAX);
     let interface = Interface::new(name, queues).map_err(|error| failed(spec, &error))?;
     let interface = Arc::new(interface);
@@ -70,6 +72,7 @@ pub(super) fn open<P: Packet + 'static>(
         device: Box::new(AfPacket {
             network: LinkReader::default(),
             _watch: watch,
+            _owned: owned,
             interface,
         }),
     })
@@ -112,6 +115,7 @@ struct AfPacket {
     network: LinkReader,
     /// The thread that follows the interface; it ends when this is dropped.
     _watch: LinkMonitor,
+    _owned: Owned,
     interface: Arc<Interface>,
 }
 
