@@ -145,7 +145,13 @@ impl Rib {
             let replaced = match (origin, prefix.family(), route.mode) {
                 // FPM has one route for each prefix.
                 (Origin::Fpm, ..) => entry.records().iter().position(|other| other.origin == origin),
-                (_, _, RouteMode::Replace) => entry.records().iter().position(peers),
+                (_, Family::V4, RouteMode::Replace) => entry.records().iter().position(peers),
+                // The kernel replaces a route of the same kind, if there is one.
+                (_, Family::V6, RouteMode::Replace) => entry
+                    .records()
+                    .iter()
+                    .position(|other| peers(other) && kind_of(other) == Some(by_hops))
+                    .or_else(|| entry.records().iter().position(peers)),
                 (_, Family::V4, _) => None,
                 // Messages about IPv6 routes with gateways name all next hops of prefix and metric.
                 (_, Family::V6, _) => entry.records().iter().position(|other| {
@@ -182,6 +188,10 @@ impl Rib {
         let prefix = route.prefix;
         let key = Self::key_of(netns, source, &route);
         let set = self.hops.find_set(&key);
+        let source_address = route
+            .source
+            .and_then(|address| self.source_addresses.find(address))
+            .unwrap_or(0);
         let Some(entry) = self.vrf(at).and_then(|vrf| vrf.routes.get(&prefix)) else {
             return;
         };
@@ -190,8 +200,13 @@ impl Rib {
         let found = if origin == Origin::Fpm {
             position(&|other| other.origin == origin)
         } else {
-            position(&|other| peers(other) && Some(other.set) == set && other.kind == route.kind)
-                .or_else(|| position(&|other| peers(other) && route.hops == Hops::None))
+            // Routes may differ by origin or source address alone. IPv6 routes lose a source address in silence.
+            position(&|other| {
+                let is_of_source = prefix.family() == Family::V6 || other.source_address == source_address;
+                let is_of_origin = other.kind == route.kind && other.protocol == route.protocol;
+                peers(other) && Some(other.set) == set && is_of_origin && is_of_source
+            })
+            .or_else(|| position(&|other| peers(other) && route.hops == Hops::None))
         };
         if let Some(found) = found {
             self.remove_records(at, &prefix, |position, _| position == found);

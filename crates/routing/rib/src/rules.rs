@@ -51,11 +51,13 @@ impl Rib {
         let (was_up, had_carrier) = before
             .as_ref()
             .map_or((false, false), |link| (link.up, link.carrier));
-        if (was_up && had_carrier) && !(up && carrier) {
-            // Repair first: groups lose the members on the link.
+        if !(up && carrier) {
+            // Repair first: groups lose the members on the link. A carrier may have come and gone since the last message,
+            // which tells only the last state: objects that were made meanwhile are gone.
             self.refresh_link(netns, ifindex);
-            self.objects_on_link_gone(netns, ifindex);
-            self.check_soon(netns, now);
+            if self.objects_on_link_gone(netns, ifindex) || (was_up && had_carrier) {
+                self.check_soon(netns, now);
+            }
         }
         if was_up && !up {
             self.hops_die(netns, ifindex, false);
@@ -293,15 +295,18 @@ impl Rib {
         }
     }
 
-    fn objects_on_link_gone(&mut self, netns: Netns, ifindex: u32) {
+    /// Drops the next-hop objects on a link. Returns true if there were any.
+    fn objects_on_link_gone(&mut self, netns: Netns, ifindex: u32) -> bool {
         let ids = self
             .namespaces
             .get(&netns)
             .map(|namespace| namespace.objects_on(ifindex))
             .unwrap_or_default();
-        if !ids.is_empty() {
+        let any = !ids.is_empty();
+        if any {
             self.objects_gone(netns, Source::Kernel, ids);
         }
+        any
     }
 
     /// Marks the IPv4 next hops on a link dead, and drops the routes that have no other. With `force`, local routes

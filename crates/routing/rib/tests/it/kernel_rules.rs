@@ -7,7 +7,7 @@ use millrace_rib::event::{
 };
 use millrace_types::Duration;
 
-use crate::world::{NETNS, World, address, connected, hop, ip, link, local, mac, neighbour, route};
+use crate::world::{NETNS, World, address, connected, hop, ip, link, local, mac, neighbour, prefix, route};
 
 fn two_hops() -> Hops {
     Hops::Many(vec![hop(2, "10.0.2.9"), hop(3, "10.0.3.9")])
@@ -64,6 +64,17 @@ fn carrier_lost_drops_nexthop_objects_and_their_routes_and_keeps_the_others() {
     world.there(Object::Link(link(2, true, true)));
     assert_eq!(world.path("192.0.3.1"), ["12 10.0.2.9", "13 10.0.3.9"]);
     assert_eq!(world.path("192.0.5.1"), ["13 10.0.3.9"]);
+}
+
+#[test]
+fn a_carrier_that_came_and_went_between_two_messages_takes_its_objects_along() {
+    let mut world = world();
+    world.there(Object::Link(link(4, true, false)));
+    // The kernel accepts an object on a link whose carrier it has not told yet.
+    world.object(7, NextHopObjectKind::Hop(hop(4, "10.0.4.9")));
+    world.route("192.0.12.0/24", Hops::Object(7));
+    world.there(Object::Link(link(4, true, false)));
+    assert!(world.group("192.0.12.1").is_none());
 }
 
 #[test]
@@ -320,6 +331,29 @@ fn the_lowest_metric_wins_and_the_first_of_equals() {
         world.gone(Object::Route(with(10, gateway)));
     }
     assert_eq!(world.path("192.0.2.1"), ["12 10.0.2.20"]);
+}
+
+#[test]
+fn a_withdrawal_names_the_origin_and_the_source_of_its_route() {
+    let mut world = World::new(Source::Kernel);
+    let with = |protocol, source: &str, mode| {
+        let source = (!source.is_empty()).then(|| ip(source));
+        Object::Route(Route {
+            protocol,
+            source,
+            mode,
+            ..connected("172.16.0.0/24", 2)
+        })
+    };
+    use millrace_rib::event::RouteMode::{Add, Append};
+    world.there(with(3, "", Add));
+    world.there(with(2, "172.16.0.1", Append));
+    // The second time, it is gone already: with its address.
+    for _ in 0..2 {
+        world.gone(with(2, "172.16.0.1", Add));
+    }
+    let routes = world.rib.route(world.vrf, &prefix("172.16.0.0/24"));
+    assert_eq!(routes.iter().map(|view| view.protocol).collect::<Vec<_>>(), [3]);
 }
 
 #[test]
