@@ -25,6 +25,9 @@ pub enum Phase {
     Drained,
     /// The change is complete.
     Cleaned,
+    /// A switch has refused the flip. The ingress switches that have flipped return to the old entries, and the engine
+    /// waits until frames that follow the new entries have left the fabric. The journal still says `staged`.
+    Reverting,
     /// The change is undone; its new entries are being removed.
     RolledBack,
 }
@@ -82,6 +85,14 @@ pub(crate) enum Resource<K> {
     Object(String),
 }
 
+/// The refusal of a change by a switch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Refusal {
+    pub(crate) switch: SwitchId,
+    /// The switch's error.
+    pub(crate) reason: String,
+}
+
 /// A change in progress.
 #[derive(Debug)]
 pub(crate) struct Change<E: Entries> {
@@ -96,6 +107,8 @@ pub(crate) struct Change<E: Entries> {
     pub(crate) waiting: BTreeSet<SwitchId>,
     /// The end of the drain.
     pub(crate) drain_until: Option<Time>,
+    /// The refusal for which the change is reverted.
+    pub(crate) refusal: Option<Refusal>,
     /// The time at which the current phase began.
     pub(crate) since: Time,
     /// True after the engine has reported, for this phase, that switches do not answer.
@@ -103,12 +116,16 @@ pub(crate) struct Change<E: Entries> {
 }
 
 impl<E: Entries> Change<E> {
-    /// Returns the deltas that the current phase applies. A rollback applies the deltas of the stage in
-    /// reverse.
+    /// Returns true if the current phase applies its deltas in reverse.
+    pub(crate) fn is_reversed(&self) -> bool {
+        matches!(self.phase, Phase::Reverting | Phase::RolledBack)
+    }
+
+    /// Returns the deltas of the current phase. They are applied in reverse if [`Change::is_reversed`].
     pub(crate) fn deltas(&self) -> Option<&BTreeMap<SwitchId, Delta<E>>> {
         match self.phase {
             Phase::Planned | Phase::RolledBack => Some(&self.order.stage),
-            Phase::Staged => Some(&self.order.flip),
+            Phase::Staged | Phase::Reverting => Some(&self.order.flip),
             Phase::Drained => Some(&self.order.clean),
             Phase::Accepted | Phase::Flipped | Phase::Cleaned => None,
         }

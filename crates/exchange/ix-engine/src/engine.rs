@@ -157,7 +157,7 @@ impl<E: Entries> Engine<E> {
         let mut earliest: Option<Time> = None;
         let mut consider = |time: Time| earliest = Some(earliest.map_or(time, |earliest| earliest.min(time)));
         for change in self.changes.values().filter(|_| self.mode == Mode::Normal) {
-            if change.phase == Phase::Flipped {
+            if matches!(change.phase, Phase::Flipped | Phase::Reverting) && change.waiting.is_empty() {
                 consider(change.drain_until.unwrap_or(change.since));
             }
             if !change.waiting.is_empty() && !change.silence_reported {
@@ -269,6 +269,7 @@ impl<E: Entries> Engine<E> {
             drained_predecessors: BTreeSet::new(),
             waiting: BTreeSet::new(),
             drain_until: None,
+            refusal: None,
             since: now,
             silence_reported: false,
         };
@@ -321,20 +322,12 @@ impl<E: Entries> Engine<E> {
         change.silence_reported = false;
         change.waiting.clear();
         if phase == Phase::Flipped {
-            let delay = self
-                .switches
-                .values()
-                .map(|switch| switch.delay)
-                .max()
-                .unwrap_or_default();
-            let wait = if change.order.clean.is_empty() {
-                Duration::ZERO
-            } else {
-                self.settings.drain_min.max(delay * 2)
-            };
-            change.drain_until = Some(now + wait);
+            let delays = self.switches.values().map(|switch| switch.delay);
+            let wait = self.settings.drain_min.max(delays.max().unwrap_or_default() * 2);
+            let has_old_frames = !change.order.clean.is_empty();
+            change.drain_until = Some(if has_old_frames { now + wait } else { now });
         }
-        let is_rollback = phase == Phase::RolledBack;
+        let is_reversed = change.is_reversed();
         for (number, delta) in change.deltas().into_iter().flatten() {
             let switch = self
                 .switches
@@ -344,7 +337,7 @@ impl<E: Entries> Engine<E> {
                 switch.owners.insert(key.clone(), id);
                 switch.intend(
                     key,
-                    if is_rollback {
+                    if is_reversed {
                         before.as_ref()
                     } else {
                         after.as_ref()
@@ -486,6 +479,7 @@ impl<E: Entries> Engine<E> {
             // A restart plans the open changes one after the other: a later one stays open as long as an earlier one.
             Phase::Drained if !change.drained_predecessors.is_empty() => return false,
             Phase::Drained => Phase::Cleaned,
+            Phase::Reverting => return self.end_revert(id, now, actions),
             Phase::RolledBack | Phase::Cleaned => {
                 self.forget(id);
                 actions.push(Action::Release(id));

@@ -19,8 +19,11 @@
 //! accepted --> planned ------> staged ------> flipped -----> drained ------> cleaned
 //!              new entries     ingress uses   frames of the  old entries
 //!              go in           the new ones   old path end   are removed
-//!    ^            |                (from here only forward)
-//!    +--restart---+--refused--> rolled_back
+//!    ^            |               |    (from here only forward)
+//!    +--restart---+--refused------|--------------> rolled_back
+//!                                 +--refused--> reverting --^
+//!                                            ingress returns to the
+//!                                            old ones, frames end
 //! ```
 //!
 //! The engine journals a phase before it sends the entries of the phase. After a crash, a change that had not

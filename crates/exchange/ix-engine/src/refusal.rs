@@ -1,5 +1,13 @@
 //! Commits that a switch refuses: the engine finds the refused part, and undoes it or tries it again.
 //!
+//! A change that is refused before the flip is rolled back at once, because no frame follows its entries. One that is
+//! refused at the flip first takes back the flip at the switches that have it, and then waits for the frames on their way:
+//!
+//! ```text
+//!   planned --refused-------------------------------------------------> rolled_back
+//!   staged ---refused--> reverting --all switches flipped back, drained-----^
+//! ```
+//!
 //! A refused repair is split: the next commit has half as many entries after a refusal, and twice as many after a
 //! success. An entry that is refused alone is set aside until the others are sent.
 
@@ -8,7 +16,7 @@ use std::collections::BTreeSet;
 use millrace_types::Time;
 
 use crate::SwitchId;
-use crate::change::{ChangeId, Phase};
+use crate::change::{ChangeId, Phase, Refusal};
 use crate::content::Entries;
 use crate::engine::Engine;
 use crate::event::{Action, Notice};
@@ -62,9 +70,14 @@ impl<E: Entries> Engine<E> {
             .map(|change| change.phase);
         match (part, phase) {
             (Some(id), Some(Phase::Planned)) => self.roll_back(id, switch, reason, now, actions),
-            (Some(id), Some(Phase::Staged)) if self.flip_adds_only(id) => {
-                self.fold_flip(id);
-                self.roll_back(id, switch, reason, now, actions);
+            (Some(id), Some(Phase::Staged)) if self.flip_needs_room(id) => {
+                if let Some(change) = self.changes.get_mut(&id) {
+                    change.refusal = Some(Refusal {
+                        switch,
+                        reason: reason.to_owned(),
+                    });
+                }
+                self.enter(id, Phase::Reverting, now);
             }
             _ => {
                 if let Some(entry) = self.switches.get_mut(&switch) {
@@ -84,32 +97,33 @@ impl<E: Entries> Engine<E> {
         }
     }
 
-    /// Returns true if the flip of a change has new entries only, as that of a new service. No frame depends on such a flip
-    /// yet, so that it can be undone at once. The flip of a service that forwards already stays: its old entries work until
-    /// the switch takes the new ones.
-    fn flip_adds_only(&self, id: ChangeId) -> bool {
+    /// Returns true if the flip of a change adds or changes an entry. A flip that only removes entries, as that of a
+    /// deleted service, is never undone: it is tried again.
+    fn flip_needs_room(&self, id: ChangeId) -> bool {
         self.changes.get(&id).is_some_and(|change| {
             let mut deltas = change.order.flip.values().flatten();
-            deltas.all(|(_, (before, _))| before.is_none())
+            deltas.any(|(_, (_, after))| after.is_some())
         })
     }
 
-    /// Adds the deltas of a change's flip to those of its stage, which a rollback applies in reverse.
-    fn fold_flip(&mut self, id: ChangeId) {
+    /// Rolls a change back whose ingress switches have all returned to the old entries, as soon as frames that follow the
+    /// new ones have left the fabric. Returns true if the change has moved.
+    pub(crate) fn end_revert(&mut self, id: ChangeId, now: Time, actions: &mut Vec<Action<E>>) -> bool {
+        let delays = self.switches.values().map(|switch| switch.delay);
+        let wait = self.settings.drain_min.max(delays.max().unwrap_or_default() * 2);
         let Some(change) = self.changes.get_mut(&id) else {
-            return;
+            return false;
         };
-        for (switch, delta) in &change.order.flip {
-            let stage = change.order.stage.entry(*switch).or_default();
-            for (key, (before, after)) in delta {
-                let staged = stage.get(key).map(|(before, _)| before.clone());
-                let before = staged.unwrap_or_else(|| before.clone());
-                stage.insert(key.clone(), (before, after.clone()));
-            }
+        if now < *change.drain_until.get_or_insert(now + wait) {
+            return false;
         }
+        if let Some(Refusal { switch, reason }) = change.refusal.take() {
+            self.roll_back(id, switch, &reason, now, actions);
+        }
+        true
     }
 
-    /// Rolls back a change that forwards no frames yet, and the later changes that depend on its objects. Later changes that only
+    /// Rolls back a change whose entries no frame follows, and the later changes that depend on its objects. Later changes that only
     /// wait for one of these are planned again.
     fn roll_back(
         &mut self,

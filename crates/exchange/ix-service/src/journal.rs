@@ -228,7 +228,8 @@ fn state(phase: Phase) -> ChangeState {
     match phase {
         Phase::Accepted => ChangeState::Accepted,
         Phase::Planned => ChangeState::Planned,
-        Phase::Staged => ChangeState::Staged,
+        // A change that is reverted has the record of its stage until it is rolled back.
+        Phase::Staged | Phase::Reverting => ChangeState::Staged,
         Phase::Flipped => ChangeState::Flipped,
         Phase::Drained => ChangeState::Drained,
         Phase::Cleaned => ChangeState::Cleaned,

@@ -54,6 +54,8 @@ pub(crate) struct ModelSwitch {
     pub(crate) deaf: bool,
     /// The switch refuses commits that set one of these keys.
     pub(crate) refuses: Vec<Key>,
+    /// The switch refuses commits that remove one of these keys.
+    pub(crate) refuses_removal: Vec<Key>,
     /// The number of dumps, from the next one on, that fail.
     pub(crate) broken_dumps: u32,
     pub(crate) commits: u32,
@@ -119,8 +121,10 @@ impl ModelSwitch {
     }
 
     fn apply(&mut self, modifications: Vec<Modification<Key, Value>>) -> Result<(), Key> {
-        let refused =
-            |change: &&Modification<Key, Value>| change.to.is_some() && self.refuses.contains(&change.key);
+        let refused = |change: &&Modification<Key, Value>| match change.to {
+            Some(_) => self.refuses.contains(&change.key),
+            None => self.refuses_removal.contains(&change.key),
+        };
         if let Some(change) = modifications.iter().find(refused) {
             return Err(change.key);
         }

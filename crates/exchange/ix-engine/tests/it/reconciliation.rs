@@ -256,10 +256,60 @@ fn a_change_that_only_shares_an_entry_with_a_refused_one_is_planned_again() {
 }
 
 #[test]
-fn a_refusal_after_the_flip_is_tried_again_until_it_succeeds() {
+fn a_refused_flip_is_taken_back_without_the_loss_of_a_frame_and_the_change_is_undone() {
+    // The other switch may have flipped, or not yet: the world checks every frame.
+    for (refusing, key) in [(1, (0, 2)), (2, (0, 3))] {
+        let mut world = in_place();
+        let before = world.store.circuits.clone();
+        switch(&mut world, refusing).refuses = vec![key];
+        let change = world.order(1, Some([1, 2]));
+        let builds_on = world.order(1, Some([1, 2]));
+        world.run(3 * SECOND);
+        let journal = |id| &world.store.changes[&id].journal;
+        assert_eq!(
+            *journal(change),
+            [Phase::Accepted, Phase::Planned, Phase::Staged, Phase::RolledBack]
+        );
+        assert_eq!(*journal(builds_on), [Phase::Accepted, Phase::RolledBack]);
+        assert!(world.is_settled() && world.store.circuits == before);
+        switch(&mut world, refusing).refuses.clear();
+        let again = world.order(1, Some([1, 2]));
+        world.run(3 * SECOND);
+        assert_eq!(world.store.changes[&again].journal.last(), Some(&Phase::Cleaned));
+        assert!(world.is_settled());
+    }
+}
+
+#[test]
+fn a_refused_flip_waits_for_the_frames_of_the_switches_that_had_flipped() {
     let mut world = in_place();
-    switch(&mut world, 1).refuses = vec![(0, 2)];
+    world.handle(Event::Delay {
+        switch: 2,
+        delay: Duration::from_millis(700),
+    });
+    switch(&mut world, 2).refuses = vec![(0, 3)];
     let change = world.order(1, Some([1, 2]));
+    world.run(Duration::from_millis(1300));
+    let phase = |world: &World| {
+        let mut changes = world.engine.changes();
+        changes
+            .find(|status| status.change == change)
+            .map(|status| status.phase)
+    };
+    assert_eq!(phase(&world), Some(Phase::Reverting));
+    world.run(SECOND);
+    assert_eq!(
+        world.store.changes[&change].journal.last(),
+        Some(&Phase::RolledBack)
+    );
+    assert!(world.is_settled());
+}
+
+#[test]
+fn a_refused_removal_is_tried_again_until_it_succeeds() {
+    let mut world = in_place();
+    switch(&mut world, 1).refuses_removal = vec![(0, 2)];
+    let change = world.order(1, None);
     world.run(3 * SECOND);
     assert_eq!(world.store.changes[&change].journal.last(), Some(&Phase::Staged));
     assert!(world.notices.iter().any(|notice| matches!(
@@ -277,7 +327,7 @@ fn a_refusal_after_the_flip_is_tried_again_until_it_succeeds() {
         Some(&Phase::Cleaned),
         "others go on"
     );
-    switch(&mut world, 1).refuses.clear();
+    switch(&mut world, 1).refuses_removal.clear();
     world.run(20 * SECOND);
     assert!(world.is_settled());
 }

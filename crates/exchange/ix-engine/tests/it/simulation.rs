@@ -28,7 +28,13 @@ fn world(seed: u64, kills: u32) -> Vec<Phase> {
             0 => world.cut(1 + random.below(3) as u32),
             1 => {
                 let number = 1 + random.below(3) as u32;
-                world.switches.get_mut(&number).unwrap().refuses = vec![(1, 1 + random.below(14) as u32)];
+                // An entry that sends into a wire is refused at the flip, one that receives from it before.
+                let key = if random.chance(50) {
+                    (0, random.below(24) as u32)
+                } else {
+                    (1, 1 + random.below(14) as u32)
+                };
+                world.switches.get_mut(&number).unwrap().refuses = vec![key];
             }
             2 => {
                 world

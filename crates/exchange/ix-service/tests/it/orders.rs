@@ -173,45 +173,48 @@ fn a_change_that_a_switch_refuses_is_undone_and_its_numbers_are_used_again() {
 }
 
 #[test]
-fn a_change_that_a_switch_refuses_behind_the_flip_has_the_error_until_it_goes_on() {
+fn a_move_that_finds_a_full_table_is_undone_and_the_circuit_forwards_as_before() {
     let mut world = World::new();
     let (service, _) = world.circuit("ab", [(0, 100), (2, 200)]);
     world.run(3 * SECOND);
-    // The circuit forwards already, so that the flip of its move stays until the switch takes it.
-    let end = world.core().exchange().ends(service).next().unwrap().0;
+    let before = world.core().exchange().clone();
+    // The circuit forwards already: the move replaces entries at both ends.
+    let end = before.ends(service).next().unwrap().0;
     let connection = world.connections()[1];
-    let ordered = world.order(&[
+    let moved = [
         json!({"operation": "move_end", "config": end, "connection": connection,
-        "vlan": {"type": "dot1q", "vlan": 300}}),
-    ]);
-    let change = ordered.change.unwrap();
-    let state = |world: &mut World| {
-        world
-            .core()
-            .store()
-            .journal(change)
-            .unwrap()
-            .last()
-            .unwrap()
-            .state
-    };
-    while state(&mut world) != ChangeState::Staged {
+            "vlan": {"type": "dot1q", "vlan": 300}}),
+    ];
+    let change = world.order(&moved).change.unwrap();
+    let journal = |world: &mut World| world.core().store().journal(change).unwrap();
+    while journal(&mut world).last().unwrap().state != ChangeState::Staged {
         let until = world.time + SECOND;
         assert!(world.step(until));
     }
-    for switch in world.switches.values_mut() {
-        switch.is_full = true;
-    }
-    world.run(2 * SECOND);
-    let stuck = Snapshot::of(world.core()).stuck;
-    assert!(stuck[&change].contains("OFPFMFC_TABLE_FULL"), "{stuck:?}");
-    for switch in world.switches.values_mut() {
-        switch.is_full = false;
-    }
-    world.run(120 * SECOND);
+    // The move adds entries at the switch of the moved end, and changes one at the other.
+    let switch = *world.switches.keys().next().unwrap();
+    world.switches.get_mut(&switch).unwrap().is_full = true;
+    world.run(3 * SECOND);
+    let last = journal(&mut world).pop().unwrap();
+    assert_eq!(last.state, ChangeState::RolledBack);
+    let reason = last.detail["reason"].as_str().unwrap();
+    assert!(reason.contains("OFPFMFC_TABLE_FULL"), "{reason}");
+    let after = world.core().exchange().clone();
+    assert_eq!(after.configs[&end].connection, before.configs[&end].connection);
+    assert_eq!(after.configs[&end].vlan, before.configs[&end].vlan);
+    let snapshot = Snapshot::of(world.core());
+    assert_eq!(
+        snapshot.shown(service).unwrap().state,
+        CommercialState::Production
+    );
+    assert!(world.is_settled() && snapshot.stuck.is_empty());
+    // With room, the same order succeeds.
+    world.switches.get_mut(&switch).unwrap().is_full = false;
+    let again = world.order(&moved).change.unwrap();
+    world.run(3 * SECOND);
+    let last = world.core().store().journal(again).unwrap().pop().unwrap();
+    assert_eq!(last.state, ChangeState::Cleaned);
     assert!(world.is_settled());
-    assert_eq!(state(&mut world), ChangeState::Cleaned);
-    assert!(Snapshot::of(world.core()).stuck.is_empty());
 }
 
 #[test]
