@@ -15,9 +15,11 @@ use millrace_controller::driver::bind_private;
 use millrace_ix_api::App;
 use millrace_ix_engine::{Mode, Resolution, SyncState};
 use millrace_ix_filter::{SessionKind, Shared as Filters};
-use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Quarantine, ServiceId};
+use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Quarantine, Refusal, ServiceId};
 use millrace_ix_service::text::{DELETIONS_MAX, Document};
-use millrace_ix_service::{ApplyOptions, ClockJump, ClockStatus, Handle, OrderOptions, Ordered, Snapshot};
+use millrace_ix_service::{
+    ApplyOptions, ClockJump, ClockStatus, Handle, OrderError, OrderOptions, Ordered, Snapshot,
+};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
 use millrace_listener::{Admission, Connection, Limits, Source};
 use millrace_types::Dpid;
@@ -270,7 +272,9 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 dry_run,
                 confirm_within: confirm_within.map(Duration::from_secs),
             };
-            answer_of(&handle.order(operations, actor, options).await?)
+            let count = operations.len();
+            let ordered = handle.order(operations, actor, options).await;
+            answer_of(&ordered.map_err(|error| refused(error, count))?)
         }
         Request::Apply {
             document,
@@ -388,6 +392,16 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             serde_json::to_value(Document::exported(&snapshot.exchange, snapshot.revision))?
         }
     })
+}
+
+/// Returns the error of an order of `count` operations. If there are several, it names the refused one.
+fn refused(error: OrderError, count: usize) -> anyhow::Error {
+    match &error {
+        OrderError::Refused(Refusal { step: Some(step), .. }) if count > 1 => {
+            anyhow::anyhow!("operation {step} of {count}: {error}")
+        }
+        _ => error.into(),
+    }
 }
 
 fn answer_of(ordered: &Ordered) -> Value {

@@ -7,6 +7,8 @@ use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use millrace_ix_model::{AccountId, Actor, Timestamp, UserId, reason};
+use millrace_ix_service::OrderError;
+use millrace_ix_store::AuditEntry;
 use millrace_types::Time;
 use tokio::sync::Semaphore;
 
@@ -17,7 +19,7 @@ use crate::page::Page;
 use crate::problem::{Problem, ProblemKind};
 use crate::reads::Reads;
 use crate::route_servers::RouteServer;
-use crate::service::{AuditNote, ExchangeService, ServiceError, Snapshot};
+use crate::service::{ExchangeService, Snapshot};
 use crate::session::{
     Attempts, CredentialError, CredentialStore, Failure, Failures, Next, PasswordError, SealError, Sealer,
     Sessions, Tokens, TotpSecret, UserCredentials, WrongCodes, hash_password,
@@ -311,13 +313,13 @@ impl App {
         object: impl ToString,
         detail: serde_json::Value,
     ) -> Result<(), Problem> {
-        let note = AuditNote {
+        let entry = AuditEntry {
             actor: actor.to_owned(),
             action: action.to_owned(),
             object: object.to_string(),
             detail,
         };
-        Ok(self.service.record(note).await?)
+        Ok(self.service.record(entry).await?)
     }
 }
 
@@ -374,18 +376,21 @@ impl From<CredentialError> for Problem {
     }
 }
 
-impl From<ServiceError> for Problem {
-    fn from(error: ServiceError) -> Problem {
+impl From<OrderError> for Problem {
+    fn from(error: OrderError) -> Problem {
         let detail = error.to_string();
         match error {
-            ServiceError::Refused(refusal) => crate::refusal::problem(&refusal),
-            ServiceError::Stale { .. } => Problem::new(ProblemKind::Stale, detail)
+            OrderError::Refused(refusal) => crate::refusal::problem(&refusal),
+            OrderError::Stale { .. } => Problem::new(ProblemKind::Stale, detail)
                 .with_next_step("read the object again, and order with its new ETag in If-Match"),
-            ServiceError::KeyReused => {
+            OrderError::KeyReused => {
                 Problem::because(ProblemKind::Conflict, reason::idempotency_key_reused())
                     .with_code("key-reused")
             }
-            ServiceError::Unavailable { .. } => Problem::new(ProblemKind::Unavailable, detail).retry_after(5),
+            OrderError::ReadOnly(_) | OrderError::Unavailable(_) | OrderError::Stopped => {
+                let detail = format!("the engine accepts no orders: {detail}");
+                Problem::new(ProblemKind::Unavailable, detail).retry_after(5)
+            }
         }
     }
 }

@@ -10,10 +10,8 @@ use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::{Shared, Traffic};
-use millrace_ix_service::{Handle, OrderError, OrderOptions, ServiceEvent, Unconfirmed};
-use millrace_ix_store::{
-    Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, Revision, UnixMillis,
-};
+use millrace_ix_service::{Handle, OrderError, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
+use millrace_ix_store::{Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, UnixMillis};
 use serde_json::Value;
 use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
@@ -23,8 +21,7 @@ use crate::observed::{Attack, FilterCounter, Load, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus, RouteServers};
 use crate::samples;
 use crate::service::{
-    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
-    ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
+    AuditRecord, ChangeRecord, Event, ExchangeService, Reply, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::session::{CredentialError, CredentialStore};
 use crate::translate::{switch_state, translate};
@@ -117,9 +114,9 @@ impl Engine {
     }
 
     /// Returns the number of the newest audit entry.
-    async fn audit_head(&self) -> Result<u64, ServiceError> {
-        let exists = async |number: u64| -> Result<bool, ServiceError> {
-            let found = self.handle.audit(number - 1, 1).await.map_err(error)?;
+    async fn audit_head(&self) -> Result<u64, OrderError> {
+        let exists = async |number: u64| -> Result<bool, OrderError> {
+            let found = self.handle.audit(number - 1, 1).await?;
             Ok(!found.is_empty())
         };
         let mut low = self.audit_seen.load(Ordering::Relaxed);
@@ -211,28 +208,6 @@ fn now() -> Timestamp {
 
 fn time(millis: UnixMillis) -> Timestamp {
     Timestamp::from_millis(millis.0)
-}
-
-fn error(error: OrderError) -> ServiceError {
-    match error {
-        OrderError::Refused(refusal) => ServiceError::Refused(refusal),
-        OrderError::Stale {
-            object,
-            expected,
-            found,
-        } => ServiceError::Stale {
-            object,
-            expected: expected.0,
-            found: found.map_or(0, |revision| revision.0),
-        },
-        OrderError::KeyReused => ServiceError::KeyReused,
-        OrderError::ReadOnly(reason) | OrderError::Unavailable(reason) => {
-            ServiceError::Unavailable { reason }
-        }
-        OrderError::Stopped => ServiceError::Unavailable {
-            reason: "it has ended".to_owned(),
-        },
-    }
 }
 
 /// Returns a step of the journal. The detail contains the reason.
@@ -359,61 +334,21 @@ impl ExchangeService for Engine {
         snapshot
     }
 
-    fn order(&self, order: Order) -> Reply<'_, Outcome> {
+    fn order(&self, order: OrderRequest) -> Reply<'_, Ordered> {
         Box::pin(async move {
-            let preview = order
-                .dry_run
-                .then(|| (order.operations.clone(), order.actor.clone()));
-            let scope = order.actor.user.map(|user| user.to_string()).unwrap_or_default();
-            let options = OrderOptions {
-                if_match: order
-                    .expected
-                    .map(|(object, revision)| (object, Revision(revision))),
-                idempotency: order
-                    .idempotency
-                    .map(|(key, hash)| (IdempotencyKey { scope, key }, hash)),
-                dry_run: order.dry_run,
-                confirm_within: order.confirm_within,
-            };
             let began = Instant::now();
-            let done = self
+            let ordered = self
                 .handle
-                .order(order.operations, order.actor, options)
-                .await
-                .map_err(error)?;
-            tracing::debug!(change = done.change, elapsed = ?began.elapsed(), "order");
-            let preview = preview.and_then(|(operations, actor)| {
-                let mut exchange = millrace_ix_model::Exchange::clone(&self.handle.snapshot().exchange);
-                crate::routes::apply_all(&mut exchange, &actor, self.now(), &operations).ok()?;
-                Some(Arc::new(exchange))
-            });
-            Ok(Outcome {
-                change: done.change,
-                applied: done.applied,
-                plan: done
-                    .entries
-                    .into_iter()
-                    .map(|(id, counts)| {
-                        let planned = PlannedEntries {
-                            added: counts.added,
-                            changed: counts.changed,
-                            removed: counts.removed,
-                        };
-                        (id, planned)
-                    })
-                    .collect(),
-                preview,
-            })
+                .order(order.operations, order.actor, order.options)
+                .await?;
+            tracing::debug!(change = ordered.change, elapsed = ?began.elapsed(), "order");
+            Ok(ordered)
         })
     }
 
     fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>> {
         Box::pin(async move {
-            let records = self
-                .handle
-                .changes(before.unwrap_or(NO_BOUND), limit)
-                .await
-                .map_err(error)?;
+            let records = self.handle.changes(before.unwrap_or(NO_BOUND), limit).await?;
             Ok(records.iter().map(|record| self.record(record)).collect())
         })
     }
@@ -423,11 +358,11 @@ impl ExchangeService for Engine {
             let Some(before) = id.checked_add(1).filter(|before| *before < NO_BOUND) else {
                 return Ok(None);
             };
-            let records = self.handle.changes(before, 1).await.map_err(error)?;
+            let records = self.handle.changes(before, 1).await?;
             let Some(record) = records.first().filter(|record| record.id == id) else {
                 return Ok(None);
             };
-            let steps = self.handle.journal(id).await.map_err(error)?;
+            let steps = self.handle.journal(id).await?;
             let mut found = self.record(record);
             let undone = steps
                 .iter()
@@ -446,12 +381,12 @@ impl ExchangeService for Engine {
     }
 
     fn confirm(&self, change: u64, actor: Actor) -> Reply<'_, ()> {
-        Box::pin(async move { self.handle.confirm(change, actor).await.map_err(error) })
+        Box::pin(async move { self.handle.confirm(change, actor).await })
     }
 
     fn revert(&self, change: u64, actor: Actor) -> Reply<'_, Option<u64>> {
         Box::pin(async move {
-            let undone = self.handle.revert(change, actor).await.map_err(error)?;
+            let undone = self.handle.revert(change, actor).await?;
             Ok(undone.change)
         })
     }
@@ -467,7 +402,7 @@ impl ExchangeService for Engine {
             let length = u64::try_from(limit).unwrap_or(u64::MAX);
             let after = end.saturating_sub(1).saturating_sub(length);
             let count = usize::try_from(end.saturating_sub(1).saturating_sub(after)).unwrap_or(usize::MAX);
-            let mut records = self.handle.audit(after, count).await.map_err(error)?;
+            let mut records = self.handle.audit(after, count).await?;
             records.reverse();
             let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
             let read = |record: millrace_ix_store::AuditRecord| AuditRecord {
@@ -483,21 +418,15 @@ impl ExchangeService for Engine {
         })
     }
 
-    fn record(&self, note: AuditNote) -> Reply<'_, ()> {
-        let entry = AuditEntry {
-            actor: note.actor,
-            action: note.action,
-            object: note.object,
-            detail: note.detail,
-        };
-        Box::pin(async move { self.handle.record(entry).await.map_err(error) })
+    fn record(&self, entry: AuditEntry) -> Reply<'_, ()> {
+        Box::pin(self.handle.record(entry))
     }
 
     fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>> {
         let key = IdempotencyKey { scope, key };
         Box::pin(async move {
             let found = self.handle.store(move |store, now| store.answer(&key, now)).await;
-            let body = found.map_err(error)?.map(|stored| stored.answer.body);
+            let body = found?.map(|stored| stored.answer.body);
             Ok(body.and_then(|body| body.as_str().map(str::to_owned)))
         })
     }
@@ -512,7 +441,7 @@ impl ExchangeService for Engine {
             let stored = self
                 .handle
                 .store(move |store, now| store.put_answer(&key, &answer, now));
-            stored.await.map_err(error)
+            stored.await
         })
     }
 

@@ -12,7 +12,7 @@
 //! One layer before all handlers implements this, so that no handler can forget it. A request that has
 //! started is completed even if its client disconnects, because otherwise its answer would not be stored.
 //! Work of the engine is executed only once, even if the process is killed between the work and the answer.
-//! An order and its key are one transaction ([`Order::idempotency`](crate::service::Order::idempotency)), and
+//! An order and its key are one transaction ([`OrderOptions::idempotency`](millrace_ix_service::OrderOptions::idempotency)), and
 //! a new record contains the mark of the request that created it ([`RequestMark`]).
 
 use std::collections::HashMap;
@@ -28,6 +28,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ix_model::Timestamp;
+use millrace_ix_service::OrderError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
@@ -38,7 +39,6 @@ use crate::access::{Principal, bearer};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::BODY_LIMIT;
-use crate::service::ServiceError;
 use crate::session::fingerprint;
 
 /// The header that makes a request repeatable.
@@ -194,7 +194,7 @@ async fn answer(app: &App, request: Request, next: Next) -> Result<Response, Pro
     let _only = app.in_flight.lock(format!("{scope} {key}")).await;
     if let Some(stored) = load(app, &scope, &key).await? {
         if stored.request != hash {
-            return Err(ServiceError::KeyReused.into());
+            return Err(OrderError::KeyReused.into());
         }
         return Ok(stored.into_response());
     }

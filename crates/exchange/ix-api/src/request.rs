@@ -8,6 +8,7 @@ use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use millrace_ix_model::ObjectId;
+use millrace_ix_store::IdempotencyKey;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -236,13 +237,19 @@ impl Conditions {
     }
 
     /// Returns the idempotency key with the user as its scope, and the hash of the request.
-    pub(crate) fn idempotency(&self, user: &str, body: &impl serde::Serialize) -> Option<(String, String)> {
+    pub(crate) fn idempotency(
+        &self,
+        user: &str,
+        body: &impl serde::Serialize,
+    ) -> Option<(IdempotencyKey, String)> {
         let key = self.key.as_ref().filter(|_| !self.dry_run)?;
         let body = serde_json::to_string(body).unwrap_or_default();
-        Some((
-            format!("{user} {key}"),
-            crate::session::fingerprint(&format!("{} {body}", self.request)),
-        ))
+        let key = IdempotencyKey {
+            scope: user.to_owned(),
+            key: key.clone(),
+        };
+        let hash = crate::session::fingerprint(&format!("{} {body}", self.request));
+        Some((key, hash))
     }
 }
 

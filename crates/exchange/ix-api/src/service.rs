@@ -7,16 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use millrace_ix_engine::Mode;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
-    AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, PortId,
-    Prefix, Refusal, ServiceId, SwitchId, Timestamp, reason,
+    AccountId, Actor, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, PortId, Prefix, ServiceId,
+    SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::Traffic;
-use millrace_ix_service::Unconfirmed;
+use millrace_ix_service::{OrderError, OrderRequest, Ordered, Unconfirmed};
+use millrace_ix_store::AuditEntry;
 use tokio::sync::broadcast;
 
 use crate::index::Index;
@@ -172,88 +172,6 @@ impl Snapshot {
     }
 }
 
-/// A transaction of one actor: either all operations are executed, or none.
-#[derive(Debug, Clone)]
-pub struct Order {
-    /// The person or program that orders.
-    pub actor: Actor,
-    /// The operations, in the order of execution. [`CREATED_SERVICE`] in an operation stands for the service
-    /// that an earlier operation created.
-    pub operations: Vec<Operation>,
-    /// The object that must be unchanged, and the revision that the actor has read.
-    pub expected: Option<(ObjectId, u64)>,
-    /// The key under which the actor may repeat the order, and the hash of the request.
-    pub idempotency: Option<(String, String)>,
-    /// True to compute the outcome without changing the exchange.
-    pub dry_run: bool,
-    /// The time after which the change is undone unless somebody confirms it.
-    pub confirm_within: Option<Duration>,
-}
-
-impl Order {
-    /// Returns an order whose actor is the engine itself.
-    pub fn of_system(operations: Vec<Operation>) -> Order {
-        Order {
-            actor: Actor::system(),
-            operations,
-            expected: None,
-            idempotency: None,
-            dry_run: false,
-            confirm_within: None,
-        }
-    }
-}
-
-/// The service that an earlier operation of the same order created.
-pub const CREATED_SERVICE: ServiceId = ServiceId(0);
-
-/// The number of entries, groups and meters that an order adds to, changes in and removes from a switch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PlannedEntries {
-    pub added: usize,
-    pub changed: usize,
-    pub removed: usize,
-}
-
-/// The outcome of an order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// The number of the change that updates the switches.
-    pub change: Option<u64>,
-    /// The objects that the order created, changed and deleted.
-    pub applied: Applied,
-    /// The number of entries to add, change and remove in each switch.
-    pub plan: BTreeMap<SwitchId, PlannedEntries>,
-    /// The exchange after the order, for a dry run; `None` otherwise.
-    pub preview: Option<Arc<Exchange>>,
-}
-
-/// A failure of the engine.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ServiceError {
-    /// The model refused the order.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// The object has changed since it was read.
-    #[error("{object} is at revision {found}: expected {expected}")]
-    Stale {
-        object: ObjectId,
-        /// The revision that the actor has read.
-        expected: u64,
-        /// The revision that the object has.
-        found: u64,
-    },
-    /// The key was used for another request.
-    #[error("the idempotency key was used for another request: expected a new key")]
-    KeyReused,
-    /// Orders are not accepted at the moment.
-    #[error("the engine accepts no orders: {reason}")]
-    Unavailable {
-        /// The reason in words.
-        reason: String,
-    },
-}
-
 /// A change in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeRecord {
@@ -304,18 +222,6 @@ pub struct AuditRecord {
     pub hash: String,
 }
 
-/// An act to be recorded in the audit chain.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AuditNote {
-    pub actor: String,
-    /// The act.
-    pub action: String,
-    /// The object, or empty.
-    pub object: String,
-    /// Further facts.
-    pub detail: serde_json::Value,
-}
-
 /// A notification from the engine, such as a changed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
@@ -330,7 +236,7 @@ pub struct Event {
 }
 
 /// The future that a call returns if it may wait.
-pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, ServiceError>> + Send + 'a>>;
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, OrderError>> + Send + 'a>>;
 
 /// The engine.
 pub trait ExchangeService: Send + Sync {
@@ -339,7 +245,7 @@ pub trait ExchangeService: Send + Sync {
     /// Returns the newest snapshot.
     fn snapshot(&self) -> Arc<Snapshot>;
     /// Executes an order.
-    fn order(&self, order: Order) -> Reply<'_, Outcome>;
+    fn order(&self, order: OrderRequest) -> Reply<'_, Ordered>;
     /// Returns up to `limit` changes below `before`, newest first.
     fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>>;
     /// Returns one change with its steps.
@@ -355,7 +261,7 @@ pub trait ExchangeService: Send + Sync {
     /// Returns up to `limit` entries of the audit chain below `before`, newest first.
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>>;
     /// Adds an entry to the audit chain.
-    fn record(&self, note: AuditNote) -> Reply<'_, ()>;
+    fn record(&self, entry: AuditEntry) -> Reply<'_, ()>;
     /// Returns the text that [`put_answer`](ExchangeService::put_answer) stored under a scope and key in the last
     /// 24 hours.
     fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>>;

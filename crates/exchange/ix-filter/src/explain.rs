@@ -3,7 +3,8 @@
 use core::net::IpAddr;
 
 use millrace_ix_model::{
-    AccountId, Exchange, FilterId, FilterMatch, FilterState, FragmentMatch, Ports, Reason, Timestamp, reason,
+    AccountId, Exchange, FilterId, FilterMatch, FilterState, FragmentMatch, IpProtocol, Ports, Reason,
+    Timestamp, reason,
 };
 
 /// A packet as filters see it.
@@ -58,7 +59,10 @@ fn mismatch(matching: &FilterMatch, packet: &Packet) -> Option<Reason> {
     if let Some(protocol) = matching.protocol
         && protocol != packet.protocol
     {
-        return Some(reason::packet_protocol(packet.protocol, protocol));
+        return Some(reason::packet_protocol(
+            IpProtocol(packet.protocol),
+            IpProtocol(protocol),
+        ));
     }
     let ports = [
         (
@@ -162,4 +166,32 @@ pub fn explain(exchange: &Exchange, account: AccountId, packet: &Packet, now: Ti
         });
     }
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_are_explained_by_their_names() {
+        let mut packet = Packet {
+            source: [198, 51, 100, 7].into(),
+            destination: [192, 0, 2, 1].into(),
+            protocol: 17,
+            source_port: 0,
+            destination_port: 0,
+            icmp_type: 0,
+            icmp_code: 0,
+            fragment: FragmentMatch::Not,
+            tcp_flags: 0,
+            dscp: 0,
+            from: None,
+        };
+        let mut matching = FilterMatch::to("192.0.2.0/24".parse().unwrap());
+        matching.protocol = Some(6);
+        let text = |packet: &Packet| mismatch(&matching, packet).unwrap().text;
+        assert_eq!(text(&packet), "UDP: expected TCP");
+        packet.protocol = 200;
+        assert_eq!(text(&packet), "protocol 200: expected TCP");
+    }
 }

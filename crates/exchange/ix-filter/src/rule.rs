@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
-use millrace_bgp::flowspec::{Component, Pattern};
+use millrace_bgp::flowspec::{Component, NumericField, Pattern};
 use millrace_bgp::{Attributes, FlowRule, RouteKey};
-use millrace_ix_model::{AccountId, Filter, FilterAction, FilterMatch, FilterOrigin, Reason};
+use millrace_ix_model::{AccountId, Filter, FilterAction, FilterMatch, FilterOrigin, IpProtocol, Reason};
 
 use crate::controller::FilterController;
 use crate::ownership::Index;
@@ -122,16 +122,36 @@ fn announced(rule: &FlowRule, attributes: &Attributes) -> String {
     let actions = communities.filter_map(|community| Some(community.traffic_action()?.to_string()));
     let redirect = attributes.redirects_ipv6.then(|| "redirect".to_owned());
     let actions: Vec<String> = actions.chain(redirect).collect();
+    let components: Vec<String> = rule.components().iter().map(component_text).collect();
+    let rule = components.join("; ");
     if actions.is_empty() {
         return format!("{rule}; accept");
     }
     format!("{rule}; {}", actions.join(", "))
 }
 
+/// Returns the text of a component. IP protocols have their names beside their numbers.
+fn component_text(component: &Component) -> String {
+    let Component::Numeric(NumericField::Protocol, operators) = component else {
+        return component.to_string();
+    };
+    let mut text = "protocol".to_owned();
+    for (index, operator) in operators.iter().enumerate() {
+        let joint = if operator.and && index > 0 { '&' } else { ' ' };
+        text.push(joint);
+        text += &operator.to_string();
+        let number = u8::try_from(operator.value).ok();
+        if let Some(name) = number.and_then(|number| IpProtocol(number).name()) {
+            text += &format!(" ({name})");
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use millrace_bgp::ExtendedCommunity;
-    use millrace_bgp::flowspec::{BitmaskField, BitmaskOperator, NumericField, NumericOperator};
+    use millrace_bgp::flowspec::{BitmaskField, BitmaskOperator, NumericOperator};
     use millrace_ix_model::AccountId;
 
     use super::*;
@@ -179,7 +199,7 @@ mod tests {
                 )),
                 "source 192.0.2.0/24",
             ),
-            (numeric(NumericField::Protocol), "protocol >33"),
+            (numeric(NumericField::Protocol), "protocol >33 (DCCP)"),
             (numeric(NumericField::Port), "port >33"),
             (numeric(NumericField::DestinationPort), "destination port >33"),
             (numeric(NumericField::SourcePort), "source port >33"),

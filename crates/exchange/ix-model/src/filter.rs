@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{AccountId, FilterId};
+use crate::ip_protocol::IpProtocol;
 use crate::prefix::Prefix;
 use crate::reason::{self, Reason};
 use crate::time::Timestamp;
@@ -114,7 +115,7 @@ impl FilterMatch {
         }
         let icmp = if self.destination.is_ipv6() { 58 } else { 1 };
         if (self.icmp_type.is_some() || self.icmp_code.is_some()) && self.protocol != Some(icmp) {
-            return Some(("icmp_type", reason::icmp_protocol(icmp)));
+            return Some(("icmp_type", reason::icmp_protocol(icmp, IpProtocol(icmp))));
         }
         if let Some(flags) = self.tcp_flags {
             if self.protocol != Some(6) {

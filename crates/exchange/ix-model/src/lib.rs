@@ -21,6 +21,7 @@ mod filter;
 mod id;
 mod index;
 mod inverse;
+mod ip_protocol;
 mod lookup;
 mod operation;
 pub mod path;
@@ -28,6 +29,7 @@ pub mod permission;
 mod persistent;
 mod prefix;
 pub mod reason;
+mod reference;
 mod refusal;
 mod serde_text;
 mod service;
@@ -36,6 +38,7 @@ mod time;
 mod vlan;
 
 pub use account::{Account, AccountKind, Actor, Limits, Role, User, is_mail_address};
+pub use apply::{Drafted, Steps};
 pub use approval::Approval;
 pub use as_set::{AsSet, AsSetError};
 pub use exchange::{Applied, ChangeSet, Draft, Exchange, Key, Object, ObjectId};
@@ -49,6 +52,7 @@ pub use id::{
     IpId, MacId, MeterNumber, NumberError, PolicyId, ServiceId, ServiceIndex, ServiceKeyId, SiteId, SwitchId,
     TrunkId, UserId, WireId,
 };
+pub use ip_protocol::IpProtocol;
 pub use operation::{Operation, OperationKind};
 pub use permission::Relation;
 pub use persistent::{Iter, Numbered, PersistentMap};

@@ -233,8 +233,8 @@ reasons! {
     ports_of_fragments() = "fragments after the first have no ports";
     families_differ() =
         "source and destination are of different address families: expected two IPv4 or two IPv6 prefixes";
-    icmp_protocol(protocol) = "ICMP types and codes need protocol {protocol}";
-    tcp_flags_protocol() = "TCP flags need protocol 6";
+    icmp_protocol(number, name) = "ICMP types and codes need protocol {number} ({name})";
+    tcp_flags_protocol() = "TCP flags need protocol 6 (TCP)";
     tcp_flags_mask() = "expected a mask of 12 bits that holds all bits of the value";
     dscp_range() = "expected 0 to 63";
     fragments_unsupported() =
@@ -411,7 +411,7 @@ reasons! {
     // Packets and the filters that match them.
     packet_destination(address, prefix) = "{address} is not in {prefix}";
     packet_source(address, prefix) = "the source {address} is not in {prefix}";
-    packet_protocol(protocol, expected) = "protocol {protocol}: expected {expected}";
+    packet_protocol(protocol, expected) = "{protocol}: expected {expected}";
     packet_source_port(port) = "the filter does not match source port {port}";
     packet_destination_port(port) = "the filter does not match destination port {port}";
     packet_without_ports() = "a fragment after the first has no ports";

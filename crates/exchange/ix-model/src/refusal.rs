@@ -41,6 +41,9 @@ pub struct Refusal {
     pub field: Option<String>,
     /// The object that prevents the order, or that was not found.
     pub object: Option<ObjectId>,
+    /// The number of the refused operation among those of the order, from 1; `None` if the order has no list of operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u32>,
 }
 
 impl Refusal {
@@ -53,6 +56,7 @@ impl Refusal {
             coded,
             field: None,
             object: None,
+            step: None,
         }
     }
 
@@ -81,6 +85,13 @@ impl Refusal {
     #[must_use]
     pub fn field(mut self, field: &str) -> Refusal {
         self.field = Some(field.to_owned());
+        self
+    }
+
+    /// Adds the number of the operation.
+    #[must_use]
+    pub fn step(mut self, number: u32) -> Refusal {
+        self.step = Some(number);
         self
     }
 

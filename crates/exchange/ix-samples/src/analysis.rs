@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_ix_model::{AccountId, Prefix, Timestamp};
+use millrace_ix_model::{AccountId, IpProtocol, Prefix, Timestamp};
 use serde::Serialize;
 
 use crate::minutes::Minutes;
@@ -119,7 +119,7 @@ pub(crate) fn analyse<'a>(
                 }
             })
             .collect(),
-        by_protocol: shares(&|packet| packet.protocol.to_string()),
+        by_protocol: shares(&|packet| IpProtocol(packet.protocol).to_string()),
         by_source_port: shares(&|packet| packet.source_port.to_string()),
         by_destination_port: shares(&|packet| packet.destination_port.to_string()),
         by_source: shares(&|packet| packet.source.to_string()),

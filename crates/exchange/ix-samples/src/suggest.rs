@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use millrace_ix_model::{
-    FilterAction, FilterMatch, FragmentMatch, Ports, Prefix, Reason, TcpFlagsMatch, reason,
+    FilterAction, FilterMatch, FragmentMatch, IpProtocol, Ports, Prefix, Reason, TcpFlagsMatch, reason,
 };
 use serde::Serialize;
 
@@ -436,15 +436,7 @@ fn why(matching: &FilterMatch, now: f64, before: Option<f64>, covers: f64) -> Re
 }
 
 fn protocol_name(protocol: Option<u8>) -> String {
-    match protocol {
-        Some(1) => "ICMP".to_owned(),
-        Some(6) => "TCP".to_owned(),
-        Some(17) => "UDP".to_owned(),
-        Some(47) => "GRE".to_owned(),
-        Some(58) => "ICMPv6".to_owned(),
-        Some(number) => format!("IP protocol {number}"),
-        None => "packets".to_owned(),
-    }
+    protocol.map_or_else(|| "packets".to_owned(), |number| IpProtocol(number).to_string())
 }
 
 /// Returns the name of a service that reflection attacks use, in brackets; empty for other ports.

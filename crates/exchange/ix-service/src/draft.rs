@@ -1,14 +1,11 @@
 //! Orders on a copy of the exchange: all operations succeed, or the copy is dropped.
 
-use std::collections::BTreeSet;
-
-use millrace_ix_model::{Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, Refusal, TrunkId};
+use millrace_ix_model::{Actor, Drafted, Operation, Refusal, Steps};
 
 use crate::core::{Core, Now};
 use crate::error::OrderError;
 use crate::order::ApplyOptions;
 use crate::text::{self, Base, Bases, Document};
-use crate::wording::resolve;
 
 /// The operations of an order, or the source from which they are derived.
 pub(crate) enum Script {
@@ -30,16 +27,11 @@ impl Core {
         operations: Vec<Operation>,
         actor: &Actor,
         now: Now,
-    ) -> Result<(Exchange, ChangeSet, Applied), OrderError> {
-        let mut after = Exchange::clone(&self.exchange);
-        let mut merged = ChangeSet::default();
-        let mut created: Vec<ObjectId> = Vec::new();
+    ) -> Result<Drafted, OrderError> {
         let down = self.trunks_down().into_iter().collect();
-        for operation in operations {
-            let operation = resolve(operation, &created)?;
-            created.extend(draft_one(&mut after, &mut merged, operation, &down, actor, now)?);
-        }
-        Ok(self.drafted(after, merged))
+        Ok(self
+            .exchange
+            .draft_all(actor, now.timestamp(), operations, &down)?)
     }
 
     /// Executes what a document asks for on a copy of the exchange.
@@ -48,17 +40,16 @@ impl Core {
         document: &Document,
         actor: &Actor,
         now: Now,
-    ) -> Result<(Exchange, ChangeSet, Applied), OrderError> {
-        let mut after = Exchange::clone(&self.exchange);
-        let mut merged = ChangeSet::default();
+    ) -> Result<Drafted, OrderError> {
         let down = self.trunks_down().into_iter().collect();
+        let mut steps = Steps::new(&self.exchange, actor, now.timestamp(), &down);
         for _ in 0..text::ROUNDS_MAX {
-            let operations = text::operations(document, &after)?;
+            let operations = text::operations(document, steps.exchange())?;
             if operations.is_empty() {
-                return Ok(self.drafted(after, merged));
+                return Ok(steps.finish());
             }
             for operation in operations {
-                draft_one(&mut after, &mut merged, operation, &down, actor, now)?;
+                steps.execute(operation)?;
             }
         }
         Err(OrderError::Refused(Refusal::conflict(
@@ -103,43 +94,4 @@ impl Core {
             .and_then(|value| serde_json::from_value(value).ok())
             .unwrap_or_default())
     }
-
-    /// Keeps only real differences: an object may have been created and deleted, or written as it was.
-    fn drafted(&self, after: Exchange, mut merged: ChangeSet) -> (Exchange, ChangeSet, Applied) {
-        merged
-            .objects
-            .retain(|id, object| self.exchange.object(*id) != *object);
-        let applied = self.applied(&merged);
-        (after, merged, applied)
-    }
-
-    /// Returns the names of the objects that changes create, change and delete.
-    fn applied(&self, changes: &ChangeSet) -> Applied {
-        let mut applied = Applied::default();
-        for (id, object) in &changes.objects {
-            match (self.exchange.object(*id), object) {
-                (None, Some(_)) => applied.created.push(*id),
-                (Some(_), None) => applied.deleted.push(*id),
-                (Some(_), Some(_)) => applied.changed.push(*id),
-                (None, None) => {}
-            }
-        }
-        applied
-    }
-}
-
-/// Executes one operation on a draft; returns the objects that it created.
-fn draft_one(
-    after: &mut Exchange,
-    merged: &mut ChangeSet,
-    operation: Operation,
-    down: &BTreeSet<TrunkId>,
-    actor: &Actor,
-    now: Now,
-) -> Result<Vec<ObjectId>, OrderError> {
-    let changes = after.draft_with_down(actor, now.timestamp(), operation, down)?;
-    merged.objects.extend(changes.objects.clone());
-    merged.released.extend(changes.released.iter().copied());
-    merged.last_id = merged.last_id.max(changes.last_id);
-    Ok(after.commit(changes).created)
 }

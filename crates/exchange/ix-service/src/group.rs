@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_ix_engine::{Event, Mode, Resume};
-use millrace_ix_model::{Actor, Applied, ChangeSet, Exchange, ObjectId, Operation, SwitchId, Timestamp};
+use millrace_ix_model::{Actor, Applied, Drafted, Exchange, ObjectId, Operation, SwitchId, Timestamp};
 use millrace_ix_store::{Answer, ChangeState, JournalRecord, Revision, StoreError};
 use serde_json::{Value, json};
 
@@ -186,7 +186,13 @@ impl Core {
             Script::Document(document, how) => Some((document.base().cloned(), *how)),
             _ => None,
         };
-        let (after, changes, applied, described) = self.draft_script(script, actor, now)?;
+        let (drafted, described) = self.draft_script(script, actor, now)?;
+        let Drafted {
+            after,
+            changes,
+            applied,
+        } = drafted;
+        let after = Arc::new(after);
         confirmation.check(&changes)?;
         let deletions = text::deletions(&self.exchange, &changes);
         let mut problems = match &text {
@@ -215,6 +221,7 @@ impl Core {
             problems: problems.into_iter().map(|problem| problem.message).collect(),
             entries: counts(&phases),
             repeated: false,
+            after: Arc::clone(&after),
         };
         let has_entries = phases.iter().any(|phase| !phase.is_empty());
         let has_change = !changes.objects.is_empty() || has_entries;
@@ -272,7 +279,7 @@ impl Core {
         let committed = written.map_err(refused)?;
         self.note_revision(&transaction, committed.revision);
         self.unconfirmed = unconfirmed;
-        self.exchange = Arc::new(after);
+        self.exchange = after;
         self.planned_at = planned_at;
         self.next_change += u64::from(has_change);
         group.accepted.push(Accepted {
@@ -291,7 +298,7 @@ impl Core {
         let found = self.store.answer(key, now.wall);
         match found.map_err(|error| OrderError::from_store(&error))? {
             Some(stored) if stored.answer.request_hash != *hash => Err(OrderError::KeyReused),
-            Some(stored) => Ok(Some(repeated(&stored.answer.body))),
+            Some(stored) => Ok(Some(repeated(&stored.answer.body, &self.exchange))),
             None => Ok(None),
         }
     }
@@ -312,31 +319,24 @@ impl Core {
         })
     }
 
-    /// Applies a script to a copy of the exchange. Returns the copy, the changes, what was done, and its description.
-    fn draft_script(
-        &self,
-        script: Script,
-        actor: &Actor,
-        now: Now,
-    ) -> Result<(Exchange, ChangeSet, Applied, Value), OrderError> {
+    /// Applies a script to a copy of the exchange. Returns the outcome, and the description for journal and audit chain.
+    fn draft_script(&self, script: Script, actor: &Actor, now: Now) -> Result<(Drafted, Value), OrderError> {
         Ok(match script {
             Script::Operations(operations) => {
                 let described = describe(&operations);
-                let (after, changes, applied) = self.draft(operations, actor, now)?;
-                (after, changes, applied, described)
+                (self.draft(operations, actor, now)?, described)
             }
             Script::Document(document, _) => {
-                let (after, changes, applied) = self.draft_document(&document, actor, now)?;
-                (after, changes, applied, json!([{"operation": "apply"}]))
+                let drafted = self.draft_document(&document, actor, now)?;
+                (drafted, json!([{"operation": "apply"}]))
             }
             Script::Expire => {
-                let (after, changes, applied) = self.draft(vec![Operation::Expire], actor, now)?;
-                (after, changes, applied, json!([{"operation": "expire"}]))
+                let drafted = self.draft(vec![Operation::Expire], actor, now)?;
+                (drafted, json!([{"operation": "expire"}]))
             }
             Script::Revert { change, inverse } => {
-                let (after, changes, applied) = self.draft(inverse, actor, now)?;
                 let described = json!([{"operation": "revert", "change": change}]);
-                (after, changes, applied, described)
+                (self.draft(inverse, actor, now)?, described)
             }
         })
     }

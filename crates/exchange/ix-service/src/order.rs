@@ -1,9 +1,10 @@
 //! Options and results of orders.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_ix_model::{Actor, Applied, ObjectId, Operation, SwitchId};
+use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, SwitchId};
 use millrace_ix_store::{IdempotencyKey, Revision};
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +53,17 @@ pub struct OrderRequest {
     pub options: OrderOptions,
 }
 
+impl OrderRequest {
+    /// Returns an order of the engine itself, without conditions.
+    pub fn of_system(operations: Vec<Operation>) -> OrderRequest {
+        OrderRequest {
+            operations,
+            actor: Actor::system(),
+            options: OrderOptions::default(),
+        }
+    }
+}
+
 /// The number of entries of a switch that an order concerns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct EntryCounts {
@@ -81,4 +93,6 @@ pub struct Ordered {
     pub entries: BTreeMap<SwitchId, EntryCounts>,
     /// True if this is the answer to an earlier request with the same key.
     pub repeated: bool,
+    /// The exchange after the order. A dry run has it, too; a repeated answer has the present one.
+    pub after: Arc<Exchange>,
 }

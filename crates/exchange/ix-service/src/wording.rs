@@ -1,59 +1,12 @@
-//! Orders as JSON: the identifiers of objects that the same order creates, and the parts of an order that the
-//! journal, the audit chain and retried requests keep.
+//! Orders as JSON: the parts of an order that the journal, the audit chain and retried requests keep.
 
-use millrace_ix_model::{Actor, ObjectId, Operation, Refusal};
+use std::sync::Arc;
+
+use millrace_ix_model::{Actor, Exchange, Operation};
 use millrace_ix_store::{AuditEntry, Revision};
 use serde_json::{Value, json};
 
-use crate::error::OrderError;
 use crate::order::Ordered;
-
-/// Replaces identifiers with the number 0 by those of the newest objects that the order created.
-pub(crate) fn resolve(operation: Operation, created: &[ObjectId]) -> Result<Operation, OrderError> {
-    if created.is_empty() {
-        return Ok(operation);
-    }
-    let invalid =
-        |error: serde_json::Error| OrderError::Refused(Refusal::invalid("operation", error.to_string()));
-    let mut value = serde_json::to_value(&operation).map_err(invalid)?;
-    if substitute(&mut value, created) {
-        return serde_json::from_value(value).map_err(invalid);
-    }
-    Ok(operation)
-}
-
-/// Replaces texts such as `sv-0`, and ports such as `sw-0:9`, in a value; returns true if there was one.
-fn substitute(value: &mut Value, created: &[ObjectId]) -> bool {
-    match value {
-        Value::String(text) => {
-            let (object, port) = match text.split_once(':') {
-                Some((switch @ "sw-0", port)) => (switch, Some(port)),
-                _ => (text.as_str(), None),
-            };
-            let Some(prefix) = object.strip_suffix("-0") else {
-                return false;
-            };
-            let named = created.iter().rev().map(ToString::to_string);
-            let found = named.into_iter().find(|id| id.split('-').next() == Some(prefix));
-            let is_found = found.is_some();
-            if let Some(id) = found {
-                *text = port.map_or_else(|| id.clone(), |port| format!("{id}:{port}"));
-            }
-            is_found
-        }
-        Value::Array(items) => items
-            .iter_mut()
-            .map(|item| substitute(item, created))
-            .max()
-            .unwrap_or(false),
-        Value::Object(members) => members
-            .values_mut()
-            .map(|item| substitute(item, created))
-            .max()
-            .unwrap_or(false),
-        _ => false,
-    }
-}
 
 /// Returns operations as JSON without secrets.
 pub(crate) fn describe(operations: &[Operation]) -> Value {
@@ -105,8 +58,8 @@ pub(crate) fn answer(ordered: &Ordered) -> Value {
     })
 }
 
-/// Returns the answer to an earlier request.
-pub(crate) fn repeated(body: &Value) -> Ordered {
+/// Returns the answer to an earlier request, with the present exchange.
+pub(crate) fn repeated(body: &Value, exchange: &Arc<Exchange>) -> Ordered {
     let read = |name: &str| body[name].clone();
     Ordered {
         change: body["change"].as_u64(),
@@ -116,5 +69,6 @@ pub(crate) fn repeated(body: &Value) -> Ordered {
         problems: Vec::new(),
         entries: serde_json::from_value(read("entries")).unwrap_or_default(),
         repeated: true,
+        after: Arc::clone(exchange),
     }
 }

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use millrace_ix_model::{Actor, Exchange, ObjectId, Operation, Refusal, reason};
-use millrace_ix_service::Unconfirmed;
-use millrace_ix_store::UnixMillis;
+use millrace_ix_service::{OrderError, OrderRequest, Unconfirmed};
+use millrace_ix_store::{AuditEntry, UnixMillis};
 
 use super::{FakeExchange, State, now};
-use crate::service::{AuditNote, Order, ServiceError};
 
 /// Returns a new entry for the list of unconfirmed changes. `exchange` is the state before the change.
 pub(super) fn waiting(
@@ -32,7 +31,7 @@ pub(super) fn waiting(
 
 /// Removes a change from the list of unconfirmed changes, and records the decision in the audit chain. Any
 /// actor that may order the inverse of the change may decide.
-fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result<Unconfirmed, ServiceError> {
+fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result<Unconfirmed, OrderError> {
     let Some(waiting) = state.unconfirmed.get(&change).cloned() else {
         return Err(Refusal::conflict(reason::confirmation_none(change)).into());
     };
@@ -44,7 +43,7 @@ fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result
         .user
         .map_or_else(|| "system".to_owned(), |user| user.to_string());
     state.decisions.insert(change, format!("{action} by {who}"));
-    let note = AuditNote {
+    let note = AuditEntry {
         actor: who,
         action: action.to_owned(),
         object: waiting
@@ -59,7 +58,7 @@ fn decide(state: &mut State, change: u64, actor: &Actor, action: &str) -> Result
 }
 
 impl FakeExchange {
-    pub(super) fn confirm_change(&self, change: u64, actor: &Actor) -> Result<(), ServiceError> {
+    pub(super) fn confirm_change(&self, change: u64, actor: &Actor) -> Result<(), OrderError> {
         let mut state = self.state();
         let waiting = decide(&mut state, change, actor, "confirm")?;
         drop(state);
@@ -68,11 +67,11 @@ impl FakeExchange {
         Ok(())
     }
 
-    pub(super) fn revert_change(&self, change: u64, actor: Actor) -> Result<Option<u64>, ServiceError> {
+    pub(super) fn revert_change(&self, change: u64, actor: Actor) -> Result<Option<u64>, OrderError> {
         let waiting = decide(&mut self.state(), change, &actor, "revert")?;
-        let order = Order {
+        let order = OrderRequest {
             actor,
-            ..Order::of_system(waiting.inverse)
+            ..OrderRequest::of_system(waiting.inverse)
         };
         Ok(self.execute(order)?.change)
     }

@@ -15,11 +15,12 @@ use std::time::{Duration, SystemTime};
 
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
-    AccountId, Actor, Applied, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, Operation, PortId,
-    Prefix, Quarantine, Reason, ServiceId, ServiceKind, SwitchId, Timestamp,
+    AccountId, Actor, Applied, ConfigId, Drafted, Exchange, FilterId, FilterMatch, ObjectId, Operation,
+    PortId, Prefix, Quarantine, Reason, ServiceId, ServiceKind, SwitchId, Timestamp,
 };
 use millrace_ix_samples::Traffic;
-use millrace_ix_service::Unconfirmed;
+use millrace_ix_service::{EntryCounts, OrderError, OrderRequest, Ordered, Unconfirmed};
+use millrace_ix_store::{AuditEntry, IdempotencyKey, Revision};
 use tokio::sync::broadcast;
 
 pub use demo::{PASSWORD, demo};
@@ -27,10 +28,8 @@ pub use route_servers::RouteServerReads;
 
 use crate::observed::{Attack, Check, FilterCounter, Finding, Load, Quarantined, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus};
-use crate::routes::apply_all;
 use crate::service::{
-    AuditNote, AuditRecord, ChangeRecord, Event, ExchangeService, Order, Outcome, PlannedEntries, Reply,
-    ServiceError, Snapshot, StepRecord, SwitchHealth, SwitchState,
+    AuditRecord, ChangeRecord, Event, ExchangeService, Reply, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
 use crate::translate::concerned_by_port;
 
@@ -50,7 +49,7 @@ struct State {
     quarantine: BTreeMap<ConfigId, Quarantined>,
     changes: Vec<ChangeRecord>,
     audit: Vec<AuditRecord>,
-    answers: BTreeMap<String, (String, Outcome)>,
+    answers: BTreeMap<IdempotencyKey, (String, Ordered)>,
     /// The answers to other requests, by scope and key.
     texts: BTreeMap<(String, String), String>,
     unconfirmed: BTreeMap<u64, Unconfirmed>,
@@ -228,7 +227,7 @@ impl FakeExchange {
     }
 
     /// Adds an entry to the audit chain.
-    fn note(state: &mut State, note: AuditNote) {
+    fn note(state: &mut State, note: AuditEntry) {
         let serial = state.audit.len() as u64 + 1;
         state.audit.push(AuditRecord {
             serial,
@@ -241,51 +240,63 @@ impl FakeExchange {
         });
     }
 
-    fn execute(&self, order: Order) -> Result<Outcome, ServiceError> {
+    fn execute(&self, order: OrderRequest) -> Result<Ordered, OrderError> {
+        let OrderRequest {
+            operations,
+            actor,
+            options,
+        } = order;
         let mut state = self.state();
         if state.unavailable {
             let reason = "the database does not answer".to_owned();
-            return Err(ServiceError::Unavailable { reason });
+            return Err(OrderError::Unavailable(reason));
         }
-        if let Some((key, hash)) = &order.idempotency
-            && let Some((stored, outcome)) = state.answers.get(key)
+        if let Some((key, hash)) = &options.idempotency
+            && let Some((stored, ordered)) = state.answers.get(key)
         {
             return if stored == hash {
-                Ok(outcome.clone())
+                Ok(ordered.clone())
             } else {
-                Err(ServiceError::KeyReused)
+                Err(OrderError::KeyReused)
             };
         }
-        if let Some((object, expected)) = order.expected {
-            let found = state.snapshot.revision_of(object);
+        if let Some((object, expected)) = options.if_match {
+            let found = Revision(state.snapshot.revision_of(object));
             if found != expected {
-                return Err(ServiceError::Stale {
+                return Err(OrderError::Stale {
                     object,
                     expected,
-                    found,
+                    found: Some(found),
                 });
             }
         }
-        if matches!(order.operations.first(), Some(Operation::AddIp { .. }))
+        if matches!(operations.first(), Some(Operation::AddIp { .. }))
             && let Some(before) = state.interloper.take()
         {
             let now = state.now();
             state.exchange.apply(&Actor::system(), now, before)?;
             state.publish();
         }
-        let mut exchange = state.exchange.clone();
-        let applied = apply_all(&mut exchange, &order.actor, state.now(), &order.operations)?;
-        let plan = plan(&exchange, &applied);
-        if order.dry_run {
-            return Ok(Outcome {
-                change: None,
-                applied,
-                plan,
-                preview: Some(Arc::new(exchange)),
-            });
+        let down = BTreeSet::new();
+        let drafted = state
+            .exchange
+            .draft_all(&actor, state.now(), operations.iter().cloned(), &down)?;
+        let Drafted { after, applied, .. } = drafted;
+        let mut ordered = Ordered {
+            change: None,
+            revision: Revision(state.revision),
+            entries: plan(&after, &applied),
+            applied,
+            deletions: Vec::new(),
+            problems: Vec::new(),
+            repeated: false,
+            after: Arc::new(after),
+        };
+        if options.dry_run {
+            return Ok(ordered);
         }
-        let operation = order
-            .operations
+        let applied = &ordered.applied;
+        let operation = operations
             .first()
             .map(|operation| crate::render::word(&operation.kind()))
             .unwrap_or_default();
@@ -297,11 +308,11 @@ impl FakeExchange {
             .copied()
             .collect();
         let change = state.changes.len() as u64 + 1;
-        if let Some(within) = order.confirm_within {
-            let waiting = confirm::waiting(&state.exchange, &order.operations, within)?;
+        if let Some(within) = options.confirm_within {
+            let waiting = confirm::waiting(&state.exchange, &operations, within)?;
             state.unconfirmed.insert(change, waiting);
         }
-        state.exchange = exchange;
+        state.exchange = Exchange::clone(&ordered.after);
         state.revision += 1;
         for object in &objects {
             let revision = state.revision;
@@ -310,7 +321,7 @@ impl FakeExchange {
         state.changes.push(ChangeRecord {
             id: change,
             operation: operation.clone(),
-            actor: order.actor.user.map(|user| user.to_string()).unwrap_or_default(),
+            actor: actor.user.map(|user| user.to_string()).unwrap_or_default(),
             objects: objects.clone(),
             state: "cleaned".to_owned(),
             accepted_at: now(),
@@ -319,33 +330,28 @@ impl FakeExchange {
             error: None,
         });
         let object = objects.first().map(ToString::to_string).unwrap_or_default();
-        let note = AuditNote {
-            actor: order.actor.user.map(|user| user.to_string()).unwrap_or_default(),
+        let note = AuditEntry {
+            actor: actor.user.map(|user| user.to_string()).unwrap_or_default(),
             action: operation,
             object,
             detail: serde_json::json!({ "change": change }),
         };
         FakeExchange::note(&mut state, note);
-        let outcome = Outcome {
-            change: Some(change),
-            applied,
-            plan,
-            preview: None,
-        };
-        if let Some((key, hash)) = order.idempotency {
-            state.answers.insert(key, (hash, outcome.clone()));
+        (ordered.change, ordered.revision) = (Some(change), Revision(state.revision));
+        if let Some((key, hash)) = options.idempotency {
+            state.answers.insert(key, (hash, ordered.clone()));
         }
         state.settle();
         state.publish();
         drop(state);
         self.tell("object", objects, Some(change));
-        Ok(outcome)
+        Ok(ordered)
     }
 }
 
 /// Returns one entry for each created or changed end, at its switch.
-fn plan(exchange: &Exchange, applied: &Applied) -> BTreeMap<SwitchId, PlannedEntries> {
-    let mut plan: BTreeMap<SwitchId, PlannedEntries> = BTreeMap::new();
+fn plan(exchange: &Exchange, applied: &Applied) -> BTreeMap<SwitchId, EntryCounts> {
+    let mut plan: BTreeMap<SwitchId, EntryCounts> = BTreeMap::new();
     let switch_of = |object: &ObjectId| match object {
         ObjectId::Config(id) => {
             let connection = exchange.connections.get(&exchange.configs.get(id)?.connection)?;
@@ -429,7 +435,7 @@ impl State {
 }
 
 /// Returns a reply that is ready at once.
-fn reply<'a, T: Send + 'a>(value: Result<T, ServiceError>) -> Reply<'a, T> {
+fn reply<'a, T: Send + 'a>(value: Result<T, OrderError>) -> Reply<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
@@ -442,7 +448,7 @@ impl ExchangeService for FakeExchange {
         Arc::clone(&self.state().snapshot)
     }
 
-    fn order(&self, order: Order) -> Reply<'_, Outcome> {
+    fn order(&self, order: OrderRequest) -> Reply<'_, Ordered> {
         reply(self.execute(order))
     }
 
@@ -507,11 +513,11 @@ impl ExchangeService for FakeExchange {
         reply(Ok(older.take(limit).cloned().collect()))
     }
 
-    fn record(&self, note: AuditNote) -> Reply<'_, ()> {
+    fn record(&self, note: AuditEntry) -> Reply<'_, ()> {
         let mut state = self.state();
         if state.audit_unavailable {
             let reason = "the database cannot be written".to_owned();
-            return reply(Err(ServiceError::Unavailable { reason }));
+            return reply(Err(OrderError::Unavailable(reason)));
         }
         FakeExchange::note(&mut state, note);
         reply(Ok(()))

@@ -1,7 +1,7 @@
 //! Converts filters, and traffic to a destination, into values of the API.
 
 use millrace_ix_model::{
-    Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, OperationKind, Ports,
+    Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, IpProtocol, OperationKind, Ports,
 };
 
 use super::{ViewContext, word};
@@ -176,13 +176,8 @@ pub(crate) fn matching(found: &FilterMatch) -> String {
     if let Some(source) = found.source {
         words.push(format!("from {source}"));
     }
-    match found.protocol {
-        Some(1) => words.push("icmp".to_owned()),
-        Some(6) => words.push("tcp".to_owned()),
-        Some(17) => words.push("udp".to_owned()),
-        Some(58) => words.push("icmpv6".to_owned()),
-        Some(protocol) => words.push(format!("protocol {protocol}")),
-        None => {}
+    if let Some(protocol) = found.protocol {
+        words.push(IpProtocol(protocol).to_string());
     }
     if !found.source_ports.is_empty() {
         words.push(format!("source port {}", ports(&found.source_ports)));

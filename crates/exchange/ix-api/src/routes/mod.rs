@@ -20,7 +20,6 @@ mod stream;
 mod traffic;
 mod webhooks;
 
-pub(crate) use orders::apply_all;
 pub(crate) use session::client;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{

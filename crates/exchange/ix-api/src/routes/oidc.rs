@@ -7,6 +7,7 @@ use axum::extract::{ConnectInfo, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse as _, Response};
 use millrace_ix_model::{Operation, UserId};
+use millrace_ix_service::OrderRequest;
 use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
@@ -17,7 +18,6 @@ use crate::oidc::member::{self, Link};
 use crate::oidc::{self, COOKIE, Callback, Identity, Oidc, OidcError};
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
-use crate::service::Order;
 use crate::session::{Failure, load_json, save_json};
 use crate::view::Whoami;
 
@@ -240,7 +240,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
                 email: None,
                 language: None,
             };
-            app.service.order(Order::of_system(vec![update])).await?;
+            app.service.order(OrderRequest::of_system(vec![update])).await?;
             Ok(id)
         }
         None => {
@@ -257,7 +257,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
                 email: None,
                 language: None,
             };
-            let ordered = app.service.order(Order::of_system(vec![create])).await?;
+            let ordered = app.service.order(OrderRequest::of_system(vec![create])).await?;
             let user: UserId = ordered
                 .applied
                 .first()

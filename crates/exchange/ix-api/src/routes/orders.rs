@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use millrace_ix_model::{
-    Actor, Applied, ConfigId, Exchange, Key, ObjectId, Operation, Refusal, ServiceId, ServiceKeyId, Timestamp,
-};
+use millrace_ix_model::{Applied, Key, ObjectId, Operation, Refusal, ServiceId, ServiceKeyId};
+use millrace_ix_service::{OrderError, OrderOptions, OrderRequest};
+use millrace_ix_store::Revision;
 use serde::Serialize;
 
 use crate::access::{Access, Principal};
@@ -13,11 +13,13 @@ use crate::app::App;
 use crate::names::Names;
 use crate::problem::Problem;
 use crate::request::Conditions;
-use crate::service::{CREATED_SERVICE, Order, Outcome, ServiceError};
 use crate::view::{Ordered, PlannedSwitch};
 
 /// An operation, and the prefix of its fields in the request body.
 pub(crate) type Step = (Operation, &'static str);
+
+/// The service that an earlier operation of the same order created.
+pub(crate) const CREATED_SERVICE: ServiceId = ServiceId(0);
 
 /// The prefix of JSON pointers to fields of the principal's own end in the body. Other fields of an order do
 /// not have it.
@@ -39,24 +41,26 @@ pub(crate) async fn order(
         .user
         .map(|user| user.to_string())
         .unwrap_or_default();
-    let order = Order {
-        actor: principal.actor.clone(),
+    let order = OrderRequest {
         operations: steps.iter().map(|(operation, _)| operation.clone()).collect(),
-        expected,
-        idempotency: conditions.idempotency(&user, body),
-        dry_run: conditions.dry_run,
-        confirm_within: conditions.confirm_within,
+        actor: principal.actor.clone(),
+        options: OrderOptions {
+            if_match: expected.map(|(object, revision)| (object, Revision(revision))),
+            idempotency: conditions.idempotency(&user, body),
+            dry_run: conditions.dry_run,
+            confirm_within: conditions.confirm_within,
+        },
     };
     let outcome = match app.service.order(order).await {
         Ok(outcome) => outcome,
-        Err(ServiceError::Refused(refusal)) => {
-            return Err(Names(principal).problem(locate(app, principal, &steps, refusal)));
+        Err(OrderError::Refused(refusal)) => {
+            return Err(Names(principal).problem(located(&steps, refusal)));
         }
         Err(error) => return Err(error.into()),
     };
     // A DELETE that waits for a second person creates an approval, but is answered like any DELETE.
     let created = conditions.is_post() && !conditions.dry_run && !outcome.applied.created.is_empty();
-    let ordered = view(app, conditions.dry_run, &outcome);
+    let ordered = view(conditions.dry_run, &outcome);
     let status = if created {
         StatusCode::CREATED
     } else {
@@ -104,66 +108,11 @@ pub(crate) fn expected_revision<K: Key>(
     conditions.expected(object, access.principal().snapshot.revision_of(object))
 }
 
-/// Returns the problem of a refused order, with the position in the body. Tries the steps one after the other
-/// to find the refused one.
-fn locate(app: &App, principal: &Principal, steps: &[Step], refusal: Refusal) -> Problem {
-    let [(_, only)] = steps else {
-        let mut exchange = Exchange::clone(&app.snapshot().exchange);
-        let mut service = None;
-        for (operation, pointer) in steps {
-            match exchange.apply(
-                &principal.actor,
-                app.now(),
-                with_service(operation.clone(), service),
-            ) {
-                Ok(applied) => service = service.or_else(|| applied.first::<ServiceId>()),
-                Err(refusal) => return refused(refusal, pointer),
-            }
-        }
-        return refused(refusal, "");
-    };
-    refused(refusal, only)
-}
-
-/// Returns the operation for the service that an earlier operation has created.
-pub(crate) fn with_service(mut operation: Operation, created: Option<ServiceId>) -> Operation {
-    if let (Operation::ConfigureEnd { service, .. }, Some(created)) = (&mut operation, created)
-        && *service == CREATED_SERVICE
-    {
-        *service = created;
-    }
-    operation
-}
-
-/// Returns the operation for the end that an earlier operation has created.
-fn with_end(mut operation: Operation, created: Option<ConfigId>) -> Operation {
-    if let (Operation::AddMac { config, .. }, Some(created)) = (&mut operation, created)
-        && *config == ConfigId(0)
-    {
-        *config = created;
-    }
-    operation
-}
-
-/// Executes operations in order on an exchange.
-pub(crate) fn apply_all(
-    exchange: &mut Exchange,
-    actor: &Actor,
-    now: Timestamp,
-    operations: &[Operation],
-) -> Result<Applied, Refusal> {
-    let mut all = Applied::default();
-    for operation in operations {
-        let operation = with_service(operation.clone(), all.first::<ServiceId>());
-        let operation = with_end(operation, all.first::<ConfigId>());
-        let applied = exchange.apply(actor, now, operation)?;
-        let is_new = |id: &ObjectId| !all.created.contains(id) && !all.changed.contains(id);
-        let changed: Vec<ObjectId> = applied.changed.into_iter().filter(is_new).collect();
-        all.changed.extend(changed);
-        all.created.extend(applied.created);
-        all.deleted.extend(applied.deleted);
-    }
-    Ok(all)
+/// Returns the problem of a refused order, with the position in the body.
+fn located(steps: &[Step], refusal: Refusal) -> Problem {
+    let step = refusal.step.and_then(|step| usize::try_from(step).ok());
+    let refused_step = step.and_then(|step| steps.get(step.checked_sub(1)?));
+    refused(refusal, refused_step.map_or("", |(_, prefix)| prefix))
 }
 
 fn refused(mut refusal: Refusal, prefix: &str) -> Problem {
@@ -175,9 +124,8 @@ fn refused(mut refusal: Refusal, prefix: &str) -> Problem {
     crate::refusal::problem(&refusal)
 }
 
-fn view(app: &App, dry_run: bool, outcome: &Outcome) -> Ordered {
-    let snapshot = app.snapshot();
-    let exchange = outcome.preview.as_ref().unwrap_or(&snapshot.exchange);
+fn view(dry_run: bool, outcome: &millrace_ix_service::Ordered) -> Ordered {
+    let exchange = &outcome.after;
     let texts = |objects: &[ObjectId]| objects.iter().map(ToString::to_string).collect::<Vec<_>>();
     let Applied {
         created,
@@ -199,7 +147,7 @@ fn view(app: &App, dry_run: bool, outcome: &Outcome) -> Ordered {
         changed: texts(changed),
         deleted: texts(deleted),
         plan: outcome
-            .plan
+            .entries
             .iter()
             .map(|(id, entries)| PlannedSwitch {
                 switch: exchange

@@ -15,13 +15,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::objects::{Tagged, tagged};
-use super::orders::{END_POINTER_PREFIX, Step, expected_revision, order, order_about};
+use super::orders::{CREATED_SERVICE, END_POINTER_PREFIX, Step, expected_revision, order, order_about};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
 use crate::render::ViewContext;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
-use crate::service::CREATED_SERVICE;
 use crate::view::{self, List, Ordered};
 
 /// The filter of a list of services.

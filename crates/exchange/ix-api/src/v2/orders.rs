@@ -1,6 +1,7 @@
 //! Orders of IX-API clients, and the principal with the exchange after an order.
 
 use millrace_ix_model::{AccountId, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId};
+use millrace_ix_service::{OrderOptions, OrderRequest};
 use serde::Serialize;
 use serde_json::json;
 
@@ -12,7 +13,6 @@ use crate::names::Names;
 use crate::problem::{Problem, ProblemKind};
 use crate::render::ViewContext;
 use crate::request::Conditions;
-use crate::service::Order;
 
 /// The largest number of contacts, of MAC addresses, and of joining rules of an account or service.
 const RECORDS_MAX: usize = 1000;
@@ -33,23 +33,27 @@ pub(crate) async fn order(
         .user
         .map(|user| user.to_string())
         .unwrap_or_default();
-    let order = Order {
-        actor: principal.actor.clone(),
+    let order = OrderRequest {
         operations,
-        expected: None,
-        idempotency: conditions.idempotency(&user, body),
-        dry_run: false,
-        confirm_within: None,
+        actor: principal.actor.clone(),
+        options: OrderOptions {
+            idempotency: conditions.idempotency(&user, body),
+            ..OrderOptions::default()
+        },
     };
     match app.service.order(order).await {
-        Ok(outcome) => Ok(outcome.applied),
+        Ok(ordered) => Ok(ordered.applied),
         Err(error) => Err(Names(principal).problem(error.into())),
     }
 }
 
 /// Sends an order in the name of the engine itself.
 pub(crate) async fn order_as_system(app: &App, operations: Vec<Operation>) -> Result<Applied, Problem> {
-    Ok(app.service.order(Order::of_system(operations)).await?.applied)
+    Ok(app
+        .service
+        .order(OrderRequest::of_system(operations))
+        .await?
+        .applied)
 }
 
 /// Returns the principal with the newest snapshot of the exchange.

@@ -32,6 +32,26 @@ async fn the_api_serves_its_document_and_every_problem_has_a_meaning() {
 }
 
 #[test]
+fn the_page_has_the_names_of_protocols() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../portal/src/i18n/protocols.json");
+    let named = |number: u8| Some((number.to_string(), millrace_ix_model::IpProtocol(number).name()?));
+    let names: serde_json::Map<_, _> = (0..=255)
+        .filter_map(named)
+        .map(|(number, name)| (number, name.into()))
+        .collect();
+    let mut text = serde_json::to_string_pretty(&names).unwrap();
+    text.push('\n');
+    if std::env::var_os("MILLRACE_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == text,
+        "portal/src/i18n/protocols.json differs from ix-model: run this test with MILLRACE_BLESS=1"
+    );
+}
+
+#[test]
 fn the_page_has_the_reasons_of_this_engine() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../portal/reasons.json");
     let mut reasons = serde_json::to_string_pretty(&millrace_ix_model::reason::all()).unwrap();

@@ -3,8 +3,9 @@
 
 use axum::http::Method;
 use millrace_ix_api::fake::demo;
-use millrace_ix_api::service::{AuditNote, ExchangeService as _};
+use millrace_ix_api::service::ExchangeService as _;
 use millrace_ix_model::{Actor, Operation, Timestamp};
+use millrace_ix_store::AuditEntry;
 use serde_json::{Value, json};
 
 use crate::support::Api;
@@ -228,7 +229,7 @@ async fn what_lies_behind_twenty_thousand_other_records_is_found_on_a_later_page
     let api = Api::new();
     let (ann, bob, ops) = (api.key("ann"), api.key("bob"), api.key("ops"));
     let service = invite(&api, &ann, &bob).await;
-    let note = |object: &str| AuditNote {
+    let note = |object: &str| AuditEntry {
         actor: "us-0".to_owned(),
         action: "test".to_owned(),
         object: object.to_owned(),

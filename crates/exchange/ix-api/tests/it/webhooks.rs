@@ -10,9 +10,9 @@ use axum::http::Method;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ix_api::ExchangeService as _;
-use millrace_ix_api::service::Order;
 use millrace_ix_api::session::CredentialStore as _;
 use millrace_ix_model::Operation;
+use millrace_ix_service::OrderRequest;
 use ring::hmac;
 use serde_json::{Value, json};
 
@@ -309,7 +309,7 @@ async fn a_webhook_ends_with_its_user() {
     let made = post(&api, &ann, "/api/v1/webhooks", body).await;
     assert_eq!((made.status, records().len()), (201, 1), "{}", made.text());
     let target = api.user("ann").into();
-    let delete = Order::of_system(vec![Operation::Delete { target }]);
+    let delete = OrderRequest::of_system(vec![Operation::Delete { target }]);
     api.service.order(delete).await.unwrap();
     // The webhook learns of the event.
     let end = async {

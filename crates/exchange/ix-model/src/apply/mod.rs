@@ -12,10 +12,13 @@ mod paths;
 mod people;
 mod reports;
 mod services;
+mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
 mod two_person;
 mod update;
+
+pub use steps::{Drafted, Steps};
 
 use std::collections::BTreeSet;
 

@@ -274,6 +274,7 @@ fn an_attack_is_told_from_the_traffic_before_it_also_after_many_minutes() {
             assert_eq!(rule.action, FilterAction::Drop);
             assert!(rule.covers > 0.9 && rule.collateral.unwrap() < 0.01, "{rule:?}");
             assert_eq!(found.by_peer[0].label, attacker.to_string());
+            assert_eq!(found.by_protocol[0].label, "UDP");
         }
     }
     let found = world

@@ -10,6 +10,7 @@
 mod answers;
 mod confirmations;
 mod crash;
+mod dry_runs;
 mod failures;
 mod links;
 mod medium;

@@ -2,8 +2,8 @@
 
 use axum::http::Method;
 use millrace_ix_api::ExchangeService as _;
-use millrace_ix_api::service::Order;
 use millrace_ix_model::Operation;
+use millrace_ix_service::OrderRequest;
 use serde_json::{Value, json};
 
 use super::{billed, delete, get, id, owned, patch, post, with, with_lan};
@@ -172,7 +172,10 @@ async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
         config: config["id"].as_str().unwrap().parse().unwrap(),
         reason: "test".to_owned(),
     };
-    api.service.order(Order::of_system(vec![waive])).await.unwrap();
+    api.service
+        .order(OrderRequest::of_system(vec![waive]))
+        .await
+        .unwrap();
     let listed = clients().await;
     assert_eq!(listed["clients"][0]["asn"], 64500, "{listed}");
     assert_eq!(
@@ -187,7 +190,10 @@ async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
         as_set: None,
         limits: None,
     };
-    api.service.order(Order::of_system(vec![give_up])).await.unwrap();
+    api.service
+        .order(OrderRequest::of_system(vec![give_up]))
+        .await
+        .unwrap();
     assert_eq!(clients().await["clients"], json!([]));
 }
 
