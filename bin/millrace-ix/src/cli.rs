@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::control::{Request, ask};
 use crate::settings::Settings;
-use crate::{audit, backup, pages, serve, show};
+use crate::{audit, backup, clock, pages, serve, show};
 
 /// The database of the unit that `make install` installs.
 const DATABASE: &str = "/var/lib/millrace-ix/exchange.db";
@@ -155,6 +155,12 @@ enum Command {
     Restore {
         /// The backup.
         file: PathBuf,
+        /// The database of the engine.
+        #[arg(long, value_name = "FILE", default_value = DATABASE)]
+        database: PathBuf,
+    },
+    /// After the server's clock was far ahead, and the engine is stopped: begin with the system's time again.
+    ResetClock {
         /// The database of the engine.
         #[arg(long, value_name = "FILE", default_value = DATABASE)]
         database: PathBuf,
@@ -372,6 +378,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
         Command::Restore { file, database } => {
             show::print(&backup::restore(&database, &options.socket, &file)?)
         }
+        Command::ResetClock { database } => show::print(&clock::reset(&database, &options.socket)?),
         Command::User(UserCommand::Password { name: user }) => {
             let mut line = String::new();
             std::io::stdin().read_line(&mut line)?;

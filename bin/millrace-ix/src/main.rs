@@ -8,6 +8,7 @@ mod admission;
 mod audit;
 mod backup;
 mod cli;
+mod clock;
 mod control;
 mod heads;
 mod keys;

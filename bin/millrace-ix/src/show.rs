@@ -79,7 +79,8 @@ pub(crate) fn status(value: &Value) -> String {
     if ahead > CLOCK_AHEAD_MILLIS {
         let _always = writeln!(
             text,
-            "the engine's time is {} s ahead of the system clock, which is behind: check NTP",
+            "the engine's time is {} s ahead of the system clock: check NTP. If the system clock is right, and was far ahead \
+             before, stop the engine, and run `millrace-ix reset-clock`",
             ahead / 1000
         );
     }

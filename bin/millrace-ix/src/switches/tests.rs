@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
+use millrace_controller::driver::{Target, TlsFiles};
 use millrace_ix_model::{Actor, Operation};
 use millrace_ix_service::{OrderOptions, Service, Settings};
 use millrace_ix_store::Sqlite;
@@ -14,6 +18,9 @@ use millrace_openflow::{
     encode,
 };
 use millrace_types::{Dpid, Xid};
+use rcgen::{CertificateParams, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::*;
 
@@ -23,11 +30,11 @@ const ENGINE: u32 = 1;
 const BOUND: Duration = Duration::from_secs(30);
 
 /// Answers a controller as a switch does until `is_done`, or until the controller closes the connection.
-fn play(
-    mut stream: UnixStream,
+fn play<S: Read + Write>(
+    mut stream: S,
     mut arbiter: RoleArbiter<u32>,
     is_done: impl Fn(&RoleArbiter<u32>) -> bool,
-) -> (UnixStream, RoleArbiter<u32>) {
+) -> (S, RoleArbiter<u32>) {
     let mut answer = Some((Xid(1), Message::Hello(Hello::OURS)));
     while !is_done(&arbiter) {
         if let Some((xid, message)) = answer.take() {
@@ -162,21 +169,22 @@ fn a_switch_that_a_newer_database_led_accepts_the_engine_of_a_restored_one() {
 #[test]
 fn a_second_connection_with_the_datapath_id_of_a_switch_is_refused_while_the_first_one_answers() {
     let world = World::new();
-    let is_silent = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let connect = |is_done: Box<dyn Fn(&RoleArbiter<u32>) -> bool + Send>| {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    // A switch answers until its flag is set.
+    let connect = |is_silent: Arc<AtomicBool>| {
         let stream = UnixStream::connect(&world.socket).unwrap();
+        let is_done = move |_: &RoleArbiter<u32>| is_silent.load(Ordering::Relaxed);
         std::thread::spawn(move || play(stream, RoleArbiter::default(), is_done))
     };
-    let silent = Arc::clone(&is_silent);
-    let first = connect(Box::new(move |_| silent.load(Ordering::Relaxed)));
+    let first = connect(Arc::clone(&is_silent));
     wait_for("the switch is connected", || world.present().is_some());
     let number = world.present();
-    let second = connect(Box::new(|_| false));
+    let second = connect(Arc::default());
     wait_for("the second connection is closed", || second.is_finished());
     assert_eq!(world.present(), number);
     // The first connection stays open and answers nothing more, as after a loss of power.
     is_silent.store(true, Ordering::Relaxed);
-    let third = connect(Box::new(|_| false));
+    let third = connect(Arc::default());
     wait_for("the third connection replaces it", || {
         world.present().is_some_and(|present| Some(present) != number)
     });
@@ -233,5 +241,142 @@ fn a_switch_is_known_by_its_first_certificate_until_the_staff_forgets_it() {
         acts[acts.len() - 3..],
         ["pin_certificate", "forget_certificate", "pin_certificate"]
     );
+    world.service.stop();
+}
+
+/// An authority of certificates, whose files are in a folder.
+struct Authority<'a> {
+    folder: &'a Path,
+    params: CertificateParams,
+    key: KeyPair,
+}
+
+impl Authority<'_> {
+    fn new(folder: &Path) -> Authority<'_> {
+        let mut params = CertificateParams::new([]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let own = params.self_signed(&key).unwrap().pem();
+        std::fs::write(folder.join("ca.crt"), own).unwrap();
+        Authority { folder, params, key }
+    }
+
+    /// Writes `name.key` and `name.crt`; returns the SHA-256 of the certificate, as the settings have it.
+    fn issue(&self, name: &str) -> String {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+        let issuer = Issuer::from_params(&self.params, &self.key);
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        let write = |suffix: &str, text: String| {
+            std::fs::write(self.folder.join(format!("{name}.{suffix}")), text).unwrap();
+        };
+        write("key", key.serialize_pem());
+        write("crt", certificate.pem());
+        millrace_ix_store::sha256_hex(certificate.der())
+    }
+
+    /// Connects as a switch with the certificate of a name, which answers until the engine closes the connection.
+    fn connect(&self, address: SocketAddr, name: &str) -> std::thread::JoinHandle<()> {
+        let file = |name: String| std::fs::read(self.folder.join(name)).unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        let authority = CertificateDer::from_pem_slice(&file("ca.crt".to_owned())).unwrap();
+        roots.add(authority).unwrap();
+        let chain = vec![CertificateDer::from_pem_slice(&file(format!("{name}.crt"))).unwrap()];
+        let key = PrivateKeyDer::from_pem_slice(&file(format!("{name}.key"))).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)
+            .unwrap();
+        std::thread::spawn(move || {
+            let engine = "127.0.0.1".try_into().unwrap();
+            let session = rustls::ClientConnection::new(Arc::new(config), engine).unwrap();
+            let stream = TcpStream::connect(address).unwrap();
+            let stream = rustls::StreamOwned::new(session, stream);
+            play(stream, RoleArbiter::default(), |_| false);
+        })
+    }
+}
+
+impl World {
+    /// Accepts switches by TLS, with the certificates of the settings; returns the address.
+    fn listen_tls(&self, folder: &Path, certificates: BTreeMap<String, String>) -> SocketAddr {
+        let config = Config {
+            tls: Some(TlsFiles {
+                private_key: folder.join("engine.key"),
+                certificate: folder.join("engine.crt"),
+                ca_certificate: folder.join("ca.crt"),
+            }),
+            ..Config::new(Target::Tls("127.0.0.1:0".parse().unwrap()))
+        };
+        let mut listener = self.runtime.block_on(driver::listen(config)).unwrap();
+        let address = listener.address().unwrap();
+        let (switches, handle) = (self.switches.clone(), self.service.handle());
+        self.runtime.spawn(async move {
+            while let Some(session) = listener.accept().await {
+                let (switches, handle, certificates) =
+                    (switches.clone(), handle.clone(), certificates.clone());
+                tokio::spawn(async move { switches.serve(session, &handle, &certificates).await });
+            }
+        });
+        address
+    }
+}
+
+#[test]
+fn a_switch_with_another_certificate_than_the_one_of_the_settings_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(folder.path());
+    authority.issue("engine");
+    let registered = authority.issue("registered");
+    authority.issue("other");
+    let world = World::new();
+    // Both certificates are of the trusted authority; the settings name the first one.
+    let certificates = BTreeMap::from([(Dpid(1).to_string(), registered)]);
+    let address = world.listen_tls(folder.path(), certificates);
+    let other = authority.connect(address, "other");
+    wait_for("the connection is closed", || other.is_finished());
+    assert_eq!(world.present(), None);
+    let registered = authority.connect(address, "registered");
+    wait_for("the switch is connected", || world.present().is_some());
+    let number = world.present();
+    let other = authority.connect(address, "other");
+    wait_for("the connection is closed", || other.is_finished());
+    assert!(!registered.is_finished() && world.present() == number);
+    world.service.stop();
+}
+
+#[test]
+fn the_first_certificate_of_a_switch_is_pinned_until_the_staff_forgets_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new(folder.path());
+    for name in ["engine", "first", "second"] {
+        authority.issue(name);
+    }
+    let world = World::new();
+    let address = world.listen_tls(folder.path(), BTreeMap::new());
+    let first = authority.connect(address, "first");
+    wait_for("the switch is connected", || world.present().is_some());
+    let number = world.present();
+    let second = authority.connect(address, "second");
+    wait_for("the connection is closed", || second.is_finished());
+    assert!(!first.is_finished() && world.present() == number);
+    // Without TLS the switch is not believed any more.
+    let stream = UnixStream::connect(&world.socket).unwrap();
+    play(stream, RoleArbiter::default(), |_| false);
+    assert_eq!(world.present(), number);
+    let handle = world.service.handle();
+    let forget = admission::forget(&handle, Dpid(1));
+    assert!(world.runtime.block_on(forget).unwrap());
+    let second = authority.connect(address, "second");
+    // The present connection answers, so the engine asks it and keeps it; but the new certificate is pinned.
+    wait_for("the second connection is closed", || second.is_finished());
+    let audit = world.runtime.block_on(handle.audit(0, 100)).unwrap();
+    let pins = audit
+        .iter()
+        .filter(|record| record.body["action"] == "pin_certificate");
+    assert_eq!(pins.count(), 2);
     world.service.stop();
 }

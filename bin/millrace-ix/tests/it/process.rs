@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use millrace_ix_store::{Answer, IdempotencyKey, Sqlite, Store as _, UnixMillis};
 use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace-ix");
@@ -92,6 +93,20 @@ impl Engine {
     pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let (succeeded, text) = self.run(arguments);
         assert!(succeeded, "{arguments:?}: {text}");
+        text
+    }
+
+    /// Copies between a database and a file in the folder by `backup` or `restore`; returns success and output.
+    fn copy(&self, command: &str, file: &str, database: &str) -> (bool, String) {
+        let (file, database) = (self.at(file), self.at(database));
+        let [file, database] = [&file, &database].map(|path| path.to_str().unwrap());
+        self.run(&[command, file, "--database", database])
+    }
+
+    /// Copies as [`copy`](Engine::copy) does, between the engine's database and `backup.db`, and returns the output.
+    fn copied(&self, command: &str) -> String {
+        let (succeeded, text) = self.copy(command, "backup.db", "exchange.db");
+        assert!(succeeded, "{command}: {text}");
         text
     }
 }
@@ -202,7 +217,10 @@ fn a_dry_run_and_a_refused_order_change_nothing() {
             .contains("nothing is written")
     );
     let (succeeded, text) = engine.run(&["order", SITE, SITE]);
-    assert!(!succeeded && text.contains("Otemachi"), "{text}");
+    assert!(
+        !succeeded && text.contains("operation 2 of 2") && text.contains("Otemachi"),
+        "{text}"
+    );
     assert_eq!(engine.ok(&["objects"]), "[]\n");
     assert!(engine.ok(&["changes"]).lines().count() == 1);
 }
@@ -247,17 +265,15 @@ fn a_backup_is_written_while_the_engine_runs_and_restored_while_it_does_not() {
     let mut engine = Engine::new();
     engine.start();
     engine.ok(&["order", SITE]);
-    let (database, backup) = (engine.at("exchange.db"), engine.at("backup.db"));
-    let (database, backup) = (database.to_str().unwrap(), backup.to_str().unwrap());
-    let written = engine.ok(&["backup", backup, "--database", database]);
+    let written = engine.copied("backup");
     assert!(written.contains("backup.db: revision "), "{written}");
-    let (succeeded, text) = engine.run(&["backup", backup, "--database", database]);
+    let (succeeded, text) = engine.copy("backup", "backup.db", "exchange.db");
     assert!(!succeeded && text.contains("exists"), "{text}");
     engine.ok(&["order", r#"{"operation": "create_site", "name": "Makuhari"}"#]);
-    let (succeeded, text) = engine.run(&["restore", backup, "--database", database]);
+    let (succeeded, text) = engine.copy("restore", "backup.db", "exchange.db");
     assert!(!succeeded && text.contains("stop the engine"), "{text}");
     engine.kill();
-    let restored = engine.ok(&["restore", backup, "--database", database]);
+    let restored = engine.copied("restore");
     assert!(
         restored.contains("exchange.db: revision ") && restored.contains("before-restore"),
         "{restored}"
@@ -268,7 +284,8 @@ fn a_backup_is_written_while_the_engine_runs_and_restored_while_it_does_not() {
         objects.contains("Otemachi") && !objects.contains("Makuhari"),
         "{objects}"
     );
-    let verified = engine.ok(&["audit", "verify", "--database", database]);
+    let database = engine.at("exchange.db");
+    let verified = engine.ok(&["audit", "verify", "--database", database.to_str().unwrap()]);
     assert!(verified.starts_with("valid: 1 entries"), "{verified}");
 }
 
@@ -283,12 +300,7 @@ fn a_damaged_database_is_found_at_the_start_with_the_way_to_restore_it() {
     arguments.extend(sites.iter().map(String::as_str));
     engine.ok(&arguments);
     let (database, backup) = (engine.at("exchange.db"), engine.at("backup.db"));
-    engine.ok(&[
-        "backup",
-        backup.to_str().unwrap(),
-        "--database",
-        database.to_str().unwrap(),
-    ]);
+    engine.copied("backup");
     engine.kill();
     // The backup has all content in one file. Its middle is overwritten, as by a faulty disk, or everything is.
     let whole = std::fs::read(&backup).unwrap();
@@ -311,21 +323,70 @@ fn a_damaged_database_is_found_at_the_start_with_the_way_to_restore_it() {
             text.contains("exchange.db: the database is damaged") && text.contains("millrace-ix restore"),
             "{text}"
         );
-        let (succeeded, text) =
-            engine.run(&["restore", database.to_str().unwrap(), "--database", "/nowhere.db"]);
+        let (succeeded, text) = engine.copy("restore", "exchange.db", "elsewhere.db");
         assert!(
             !succeeded && text.contains("exchange.db"),
             "a damaged backup: {text}"
         );
     }
-    engine.ok(&[
-        "restore",
-        backup.to_str().unwrap(),
-        "--database",
-        database.to_str().unwrap(),
-    ]);
+    engine.copied("restore");
     engine.start();
     assert_eq!(engine.ok(&["objects", "st"]).matches("\"id\"").count(), 200);
+}
+
+#[test]
+fn a_clock_that_was_far_ahead_is_reset_while_the_engine_is_stopped() {
+    let mut engine = Engine::new();
+    engine.start();
+    engine.ok(&["order", SITE]);
+    let database = engine.at("exchange.db");
+    let path = database.to_str().unwrap().to_owned();
+    let reset = ["reset-clock", "--database", &path];
+    let (succeeded, text) = engine.run(&reset);
+    assert!(!succeeded && text.contains("stop the engine"), "{text}");
+    engine.kill();
+    let (succeeded, text) = engine.run(&reset);
+    assert!(!succeeded && text.contains("not far ahead"), "{text}");
+    // The clock stood in the year 2096 while the engine ran.
+    let far = UnixMillis(4_000_000_000_000);
+    let mut store = Sqlite::open(&database).unwrap();
+    store.prune(far).unwrap();
+    let key = IdempotencyKey {
+        scope: "control".to_owned(),
+        key: "k1".to_owned(),
+    };
+    let answer = Answer {
+        request_hash: String::new(),
+        body: serde_json::Value::Null,
+    };
+    store.put_answer(&key, &answer, far).unwrap();
+    drop(store);
+    engine.start();
+    let status = engine.ok(&["status"]);
+    assert!(status.contains("millrace-ix reset-clock"), "{status}");
+    engine.kill();
+    let mut store = Sqlite::open(&database).unwrap();
+    store.put_credential("session/x", Some(b"{}")).unwrap();
+    drop(store);
+    let text = engine.ok(&reset);
+    assert!(text.contains("the newest time was 2096-"), "{text}");
+    engine.start();
+    let status = engine.ok(&["status"]);
+    assert!(!status.contains("ahead"), "{status}");
+    let key = engine.ok(&[
+        "order",
+        "--key",
+        "k1",
+        r#"{"operation": "create_site", "name": "Makuhari"}"#,
+    ]);
+    assert!(key.contains("created st-2"), "the old answer is gone: {key}");
+    let audit = engine.ok(&["audit", "export"]);
+    assert!(audit.contains("reset_clock"), "{audit}");
+    let verified = engine.ok(&["audit", "verify", "--database", &path]);
+    assert!(verified.starts_with("valid: 3 entries"), "{verified}");
+    engine.kill();
+    let store = Sqlite::open(&database).unwrap();
+    assert_eq!(store.credential("session/x").unwrap(), None);
 }
 
 #[test]
@@ -377,6 +438,21 @@ fn every_command_about_an_unknown_object_fails_and_names_it() {
     }
     // A prefix without objects is an empty list.
     assert_eq!(engine.ok(&["objects", "cn"]), "[]\n");
+}
+
+#[test]
+fn a_name_that_reads_like_a_placeholder_is_stored_as_it_is() {
+    let mut engine = Engine::new();
+    engine.start();
+    let account =
+        r#"{"operation": "create_account", "name": "st-0", "kind": "member", "external_ref": "st-0"}"#;
+    engine.ok(&[
+        "order",
+        r#"{"operation": "create_site", "name": "Makuhari"}"#,
+        account,
+    ]);
+    let accounts = engine.ok(&["objects", "ac"]);
+    assert_eq!(accounts.matches("\"st-0\"").count(), 2, "{accounts}");
 }
 
 #[test]

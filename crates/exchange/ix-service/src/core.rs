@@ -139,7 +139,7 @@ impl Core {
         now: Now,
     ) -> Result<Core, StartError> {
         let contents = store.load()?;
-        let (exchange, revisions) = rows::exchange(contents.objects)?;
+        let (exchange, revisions) = rows::exchange(contents.objects, now.timestamp())?;
         let mut open = BTreeMap::new();
         for record in &contents.open_changes {
             open.insert(record.id, OpenChange::read(record)?);
@@ -156,7 +156,7 @@ impl Core {
             contents.revision.0,
             adopted,
         );
-        let unconfirmed = Arc::new(decision::load(&*store, contents.next_change)?);
+        let unconfirmed = Arc::new(decision::load(&*store, contents.next_change, now)?);
         let exchange = Arc::new(exchange);
         let mut core = Core {
             store,

@@ -49,14 +49,20 @@ pub struct Unconfirmed {
 /// The unconfirmed changes by number.
 pub(crate) type AllUnconfirmed = BTreeMap<u64, Unconfirmed>;
 
-/// Reads the unconfirmed changes from the database. One that was never accepted is left out.
-pub(crate) fn load(store: &dyn Store, next_change: u64) -> Result<AllUnconfirmed, StoreError> {
+/// Reads the unconfirmed changes from the database. One that was never accepted is left out. None waits longer than for
+/// [`CONFIRM_WITHIN_MAX`] from now: it may have been ordered while the clock was ahead.
+pub(crate) fn load(store: &dyn Store, next_change: u64, now: Now) -> Result<AllUnconfirmed, StoreError> {
     let Some(value) = store.setting(UNCONFIRMED)? else {
         return Ok(AllUnconfirmed::new());
     };
     let mut all: AllUnconfirmed = serde_json::from_value(value)
         .map_err(|error| StoreError::Database(format!("{UNCONFIRMED}: {error}")))?;
     all.retain(|change, _| *change < next_change);
+    let longest = u64::try_from(CONFIRM_WITHIN_MAX.as_millis()).unwrap_or(u64::MAX);
+    let latest = UnixMillis(now.wall.0.saturating_add(longest));
+    for waiting in all.values_mut() {
+        waiting.until = waiting.until.min(latest);
+    }
     Ok(all)
 }
 

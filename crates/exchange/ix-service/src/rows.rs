@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_ix_model::{ChangeSet, Exchange, Object, ObjectId, PoolKind};
+use millrace_ix_model::allocate::HOLD_DOWN;
+use millrace_ix_model::{ChangeSet, Exchange, NumberHold, Object, ObjectId, PoolKind, Timestamp};
 use millrace_ix_store::{ObjectRow, Revision};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,7 +16,7 @@ const POOLS: &str = "pools";
 /// The released numbers, which may not be used again yet, and the last identifier.
 #[derive(Serialize, Deserialize)]
 struct Pools {
-    released: Vec<(PoolKind, u32, millrace_ix_model::NumberHold)>,
+    released: Vec<(PoolKind, u32, NumberHold)>,
     last_id: u32,
 }
 
@@ -58,8 +59,17 @@ pub(crate) fn pools(exchange: &Exchange) -> ObjectRow {
     }
 }
 
-/// Returns the exchange and the revision of each object.
-pub(crate) fn exchange(rows: Vec<ObjectRow>) -> Result<(Exchange, BTreeMap<ObjectId, Revision>), StartError> {
+/// Returns the exchange and the revision of each object. No number is held for longer than [`HOLD_DOWN`] from now: the hold
+/// may have begun while the clock was ahead.
+pub(crate) fn exchange(
+    rows: Vec<ObjectRow>,
+    now: Timestamp,
+) -> Result<(Exchange, BTreeMap<ObjectId, Revision>), StartError> {
+    let latest = now.after(HOLD_DOWN);
+    let held = |hold: NumberHold| match hold {
+        NumberHold::FreeFrom(time) => NumberHold::FreeFrom(time.min(latest)),
+        NumberHold::InSwitches => NumberHold::InSwitches,
+    };
     let mut changes = ChangeSet::default();
     let mut revisions = BTreeMap::new();
     for row in rows {
@@ -74,7 +84,7 @@ pub(crate) fn exchange(rows: Vec<ObjectRow>) -> Result<(Exchange, BTreeMap<Objec
             changes.released = pools
                 .released
                 .into_iter()
-                .map(|(kind, number, rest)| (kind, number, Some(rest)))
+                .map(|(kind, number, hold)| (kind, number, Some(held(hold))))
                 .collect();
             changes.last_id = pools.last_id;
             continue;
@@ -87,4 +97,30 @@ pub(crate) fn exchange(rows: Vec<ObjectRow>) -> Result<(Exchange, BTreeMap<Objec
     let mut exchange = Exchange::default();
     exchange.commit(changes);
     Ok((exchange, revisions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_that_began_while_the_clock_was_ahead_ends_within_a_minute() {
+        let now = Timestamp::from_secs(1_800_000_000);
+        let far = now.after(std::time::Duration::from_secs(1_000_000_000));
+        let kind = PoolKind::ServiceIndex;
+        let mut exchange_then = Exchange::default();
+        exchange_then.commit(ChangeSet {
+            released: vec![
+                (kind, 1, Some(NumberHold::FreeFrom(far))),
+                (kind, 2, Some(NumberHold::FreeFrom(now))),
+                (kind, 3, Some(NumberHold::InSwitches)),
+            ],
+            ..ChangeSet::default()
+        });
+        let (found, _) = exchange(vec![pools(&exchange_then)], now).unwrap();
+        let released = &found.pools[&kind].released;
+        assert_eq!(released[&1], NumberHold::FreeFrom(now.after(HOLD_DOWN)));
+        assert_eq!(released[&2], NumberHold::FreeFrom(now));
+        assert_eq!(released[&3], NumberHold::InSwitches);
+    }
 }

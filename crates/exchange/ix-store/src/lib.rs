@@ -22,6 +22,7 @@
 mod answer;
 mod audit;
 mod canonical;
+mod clock;
 mod error;
 mod schema;
 mod sqlite;

@@ -121,7 +121,7 @@ impl Sqlite {
     }
 
     /// Writes in one transaction, if no other engine has opened the database since.
-    fn fenced<T>(
+    pub(crate) fn fenced<T>(
         &mut self,
         write: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {

@@ -36,7 +36,7 @@ pub(crate) use password::{MAX_LEN as PASSWORD_LEN_MAX, MIN_LEN as PASSWORD_LEN_M
 pub use password::{PasswordError, hash_password, verify_password};
 pub use seal::{SealError, Sealer};
 pub(crate) use sessions::cookie;
-pub use sessions::{COOKIE, Session, Sessions};
+pub use sessions::{COOKIE, PREFIX as SESSION_PREFIX, Session, Sessions};
 pub(crate) use token::{TokenError, Tokens};
 pub use totp::{TotpSecret, code_at};
 

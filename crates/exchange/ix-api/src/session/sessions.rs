@@ -27,8 +27,8 @@ const IDLE: Duration = Duration::from_secs(2 * 3600);
 const STORED_EVERY: Duration = Duration::from_secs(300);
 /// The largest number of sessions of one user. At the maximum, a new session ends the oldest one.
 const PER_USER: usize = 16;
-/// The key prefix in the store.
-const PREFIX: &str = "session/";
+/// The prefix of the keys of sessions in the store.
+pub const PREFIX: &str = "session/";
 
 /// A signed-in browser: the user, and when the session began and was last used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,36 @@
+//! The way back from a clock that was ahead: the newest time of the database becomes the present time.
+
+use rusqlite::params;
+
+use crate::Store as _;
+use crate::audit::AuditEntry;
+use crate::error::StoreError;
+use crate::sqlite::Sqlite;
+use crate::time::UnixMillis;
+use crate::transaction::Transaction;
+
+impl Sqlite {
+    /// Sets the newest time back to `now`, and records `entry` in the audit chain. Answers to retried requests and sessions
+    /// that bear a later time are deleted, because they would not end for as long as the clock was ahead. Entries of
+    /// journal and audit chain keep the times that they have; their order is that of their numbers. Returns the newest
+    /// time that the database had.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written. The call may be repeated.
+    pub fn reset_time(&mut self, now: UnixMillis, entry: AuditEntry) -> Result<UnixMillis, StoreError> {
+        let before = self.newest_time()?;
+        let transaction = Transaction {
+            audit: vec![entry],
+            ..Transaction::default()
+        };
+        self.commit(&transaction, now)?;
+        self.fenced(|sql| {
+            let now = params![now.0.cast_signed()];
+            sql.execute("DELETE FROM idempotency WHERE at > ?1", now)?;
+            sql.execute("DELETE FROM session", [])?;
+            sql.execute("UPDATE engine SET newest_time = ?1", now)?;
+            Ok(())
+        })?;
+        Ok(before)
+    }
+}
