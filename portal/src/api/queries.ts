@@ -271,6 +271,8 @@ export const order = {
     result<Ordered>(client.PUT("/api/v1/configs/{id}/rate", { body: { capacity_mbps }, params: { path: { id: end }, header: headers(revision) } })),
   move: (end: string, revision: number, to: { connection: string; vlan: Vlan }, dryRun = false) =>
     result<Ordered>(client.PUT("/api/v1/configs/{id}/place", { body: to, params: { path: { id: end }, query: { dry_run: dryRun }, header: headers(revision) } })),
+  leave: (end: string, revision: number) =>
+    result<Ordered>(client.DELETE("/api/v1/configs/{id}", { params: { path: { id: end }, header: headers(revision) } })),
   shutDown: (end: string, revision: number, shut_down: boolean) =>
     result<Ordered>(client.PUT("/api/v1/configs/{id}/shut-down", { body: { shut_down }, params: { path: { id: end }, header: headers(revision) } })),
   drain: (trunk: string, revision: number, drained: boolean, confirmWithin = 0, dryRun = false) =>
@@ -324,6 +326,8 @@ export const secondPerson = {
 export const peopleOrder = {
   add: (body: { name: string; email: string | null; roles: string[] }, key: string) =>
     result<Ordered>(client.POST("/api/v1/users", { body: { ...body, account: null }, params: { header: { "idempotency-key": key } } })),
+  remove: (user: string, revision: number) =>
+    result<Ordered>(client.DELETE("/api/v1/users/{id}", { params: { path: { id: user }, header: headers(revision) } })),
 };
 
 export const webhookOrder = {

@@ -7,6 +7,7 @@ import type { BgpSession, Explanation, Filter } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
+import { protocolName } from "../i18n/protocols";
 import { useLanguage, useText, type Translate } from "../i18n/text";
 import { formatBitRate, formatNumber } from "../i18n/units";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
@@ -80,11 +81,12 @@ function Row({ filter, operator }: { filter: Filter; operator: boolean }) {
   );
 }
 
-const PROTOCOLS: Record<string, number> = { UDP: 17, TCP: 6, ICMP: 1, ICMPv6: 58 };
+/** The protocols that can be asked for: UDP, TCP, ICMP and ICMPv6. */
+const PROTOCOLS = [17, 6, 1, 58];
 
 /** Returns a packet as a line, such as "UDP *:53 → 203.0.113.7". */
-function packetText({ protocol, source, source_port, destination, destination_port }: Packet): string {
-  const name = Object.keys(PROTOCOLS).find((name) => PROTOCOLS[name] === protocol) ?? "";
+function packetText(t: Translate, { protocol, source, source_port, destination, destination_port }: Packet): string {
+  const name = protocol === undefined ? "" : protocolName(t, protocol);
   const end = (address: string, port: number | undefined) => (port === undefined ? address : `${address.includes(":") ? `[${address}]` : address}:${port}`);
   return `${name} ${end(source ?? "*", source_port)} → ${end(destination, destination_port)}`;
 }
@@ -101,15 +103,14 @@ export function ExplainPacket() {
   const t = useText();
   const [destination, setDestination] = useState("");
   const [source, setSource] = useState("");
-  const [protocol, setProtocol] = useState("UDP");
+  const [protocol, setProtocol] = useState(17);
   const [sourcePort, setSourcePort] = useState("");
   const [destinationPort, setDestinationPort] = useState("");
   const [asked, setAsked] = useState<Packet>();
   const [errors, setErrors] = useState<{ destination?: string; from?: string; to?: string }>({});
   const query = useQuery(explanationQuery(asked));
-  const hasPorts = protocol === "UDP" || protocol === "TCP";
+  const hasPorts = protocol === 17 || protocol === 6;
   const submit = () => {
-    const number = PROTOCOLS[protocol];
     const [from, to] = hasPorts ? [parsePort(sourcePort), parsePort(destinationPort)] : [null, null];
     const wrong = {
       ...(destination.trim() === "" ? { destination: t("filterForm.destinationMissing") } : {}),
@@ -125,7 +126,7 @@ export function ExplainPacket() {
     setAsked({
       destination: destination.trim(),
       ...(source.trim() === "" ? {} : { source: source.trim() }),
-      ...(number === undefined ? {} : { protocol: number }),
+      protocol,
       ...(from === null ? {} : { source_port: from }),
       ...(to === null ? {} : { destination_port: to }),
     });
@@ -137,7 +138,12 @@ export function ExplainPacket() {
           <div className="fields">
             <TextField label={t("explain.to")} value={destination} onChange={setDestination} error={errors.destination} inputProps={{ spellCheck: false, autoCapitalize: "none", placeholder: "203.0.113.7" }} />
             <TextField label={t("explain.from")} value={source} onChange={setSource} inputProps={{ spellCheck: false, autoCapitalize: "none" }} />
-            <Select label={t("filterForm.protocol")} options={Object.keys(PROTOCOLS).map((id) => ({ id, name: id }))} value={protocol} onChange={(key) => setProtocol(String(key))} />
+            <Select
+              label={t("filterForm.protocol")}
+              options={PROTOCOLS.map((number) => ({ id: String(number), name: protocolName(t, number) }))}
+              value={String(protocol)}
+              onChange={(key) => setProtocol(Number(key))}
+            />
             {hasPorts ? (
               <>
                 <TextField label={t("explain.portFrom")} value={sourcePort} onChange={setSourcePort} error={errors.from} inputProps={{ inputMode: "numeric" }} />
@@ -150,7 +156,7 @@ export function ExplainPacket() {
         {asked ? (
           <>
             <p>
-              {t("explain.asked")} <code>{packetText(asked)}</code>
+              {t("explain.asked")} <code>{packetText(t, asked)}</code>
             </p>
             <Loaded query={query} lines={3}>
               {(found) => <Explained found={found} />}

@@ -10,9 +10,10 @@ import { Age, Time, useClock } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
-import { checkEnd, EMPTY_END, EndFields, endOrder, type EndDraft, type EndErrors } from "../ui/endfields";
 import { Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
+import { Join } from "../ui/join";
+import { Leave } from "../ui/leave";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui/parts";
 import { RouterConfig } from "../ui/routerconfig";
@@ -261,38 +262,12 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
             <RouterConfig end={{ vlan: end.vlan, about: service.name, rateMbps: end.capacity_mbps, addresses: withLengths(end.ips), lan: true }} />
           </details>
         ) : null}
-        <Waive end={end} />
+        <div className="buttons">
+          <Waive end={end} />
+          <Leave end={end} service={service} />
+        </div>
       </div>
     </Panel>
-  );
-}
-
-function Join({ service }: { service: Service }) {
-  const t = useText();
-  const me = useMe();
-  const [end, setEnd] = useState<EndDraft>(EMPTY_END);
-  const [errors, setErrors] = useState<EndErrors>({});
-  const join = useOrder(lanOrder.join);
-  return (
-    <ConfirmedAct
-      label={t("lan.join")}
-      title={t("lan.joinTitle", { lan: service.name })}
-      sentence={t("lan.joinAbout")}
-      kind={service.ends.length === 0 ? "primary" : "plain"}
-      explain={(error) => explain(t, error)}
-      onOpen={() => {
-        setEnd(EMPTY_END);
-        setErrors({});
-      }}
-      act={(keyOf) => {
-        const found = checkEnd(t, end);
-        setErrors(found);
-        if (Object.keys(found).length > 0) return Promise.reject(new InvalidField(t("form.incomplete")));
-        return join.mutateAsync([service.id, endOrder(end), keyOf(endOrder(end))]);
-      }}
-    >
-      <EndFields prefix="join" value={end} onChange={setEnd} errors={errors} account={me.operator ? undefined : me.account.id} />
-    </ConfirmedAct>
   );
 }
 
@@ -344,6 +319,7 @@ function Lan({ service }: { service: Service }) {
   const me = useMe();
   const ends = [...service.ends].sort((a, b) => Number(b.quarantine === "running") - Number(a.quarantine === "running"));
   const { rules } = service;
+  const join = { label: t("lan.join"), title: t("lan.joinTitle", { lan: service.name }), sentence: t("lan.joinAbout") };
   return (
     <div className="stack">
       <Panel
@@ -355,7 +331,7 @@ function Lan({ service }: { service: Service }) {
             <StateOf state={service.state} />
           </>
         }
-        actions={!me.operator && me.can.includes("configure_end") ? <Join service={service} /> : null}
+        actions={!me.operator && me.can.includes("configure_end") ? <Join service={service} kind={service.ends.length === 0 ? "primary" : "plain"} words={join} /> : null}
       >
         <Facts
           items={[

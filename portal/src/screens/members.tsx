@@ -13,6 +13,7 @@ import { TextField } from "../ui/fields";
 import { Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
 import { roleWord } from "../ui/words";
+import { RemovePerson } from "./people";
 
 const KINDS: Record<string, MessageId> = { exchange: "account.exchange", reseller: "account.reseller", member: "account.member", authority: "account.authority" };
 
@@ -94,6 +95,9 @@ export function Members() {
                         <th scope="col">{t("connection.account")}</th>
                         <th scope="col">{t("members.roles")}</th>
                         <th scope="col">{t("members.mail")}</th>
+                        <th scope="col">
+                          <span className="visually-hidden">{t("service.acts")}</span>
+                        </th>
                       </tr>
                     </thead>
                     <tbody>
@@ -105,6 +109,9 @@ export function Members() {
                           <td data-label={t("connection.account")}>{user.account.name}</td>
                           <td data-label={t("members.roles")}>{user.roles.map((role) => roleWord(t, role)).join(", ")}</td>
                           <td data-label={t("members.mail")}>{user.email}</td>
+                          <td>
+                            <RemovePerson user={user} />
+                          </td>
                         </tr>
                       ))}
                     </tbody>

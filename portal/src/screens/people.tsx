@@ -2,9 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
 import { peopleOrder, useOrder, users as usersQuery } from "../api/queries";
+import type { User } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText } from "../i18n/text";
-import { ConfirmedAct } from "../ui/dialog";
+import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Choices, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
@@ -19,6 +20,26 @@ const ROLES: { id: string; about: MessageId }[] = [
   { id: "member_noc", about: "people.nocAbout" },
   { id: "member_billing", about: "people.billingAbout" },
 ];
+
+/** The act that removes a person, who is signed out at once. Nobody removes himself. */
+export function RemovePerson({ user: live }: { user: User }) {
+  const t = useText();
+  const me = useMe();
+  const [user, hold] = useAsOpened(live);
+  const remove = useOrder(peopleOrder.remove);
+  if (!live.can.includes("delete_user") || live.id === me.user) return null;
+  return (
+    <ConfirmedAct
+      label={t("people.remove")}
+      title={t("people.removeTitle", { name: user.name })}
+      sentence={t("people.removeAbout", { name: user.name })}
+      kind="danger"
+      explain={(error) => explain(t, error)}
+      hold={hold}
+      act={() => remove.mutateAsync([user.id, user.revision])}
+    />
+  );
+}
 
 /** The people of the account with their roles. */
 export function People() {
@@ -67,6 +88,9 @@ export function People() {
                   <th scope="col">{t("signin.name")}</th>
                   <th scope="col">{t("members.roles")}</th>
                   <th scope="col">{t("members.mail")}</th>
+                  <th scope="col">
+                    <span className="visually-hidden">{t("service.acts")}</span>
+                  </th>
                 </tr>
               </thead>
               <tbody>
@@ -77,6 +101,9 @@ export function People() {
                     </th>
                     <td data-label={t("members.roles")}>{user.roles.map((one) => roleWord(t, one)).join(", ")}</td>
                     <td data-label={t("members.mail")}>{user.email}</td>
+                    <td>
+                      <RemovePerson user={user} />
+                    </td>
                   </tr>
                 ))}
               </tbody>

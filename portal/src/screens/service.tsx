@@ -13,6 +13,8 @@ import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
 import { TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
+import { Join } from "../ui/join";
+import { Leave } from "../ui/leave";
 import { explain, Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
 import { Button, Crumb, Empty, Facts, Notice, Panel, ScreenHead, State } from "../ui/parts";
@@ -192,7 +194,12 @@ function EndActs({ end: live, service }: { end: End; service: ServiceView }) {
       />
     ) : null,
   ].filter((act) => act !== null);
-  return acts.length > 0 ? <div className="buttons">{acts}</div> : null;
+  return (
+    <div className="buttons">
+      {acts}
+      <Leave end={live} service={service} />
+    </div>
+  );
 }
 
 /** The invitation to this account, with its two answers. */
@@ -250,6 +257,27 @@ function Invitation({ service: live }: { service: ServiceView }) {
   );
 }
 
+/** The second end of a path that nobody has configured. An account that has left it can return. */
+function FarEndMissing({ service }: { service: ServiceView }) {
+  const t = useText();
+  const me = useMe();
+  const { peer } = service;
+  const canReturn = peer?.id === me.account.id && service.consent === "accepted" && me.can.includes("configure_end");
+  const words = { label: t("leave.return"), title: t("leave.returnTitle", { service: service.name }), sentence: t("leave.returnAbout", { account: service.account.name }) };
+  return (
+    <Panel title={t("service.noFarEnd")} level={3}>
+      <div className="stack">
+        <p className="quiet">{peer ? t("service.waitsFor", { account: peer.name }) : t("service.waitsForKey")}</p>
+        {canReturn ? (
+          <div className="buttons">
+            <Join service={service} kind="primary" words={words} />
+          </div>
+        ) : null}
+      </div>
+    </Panel>
+  );
+}
+
 function ServiceActs({ service: live }: { service: ServiceView }) {
   const t = useText();
   const [service, hold] = useAsOpened(live);
@@ -260,49 +288,55 @@ function ServiceActs({ service: live }: { service: ServiceView }) {
   const makeKey = useOrder(order.key);
   const words = (error: unknown) => explain(t, error);
   const locked = service.locked_by !== null;
+  const canLock = service.can.includes(locked ? "unlock" : "lock");
+  const canMakeKey = service.can.includes("create_service_key") && service.kind === "p2p_vc" && service.peer === null && service.ends.length < 2;
+  const canDelete = service.can.includes("delete_service");
+  if (secret === undefined && !canLock && !canMakeKey && !canDelete) return null;
   return (
-    <div className="stack">
-      {secret ? (
-        <Notice tone="ok" title={t("service.keyMade")} live>
-          <p>{t("service.keyOnce")}</p>
-          <code className="secret">{secret}</code>
-        </Notice>
-      ) : null}
-      <div className="buttons">
-        {service.can.includes("create_service_key") && service.kind === "p2p_vc" && service.peer === null && service.ends.length < 2 ? (
-          <ConfirmedAct
-            label={t("service.makeKey")}
-            title={t("service.makeKey")}
-            sentence={t("service.makeKeyAbout")}
-            explain={words}
-            hold={hold}
-            act={(keyOf) => makeKey.mutateAsync([service.id, 72, keyOf(service.id)]).then((outcome) => setSecret(outcome.secret ?? undefined))}
-          />
+    <Panel title={t("service.acts")}>
+      <div className="stack">
+        {secret ? (
+          <Notice tone="ok" title={t("service.keyMade")} live>
+            <p>{t("service.keyOnce")}</p>
+            <code className="secret">{secret}</code>
+          </Notice>
         ) : null}
-        {service.can.includes(locked ? "unlock" : "lock") ? (
-          <ConfirmedAct
-            label={t(locked ? "service.unlock" : "service.lock")}
-            title={t(locked ? "service.unlock" : "service.lock")}
-            sentence={t(locked ? "service.unlockAbout" : "service.lockAbout")}
-            explain={words}
-            hold={hold}
-            act={() => lock.mutateAsync([service.id, service.revision, !locked])}
-          />
-        ) : null}
-        {service.can.includes("delete_service") ? (
-          <ConfirmedAct
-            label={t("service.delete")}
-            title={t("service.deleteTitle", { service: service.name })}
-            sentence={locked ? t("service.lockedBy", { account: service.locked_by?.name ?? "" }) : t("service.deleteAbout")}
-            kind="danger"
-            isDisabled={locked}
-            explain={words}
-            hold={hold}
-            act={() => remove.mutateAsync([service.id, service.revision]).then(() => navigate({ to: "/services", search: { q: "", state: "" } }))}
-          />
-        ) : null}
+        <div className="buttons">
+          {canMakeKey ? (
+            <ConfirmedAct
+              label={t("service.makeKey")}
+              title={t("service.makeKey")}
+              sentence={t("service.makeKeyAbout")}
+              explain={words}
+              hold={hold}
+              act={(keyOf) => makeKey.mutateAsync([service.id, 72, keyOf(service.id)]).then((outcome) => setSecret(outcome.secret ?? undefined))}
+            />
+          ) : null}
+          {canLock ? (
+            <ConfirmedAct
+              label={t(locked ? "service.unlock" : "service.lock")}
+              title={t(locked ? "service.unlock" : "service.lock")}
+              sentence={t(locked ? "service.unlockAbout" : "service.lockAbout")}
+              explain={words}
+              hold={hold}
+              act={() => lock.mutateAsync([service.id, service.revision, !locked])}
+            />
+          ) : null}
+          {canDelete ? (
+            <ConfirmedAct
+              label={t("service.delete")}
+              title={t("service.deleteTitle", { service: service.name })}
+              sentence={locked ? t("service.lockedBy", { account: service.locked_by?.name ?? "" }) : t("service.deleteAbout")}
+              kind="danger"
+              isDisabled={locked}
+              explain={words}
+              hold={hold}
+              act={() => remove.mutateAsync([service.id, service.revision]).then(() => navigate({ to: "/services", search: { q: "", state: "" } }))}
+            />
+          ) : null}
+        </div>
       </div>
-    </div>
+    </Panel>
   );
 }
 
@@ -403,9 +437,7 @@ export function Service() {
                   <EndPanel key={end.id} end={end} service={service} />
                 ))}
                 {service.kind === "p2p_vc" && service.ends.length < 2 ? (
-                  <Panel title={t("service.noFarEnd")} level={3}>
-                    <p className="quiet">{service.peer ? t("service.waitsFor", { account: service.peer.name }) : t("service.waitsForKey")}</p>
-                  </Panel>
+                  <FarEndMissing service={service} />
                 ) : null}
               </div>
               {service.path.length > 0 ? (
@@ -413,9 +445,7 @@ export function Service() {
                   <PathDrawing hops={service.path} />
                 </Panel>
               ) : null}
-              <Panel title={t("service.acts")}>
-                <ServiceActs service={service} />
-              </Panel>
+              <ServiceActs service={service} />
               <History service={service} />
             </div>
           )}

@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import { traffic as trafficQuery } from "../api/queries";
 import type { AccountTraffic, Flow, PeerTraffic } from "../api/types";
 import { Rate } from "../i18n/format";
+import { protocolName } from "../i18n/protocols";
 import { useLanguage, useText } from "../i18n/text";
 import { formatNumber } from "../i18n/units";
 import { saveCsv } from "../ui/csv";
@@ -55,13 +56,6 @@ function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: stri
   );
 }
 
-/** The protocols of the IANA's registry that are seen most. */
-const PROTOCOLS: Record<number, string> = { 1: "ICMP", 2: "IGMP", 4: "IPv4", 6: "TCP", 17: "UDP", 41: "IPv6", 47: "GRE", 50: "ESP", 51: "AH", 58: "ICMPv6", 89: "OSPF", 132: "SCTP" };
-
-export function protocolName(protocol: number): string {
-  return PROTOCOLS[protocol] ?? String(protocol);
-}
-
 /** Saves what was measured as a table. */
 function save(traffic: AccountTraffic): void {
   const head = ["direction", "peer", "service", "service_name", "bits_per_s", "packets_per_s", "dropped_bits_per_s", "error_percent"];
@@ -94,7 +88,7 @@ function Flows({ flows }: { flows: Flow[] }) {
               <td data-label={t("traffic.destination")}>
                 <code>{end(flow.destination, flow.destination_port)}</code>
               </td>
-              <td data-label={t("traffic.protocol")}>{protocolName(flow.protocol)}</td>
+              <td data-label={t("traffic.protocol")}>{protocolName(t, flow.protocol)}</td>
               <td className="number" data-label={t("traffic.rate")}>
                 <Rate bits={flow.bits_per_s} />
               </td>

@@ -43,6 +43,23 @@ export const journeys = [
     },
   },
   {
+    name: "an administrator removes a person, who is signed out at once",
+    run: async ({ as }) => {
+      const tia = await as("tia", "/services");
+      const { page, t } = await as("ann", "/keys");
+      const row = page.getByRole("row", { name: /^tia/ });
+      const own = page.getByRole("row", { name: /^ann/ });
+      await row.waitFor();
+      assert((await own.getByRole("button", { name: t("people.remove") }).count()) === 0, "an administrator can remove himself");
+      await row.getByRole("button", { name: t("people.remove") }).click();
+      await dialogOf(page).getByText(t("people.removeTitle", { name: "tia" })).waitFor();
+      await dialogOf(page).getByRole("button", { name: t("people.remove") }).click();
+      await row.waitFor({ state: "detached" });
+      await tia.page.reload();
+      await tia.page.locator("#signin-name").waitFor();
+    },
+  },
+  {
     name: "the list of services keeps its columns in the address, and is saved as a table",
     run: async ({ as, url }) => {
       const { page, t } = await as("ann", "/services");

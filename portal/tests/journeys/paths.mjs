@@ -143,6 +143,42 @@ export const journeys = [
     },
   },
   {
+    name: "a member leaves a path that it has accepted, and a peering LAN",
+    run: async ({ as }) => {
+      const ann = await as("ann", "/services");
+      await ann.page.getByRole("link", { name: "transit-baikal" }).click();
+      await heading(ann.page, "transit-baikal");
+      assert((await ann.page.getByRole("button", { name: ann.t("leave.act") }).count()) === 0, "the owner can leave its own path");
+      const { page, t } = await as("bob", "/services");
+      const leave = async () => {
+        await page.getByRole("button", { name: t("leave.act") }).first().click();
+        await dialogOf(page).getByRole("button", { name: t("leave.act") }).click();
+        await dialogOf(page).waitFor({ state: "hidden" });
+      };
+      await page.getByRole("link", { name: "transit-baikal" }).click();
+      await heading(page, "transit-baikal");
+      await leave();
+      await page.getByRole("heading", { name: t("service.noFarEnd"), exact: true }).waitFor();
+      await page.getByRole("button", { name: t("leave.act") }).waitFor({ state: "detached" });
+      // The other side sees it without a reload.
+      await ann.page.getByRole("heading", { name: ann.t("service.noFarEnd"), exact: true }).waitFor();
+      // It returns to the path by another end.
+      await page.getByRole("button", { name: t("leave.return"), exact: true }).click();
+      await chooseConnection({ page, t }, dialogOf(page), "baikal-makuhari");
+      await dialogOf(page).getByRole("button", { name: t("leave.return"), exact: true }).click();
+      await page.getByText(t("state.production")).first().waitFor();
+      await ann.page.getByText(ann.t("state.production")).first().waitFor();
+      const lan = await as("ann", "/lan");
+      const act = lan.page.getByRole("button", { name: lan.t("leave.act") });
+      await act.first().waitFor();
+      const before = await act.count();
+      await act.first().click();
+      await dialogOf(lan.page).getByRole("button", { name: lan.t("leave.act") }).click();
+      await dialogOf(lan.page).waitFor({ state: "hidden" });
+      await act.nth(before - 1).waitFor({ state: "detached" });
+    },
+  },
+  {
     name: "errors stand at the fields and in a summary that takes the focus; the draft survives a reload",
     run: async ({ as }) => {
       const { page, t } = await as("ann", "/order");

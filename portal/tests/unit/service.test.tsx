@@ -62,3 +62,20 @@ it("an invited account sees the ordered rate before it accepts", () => {
   fireEvent.click(screen.getByRole("button", { name: en["service.accept"] }));
   expect(screen.getByLabelText<HTMLInputElement>(en["end.rate"], { exact: false }).value, "the same rate is proposed").toBe("200");
 });
+
+it("a service about which nothing can be done has no panel of acts", () => {
+  vi.stubGlobal("fetch", () => new Promise(() => {}));
+  const account = { id: "ac-2", name: "Sumire", asns: [] };
+  const service = { id: "sv-5", name: "left", kind: "p2p_vc", state: "allocated", account, peer: { id: "ac-1", name: "Aoba", asns: [] }, consent: "accepted", locked_by: null, ends: [], path: [], stages: [], status: [], networks: [], rules: null, revision: 1, can: [] };
+  const queries = newQueryClient();
+  queries.setQueryData(["services", "sv-5"], service);
+  address.id = "sv-5";
+  render(
+    <Localized language="en" messages={en}>
+      <QueryClientProvider client={queries}>
+        <Service />
+      </QueryClientProvider>
+    </Localized>,
+  );
+  expect(screen.queryByText(en["service.acts"])).toBeNull();
+});
