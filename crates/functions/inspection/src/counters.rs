@@ -94,6 +94,7 @@ const CAUSES: [&str; Cause::ALL.len()] = [
     "policy_one_sided",
     "policy_invalid_tcp",
     "policy_parser_error",
+    "policy_ambiguous_message",
     "policy_parser_memory",
     "policy_match_limit",
     "policy_overload",

@@ -89,6 +89,10 @@ const POLICIES: [(&str, &str); Cause::ALL.len()] = [
     ),
     ("on_parser_error", "policy: the bytes contradict their protocol"),
     (
+        "on_ambiguous_message",
+        "policy: recipients read a message in different ways",
+    ),
+    (
         "on_parser_memory",
         "policy: the memory of parsers is full, and the flow holds most of it",
     ),

@@ -46,6 +46,8 @@ names! {
         /// A parser gave up because the bytes violate the protocol, or a transaction was not inspected because of a
         /// limit.
         ParserError "parser_error";
+        /// Recipients read a message in different ways.
+        AmbiguousMessage "ambiguous_message";
         /// The memory of parsers is full, and the flow holds most of it.
         ParserMemory "parser_memory";
         /// The evaluation of a rule reached its limit of steps or the limit of a regular expression.

@@ -252,7 +252,7 @@ fn policy_reason(cause: Cause) -> &'static str {
         Cause::FragmentMemory => "defrag memcap",
         Cause::Midstream => "stream midstream",
         Cause::InvalidTcp | Cause::OneSided => "stream error",
-        Cause::ParserError => "applayer error",
+        Cause::ParserError | Cause::AmbiguousMessage => "applayer error",
         Cause::ParserMemory | Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
     }
 }

@@ -150,6 +150,9 @@ pub struct AppState {
     /// True once data of the flow escaped inspection: a strict parser refused bytes, a transaction was removed before
     /// its inspection, or a transaction exceeded a limit. In mode `ips` the policy for parser errors applies.
     pub has_failed: bool,
+    /// True once a message was inspected that recipients read in different ways. In mode `ips` the policy for ambiguous messages
+    /// applies.
+    pub is_ambiguous: bool,
     /// The direction whose waiting bytes were parsed because a packet of the other direction identified the
     /// protocol.
     pub(crate) caught_up: Option<Direction>,

@@ -20,6 +20,7 @@ pub mod oracle;
 mod prefilter;
 pub mod program;
 mod rate;
+mod readings;
 mod reload;
 mod state;
 mod transaction;
@@ -31,6 +32,8 @@ use crate::app::AppEvent;
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
 use crate::tcp::StreamWindow;
+
+use readings::Readings;
 
 pub use compile::{CompileSettings, Hook, Names, Ruleset, compile};
 pub use detector::{
@@ -74,6 +77,8 @@ pub struct FlowState {
     /// Rules that matched and drop or reject the flow, while a rule passed the packet alone: they apply with the next packet
     /// that no rule passes. At most [`OVERRULED`], the first ones in the order of the rules.
     overruled: Vec<u32>,
+    /// The rules that matched messages with several readings.
+    readings: Readings,
     /// The rule that passed the flow, by [`Rule::pass_digest`].
     passed_by: Option<u64>,
     /// Steps of expressions that the flow has used, less those that it got with its packets.
@@ -93,6 +98,7 @@ impl FlowState {
         self.events = [0; 2];
         self.ip_only = Default::default();
         self.overruled.clear();
+        self.readings.clear();
         self.passed_by = None;
         self.steps_used = 0;
         self.generation = 0;
@@ -112,6 +118,7 @@ impl FlowState {
         self.pending.swap(0, 1);
         self.events.swap(0, 1);
         self.ip_only.swap(0, 1);
+        self.readings.turn();
     }
 
     /// Returns true if rules were not evaluated on all anomalies of the flow in a direction.
@@ -124,7 +131,8 @@ impl FlowState {
         let raised: usize = self.raised.iter().map(Vec::capacity).sum();
         let pending: usize = self.pending.iter().map(Vec::capacity).sum();
         let raised = raised + self.overruled.capacity();
-        self.bits.heap() + raised * size_of::<u32>() + pending * size_of::<(u32, u64)>()
+        let pending = pending * size_of::<(u32, u64)>();
+        self.bits.heap() + raised * size_of::<u32>() + pending + self.readings.heap()
     }
 
     /// Frees the hits that wait for later windows.

@@ -82,6 +82,7 @@ pub(super) fn renumber(flow: &mut Flow, numbers: &Numbers) {
         raised.retain_mut(stays);
     }
     flow.detect.overruled.retain_mut(stays);
+    flow.detect.readings.renumber(stays);
     // Rules over addresses that the previous set did not have are evaluated on the flow, too.
     flow.detect.ip_only = Default::default();
     for pending in &mut flow.detect.pending {

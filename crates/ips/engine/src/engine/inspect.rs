@@ -64,6 +64,9 @@ impl Engine {
             false if flow.app.has_failed && !flow.has_exception(Cause::ParserError) => {
                 Some(Cause::ParserError)
             }
+            false if flow.app.is_ambiguous && !flow.has_exception(Cause::AmbiguousMessage) => {
+                Some(Cause::AmbiguousMessage)
+            }
             false => None,
         };
         let limited = self

@@ -22,6 +22,7 @@ mod fields;
 mod file_transfers;
 mod frames;
 mod http_framing;
+mod http_readings;
 mod icmp;
 mod legacy_options;
 mod long_connections;

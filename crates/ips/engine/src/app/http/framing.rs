@@ -2,7 +2,7 @@
 //!
 //! RFC 9112 gives a message one reading. Where bytes break its grammar, recipients differ: one takes a line end where another
 //! sees a character of a value, one finds a length where another finds a coding. [`Section`] and the functions below name such
-//! places. In mode `ips` the policy for parser errors decides about them; in mode `ids`, [`readings`](super::readings) parses
+//! places. In mode `ips` the policy for ambiguous messages decides about them; in both modes, [`readings`](super::readings) parses
 //! the message in each plausible way.
 //!
 //! Only what can change the end of a message counts. A space before the colon of `User-Agent` is an anomaly; before the colon
@@ -152,9 +152,11 @@ pub(super) fn incomplete_line(bytes: &[u8], from: usize) -> Option<AppEvent> {
 }
 
 /// Returns the problem of a request line that ends with a protocol: its parts are separated by one space each (RFC 9112,
-/// section 3), and recipients differ about the target if there are more parts or control characters. A line with fewer parts
-/// is an anomaly of its own, and a tunnel has no body.
+/// section 3), and recipients differ about the target if there are more parts or control characters. About a line with fewer
+/// parts they differ once other bytes follow. White space before the method is an anomaly of its own, which recipients skip or refuse. A tunnel
+/// has no body.
 pub(super) fn request_line(text: &[u8]) -> Option<AppEvent> {
+    let text = text.trim_ascii_start();
     let parts: Vec<&[u8]> = text.split(|byte| *byte == b' ').collect();
     let has_protocol = parts.last().is_some_and(|last| is_protocol(last));
     let has_control = text.iter().any(|byte| is_control(*byte) || *byte == b'\t');

@@ -25,6 +25,7 @@ mod uri;
 
 pub(in crate::app) use uri::hex;
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::AppSettings;
@@ -131,6 +132,84 @@ impl Http {
         }
     }
 
+    /// Passes bytes of a direction to its parsers. Without bytes, they continue where they waited for the other direction.
+    fn read(&mut self, direction: Direction, bytes: &[u8], out: &mut Transactions) {
+        let side = core::mem::replace(&mut out.side, direction.index());
+        let mut bytes = Cow::Borrowed(bytes);
+        let mut at = 0;
+        loop {
+            let is_alone = self.alternatives.is_empty(direction);
+            let turn = self.alternatives.turn(direction, &bytes[at..]);
+            let now = &bytes[at..at + turn];
+            let Some(mut left) = self.read_to_stop(direction, now, out) else {
+                self.alternatives.data(direction, now, out, &self.settings);
+                at += turn;
+                if at == bytes.len() {
+                    break;
+                }
+                continue;
+            };
+            // The parser continues with the bytes behind its stop, as the further readings do: first those that it held, then
+            // those of this turn.
+            let held = left.len().saturating_sub(turn);
+            let taken = turn - (left.len() - held);
+            self.alternatives
+                .data(direction, &now[..taken], out, &self.settings);
+            at += taken;
+            left.truncate(held);
+            if is_alone && held > 0 {
+                bytes = Cow::Owned([&left[..], &bytes[at..]].concat());
+                at = 0;
+                left.clear();
+            }
+            self.leave_stop(direction, &left, out);
+            while !left.is_empty()
+                && let Some(behind) = self.read_to_stop(direction, &left, out)
+            {
+                left = behind;
+                self.leave_stop(direction, &left, out);
+            }
+        }
+        out.side = side;
+    }
+
+    /// Begins the further readings at which the parser of a direction has stopped, or parses the requests for which it waits.
+    /// `held` are bytes behind the stop.
+    #[cold]
+    fn leave_stop(&mut self, direction: Direction, held: &[u8], out: &mut Transactions) {
+        let forks = match direction {
+            Direction::ToServer => &mut self.request.forks,
+            Direction::ToClient => &mut self.response.forks,
+        };
+        forks.follow(held);
+        self.alternatives.add(direction, forks, out, &self.settings);
+        if direction == Direction::ToClient && core::mem::take(&mut self.pairing.pauses_responses) {
+            self.read(Direction::ToServer, &[], out);
+        }
+    }
+
+    /// Passes bytes of a direction to its parser. Returns the bytes behind the position at which it has stopped, if it has: at
+    /// a fork, or at a response to a request that is not parsed yet.
+    fn read_to_stop(
+        &mut self,
+        direction: Direction,
+        bytes: &[u8],
+        out: &mut Transactions,
+    ) -> Option<Vec<u8>> {
+        let (has_stopped, pending) = match direction {
+            Direction::ToServer => {
+                self.request.data(bytes, &mut self.pairing, out, &self.settings);
+                (!self.request.forks.is_empty(), &mut self.request.pending)
+            }
+            Direction::ToClient => {
+                self.response.data(bytes, &mut self.pairing, out, &self.settings);
+                let has_stopped = !self.response.forks.is_empty() || self.pairing.pauses_responses;
+                (has_stopped, &mut self.response.pending)
+            }
+        };
+        has_stopped.then(|| core::mem::take(pending))
+    }
+
     fn outcome(&mut self) -> Outcome {
         if self.pairing.is_tunnel {
             return Outcome::Switch {
@@ -149,33 +228,25 @@ impl Http {
 
 impl Parser for Http {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        let direction = chunk.direction;
         if chunk.gap_before > 0 {
-            self.alternatives.gap(chunk.direction, out, &self.settings);
-        }
-        self.alternatives
-            .data(chunk.direction, chunk.bytes, out, &self.settings);
-        match chunk.direction {
-            Direction::ToServer => {
-                if chunk.gap_before > 0 {
+            self.alternatives.gap(direction, out, &self.settings);
+            match direction {
+                Direction::ToServer => {
                     self.request.end_connect(&mut self.pairing, out, &self.settings);
                     self.request.gap(chunk.gap_before, out);
                 }
-                self.request
-                    .data(chunk.bytes, &mut self.pairing, out, &self.settings);
-            }
-            Direction::ToClient => {
-                if chunk.gap_before > 0 {
-                    self.response.gap(chunk.gap_before, out);
-                }
-                self.response
-                    .data(chunk.bytes, &mut self.pairing, out, &self.settings);
-                // After the answer to CONNECT or to "Expect", parsing of the client's bytes continues.
-                self.request.data(&[], &mut self.pairing, out, &self.settings);
+                Direction::ToClient => self.response.gap(chunk.gap_before, out),
             }
         }
-        while core::mem::take(&mut self.pairing.pauses_responses) || self.pairing.resumes_http {
-            self.response.data(&[], &mut self.pairing, out, &self.settings);
-            self.request.data(&[], &mut self.pairing, out, &self.settings);
+        self.read(direction, chunk.bytes, out);
+        if direction == Direction::ToClient {
+            // After the answer to CONNECT or to "Expect", parsing of the client's bytes continues.
+            self.read(Direction::ToServer, &[], out);
+        }
+        while self.pairing.resumes_http {
+            self.read(Direction::ToClient, &[], out);
+            self.read(Direction::ToServer, &[], out);
         }
         // A server that speaks first in a tunnel, or does not wait for the client's request line, does not speak HTTP.
         let waiting = self.response.waiting_in_tunnel();
@@ -184,17 +255,6 @@ impl Parser for Http {
         }
         if self.pairing.is_tunnel {
             self.request.end_connect(&mut self.pairing, out, &self.settings);
-        }
-        let Http {
-            request, response, ..
-        } = self;
-        for (direction, forks) in [
-            (Direction::ToServer, &mut request.forks),
-            (Direction::ToClient, &mut response.forks),
-        ] {
-            if !forks.is_empty() {
-                self.alternatives.add(direction, forks, out, &self.settings);
-            }
         }
         self.outcome()
     }

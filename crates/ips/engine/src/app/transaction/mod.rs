@@ -113,8 +113,13 @@ pub struct Transaction {
     /// True once the transaction has parts that are not inspected, because there are too many.
     pub(crate) exceeds_limits: bool,
     /// True if recipients read the message in different ways. The rules are evaluated on it, and then in mode `ips` the
-    /// policy for parser errors applies.
+    /// policy for ambiguous messages applies.
     pub(crate) is_ambiguous: bool,
+    /// True if the transaction is one of a further reading of bytes that another transaction has, too.
+    pub(crate) is_reading: bool,
+    /// Offset in the stream of the first byte of the message of each direction, by [`Direction::index`]; `None` if no parser
+    /// tells it. Transactions with the same offset are readings of the same message.
+    pub(crate) begin: [Option<u64>; 2],
     /// True by [`Direction::index`] if bytes of the direction were parsed since its last inspection.
     pub(crate) is_new: [bool; 2],
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
@@ -148,6 +153,8 @@ impl Transaction {
             is_inspected: [false; 2],
             exceeds_limits: false,
             is_ambiguous: false,
+            is_reading: false,
+            begin: [None; 2],
             is_new: [false; 2],
             has_new_trailer: [false; 2],
             version: 1,

@@ -39,6 +39,7 @@ impl Detector {
         self.matches.push(Match {
             rule: index,
             transaction,
+            is_reading: false,
         });
     }
 
@@ -53,7 +54,10 @@ impl Detector {
         let mut matches = std::mem::take(&mut self.matches);
         matches.sort_by_key(|found| found.rule);
         let mut decision = Action::None;
-        let mut alerts = 0;
+        // Further readings of a message have only the alerts that the others leave.
+        let own = matches.iter().filter(|found| !found.is_reading).count();
+        let limits = [self.alerts, self.alerts.saturating_sub(own)];
+        let mut alerts = [0; 2];
         let subject = subject(packet, flow.as_deref());
         // An ICMP error is inspected with the flow that it quotes, although its sender need not belong to the flow: a
         // verdict on it applies to the packet alone.
@@ -96,11 +100,12 @@ impl Detector {
             if rule.is_silent || rule.action == RuleAction::Sdrop || outcome == rate::Outcome::Silent {
                 continue;
             }
-            if alerts >= self.alerts {
+            let kind = usize::from(found.is_reading);
+            if alerts[kind] >= limits[kind] {
                 self.counters.alerts_lost += 1;
                 continue;
             }
-            alerts += 1;
+            alerts[kind] += 1;
             self.counters.alerts += 1;
             out.push(Event::Alert(Alert {
                 subject,
@@ -131,6 +136,7 @@ impl Detector {
                 self.matches.push(Match {
                     rule,
                     transaction: None,
+                    is_reading: false,
                 });
             }
         }

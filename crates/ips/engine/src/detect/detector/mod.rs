@@ -114,6 +114,8 @@ pub struct Counters {
 struct Match {
     rule: u32,
     transaction: Option<u64>,
+    /// True if the transaction is one of a further reading of its message.
+    is_reading: bool,
 }
 
 /// State of detection of a lane: scratch memory, thresholds, bits of hosts and address pairs.

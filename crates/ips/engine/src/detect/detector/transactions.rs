@@ -1,9 +1,11 @@
 //! The rules over the transactions of a flow.
 
+use std::collections::BTreeSet;
+
 use millrace_ips_rules::buffers::Buffer;
 
 use super::{Context, Detector, GroupId};
-use crate::app::{AppEvent, Progress, Transaction, protocol_of};
+use crate::app::{AppEvent, Progress, Transaction, Transactions, protocol_of};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
 use crate::detect::program::{AppTest, Rule};
@@ -15,9 +17,11 @@ impl Detector {
     pub(super) fn transactions(&mut self, rules: &Ruleset, context: Context<'_>, flow: &mut Flow) {
         let direction = context.direction;
         let mut transactions = std::mem::take(&mut flow.app.transactions);
+        note_matches(direction, flow, &transactions);
         for transaction in &mut transactions.list {
             transaction.is_new[direction.index()] = false;
-            flow.app.has_failed |= transaction.exceeds_limits || transaction.is_ambiguous;
+            flow.app.has_failed |= transaction.exceeds_limits;
+            flow.app.is_ambiguous |= transaction.is_ambiguous;
             if transaction.is_inspected[direction.index()]
                 || transaction.progress[direction.index()] == Progress::Idle
             {
@@ -112,7 +116,16 @@ impl Detector {
             self.end_rule(sample, candidate.rule, is_match);
             if is_match {
                 candidate.is_done = true;
+                if (transaction.is_reading || transaction.is_ambiguous)
+                    && let Some(begin) = transaction.begin[direction.index()]
+                    && !flow.detect.readings.add(direction, begin, candidate.rule)
+                {
+                    continue;
+                }
                 self.record(candidate.rule, rule, context, Some(flow), Some(transaction.id));
+                if let Some(found) = self.matches.last_mut() {
+                    found.is_reading = transaction.is_reading;
+                }
             }
         }
         transaction.detect.directions[direction.index()] = state;
@@ -198,6 +211,26 @@ impl Detector {
         let is_match = all && self.payload(rule, context, Some(flow));
         self.note_limit(candidate.rule, rule);
         is_match
+    }
+}
+
+/// Notes the rules that matched a message before it turned out to have further readings, on which they match no more.
+fn note_matches(direction: Direction, flow: &mut Flow, transactions: &Transactions) {
+    let side = direction.index();
+    let is_new = |transaction: &&Transaction| transaction.is_reading && transaction.is_new[side];
+    let begins = transactions.list.iter().filter(is_new);
+    let begins: BTreeSet<u64> = begins.filter_map(|reading| reading.begin[side]).collect();
+    if begins.is_empty() {
+        return;
+    }
+    for transaction in transactions.list.iter().filter(|other| !other.is_reading) {
+        let Some(begin) = transaction.begin[side].filter(|begin| begins.contains(begin)) else {
+            continue;
+        };
+        let candidates = transaction.detect.directions[side].candidates.iter();
+        for candidate in candidates.filter(|candidate| candidate.is_done) {
+            flow.detect.readings.add(direction, begin, candidate.rule);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod body;
 mod publish;
 mod request_line;
+mod tunnel;
 
 use millrace_ips_rules::buffers::Buffer;
 
@@ -10,7 +11,7 @@ use super::body::Body;
 use super::chunked::{self, Chunked, Part};
 use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
-use super::readings::{Forks, Framing, Kind, Reading, of_lines, other_chunks};
+use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
 use super::uri::Uri;
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
@@ -75,6 +76,7 @@ pub(super) struct RequestSide {
     pub(super) forks: Forks,
     /// The differences to the usual parser, for a further reading.
     reading: Option<Reading>,
+    position: Position,
 }
 
 heap!(RequestSide {
@@ -89,9 +91,10 @@ heap!(RequestSide {
 
 impl RequestSide {
     /// Returns the parser of a further reading.
-    pub(super) fn reading(reading: Reading) -> RequestSide {
+    pub(super) fn reading(reading: Reading, position: Position) -> RequestSide {
         RequestSide {
             reading: Some(reading),
+            position,
             ..RequestSide::default()
         }
     }
@@ -115,12 +118,14 @@ impl RequestSide {
     fn fork(&mut self, kind: Kind, readings: impl IntoIterator<Item = Reading>) {
         let own = self.reading.unwrap_or_default();
         if self.reading.is_none() || kind == Kind::End && !own.skips_lines {
+            let head = [&self.head[..], &self.block];
             self.forks
-                .add(own, kind, &[&self.head, &self.block], None, readings);
+                .add(own, kind, self.position.of_fork(), &head, None, readings);
         }
     }
 
-    /// Parses the next bytes. Without bytes, it continues where it waited for the response.
+    /// Parses the next bytes, and stops at a fork: the bytes behind it are then pending. Without bytes, it continues where it
+    /// waited for the response.
     pub(super) fn data(
         &mut self,
         bytes: &[u8],
@@ -144,21 +149,18 @@ impl RequestSide {
         let mut at = 0;
         while let Step::Consumed(size) = self.step(&data[at..], pairing, out, settings) {
             at += size;
-            self.forks.follow(&data[at..]);
-        }
-        if matches!(self.state, State::Headers | State::Trailer) {
-            let problem = framing::incomplete_line(&data[at..], self.checked);
-            self.checked = data.len() - at;
-            if let Some(event) = problem {
-                self.differ(out, event);
-                self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+            self.position.advance(size);
+            if !self.forks.is_empty() {
+                break;
             }
         }
-        self.forks.follow(&data[at..]);
+        if self.forks.is_empty() && matches!(self.state, State::Headers | State::Trailer) {
+            self.ends_otherwise(&data[at..], out);
+        }
         let waits = matches!(self.state, State::Connect | State::ConnectHeld);
         pairing.has_held_requests = waits && data.len() > at;
         let limit = if waits { TUNNEL_WAIT } else { LINE_SIZE };
-        if self.state != State::Failed && data.len() - at > limit {
+        if self.forks.is_empty() && self.state != State::Failed && data.len() - at > limit {
             self.end_connect(pairing, out, settings);
             self.raise(out, "http.request_field_too_long");
             self.refuse(pairing, out);
@@ -175,8 +177,21 @@ impl RequestSide {
         }
     }
 
+    /// Returns true if a header line, or the beginning of one, makes the parser stop for further readings: the line ends for some
+    /// recipients before it ends for others.
+    fn ends_otherwise(&mut self, line: &[u8], out: &mut Transactions) -> bool {
+        let problem = framing::incomplete_line(line, self.checked);
+        self.checked = line.len();
+        if let Some(event) = problem {
+            self.differ(out, event);
+            self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+        }
+        !self.forks.is_empty()
+    }
+
     /// Handles lost bytes. Parsing continues after them only in a tunnel or in a body of known size.
     pub(super) fn gap(&mut self, size: u64, out: &mut Transactions) {
+        self.position.next += size;
         if let State::Sized(left) = self.state
             && size < left
         {
@@ -282,16 +297,15 @@ impl RequestSide {
                 let before = chunked;
                 let part = chunked.step(data, self.lines());
                 self.state = State::Chunked(chunked);
-                if let Some(event) = chunked::problem(before, data, &part) {
+                let problem = chunked::problem(before, data, &part);
+                if let Some(event) = problem {
                     self.differ(out, event);
                     self.fork(
                         Kind::Chunk,
                         other_chunks(self.lines(), &[Framing::Plain, Framing::None]),
                     );
-                    // The line belongs to the bytes that follow.
-                    self.forks.follow(data);
                 }
-                match part {
+                let step = match part {
                     Part::NeedMore => Step::NeedMore,
                     Part::Framing { size, has_extension } => {
                         if has_extension {
@@ -316,7 +330,14 @@ impl RequestSide {
                         self.refuse(pairing, out);
                         Step::Consumed(size)
                     }
+                };
+                if problem.is_some()
+                    && let Step::Consumed(size) = step
+                {
+                    // The line belongs to the bytes that follow.
+                    self.forks.follow(&data[..size]);
                 }
+                step
             }
         }
     }
@@ -340,6 +361,7 @@ impl RequestSide {
             }
         }
         self.start(text, pairing, out);
+        self.position.ahead = next as u64;
         self.head.extend_from_slice(&data[..next]);
         let line_end = self.section.line_end(&data[..next]);
         if line_end.is_some() {
@@ -366,6 +388,8 @@ impl RequestSide {
         self.is_open = true;
         let request = &self.line;
         let transaction = out.start(AppProtocol::Http);
+        transaction.begin[SIDE.index()] = Some(self.position.start());
+        transaction.is_reading = self.reading.is_some();
         self.transaction = Some(transaction.id);
         transaction.publish(Buffer::HttpRequestLine, SIDE, text);
         transaction.publish(Buffer::HttpMethod, SIDE, request.method());
@@ -390,6 +414,12 @@ impl RequestSide {
         };
         if let Some(normal) = &normal {
             transaction.publish(Buffer::HttpUri, SIDE, normal.as_slice());
+        }
+        if let Some(cut) = request.cut_uri() {
+            transaction.publish(Buffer::HttpUriRaw, SIDE, cut);
+            if let Some(normal) = Uri::parse(cut).normalise() {
+                transaction.publish(Buffer::HttpUri, SIDE, normal.as_slice());
+            }
         }
         if let Some(protocol) = request.protocol() {
             transaction.publish(Buffer::HttpProtocol, SIDE, protocol);
@@ -436,15 +466,25 @@ impl RequestSide {
         } else {
             State::Http09
         };
+        if self.state == State::Http09 && self.reading.is_some_and(|reading| reading.is_http_09) {
+            self.finish(out);
+        }
     }
 
-    /// Decides whether a request without protocol is one of HTTP/0.9 or has headers.
+    /// Decides whether a request without protocol is one of HTTP/0.9 or has headers. RFC 9112, section 3 knows no such request;
+    /// for recipients of HTTP/0.9 it ends with its line, and what follows is another one.
     fn http_09(&mut self, data: &[u8], out: &mut Transactions) -> Step {
         let spaces = data.iter().take_while(|&&byte| is_space(byte)).count();
         if spaces == data.len() && spaces <= HTTP_09_TRAILING_SPACES_MAX {
             return Step::NeedMore;
         }
         self.raise(out, "http.request_line_missing_protocol");
+        self.differ(out, framing::START_LINE);
+        let reading = Reading {
+            is_http_09: true,
+            ..Reading::default()
+        };
+        self.fork(Kind::Start, [reading]);
         self.state = State::Headers;
         Step::Consumed(0)
     }
@@ -459,12 +499,16 @@ impl RequestSide {
         let Some((end, next)) = line(data, self.lines(), false) else {
             return Step::NeedMore;
         };
+        if self.ends_otherwise(&data[..next], out) {
+            return Step::Consumed(0);
+        }
         if self.block.len() + next > HEADERS_SIZE {
             self.raise(out, "http.request_field_too_long");
             self.refuse(pairing, out);
             return Step::Consumed(next);
         }
         self.block.extend_from_slice(&data[..next]);
+        self.position.ahead = next as u64;
         self.checked = 0;
         for event in self.section.header_line(&data[..next]) {
             self.differ(out, event);
@@ -485,18 +529,6 @@ impl RequestSide {
             self.end_headers(pairing, out, settings);
         }
         Step::Consumed(next)
-    }
-
-    /// Completes a CONNECT request that is held until its response.
-    pub(super) fn end_connect(
-        &mut self,
-        pairing: &mut Pairing,
-        out: &mut Transactions,
-        settings: &AppSettings,
-    ) {
-        if self.state == State::ConnectHeld {
-            self.end_headers(pairing, out, settings);
-        }
     }
 
     /// Publishes the header buffers and decides how the body ends.
@@ -554,23 +586,5 @@ impl RequestSide {
             return self.refuse(pairing, out);
         }
         self.decide_body(pairing, out, settings);
-    }
-
-    /// Decides from the first line after CONNECT whether the tunnel carries HTTP.
-    fn probe_tunnel(&mut self, data: &[u8], pairing: &mut Pairing) -> Step {
-        if data.is_empty() {
-            return Step::NeedMore;
-        }
-        let size = data.iter().position(|&byte| is_space(byte)).unwrap_or(data.len());
-        if METHODS.contains(&&data[..size]) && size < data.len() {
-            self.state = State::Line;
-            pairing.resumes_http = true;
-            return Step::Consumed(0);
-        }
-        if size == data.len() && METHODS.iter().any(|method| method.starts_with(data)) {
-            return Step::NeedMore;
-        }
-        pairing.is_tunnel = true;
-        Step::NeedMore
     }
 }

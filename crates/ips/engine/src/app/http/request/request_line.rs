@@ -1,6 +1,7 @@
 //! The first line of a request.
 
 use crate::app::heap::heap;
+use crate::app::http::framing::is_protocol;
 use crate::app::text::Span;
 
 /// Methods that begin a request after another one (RFC 9110, RFC 3253, RFC 4918).
@@ -42,6 +43,8 @@ pub(super) struct RequestLine {
     method: Span,
     uri: Option<Span>,
     protocol: Option<Span>,
+    /// The URI up to its first white space, if it has some: other recipients end it there.
+    cut_uri: Option<Span>,
     pub(super) has_odd_delimiter: bool,
     pub(super) has_odd_uri: bool,
     pub(super) has_leading_space: bool,
@@ -92,14 +95,24 @@ impl RequestLine {
         let method = Span::append(&mut text, &body[..method_size]);
         let rest = trimmed(rest);
         let (mut uri, mut protocol) = split(rest, |byte| byte == b' ');
-        let has_odd_uri = uri.iter().any(|&byte| is_space(byte));
+        let mut has_odd_uri = uri.iter().any(|&byte| is_space(byte));
         if has_odd_uri && uri.len() == rest.len() {
             (uri, protocol) = split(rest, is_space);
+        }
+        // The last part is the protocol, and the URI has white space.
+        let mut cut = None;
+        let last = rest.iter().rposition(|&byte| is_space(byte)).unwrap_or(0);
+        let before = trimmed(&rest[..last]);
+        if last > 0 && is_protocol(trimmed(&rest[last..])) && before.iter().any(|&byte| is_space(byte)) {
+            cut = Some(split(before, is_space).0);
+            (uri, protocol) = (before, trimmed(&rest[last..]));
+            has_odd_uri = uri.iter().any(|&byte| is_space(byte) && byte != b' ');
         }
         *self = RequestLine {
             method,
             uri: (!rest.is_empty()).then(|| Span::append(&mut text, uri)),
             protocol: (!protocol.is_empty()).then(|| Span::append(&mut text, protocol)),
+            cut_uri: cut.map(|cut| Span::append(&mut text, cut)),
             has_odd_delimiter,
             has_odd_uri,
             has_leading_space: start > 0,
@@ -113,6 +126,10 @@ impl RequestLine {
 
     pub(super) fn uri(&self) -> Option<&[u8]> {
         Some(self.uri?.of(&self.text))
+    }
+
+    pub(super) fn cut_uri(&self) -> Option<&[u8]> {
+        Some(self.cut_uri?.of(&self.text))
     }
 
     pub(super) fn protocol(&self) -> Option<&[u8]> {

@@ -10,7 +10,7 @@ use super::body::Body;
 use super::chunked::{self, Chunked, Part};
 use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
-use super::readings::{Forks, Framing, Kind, Reading, of_lines, other_chunks};
+use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
 use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
@@ -70,8 +70,11 @@ pub(super) struct ResponseSide {
     pub(super) forks: Forks,
     /// The differences to the usual parser, for a further reading.
     reading: Option<Reading>,
+    position: Position,
     /// True if the bytes of the body are kept as they are.
     is_plain: bool,
+    /// True if a line before the status line was skipped.
+    has_skipped: bool,
 }
 
 heap!(ResponseSide {
@@ -87,9 +90,10 @@ heap!(ResponseSide {
 
 impl ResponseSide {
     /// Returns the parser of a further reading.
-    pub(super) fn reading(reading: Reading) -> ResponseSide {
+    pub(super) fn reading(reading: Reading, position: Position) -> ResponseSide {
         ResponseSide {
             reading: Some(reading),
+            position,
             ..ResponseSide::default()
         }
     }
@@ -114,12 +118,13 @@ impl ResponseSide {
         let own = self.reading.unwrap_or_default();
         if self.reading.is_none() || kind == Kind::End && !own.skips_lines {
             let waiting = self.current.as_ref();
+            let head = [&self.head[..], &self.block];
             self.forks
-                .add(own, kind, &[&self.head, &self.block], waiting, readings);
+                .add(own, kind, self.position.of_fork(), &head, waiting, readings);
         }
     }
 
-    /// Parses the next bytes.
+    /// Parses the next bytes, and stops at a fork: the bytes behind it are then pending.
     pub(super) fn data(
         &mut self,
         bytes: &[u8],
@@ -140,19 +145,16 @@ impl ResponseSide {
         let mut at = 0;
         while let Step::Consumed(size) = self.step(&data[at..], pairing, out, settings) {
             at += size;
-            self.forks.follow(&data[at..]);
-        }
-        if matches!(self.state, State::Headers | State::Trailer) {
-            let problem = framing::incomplete_line(&data[at..], self.checked);
-            self.checked = data.len() - at;
-            if let Some(event) = problem {
-                self.differ(out, event);
-                self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+            self.position.advance(size);
+            if !self.forks.is_empty() {
+                break;
             }
         }
-        self.forks.follow(&data[at..]);
+        if self.forks.is_empty() && matches!(self.state, State::Headers | State::Trailer) {
+            self.ends_otherwise(&data[at..], out);
+        }
         let keeps_all = matches!(self.state, State::Failed | State::Tunnel) || pairing.pauses_responses;
-        if !keeps_all && data.len() - at > LINE_SIZE {
+        if self.forks.is_empty() && !keeps_all && data.len() - at > LINE_SIZE {
             self.raise(out, "http.response_field_too_long");
             self.refuse(pairing, out);
         }
@@ -168,6 +170,18 @@ impl ResponseSide {
         }
     }
 
+    /// Returns true if a header line, or the beginning of one, makes the parser stop for further readings: the line ends for some
+    /// recipients before it ends for others.
+    fn ends_otherwise(&mut self, line: &[u8], out: &mut Transactions) -> bool {
+        let problem = framing::incomplete_line(line, self.checked);
+        self.checked = line.len();
+        if let Some(event) = problem {
+            self.differ(out, event);
+            self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
+        }
+        !self.forks.is_empty()
+    }
+
     /// Returns the number of the server's bytes that wait for the client to show the protocol of a tunnel.
     pub(super) fn waiting_in_tunnel(&self) -> usize {
         if self.state == State::Tunnel {
@@ -180,6 +194,7 @@ impl ResponseSide {
     /// Handles lost bytes. Parsing continues after them only in a tunnel, in a body of known size, or in a
     /// body that ends with the stream.
     pub(super) fn gap(&mut self, size: u64, out: &mut Transactions) {
+        self.position.next += size;
         match self.state {
             State::Sized(left) if size < left => self.state = State::Sized(left - size),
             State::UntilClose => {}
@@ -280,12 +295,16 @@ impl ResponseSide {
                 let Some((end, next)) = line(data, self.lines(), false) else {
                     return Step::NeedMore;
                 };
+                if self.ends_otherwise(&data[..next], out) {
+                    return Step::Consumed(0);
+                }
                 if self.block.len() + next > HEADERS_SIZE {
                     self.raise(out, "http.response_field_too_long");
                     self.refuse(pairing, out);
                     return Step::Consumed(next);
                 }
                 self.block.extend_from_slice(&data[..next]);
+                self.position.ahead = next as u64;
                 self.checked = 0;
                 for event in self.section.header_line(&data[..next]) {
                     self.differ(out, event);
@@ -317,13 +336,12 @@ impl ResponseSide {
                 let before = chunked;
                 let part = chunked.step(data, self.lines());
                 self.state = State::Chunked(chunked);
-                if let Some(event) = chunked::problem(before, data, &part) {
+                let problem = chunked::problem(before, data, &part);
+                if let Some(event) = problem {
                     self.differ(out, event);
                     self.fork(Kind::Chunk, other_chunks(self.lines(), &[Framing::Plain]));
-                    // The line belongs to the bytes that follow.
-                    self.forks.follow(data);
                 }
-                match part {
+                let step = match part {
                     Part::NeedMore => Step::NeedMore,
                     Part::Framing { size, has_extension } => {
                         if has_extension {
@@ -345,7 +363,14 @@ impl ResponseSide {
                         self.state = State::UntilClose;
                         Step::Consumed(0)
                     }
+                };
+                if problem.is_some()
+                    && let Step::Consumed(size) = step
+                {
+                    // The line belongs to the bytes that follow.
+                    self.forks.follow(&data[..size]);
                 }
+                step
             }
         }
     }
@@ -377,7 +402,9 @@ impl ResponseSide {
                 file_name: UNSEEN[1..].to_vec(),
             }
         });
+        let begin = self.position.start();
         if let Some(transaction) = out.by_id(waiting.transaction) {
+            transaction.begin[SIDE.index()] = Some(begin);
             transaction.advance(SIDE, Progress::Started);
             if waiting.is_http_09 {
                 transaction.advance(Direction::ToServer, Progress::Complete);

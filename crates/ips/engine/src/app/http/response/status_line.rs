@@ -95,7 +95,11 @@ impl ResponseSide {
                 Step::Consumed(next)
             }
             (LineKind::Status, Some((_, next))) => {
+                if core::mem::take(&mut self.has_skipped) {
+                    self.differ(out, framing::START_LINE);
+                }
                 self.status_line(text, out);
+                self.position.ahead = next as u64;
                 self.head.extend_from_slice(&data[..next]);
                 let line_end = self.section.line_end(&data[..next]);
                 if line_end.is_some() {
@@ -106,18 +110,18 @@ impl ResponseSide {
                 }
                 Step::Consumed(next)
             }
-            (LineKind::Other, Some((_, next))) if self.reading.is_some_and(|reading| reading.skips_lines) => {
+            (LineKind::Other | LineKind::Undecided, Some((_, next)))
+                if self.reading.is_some_and(|reading| reading.skips_lines) =>
+            {
+                self.has_skipped = true;
                 Step::Consumed(next)
             }
             (LineKind::Other, None) if self.reading.is_some_and(|reading| reading.skips_lines) => {
                 Step::NeedMore
             }
             (LineKind::Other, _) | (LineKind::Undecided, Some(_)) => {
-                // The bytes are a body without headers, as browsers take them. Others look for the status line.
-                let first = text.split(|byte| *byte == b' ').next().unwrap_or_default();
-                if !framing::is_protocol(first) {
-                    self.differ(out, framing::START_LINE);
-                }
+                // The bytes are a body without headers, as browsers take them. Others look for the status line, and the message
+                // has several readings only if one follows.
                 self.fork(
                     Kind::Start,
                     [Reading {

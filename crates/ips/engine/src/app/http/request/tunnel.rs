@@ -1,0 +1,39 @@
+//! CONNECT: the end of the request, and the first bytes of its tunnel.
+
+use super::request_line::{METHODS, is_space};
+use super::{RequestSide, State};
+use crate::app::AppSettings;
+use crate::app::http::{Pairing, Step};
+use crate::app::transaction::Transactions;
+
+impl RequestSide {
+    /// Completes a CONNECT request that is held until its response.
+    pub(in crate::app::http) fn end_connect(
+        &mut self,
+        pairing: &mut Pairing,
+        out: &mut Transactions,
+        settings: &AppSettings,
+    ) {
+        if self.state == State::ConnectHeld {
+            self.end_headers(pairing, out, settings);
+        }
+    }
+
+    /// Decides from the first line after CONNECT whether the tunnel carries HTTP.
+    pub(super) fn probe_tunnel(&mut self, data: &[u8], pairing: &mut Pairing) -> Step {
+        if data.is_empty() {
+            return Step::NeedMore;
+        }
+        let size = data.iter().position(|&byte| is_space(byte)).unwrap_or(data.len());
+        if METHODS.contains(&&data[..size]) && size < data.len() {
+            self.state = State::Line;
+            pairing.resumes_http = true;
+            return Step::Consumed(0);
+        }
+        if size == data.len() && METHODS.iter().any(|method| method.starts_with(data)) {
+            return Step::NeedMore;
+        }
+        pairing.is_tunnel = true;
+        Step::NeedMore
+    }
+}
