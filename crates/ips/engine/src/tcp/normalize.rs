@@ -57,7 +57,7 @@ problems! {
 pub struct Normalizer {
     /// Rewrites data that differ from the first copy.
     pub rewrites_overlaps: bool,
-    /// Removes data from a SYN without fast open.
+    /// Removes data from a SYN: the client sends them again once the handshake is complete (RFC 7413, section 4.2).
     pub trims_syn: bool,
     /// Clears the urgent pointer, so that the urgent byte stays in the data (RFC 6093).
     pub clears_urgent: bool,

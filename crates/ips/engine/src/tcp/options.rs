@@ -11,8 +11,6 @@ pub(super) struct Options {
     pub(super) echo: Option<u32>,
     /// True if the segment has an MD5 digest (RFC 2385) or an authentication option (RFC 5925).
     pub(super) is_signed: bool,
-    /// True if there is a fast open option (RFC 7413).
-    pub(super) has_fast_open: bool,
 }
 
 impl Options {
@@ -36,7 +34,6 @@ impl Options {
                     options.echo = echo.first_chunk().map(|echo| u32::from_be_bytes(*echo));
                 }
                 (19 | 29, _) => options.is_signed = true,
-                (34, _) => options.has_fast_open = true,
                 _ => {}
             }
         }
@@ -76,7 +73,6 @@ mod tests {
         let syn = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 1, 2, 0, 0, 0, 0, 1, 3, 3, 7];
         let options = Options::parse(&syn);
         assert_eq!((options.window_scale, options.timestamp), (Some(7), Some(258)));
-        assert!(Options::parse(&[34, 2, 0, 0]).has_fast_open);
         let data = [1, 1, 8, 10, 0, 0, 0, 9, 0, 0, 0, 0];
         assert_eq!(Options::parse(&data).timestamp, Some(9));
         let echoes = [8, 10, 0, 0, 0, 9, 0, 0, 1, 0];

@@ -171,13 +171,9 @@ impl Session {
         }
         let is_syn = tcp.has(flags::SYN);
         let mut payload = packet.payload;
-        if settings.mode == Mode::Ids {
-            self.syn_data(packet, tcp, direction, settings);
-            if is_syn {
-                payload = &[];
-            }
-        } else if is_syn && !options.has_fast_open && !payload.is_empty() {
-            accepted.edits.trims = settings.normalizer.trims_syn;
+        self.syn_data(packet, tcp, direction, settings);
+        if is_syn && !payload.is_empty() {
+            accepted.edits.trims = settings.mode == Mode::Ips && settings.normalizer.trims_syn;
             payload = &[];
         }
         if !is_syn || tcp.has(flags::ACK) || !payload.is_empty() {
@@ -195,7 +191,8 @@ impl Session {
         Ok(accepted)
     }
 
-    /// Holds the data of a SYN, and stores those of the other end's SYN that the segment acknowledges.
+    /// Holds the data of a SYN, and stores those of the other end's SYN that the segment acknowledges. In mode `ips` no data
+    /// of a SYN arrive, but those that the other end acknowledges nevertheless are inspected.
     fn syn_data(
         &mut self,
         packet: &Packet<'_>,

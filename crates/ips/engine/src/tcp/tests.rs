@@ -321,29 +321,32 @@ fn in_line_server_data_before_the_end_of_the_handshake_are_refused() {
 }
 
 #[test]
-fn data_in_a_syn_are_trimmed_without_fast_open() {
-    let mut bed = TestBed::new(Mode::Ips);
-    let frame = bed.send(ToServer, SYN, CLIENT, 0, b"early").unwrap();
-    assert!(decode(&frame).payload.is_empty() && decode(&frame).checksum_is_right());
-    bed.send(ToClient, SYN | ACK, SERVER, CLIENT + 1, b"").unwrap();
-    bed.send(ToServer, ACK, CLIENT + 1, SERVER + 1, b"data").unwrap();
-    assert_eq!(bed.text(ToServer), "data");
-}
-
-#[test]
-fn data_in_a_syn_with_fast_open_belong_to_the_stream() {
-    let mut bed = TestBed::new(Mode::Ids);
-    let syn = Segment {
-        flags: SYN,
-        seq: CLIENT,
-        data: b"early",
-        options: &[34, 6, 1, 2, 3, 4, 1, 1],
-        ..Segment::default()
-    };
-    bed.segment(ToServer, &syn).unwrap();
-    bed.send(ToClient, SYN | ACK, SERVER, CLIENT + 6, b"").unwrap();
-    bed.send(ToServer, ACK, CLIENT + 6, SERVER + 1, b"").unwrap();
-    assert_eq!(bed.text(ToServer), "early");
+fn in_line_data_in_a_syn_are_trimmed_and_inspected_if_they_are_acknowledged() {
+    let options: [&[u8]; 4] = [
+        &[],
+        &[34, 6, 1, 2, 3, 4, 1, 1],
+        &[0xfe, 6, 0xf9, 0x89, 1, 2, 1, 1],
+        &[0xfd, 4, 0xf9, 0x89],
+    ];
+    for options in options {
+        for taken in [0, 3, 5] {
+            let mut bed = TestBed::new(Mode::Ips);
+            let syn = Segment {
+                flags: SYN,
+                seq: CLIENT,
+                data: b"early",
+                options,
+                ..Segment::default()
+            };
+            let frame = bed.segment(ToServer, &syn).unwrap();
+            assert!(decode(&frame).payload.is_empty() && decode(&frame).checksum_is_right());
+            let next = CLIENT + 1 + taken;
+            bed.send(ToClient, SYN | ACK, SERVER, next, b"").unwrap();
+            bed.send(ToServer, ACK, next, SERVER + 1, b"data").unwrap();
+            let expected = format!("{}data", &"early"[..taken as usize]);
+            assert_eq!(bed.text(ToServer), expected, "{options:x?}");
+        }
+    }
 }
 
 #[test]
