@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use crate::cli::{Apply, ChangeArgs, Confirm, Diff, DiffFrom, Rollback, Wait};
 use crate::output::{Session, author, say};
-use crate::show::{origin, problems};
+use crate::own::left_alone;
+use crate::show::{operation, problems};
 
 /// The exit status of a change that is committed but does not run completely.
 const NOT_RUNNING: u8 = 4;
@@ -62,7 +63,7 @@ fn lines(changes: &[Change]) -> String {
 /// Returns the outcome of a change in words; `before` is the newest revision before the change.
 fn done(committed: &Committed, before: u64) -> String {
     let number = committed.revision.number;
-    let mut text = lines(&committed.changes);
+    let mut text = lines(&committed.changes) + &left_alone(&committed.left_alone);
     if committed.changes.is_empty() && committed.dry_run {
         text += "dry run: no difference; only the order of the file may differ\n";
     } else if committed.changes.is_empty() && number > before {
@@ -92,6 +93,8 @@ pub(crate) fn apply(session: &Session, args: &Apply) -> Result<ExitCode> {
     let options = ChangeOptions {
         dry_run: change.dry_run,
         confirm_within: change.confirm_within,
+        // A file holds what people configure.
+        keep_others: true,
         ..options(&change.why.comment)
     };
     let expected = Some(change.expect.unwrap_or(revision));
@@ -198,7 +201,11 @@ pub(crate) fn confirm(session: &Session, args: &Confirm) -> Result<()> {
     if args.cancel {
         let revision = client.cancel(args.revision, &options(&args.comment))?;
         return session.print(&revision, |revision| {
-            format!("revision {}: {}\n", revision.number, origin(revision.origin))
+            format!(
+                "revision {}: {}\n",
+                revision.number,
+                operation(revision.operation)
+            )
         });
     }
     let revision = client.confirm(args.revision)?;
@@ -207,9 +214,13 @@ pub(crate) fn confirm(session: &Session, args: &Confirm) -> Result<()> {
     })
 }
 
-/// Returns the number of the newest revision.
-fn newest(client: &Client) -> Result<u64> {
-    Ok(client.config()?.1)
+/// Returns the number of the newest revision, and that of the revision before it. The latter is any lower number: the
+/// newest revision may have replaced others.
+fn newest_two(client: &Client) -> Result<(u64, Option<u64>)> {
+    let newest = client.revisions(2)?.revisions;
+    let mut numbers = newest.iter().map(|revision| revision.number);
+    let newest = numbers.next().context("the daemon lists no revision")?;
+    Ok((newest, numbers.next()))
 }
 
 pub(crate) fn diff(session: &Session, args: &Diff) -> Result<()> {
@@ -221,33 +232,36 @@ pub(crate) fn diff(session: &Session, args: &Diff) -> Result<()> {
             path.display()
         );
     }
-    let changes = match &args.from {
+    let (changes, others) = match &args.from {
         Some(DiffFrom::File(path)) => {
             let options = ChangeOptions {
                 dry_run: true,
                 // With `confirm_within`, the comparison also works while another change waits for its
                 // confirmation.
                 confirm_within: Some(1),
+                keep_others: true,
                 ..ChangeOptions::default()
             };
-            client
-                .replace_config(&read(path)?.to_json(), None, &options)?
-                .changes
+            let committed = client.replace_config(&read(path)?.to_json(), None, &options)?;
+            (committed.changes, committed.left_alone)
         }
-        Some(DiffFrom::Revision(from)) => client.diff(*from, args.to)?.changes,
+        Some(DiffFrom::Revision(from)) => (client.diff(*from, args.to)?.changes, Vec::new()),
         None => {
-            let from = newest(client)?.saturating_sub(1);
-            client.diff(from, args.to)?.changes
+            let (newest, before) = newest_two(client)?;
+            (
+                client.diff(before.unwrap_or(newest), args.to)?.changes,
+                Vec::new(),
+            )
         }
     };
     if session.json() {
         return session.print(&changes, |_| String::new());
     }
-    say(&if changes.is_empty() {
-        "no difference\n".to_owned()
-    } else {
-        lines(&changes)
-    })
+    let text = match changes.is_empty() {
+        true => "no difference\n".to_owned(),
+        false => lines(&changes),
+    };
+    say(&(text + &left_alone(&others)))
 }
 
 pub(crate) fn rollback(session: &Session, args: &Rollback) -> Result<ExitCode> {
@@ -256,8 +270,8 @@ pub(crate) fn rollback(session: &Session, args: &Rollback) -> Result<ExitCode> {
         ..options(&args.why.comment)
     };
     let client = session.client()?;
-    let before = newest(client)?;
-    let to = match (args.revision, before.checked_sub(1)) {
+    let (before, earlier) = newest_two(client)?;
+    let to = match (args.revision, earlier) {
         (Some(revision), _) | (None, Some(revision)) => revision,
         (None, None) => bail!("revision {before} is the first: there is no revision before it"),
     };

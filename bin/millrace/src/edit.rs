@@ -124,6 +124,7 @@ fn commit(
         confirm_within: args.confirm_within,
         author: author(),
         comment: args.why.comment.clone(),
+        ..ChangeOptions::default()
     };
     let mut attempt = 1;
     loop {

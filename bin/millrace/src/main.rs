@@ -16,11 +16,13 @@ mod flow;
 mod human;
 mod ips;
 mod lab;
+mod lock;
 mod log;
 mod nf;
 mod nf_rate;
 mod nf_run;
 mod output;
+mod own;
 mod pages;
 mod settings;
 mod show;
@@ -58,6 +60,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Confirm(args) => change::confirm(&session, &args)?,
         Command::Diff(args) => change::diff(&session, &args)?,
         Command::Rollback(args) => return change::rollback(&session, &args),
+        Command::Own(args) => own::run(&session, &args)?,
+        Command::Lock(args) => return lock::run(&session, &args),
         Command::Trace(args) => trace::run(&session, &args)?,
         Command::Bridge(args) => return edit::bridge(&session, &args),
         Command::Port(args) => return edit::port(&session, &args),

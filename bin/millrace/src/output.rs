@@ -18,6 +18,9 @@ use crate::token;
 /// The exit status if the daemon does not respond.
 const UNREACHABLE: u8 = 3;
 
+/// The environment variable with the token of the lock on the configuration.
+pub(crate) const LOCK_VARIABLE: &str = "MILLRACE_LOCK";
+
 /// One run of the program.
 pub(crate) struct Session {
     global: Global,
@@ -57,6 +60,10 @@ impl Session {
                     .or_else(|| token::of_this_machine(&self.global.api)),
             };
             let client = Client::new(&self.global.api, token, self.global.ca.as_deref())?;
+            let lock = std::env::var(LOCK_VARIABLE)
+                .ok()
+                .filter(|token| !token.is_empty());
+            let client = client.with_lock(lock);
             return Ok(self.client.get_or_init(|| client));
         }
         self.client.get().context("there is no client")

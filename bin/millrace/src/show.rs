@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::bridges::bridge_names;
 use crate::cli::{BridgeSelection, Show};
 use crate::output::{Session, say};
+use crate::own;
 use crate::table::Table;
 
 use status::Status;
@@ -59,6 +60,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         }
         Show::Macs(of) => per_bridge(session, of, Client::macs, openflow::macs),
         Show::Config { revision, full } => config(session, *revision, *full),
+        Show::Owners => session.print_table(&client.owners()?.objects, |list| own::table(list)),
         Show::History { limit } => session.print(&client.revisions((*limit).into())?, history),
     }
 }
@@ -111,20 +113,21 @@ fn config(session: &Session, revision: Option<u64>, full: bool) -> Result<()> {
     })
 }
 
-/// Returns the origin of a revision in words.
-pub(crate) fn origin(origin: view::Origin) -> String {
-    match origin {
-        view::Origin::Initial => "initial".to_owned(),
-        view::Origin::Commit => "commit".to_owned(),
-        view::Origin::Rollback { to } => format!("rollback to {to}"),
-        view::Origin::Expired { to } => format!("not confirmed, back to {to}"),
-        view::Origin::Cancelled { to } => format!("cancelled, back to {to}"),
+/// Returns the operation that made a revision in words.
+pub(crate) fn operation(operation: view::Operation) -> String {
+    match operation {
+        view::Operation::Initial => "initial".to_owned(),
+        view::Operation::Commit => "commit".to_owned(),
+        view::Operation::Own => "change of owners".to_owned(),
+        view::Operation::Rollback { to } => format!("rollback to {to}"),
+        view::Operation::Expired { to } => format!("not confirmed, back to {to}"),
+        view::Operation::Cancelled { to } => format!("cancelled, back to {to}"),
     }
 }
 
 fn history(revisions: &view::Revisions) -> String {
     let mut table = Table::new(
-        &[">REVISION", "TIME", "AUTHOR", "ORIGIN", "COMMENT"],
+        &[">REVISION", "TIME", "ORIGIN", "AUTHOR", "OPERATION", "COMMENT"],
         "no revision",
     );
     for given in &revisions.revisions {
@@ -132,11 +135,20 @@ fn history(revisions: &view::Revisions) -> String {
             .pending
             .is_some_and(|pending| pending.revision == given.number);
         let note = if waits { " (waits to be confirmed)" } else { "" };
+        let number = match given.replaces {
+            Some(first) => format!("{first}-{}", given.number),
+            None => given.number.to_string(),
+        };
+        let origin = match given.external {
+            Some(external) => format!("{} {external}", given.origin),
+            None => given.origin.clone(),
+        };
         table.row([
-            given.number.to_string(),
+            number,
             format_utc(given.time),
+            origin,
             given.author.clone(),
-            origin(given.origin) + note,
+            operation(given.operation) + note,
             given.comment.replace('\n', " "),
         ]);
     }

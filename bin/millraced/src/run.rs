@@ -14,7 +14,7 @@ use millrace_model::{self as model, System};
 use millrace_store::{Snapshot, Store};
 use tokio::sync::watch;
 
-use crate::live::LiveSwitch;
+use crate::live::{LiveSwitch, observer};
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::start::{Start, unix_now};
@@ -83,7 +83,9 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
         false => None,
         true => {
             let settings = Settings::from_config(&config.api, start.state_dir())?;
-            Some(BoundServer::bind(settings, live, store.clone()).await?)
+            let bound = BoundServer::bind(settings, live, store.clone()).await?;
+            switch.observe(observer(bound.journal()));
+            Some(bound)
         }
     };
     start.commit_start()?;

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 use anyhow::{Context, Error, Result, anyhow};
 use millrace_api::view::format_utc;
 use millrace_model::{Change, ChangeKind, Config, System, diff};
-use millrace_store::{FILE_NAME, FileImport, Note, Origin, Revision, RevisionNo, Store, UnixTime};
+use millrace_store::{FILE_NAME, FileImport, Note, Operation, Revision, RevisionNo, Store, UnixTime};
 
 /// The number of revisions that the message of a failed start lists.
 const LISTED: usize = 5;
@@ -122,11 +122,18 @@ impl Start {
             }
             (_, Some(file)) => {
                 let note = Note::new("millraced", "configuration file");
+                let (wanted, left_alone) = self
+                    .store
+                    .of_file(&file.config)
+                    .context("the configuration file")?;
                 let import = self.store.import(&file.config, note, unix_now());
                 match import.context("the configuration file")? {
                     FileImport::Committed(taken) => {
                         tracing::info!(revision = taken.number.0, "configuration file imported");
-                        let removed = removed(&diff(&before.config, &file.config));
+                        for owned in &left_alone {
+                            tracing::warn!("the configuration file says something else: {owned}");
+                        }
+                        let removed = removed(&diff(&before.config, &wanted));
                         if !removed.is_empty() {
                             tracing::warn!(
                                 revision = taken.number.0,
@@ -215,7 +222,7 @@ impl Start {
 /// Returns `default`, the default directory, if the store in `directory` is new and that directory has another one, as
 /// after a change of `system.state_dir`.
 fn unused_store<'a>(store: &Store, directory: &Path, default: &'a Path) -> Option<&'a Path> {
-    let is_new = store.head().revision.origin == Origin::Initial;
+    let is_new = store.head().revision.operation == Operation::Initial;
     (is_new && directory != default && default.join(FILE_NAME).exists()).then_some(default)
 }
 

@@ -8,6 +8,7 @@ mod flow;
 mod functions;
 mod ips;
 mod lab;
+mod own;
 mod packets;
 mod select;
 mod show;
@@ -27,6 +28,7 @@ pub(crate) use flow::{Fdb, Flow, FlowTexts};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Rate, Run, RunClass};
 pub(crate) use ips::{Ips, ProfileArgs, RateArgs, ReadArgs, ReadMode, ReadRecords, RuleArgs, TraceArgs};
 pub(crate) use lab::Lab;
+pub(crate) use own::{Lock, Own};
 pub(crate) use packets::{Capture, Trace};
 pub(crate) use select::{BridgeSelection, HopName};
 pub(crate) use show::{FlowSort, Flows, Routes, Show, VrfSelection, Watch};
@@ -108,6 +110,11 @@ pub(crate) enum Command {
     Diff(Diff),
     /// Roll back to the configuration of an earlier revision
     Rollback(Rollback),
+    /// Give objects of the configuration to another owner
+    Own(Own),
+    /// Lock the configuration against changes of others
+    #[command(subcommand)]
+    Lock(Lock),
     /// Trace a packet through the tables and chains
     Trace(Trace),
     /// Add, change and remove bridges of the configuration

@@ -66,6 +66,8 @@ pub(crate) enum Show {
         #[arg(long)]
         full: bool,
     },
+    /// Objects of the configuration and the front ends that own them
+    Owners,
     /// Revisions of the configuration, the newest first
     History {
         /// Show at most this many revisions

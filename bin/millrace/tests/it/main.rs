@@ -17,6 +17,7 @@ mod harness;
 mod ips;
 mod kill;
 mod lab;
+mod owners;
 mod packets;
 mod permissions;
 mod show;

@@ -11,6 +11,7 @@ mod controllers;
 mod flows;
 mod groups;
 mod oam;
+mod observed;
 mod queues;
 mod routing;
 mod sflow;
@@ -43,6 +44,7 @@ use crate::log::{Filter, LEVELS, Log, TARGETS};
 use crate::machine::Machine;
 use crate::start::Start;
 use controllers::controller;
+pub(crate) use observed::observer;
 use workers::{Load, worker};
 
 /// The running switch, for the REST server.

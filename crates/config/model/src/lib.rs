@@ -38,6 +38,7 @@ mod node;
 mod nsh;
 mod number;
 mod oam;
+mod object;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod port;
@@ -85,6 +86,7 @@ pub use number::{
     WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
+pub use object::{ObjectError, ObjectName};
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;

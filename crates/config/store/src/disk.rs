@@ -2,6 +2,7 @@
 //! all of them or none. A commit returns when the data is on the medium (two-phase commit and fsync); the allocator
 //! state is saved with it, so that recovery after a crash takes the same short time for any size.
 
+use std::collections::BTreeMap;
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
@@ -12,28 +13,23 @@ use std::sync::{PoisonError, RwLock};
 
 use millrace_model::Config;
 use redb::backends::InMemoryBackend;
-use redb::{
-    AccessGuard, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-    TableDefinition,
-};
-use serde::Serialize;
+use redb::{AccessGuard, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableError};
 use serde::de::DeserializeOwned;
 
 use crate::error::{OpenError, ReadError, StorageError};
+use crate::origin::{Origin, Owners};
 #[cfg(test)]
 use crate::power_cut::SimulatedDisk;
-use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, UnixTime};
+use crate::revision::{Note, Operation, Pending, Revision, RevisionNo};
+use crate::tables::{CONFIGS, History, META, OWNERS, REVISIONS, Retention, from_bytes, to_bytes};
+use crate::time::UnixTime;
 
-/// The version of the table layout. A later version must be able to read an earlier one.
-const SCHEMA: u64 = 1;
-
-/// Single values, as JSON: `schema`, `pending`, `file`, `bytes`.
-const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
-/// [`Revision`] by number, as JSON.
-const REVISIONS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("revisions");
-/// The full [`Config`] by number, as JSON, with defaults: an upgrade that changes a default does not change committed
-/// configurations.
-const CONFIGS: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("configs");
+/// The version of the table layout. A later version must be able to read an earlier one. Schema 2 adds [`OWNERS`],
+/// the table of machines, `external` and the keys `source`, `external` and `replaces` of revisions. A store gets it with the first
+/// change that needs one of them, so that until then an earlier version can open it again.
+const SCHEMA: u64 = 2;
+/// The layout without owners and machines.
+const LOCAL_SCHEMA: u64 = 1;
 
 /// The extension of a store under construction, followed by the process id.
 const DRAFT: &str = "draft-";
@@ -75,33 +71,26 @@ pub fn check_directory(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The limits of the history. The head and the fallback of a pending confirmation are always kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retention {
-    /// The maximum number of revisions.
-    pub revisions: u64,
-    /// The maximum size of all configurations together, in bytes.
-    pub bytes: u64,
-}
-
-impl Default for Retention {
-    /// Returns the default: 1000 revisions and 64 MiB.
-    fn default() -> Retention {
-        Retention {
-            revisions: 1000,
-            bytes: 64 << 20,
-        }
-    }
-}
-
 /// A change of the store, written in one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Write<'a> {
-    /// The new head, if any.
-    pub(crate) revision: Option<(&'a Revision, &'a Config)>,
+    /// The new head, if any, with its content and the owners of its objects.
+    pub(crate) revision: Option<(&'a Revision, &'a Config, &'a Owners)>,
     pub(crate) pending: PendingWrite,
     /// The content of the imported configuration file, if this change imports one.
     pub(crate) file: Option<&'a Config>,
+    /// The highest external number of each machine, if this change raises one.
+    pub(crate) externals: Option<&'a BTreeMap<Origin, u64>>,
+}
+
+impl Write<'_> {
+    /// Returns true if schema 1 cannot hold this change.
+    fn needs_owners(&self) -> bool {
+        let is_of_machine = |(revision, _, owners): (&Revision, &Config, &Owners)| {
+            !revision.origin.is_local() || !owners.is_all_local() || revision.operation == Operation::Own
+        };
+        self.externals.is_some() || self.revision.is_some_and(is_of_machine)
+    }
 }
 
 /// The effect of a [`Write`] on the pending confirmation.
@@ -248,9 +237,9 @@ impl Disk {
 
     fn set_up(self, now: UnixTime) -> Result<Disk, StorageError> {
         let config = Config::default();
-        let revision = Revision::new(RevisionNo(0), now, Note::default(), Origin::Initial);
+        let revision = Revision::new(RevisionNo(0), now, Note::default(), Operation::Initial);
         self.write(&Write {
-            revision: Some((&revision, &config)),
+            revision: Some((&revision, &config, &Owners::default())),
             ..Write::default()
         })?;
         Ok(self)
@@ -295,9 +284,14 @@ impl Disk {
         transaction.set_quick_repair(true);
         {
             let mut meta = transaction.open_table(META)?;
+            let schema = match meta.get("schema")? {
+                Some(value) => from_bytes("schema", value.value())?,
+                None => LOCAL_SCHEMA,
+            };
             let mut put =
                 |key: &str, value: &[u8]| meta.insert(key, value).map(|_| ()).map_err(StorageError::from);
-            put("schema", &to_bytes(&SCHEMA)?)?;
+            let schema = if change.needs_owners() { SCHEMA } else { schema };
+            put("schema", &to_bytes(&schema)?)?;
             match change.pending {
                 PendingWrite::Keep => {}
                 PendingWrite::Clear => put("pending", &to_bytes(&None::<Pending>)?)?,
@@ -306,48 +300,37 @@ impl Disk {
             if let Some(config) = change.file {
                 put("file", &to_bytes(config)?)?;
             }
+            if let Some(externals) = change.externals {
+                put("external", &to_bytes(externals)?)?;
+            }
         }
-        if let Some((revision, config)) = change.revision {
-            let mut meta = transaction.open_table(META)?;
-            let mut revisions = transaction.open_table(REVISIONS)?;
-            let mut configs = transaction.open_table(CONFIGS)?;
-            let content = to_bytes(config)?;
-            let mut bytes = match meta.get("bytes")? {
-                Some(value) => from_bytes::<u64>("bytes", value.value())?,
-                None => 0,
-            };
-            bytes = bytes.saturating_add(content.len() as u64);
-            revisions.insert(revision.number.0, to_bytes(revision)?.as_slice())?;
-            // A write that was reported as failed may have reached the medium.
-            if let Some(replaced) = configs.insert(revision.number.0, content.as_slice())? {
-                bytes = bytes.saturating_sub(replaced.value().len() as u64);
-            }
-            let pending = match change.pending {
-                PendingWrite::Set(pending) => Some(pending),
-                PendingWrite::Clear => None,
-                PendingWrite::Keep => match meta.get("pending")? {
-                    Some(value) => from_bytes("pending", value.value())?,
-                    None => None,
-                },
-            };
-            let keep = pending.map_or(revision.number, |pending| pending.fallback).0;
-            loop {
-                let len = revisions.len()?;
-                if len <= self.retention.revisions && bytes <= self.retention.bytes {
-                    break;
-                }
-                let oldest = revisions.first()?.map(|(number, _)| number.value());
-                let Some(oldest) = oldest.filter(|oldest| *oldest < keep) else {
-                    break;
-                };
-                revisions.remove(oldest)?;
-                if let Some(removed) = configs.remove(oldest)? {
-                    bytes = bytes.saturating_sub(removed.value().len() as u64);
-                }
-            }
-            meta.insert("bytes", to_bytes(&bytes)?.as_slice())?;
+        if let Some((revision, config, owners)) = change.revision {
+            let mut history = History::open(&transaction)?;
+            history.add(revision, config, owners)?;
+            history.remove_replaced(revision)?;
+            history.shorten(&self.retention, revision.number)?;
         }
         Ok(transaction.commit()?)
+    }
+
+    /// Returns the owners of the objects of a revision.
+    pub(crate) fn owners(&self, number: RevisionNo) -> Result<Owners, StorageError> {
+        self.with(|database| {
+            let owners = match database.begin_read()?.open_table(OWNERS) {
+                // A store that no machine has changed yet.
+                Err(TableError::TableDoesNotExist(_)) => return Ok(Owners::default()),
+                found => found?,
+            };
+            match owners.get(number.0)? {
+                Some(value) => from_bytes("the owners of a revision", value.value()),
+                None => Ok(Owners::default()),
+            }
+        })
+    }
+
+    /// Returns the highest external number of each machine.
+    pub(crate) fn externals(&self) -> Result<BTreeMap<Origin, u64>, StorageError> {
+        Ok(self.meta("external")?.unwrap_or_default())
     }
 
     pub(crate) fn pending(&self) -> Result<Option<Pending>, StorageError> {
@@ -438,15 +421,6 @@ fn builder() -> Builder {
     let mut builder = Builder::new();
     builder.set_cache_size(CACHE_SIZE);
     builder
-}
-
-fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>, StorageError> {
-    Ok(serde_json::to_vec(value)?)
-}
-
-fn from_bytes<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StorageError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| StorageError::new(&format!("{what} cannot be read: {error}")))
 }
 
 /// Opens the file and verifies the checksum of every page, so that damage is reported at the start with the name of

@@ -3,10 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
-use millrace_model::ConfigErrors;
+use millrace_model::{ConfigErrors, ObjectError};
 use thiserror::Error;
 
-use crate::revision::{RevisionNo, UnixTime};
+use crate::lock;
+use crate::origin::{Origin, Owned};
+use crate::revision::RevisionNo;
+use crate::time::UnixTime;
 
 /// Reasons why a store cannot be opened.
 #[derive(Debug, Error)]
@@ -114,7 +117,7 @@ impl From<serde_json::Error> for StorageError {
 #[non_exhaustive]
 pub enum ReadError {
     /// The revision does not exist, or was removed from the history.
-    #[error("revision {wanted} does not exist: the store holds {oldest} to {newest}")]
+    #[error("{}", no_such_revision(*.wanted, *.oldest, *.newest))]
     NoSuchRevision {
         /// The requested number.
         wanted: RevisionNo,
@@ -126,6 +129,24 @@ pub enum ReadError {
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+fn no_such_revision(wanted: RevisionNo, oldest: RevisionNo, newest: RevisionNo) -> String {
+    match (oldest..=newest).contains(&wanted) {
+        true => format!(
+            "revision {wanted} is no longer stored: a later one of the same origin replaced it; `millrace show history` \
+             lists what the store holds"
+        ),
+        false => format!("revision {wanted} does not exist: the store holds {oldest} to {newest}"),
+    }
+}
+
+fn refusals(objects: &[Owned], by: &Origin) -> String {
+    objects
+        .iter()
+        .map(|owned| owned.refusal(by))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// Reasons why a change was not committed. The store is unchanged.
@@ -159,12 +180,49 @@ pub enum CommitError {
         /// The given current time.
         now: UnixTime,
     },
+    /// The change touches objects of other origins.
+    #[error("{}", refusals(.objects, .by))]
+    Owned {
+        /// The objects and their owners, at least one.
+        objects: Vec<Owned>,
+        /// The origin of the change.
+        by: Origin,
+    },
+    /// An object that is to be given to an owner does not exist.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// Another session holds the lock.
+    #[error("{}", lock::refusal(.holder, *.expires))]
+    Locked {
+        /// The name of the holder.
+        holder: String,
+        /// The end of the lease.
+        expires: UnixTime,
+    },
     /// The target of a rollback cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
+}
+
+/// Another session holds the lock.
+pub(crate) struct Locked {
+    pub(crate) holder: String,
+    pub(crate) expires: UnixTime,
+}
+
+impl From<Locked> for CommitError {
+    fn from(Locked { holder, expires }: Locked) -> CommitError {
+        CommitError::Locked { holder, expires }
+    }
+}
+
+impl From<Locked> for ConfirmError {
+    fn from(Locked { holder, expires }: Locked) -> ConfirmError {
+        ConfirmError::Locked { holder, expires }
+    }
 }
 
 /// Reasons why a revision cannot be confirmed or cancelled.
@@ -184,6 +242,14 @@ pub enum ConfirmError {
         wanted: RevisionNo,
         /// The revision that awaits confirmation.
         pending: RevisionNo,
+    },
+    /// Another session holds the lock.
+    #[error("{}", lock::refusal(.holder, *.expires))]
+    Locked {
+        /// The name of the holder.
+        holder: String,
+        /// The end of the lease.
+        expires: UnixTime,
     },
     /// The store failed.
     #[error(transparent)]

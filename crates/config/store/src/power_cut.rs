@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use millrace_model::{Bridge, Config, MacTableSize};
 use redb::StorageBackend;
 
-use crate::disk::{Disk, Retention, storage_error};
-use crate::{Note, OpenError, Proposal, StorageError, Store, UnixTime};
+use crate::disk::{Disk, storage_error};
+use crate::{Note, OpenError, Origin, Proposal, Retention, StorageError, Store, UnixTime};
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
@@ -120,9 +120,18 @@ impl StorageBackend for SimulatedDisk {
     }
 }
 
+/// Returns true if the change with this number is one of people.
+fn is_local(number: u64) -> bool {
+    number.is_multiple_of(3)
+}
+
+/// Returns a configuration whose bridge br0 belongs to people and br1 to a machine. Each contains the number of the last
+/// change of its owner.
 fn content(number: u64) -> Config {
+    let last = |local: bool| (1..=number).rev().find(|number| is_local(*number) == local);
     let mut config = Config::default();
-    for name in ["br0", "br1"] {
+    for (name, local) in [("br0", true), ("br1", false)] {
+        let Some(number) = last(local) else { continue };
         let mut bridge = Bridge::new(name.parse().unwrap());
         bridge.mac_table_size = MacTableSize::new(100 + u32::try_from(number).unwrap()).unwrap();
         config.bridges.push(bridge);
@@ -232,6 +241,7 @@ fn a_single_failure_of_the_medium_is_not_noticed() {
 fn a_power_cut_at_any_operation_loses_no_acknowledged_revision() {
     let retention = Retention {
         revisions: 10,
+        machine_revisions: 10,
         bytes: 64 << 20,
     };
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -266,13 +276,28 @@ fn a_power_cut_at_any_operation_loses_no_acknowledged_revision() {
             if head > 0 {
                 assert_eq!(*store.head().config, content(head), "round {round}");
             }
+            if store.head().revision.origin == Origin::OVSDB {
+                assert_eq!(
+                    store.head().externals.get(&Origin::OVSDB),
+                    Some(&head),
+                    "round {round}"
+                );
+                assert_eq!(store.head().revision.external, Some(head), "round {round}");
+            }
+            for pair in store.history(6).unwrap().windows(2) {
+                let first = pair[0].replaces.unwrap_or(pair[0].number).0;
+                assert_eq!(first, pair[1].number.0 + 1, "round {round}: {pair:?}");
+            }
             acknowledged = head;
             loop {
                 attempted = acknowledged + 1;
                 let proposal = Proposal {
                     expected: None,
                     config: content(attempted),
-                    note: Note::default(),
+                    note: match is_local(attempted) {
+                        true => Note::default(),
+                        false => Note::default().of(Origin::OVSDB).external(attempted),
+                    },
                 };
                 match store.commit(proposal, NOW) {
                     Ok(revision) => acknowledged = revision.number.0,

@@ -1,13 +1,18 @@
-//! Metadata of a revision: number, author, time, comment and origin.
+//! Metadata of a revision: number, author, time, comment, operation and origin.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_model::Config;
 use serde::{Deserialize, Serialize};
 
-/// The number of a revision, counted from zero (the empty configuration of a new store) without gaps.
+use crate::lock::LockToken;
+use crate::origin::{Origin, Owners};
+use crate::time::UnixTime;
+
+/// The number of a revision, counted from zero (the empty configuration of a new store). Each change takes the next
+/// number; the number of a revision that another one replaced names no revision any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -19,36 +24,15 @@ impl fmt::Display for RevisionNo {
     }
 }
 
-/// Wall-clock time in whole seconds since 1970-01-01 UTC. The store never reads a clock: callers pass the time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct UnixTime(pub u64);
-
-impl UnixTime {
-    /// Returns this time plus `seconds`, saturating.
-    pub const fn plus(self, seconds: u64) -> UnixTime {
-        UnixTime(self.0.saturating_add(seconds))
-    }
-
-    /// Returns the duration from `earlier` to `self`; zero if `earlier` is later.
-    pub const fn since(self, earlier: UnixTime) -> Duration {
-        Duration::from_secs(self.0.saturating_sub(earlier.0))
-    }
-}
-
-impl From<SystemTime> for UnixTime {
-    /// Converts a system time; a time before 1970 becomes zero.
-    fn from(time: SystemTime) -> UnixTime {
-        UnixTime(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
-    }
-}
-
-/// The author of a change and a comment. Control characters except line feeds are replaced by blanks.
+/// The author of a change, a comment, and the front end that makes it. Control characters except line feeds are replaced
+/// by blanks.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Note {
     author: String,
     comment: String,
+    origin: Origin,
+    external: Option<u64>,
+    lock: Option<LockToken>,
 }
 
 impl Note {
@@ -68,7 +52,50 @@ impl Note {
         Note {
             author: clean(author, Note::AUTHOR_MAX),
             comment: clean(comment, Note::COMMENT_MAX),
+            ..Note::default()
         }
+    }
+
+    /// Returns the note of a change of `origin`.
+    #[must_use]
+    pub fn of(self, origin: Origin) -> Note {
+        Note { origin, ..self }
+    }
+
+    /// Returns the note with the number that the desired state has at its origin: `next_cfg` of an Open vSwitch database,
+    /// `mod_revision` of a key in etcd. The origin `local` has no such numbers.
+    #[must_use]
+    pub fn external(self, number: u64) -> Note {
+        Note {
+            external: Some(number),
+            ..self
+        }
+    }
+
+    /// Returns the note of a session that may hold the lock.
+    #[must_use]
+    pub fn with_lock(self, lock: Option<LockToken>) -> Note {
+        Note { lock, ..self }
+    }
+
+    /// Returns the origin of the change.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Returns the name of the author.
+    pub fn author(&self) -> &str {
+        &self.author
+    }
+
+    pub(crate) fn lock(&self) -> Option<LockToken> {
+        self.lock
+    }
+
+    /// Returns the external number, for a machine.
+    pub(crate) fn external_number(&self) -> Option<(&Origin, u64)> {
+        let number = self.external.filter(|_| !self.origin.is_local())?;
+        Some((&self.origin, number))
     }
 }
 
@@ -76,11 +103,13 @@ impl Note {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub enum Origin {
+pub enum Operation {
     /// The empty configuration of a new store.
     Initial,
     /// A commit.
     Commit,
+    /// Objects were given to another owner; the content is that of the revision before.
+    Own,
     /// A rollback to the content of an earlier revision.
     Rollback {
         /// The revision with the same content.
@@ -110,18 +139,33 @@ pub struct Revision {
     pub author: String,
     /// The comment.
     pub comment: String,
-    /// The operation that created the revision.
+    /// The operation that created the revision. Its key in the store is the one of schema 1.
+    #[serde(rename = "origin")]
+    pub operation: Operation,
+    /// The front end that made the change; `local` if the store has none.
+    #[serde(rename = "source", default, skip_serializing_if = "Origin::is_local")]
+    #[cfg_attr(feature = "openapi", schema(value_type = String))]
     pub origin: Origin,
+    /// The number that the desired state has at its origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub external: Option<u64>,
+    /// The first of the revisions that this one replaced, up to the number before its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<RevisionNo>,
 }
 
 impl Revision {
-    pub(crate) fn new(number: RevisionNo, time: UnixTime, note: Note, origin: Origin) -> Revision {
+    pub(crate) fn new(number: RevisionNo, time: UnixTime, note: Note, operation: Operation) -> Revision {
+        let external = note.external_number().map(|(_, number)| number);
         Revision {
             number,
             time,
             author: note.author,
             comment: note.comment,
-            origin,
+            operation,
+            origin: note.origin,
+            external,
+            replaces: None,
         }
     }
 }
@@ -149,4 +193,8 @@ pub struct Snapshot {
     pub config: Arc<Config>,
     /// The pending confirmation of the newest revision, if any.
     pub pending: Option<Pending>,
+    /// The owners of the objects of the configuration.
+    pub owners: Arc<Owners>,
+    /// The highest external number that each machine committed.
+    pub externals: Arc<BTreeMap<Origin, u64>>,
 }

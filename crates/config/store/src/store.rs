@@ -7,9 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_model::{Change, Config, diff};
 use tokio::sync::watch;
 
-use crate::disk::{self, Disk, PendingWrite, Retention, Write};
-use crate::error::{CommitError, ConfirmError, OpenError, ReadError, StorageError};
-use crate::revision::{Note, Origin, Pending, Revision, RevisionNo, Snapshot, UnixTime};
+use crate::disk::{self, Disk, PendingWrite, Write};
+use crate::error::{CommitError, ConfirmError, Locked, OpenError, ReadError, StorageError};
+use crate::lock::Lock;
+use crate::origin::Owners;
+use crate::revision::{Note, Operation, Pending, Revision, RevisionNo, Snapshot};
+use crate::tables::Retention;
+use crate::time::UnixTime;
 
 /// The file name of the store in its directory.
 pub const FILE_NAME: &str = "store.redb";
@@ -26,20 +30,8 @@ pub struct Proposal {
     pub expected: Option<RevisionNo>,
     /// The whole desired configuration.
     pub config: Config,
-    /// The author and comment.
+    /// The author, the comment and the origin.
     pub note: Note,
-}
-
-/// The result of the import of the configuration file at the start of the daemon.
-#[derive(Debug, Clone, PartialEq)]
-pub enum FileImport {
-    /// The file equals its last imported version. The head stays; it may contain later changes.
-    Unchanged(Revision),
-    /// The file is new or has changed: its content is the head, and still awaits confirmation if it did before.
-    Committed(Revision),
-    /// The file is new or has changed, but its content is that of the revision before the head, which was cancelled or
-    /// not confirmed in time. The head stays.
-    RolledBack(Revision),
 }
 
 /// The configuration store. Clones share one store. Calls that write block for the duration of the disk writes (some
@@ -59,15 +51,20 @@ pub enum FileImport {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
-struct Inner {
-    disk: Disk,
+pub(crate) struct Inner {
+    pub(crate) disk: Disk,
     writer: Mutex<()>,
     head: watch::Sender<Arc<Snapshot>>,
+    /// Changed only by the holder of `writer`.
+    pub(crate) lock: watch::Sender<Option<Lock>>,
 }
+
+/// The permission to write: one at a time.
+pub(crate) type Writer<'a> = MutexGuard<'a, ()>;
 
 impl Store {
     /// Opens the store in `directory`, which is created if it is absent. A revision whose deadline is before `now` is
@@ -109,12 +106,15 @@ impl Store {
             revision,
             config: Arc::new(config),
             pending,
+            owners: Arc::new(disk.owners(newest)?),
+            externals: Arc::new(disk.externals()?),
         }));
         let store = Store {
             inner: Arc::new(Inner {
                 disk,
                 writer: Mutex::new(()),
                 head,
+                lock: watch::Sender::new(None),
             }),
         };
         store.tick(now)?;
@@ -135,6 +135,8 @@ impl Store {
     /// Makes the proposed configuration the head. When the call returns, the revision is on the medium. A
     /// configuration equal to the head makes no new revision.
     ///
+    /// A revision of a machine replaces the head if that is a commit of the same machine.
+    ///
     /// # Errors
     /// [`CommitError`]; the store is unchanged then.
     pub fn commit(&self, proposal: Proposal, now: UnixTime) -> Result<Revision, CommitError> {
@@ -142,7 +144,8 @@ impl Store {
         self.expire(&writer, now)?;
         self.check(&proposal)?;
         self.refuse_if_pending()?;
-        self.advance(&writer, proposal.config, proposal.note, Origin::Commit, None, now)
+        let Proposal { config, note, .. } = proposal;
+        self.advance(&writer, config, note, Operation::Commit, None, now)
     }
 
     /// Commits as [`Store::commit`], but unless [`Store::confirm`] is called before `deadline`, the content
@@ -185,7 +188,7 @@ impl Store {
             &writer,
             proposal.config,
             proposal.note,
-            Origin::Commit,
+            Operation::Commit,
             Some(pending),
             now,
         )
@@ -213,13 +216,19 @@ impl Store {
         Ok(diff(&self.head().config, &proposal.config))
     }
 
-    /// Confirms the pending revision. `revision`, if given, must be its number.
+    /// Confirms the pending revision. `revision`, if given, must be its number; `note` names the session.
     ///
     /// # Errors
     /// [`ConfirmError`] if none or another one is pending.
-    pub fn confirm(&self, revision: Option<RevisionNo>, now: UnixTime) -> Result<Revision, ConfirmError> {
+    pub fn confirm(
+        &self,
+        revision: Option<RevisionNo>,
+        note: &Note,
+        now: UnixTime,
+    ) -> Result<Revision, ConfirmError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
+        self.refuse_if_locked(note)?;
         self.pending_revision(revision)?;
         Ok(self.keep_head(&writer)?)
     }
@@ -236,11 +245,12 @@ impl Store {
     ) -> Result<Revision, ConfirmError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
+        self.refuse_if_locked(&note)?;
         let pending = self.pending_revision(revision)?;
         Ok(self.fall_back(
             &writer,
             pending,
-            Origin::Cancelled { to: pending.fallback },
+            Operation::Cancelled { to: pending.fallback },
             note,
             now,
         )?)
@@ -256,7 +266,8 @@ impl Store {
         self.expire(&writer, now)
     }
 
-    /// Makes the content of an earlier revision the head, as a new revision.
+    /// Makes the content of an earlier revision the head, as a new revision. Objects of other origins stay as they are;
+    /// [`Store::restored`] names them.
     ///
     /// # Errors
     /// [`CommitError`]; the store is unchanged then.
@@ -269,7 +280,7 @@ impl Store {
     ) -> Result<Revision, CommitError> {
         let writer = self.writer();
         self.expire(&writer, now)?;
-        let (_, config) = self.at(to)?;
+        let (config, _) = self.restored(to, note.origin())?;
         let proposal = Proposal {
             expected,
             config,
@@ -277,96 +288,8 @@ impl Store {
         };
         self.check(&proposal)?;
         self.refuse_if_pending()?;
-        self.advance(
-            &writer,
-            proposal.config,
-            proposal.note,
-            Origin::Rollback { to },
-            None,
-            now,
-        )
-    }
-
-    /// Imports the configuration file at the start of the daemon: if it differs from the last imported version, its
-    /// content becomes the head (and a pending confirmation ends); otherwise later changes through the API are kept.
-    ///
-    /// A start confirms nothing: a file with the content of the pending revision leaves it pending, and a file with the
-    /// content of a revision that was rolled back by [`Store::tick`] or [`Store::cancel`] leaves the head, if that
-    /// rollback was the last change.
-    ///
-    /// # Errors
-    /// [`CommitError::Invalid`] or [`CommitError::Storage`].
-    pub fn import(&self, config: &Config, note: Note, now: UnixTime) -> Result<FileImport, CommitError> {
-        let writer = self.writer();
-        self.expire(&writer, now)?;
-        config.validate()?;
-        let head = self.head();
-        if self.is_last_import(config)? {
-            return Ok(FileImport::Unchanged(head.revision.clone()));
-        }
-        let is_head = *head.config == *config;
-        if is_head || self.is_rolled_back(config)? {
-            self.inner.disk.write(&Write {
-                file: Some(config),
-                ..Write::default()
-            })?;
-            let revision = head.revision.clone();
-            return Ok(match is_head {
-                true => FileImport::Committed(revision),
-                false => FileImport::RolledBack(revision),
-            });
-        }
-        let revision = self.next(note, Origin::Commit, now);
-        self.write(&writer, &revision, config.clone(), None, Some(config))?;
-        Ok(FileImport::Committed(revision))
-    }
-
-    /// Returns true if [`Store::import`] of `config` would keep the head, even if its content differs.
-    ///
-    /// # Errors
-    /// [`StorageError`] if the store failed.
-    pub fn has_imported(&self, config: &Config) -> Result<bool, StorageError> {
-        Ok(self.is_last_import(config)? || self.is_rolled_back(config)?)
-    }
-
-    /// Returns true if `config` equals the last imported configuration file.
-    fn is_last_import(&self, config: &Config) -> Result<bool, StorageError> {
-        let before = self.inner.disk.file()?;
-        let before = before.and_then(|json| Config::from_json(&json).ok());
-        Ok(before.as_ref() == Some(config))
-    }
-
-    /// Returns true if the head replaced a revision with the content `config` that was not confirmed.
-    fn is_rolled_back(&self, config: &Config) -> Result<bool, StorageError> {
-        let head = self.head().revision.clone();
-        let (Origin::Expired { .. } | Origin::Cancelled { .. }) = head.origin else {
-            return Ok(false);
-        };
-        match self.at(RevisionNo(head.number.0.saturating_sub(1))) {
-            Ok((_, rolled_back)) => Ok(rolled_back == *config),
-            Err(ReadError::NoSuchRevision { .. }) => Ok(false),
-            // A version that cannot decode the revision any more treats the file as changed.
-            Err(ReadError::Storage(error)) if error.medium.is_none() => Ok(false),
-            Err(ReadError::Storage(error)) => Err(error),
-        }
-    }
-
-    /// Makes the content of an earlier revision the head at the start of the daemon, as a new revision. Unlike
-    /// [`Store::rollback`] it ends a pending confirmation: the pending revision may be the one that fails to start.
-    ///
-    /// # Errors
-    /// [`CommitError`]; the store is unchanged then.
-    pub fn restart_from(&self, to: RevisionNo, note: Note, now: UnixTime) -> Result<Revision, CommitError> {
-        let writer = self.writer();
-        self.expire(&writer, now)?;
-        let (_, config) = self.at(to)?;
-        config.validate()?;
-        if *self.head().config == config {
-            return Ok(self.keep_head(&writer)?);
-        }
-        let revision = self.next(note, Origin::Rollback { to }, now);
-        self.write(&writer, &revision, config, None, None)?;
-        Ok(revision)
+        let Proposal { config, note, .. } = proposal;
+        self.advance(&writer, config, note, Operation::Rollback { to }, None, now)
     }
 
     /// Returns the newest `limit` revisions, the newest first.
@@ -394,6 +317,14 @@ impl Store {
         self.inner.disk.at(number)
     }
 
+    /// Returns the owners of the objects of a revision.
+    ///
+    /// # Errors
+    /// [`StorageError`] if the store failed.
+    pub fn owners_at(&self, number: RevisionNo) -> Result<Owners, StorageError> {
+        self.inner.disk.owners(number)
+    }
+
     /// Returns the changes from revision `old` to revision `new`.
     ///
     /// # Errors
@@ -402,7 +333,7 @@ impl Store {
         Ok(diff(&self.at(old)?.1, &self.at(new)?.1))
     }
 
-    fn writer(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn writer(&self) -> Writer<'_> {
         // The lock guards no data: a writer that panicked has published nothing.
         self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -410,12 +341,32 @@ impl Store {
     fn check(&self, proposal: &Proposal) -> Result<(), CommitError> {
         let head = self.head().revision.number;
         match proposal.expected {
-            Some(expected) if expected != head => Err(CommitError::Conflict { expected, head }),
-            _ => Ok(proposal.config.validate()?),
+            Some(expected) if expected != head => return Err(CommitError::Conflict { expected, head }),
+            _ => proposal.config.validate()?,
+        }
+        self.refuse_if_locked(&proposal.note)?;
+        let (head, by) = (self.head(), proposal.note.origin());
+        let objects = head.owners.foreign_changes(&head.config, &proposal.config, by);
+        match objects.is_empty() {
+            true => Ok(()),
+            false => Err(CommitError::Owned {
+                objects,
+                by: by.clone(),
+            }),
         }
     }
 
-    fn refuse_if_pending(&self) -> Result<(), CommitError> {
+    pub(crate) fn refuse_if_locked(&self, note: &Note) -> Result<(), Locked> {
+        match &*self.inner.lock.borrow() {
+            Some(lock) if !lock.is_of(note.lock()) => Err(Locked {
+                holder: lock.holder.clone(),
+                expires: lock.expires,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn refuse_if_pending(&self) -> Result<(), CommitError> {
         match self.head().pending {
             Some(Pending {
                 revision, deadline, ..
@@ -438,7 +389,12 @@ impl Store {
         }
     }
 
-    fn expire(&self, writer: &MutexGuard<'_, ()>, now: UnixTime) -> Result<Option<Revision>, StorageError> {
+    pub(crate) fn expire(
+        &self,
+        writer: &Writer<'_>,
+        now: UnixTime,
+    ) -> Result<Option<Revision>, StorageError> {
+        self.expire_lock(writer, now);
         match self.head().pending {
             Some(pending) if now.plus(CLOCK_TOLERANCE_S) < pending.since => {
                 // After the clock was set back, the remaining time to confirm does not exceed the original one.
@@ -465,8 +421,8 @@ impl Store {
                     fallback = pending.fallback.0,
                     "not confirmed in time: rolled back"
                 );
-                let origin = Origin::Expired { to: pending.fallback };
-                self.fall_back(writer, pending, origin, note, now).map(Some)
+                let operation = Operation::Expired { to: pending.fallback };
+                self.fall_back(writer, pending, operation, note, now).map(Some)
             }
             _ => Ok(None),
         }
@@ -474,9 +430,9 @@ impl Store {
 
     fn fall_back(
         &self,
-        writer: &MutexGuard<'_, ()>,
+        writer: &Writer<'_>,
         pending: Pending,
-        origin: Origin,
+        operation: Operation,
         note: Note,
         now: UnixTime,
     ) -> Result<Revision, StorageError> {
@@ -484,13 +440,37 @@ impl Store {
             ReadError::Storage(error) => error,
             error @ ReadError::NoSuchRevision { .. } => StorageError::new(&error),
         })?;
-        let revision = self.next(note, origin, now);
-        self.write(writer, &revision, config, None, None)?;
-        Ok(revision)
+        let owners = self.inner.disk.owners(pending.fallback)?;
+        let snapshot = Snapshot {
+            revision: self.next(note, operation, now),
+            config: Arc::new(config),
+            pending: None,
+            owners: Arc::new(owners),
+            externals: Arc::clone(&self.head().externals),
+        };
+        self.write(writer, snapshot, None)
+    }
+
+    /// Ends the lock if its lease is over.
+    pub(crate) fn expire_lock(&self, _: &Writer<'_>, now: UnixTime) {
+        let held = self.inner.lock.borrow().clone();
+        let Some(lock) = held else {
+            return;
+        };
+        let left = lock.clone().at(now);
+        if left.as_ref() != Some(&lock) {
+            if left.is_none() {
+                tracing::warn!(
+                    holder = lock.holder,
+                    "the lease of the lock on the configuration ended"
+                );
+            }
+            self.inner.lock.send_replace(left);
+        }
     }
 
     /// Changes the time to confirm the head.
-    fn change_pending(&self, _: &MutexGuard<'_, ()>, pending: Pending) -> Result<(), StorageError> {
+    fn change_pending(&self, _: &Writer<'_>, pending: Pending) -> Result<(), StorageError> {
         self.inner.disk.write(&Write {
             pending: PendingWrite::Set(pending),
             ..Write::default()
@@ -504,7 +484,7 @@ impl Store {
     }
 
     /// Keeps the head and ends a pending confirmation.
-    fn keep_head(&self, _: &MutexGuard<'_, ()>) -> Result<Revision, StorageError> {
+    pub(crate) fn keep_head(&self, _: &Writer<'_>) -> Result<Revision, StorageError> {
         self.inner.disk.write(&Write {
             pending: PendingWrite::Clear,
             ..Write::default()
@@ -518,51 +498,85 @@ impl Store {
     }
 
     /// Writes and returns a new head, or the current one if the configuration is equal to it.
-    fn advance(
+    pub(crate) fn advance(
         &self,
-        writer: &MutexGuard<'_, ()>,
+        writer: &Writer<'_>,
         config: Config,
         note: Note,
-        origin: Origin,
+        operation: Operation,
         pending: Option<Pending>,
         now: UnixTime,
     ) -> Result<Revision, CommitError> {
         let head = self.head();
         if *head.config == config {
+            self.note_external(writer, &note)?;
             return Ok(head.revision.clone());
         }
-        let revision = self.next(note, origin, now);
-        self.write(writer, &revision, config, pending, None)?;
+        Ok(self.write_config(writer, config, note, operation, pending, None, now)?)
+    }
+
+    /// Writes and returns a new head. `file` is the imported configuration file, if this change imports one.
+    #[expect(clippy::too_many_arguments, reason = "each is one part of a revision")]
+    pub(crate) fn write_config(
+        &self,
+        writer: &Writer<'_>,
+        config: Config,
+        note: Note,
+        operation: Operation,
+        pending: Option<Pending>,
+        file: Option<&Config>,
+        now: UnixTime,
+    ) -> Result<Revision, StorageError> {
+        let head = self.head();
+        let externals = self.externals_after(&note);
+        let mut revision = self.next(note, operation, now);
+        let before = &head.revision;
+        let is_continued = !revision.origin.is_local()
+            && before.origin == revision.origin
+            && (before.operation, operation) == (Operation::Commit, Operation::Commit)
+            && head.pending.is_none()
+            && pending.is_none();
+        revision.replaces = is_continued.then(|| before.replaces.unwrap_or(before.number));
+        let owners = head.owners.after(&head.config, &config, &revision.origin);
+        let snapshot = Snapshot {
+            revision,
+            config: Arc::new(config),
+            pending,
+            owners: Arc::new(owners),
+            externals: externals.unwrap_or_else(|| Arc::clone(&head.externals)),
+        };
+        self.write(writer, snapshot, file)
+    }
+
+    pub(crate) fn next(&self, note: Note, operation: Operation, now: UnixTime) -> Revision {
+        Revision::new(
+            RevisionNo(self.head().revision.number.0 + 1),
+            now,
+            note,
+            operation,
+        )
+    }
+
+    /// Writes a new head to the medium, then publishes it. Returns its revision.
+    pub(crate) fn write(
+        &self,
+        _: &Writer<'_>,
+        snapshot: Snapshot,
+        file: Option<&Config>,
+    ) -> Result<Revision, StorageError> {
+        let has_new_externals = !Arc::ptr_eq(&snapshot.externals, &self.head().externals);
+        self.inner.disk.write(&Write {
+            revision: Some((&snapshot.revision, &snapshot.config, &snapshot.owners)),
+            pending: snapshot.pending.into(),
+            file,
+            externals: has_new_externals.then_some(&*snapshot.externals),
+        })?;
+        let revision = snapshot.revision.clone();
+        self.publish(snapshot);
         Ok(revision)
     }
 
-    fn next(&self, note: Note, origin: Origin, now: UnixTime) -> Revision {
-        Revision::new(RevisionNo(self.head().revision.number.0 + 1), now, note, origin)
-    }
-
-    /// Writes a new head to the medium, then publishes it. `pending` is its pending confirmation.
-    fn write(
-        &self,
-        _: &MutexGuard<'_, ()>,
-        revision: &Revision,
-        config: Config,
-        pending: Option<Pending>,
-        file: Option<&Config>,
-    ) -> Result<(), StorageError> {
-        self.inner.disk.write(&Write {
-            revision: Some((revision, &config)),
-            pending: pending.into(),
-            file,
-        })?;
-        self.publish(Snapshot {
-            revision: revision.clone(),
-            config: Arc::new(config),
-            pending,
-        });
-        Ok(())
-    }
-
-    fn publish(&self, snapshot: Snapshot) {
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
         self.inner.head.send_replace(Arc::new(snapshot));
     }
 }

@@ -10,7 +10,7 @@
 //! | `handlers` | execution of OpenFlow requests |
 //! | [`control`] | a bridge and its control thread, the single writer of its tables |
 //! | `asynchronous` | messages without a request: packet_in, flow_removed, port_status, flow updates |
-//! | `controllers`, `port` | the connected controllers of a bridge; the status of a port |
+//! | `controllers`, `observe`, `port` | the connected controllers of a bridge; observers of changes; the status of a port |
 
 #![forbid(unsafe_code)]
 
@@ -20,9 +20,11 @@ pub mod control;
 mod controllers;
 mod handlers;
 pub mod keep;
+mod observe;
 mod port;
 mod switch;
 mod wans;
 
 pub use control::{BridgeControl, BridgeHandle, TaskError};
+pub use observe::{Observation, Observer};
 pub use switch::{Problem, Status, Switch};

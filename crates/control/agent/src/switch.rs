@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
 use crate::keep::{Keeper, Saved};
+use crate::observe::{Observation, Observer};
 use crate::wans;
 
 /// A difference between the configuration and the running switch.
@@ -64,6 +65,8 @@ pub struct Switch<B: Backend> {
     status: Mutex<Status>,
     /// The files of kept flow entries; empty if a restart keeps none.
     keeper: OnceLock<Keeper>,
+    /// The observer of all bridges, if there is one.
+    observer: OnceLock<Observer>,
 }
 
 impl<B: Backend> Switch<B> {
@@ -78,6 +81,7 @@ impl<B: Backend> Switch<B> {
             directory: Mutex::default(),
             status: Mutex::default(),
             keeper: OnceLock::new(),
+            observer: OnceLock::new(),
         }
     }
 
@@ -86,6 +90,12 @@ impl<B: Backend> Switch<B> {
     pub fn keep(&self, keeper: Keeper) {
         // A second keeper would be a mistake of the caller, and changes nothing.
         let _first = self.keeper.set(keeper);
+    }
+
+    /// Sets the observer that all bridges started later report to. The first call counts.
+    pub fn observe(&self, observer: Observer) {
+        // A second observer would be a mistake of the caller, and changes nothing.
+        let _first = self.observer.set(observer);
     }
 
     /// Returns the workers.
@@ -99,14 +109,22 @@ impl<B: Backend> Switch<B> {
     pub fn apply(&self, revision: u64, config: &model::Config) -> Status {
         let mut members = lock(&self.members);
         let mut problems = Vec::new();
+        let mut gone = Vec::new();
         members.retain(|name, member| {
             let wanted = config.bridges.iter().find(|bridge| bridge.name.as_str() == name);
             let stays = wanted.is_some_and(|wanted| !needs_new_bridge(&member.config, wanted));
             if !stays {
                 lock(&self.directory).remove(name);
+                gone.push(name.clone());
             }
             stays
         });
+        // The threads of these bridges have ended, so that nothing of them is reported later.
+        if let Some(observer) = self.observer.get() {
+            for bridge in &gone {
+                observer(&Observation::BridgeGone { bridge });
+            }
+        }
         let refused = wans::apply(self.datapath.backend().wans(), config);
         problems.extend(refused.into_iter().map(|(name, reason)| Problem {
             object: format!("wan {name}"),
@@ -254,6 +272,10 @@ impl<B: Backend> Switch<B> {
         };
         let bridge =
             RunningBridge::start(&self.datapath, &empty, self.seed).map_err(|error| error.to_string())?;
+        if let Some(observer) = self.observer.get().cloned() {
+            let observed = bridge.handle().send(|control| control.observe(observer));
+            observed.map_err(|error| error.to_string())?;
+        }
         if let Some(keeper) = self.keeper.get() {
             keeper.restore(wanted.name.as_str(), bridge.handle());
         }

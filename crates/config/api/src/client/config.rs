@@ -3,11 +3,15 @@
 use std::io::{BufRead, BufReader};
 
 use serde_json::Value as Json;
+use ureq::Body;
+use ureq::http::Response;
 
 use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
 use super::query::Params;
-use crate::view::{Committed, Confirmation, Diff, Revision, RevisionConfig, Revisions};
+use crate::view::{
+    Committed, Confirmation, Diff, OwnRequest, Ownership, Revision, RevisionConfig, Revisions,
+};
 
 /// The options of a change of the configuration.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +24,8 @@ pub struct ChangeOptions {
     pub author: String,
     /// The reason for the change.
     pub comment: String,
+    /// Let objects of other origins that the configuration lacks stay as they are.
+    pub keep_others: bool,
 }
 
 /// An event of the change stream.
@@ -67,6 +73,7 @@ impl Client {
         let mut params = Params::default();
         params.maybe("dry_run", options.dry_run.then_some(true));
         params.maybe("confirm_within", options.confirm_within);
+        params.maybe("keep_others", options.keep_others.then_some(true));
         params.add("author", &options.author);
         params.add("comment", &options.comment);
         let request = self.agent.put(format!("{}/api/v1/config{}", self.base, params.0));
@@ -106,6 +113,19 @@ impl Client {
             self.with_token(request.config().timeout_global(Some(RESPONSE_TIMEOUT)).build())
                 .call(),
         )
+    }
+
+    /// Returns all objects of the configuration with their owners.
+    pub fn owners(&self) -> Result<Ownership, ClientError> {
+        self.get("/api/v1/owners")
+    }
+
+    /// Gives objects to another owner.
+    pub fn own(&self, request: &OwnRequest, options: &ChangeOptions) -> Result<Revision, ClientError> {
+        let mut params = Params::default();
+        params.add("author", &options.author);
+        params.add("comment", &options.comment);
+        self.post(&format!("/api/v1/owners{}", params.0), request, RESPONSE_TIMEOUT)
     }
 
     /// Returns the newest revisions.
@@ -148,21 +168,25 @@ impl Client {
             Some(seen) => request.header("last-event-id", seen.to_string()),
             None => request,
         };
-        let body = self.check(request.call())?.into_body();
-        let mut lines = BufReader::new(body.into_reader()).lines();
-        Ok(std::iter::from_fn(move || {
-            let mut event = Event::default();
-            for line in lines.by_ref() {
-                let line = line.ok()?;
-                match line.split_once(':') {
-                    None if line.is_empty() && !event.name.is_empty() => return Some(event),
-                    Some(("event", value)) => value.trim_start().clone_into(&mut event.name),
-                    Some(("id", value)) => event.id = Some(value.trim_start().to_owned()),
-                    Some(("data", value)) => event.data.push_str(value.trim_start()),
-                    _ => {}
-                }
-            }
-            None
-        }))
+        Ok(events_of(self.check(request.call())?))
     }
+}
+
+/// Returns the server-sent events of a response, until it ends.
+pub(super) fn events_of(response: Response<Body>) -> impl Iterator<Item = Event> + use<> {
+    let mut lines = BufReader::new(response.into_body().into_reader()).lines();
+    std::iter::from_fn(move || {
+        let mut event = Event::default();
+        for line in lines.by_ref() {
+            let line = line.ok()?;
+            match line.split_once(':') {
+                None if line.is_empty() && !event.name.is_empty() => return Some(event),
+                Some(("event", value)) => value.trim_start().clone_into(&mut event.name),
+                Some(("id", value)) => event.id = Some(value.trim_start().to_owned()),
+                Some(("data", value)) => event.data.push_str(value.trim_start()),
+                _ => {}
+            }
+        }
+        None
+    })
 }

@@ -30,6 +30,8 @@ pub struct Client {
     /// The path of the Unix socket, if the address is one.
     socket: Option<PathBuf>,
     token: Option<String>,
+    /// The token of the lock on the configuration.
+    pub(super) lock: Option<String>,
 }
 
 impl Client {
@@ -82,6 +84,7 @@ impl Client {
             base: base.to_owned(),
             socket,
             token,
+            lock: None,
         })
     }
 
@@ -91,8 +94,12 @@ impl Client {
     }
 
     pub(super) fn with_token<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
-        match &self.token {
+        let request = match &self.token {
             Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        };
+        match &self.lock {
+            Some(lock) => request.header("lock-token", lock),
             None => request,
         }
     }

@@ -4,6 +4,7 @@ mod bridges;
 mod config;
 mod connection;
 mod error;
+mod lock;
 mod packets;
 mod query;
 mod routing;

@@ -13,7 +13,7 @@ use millrace_store::{Note, Proposal, Store, UnixTime};
 use tokio::sync::oneshot;
 
 use super::switch::FakeSwitch;
-use crate::server::{BoundServer, Limits, Settings, StartError, Tcp};
+use crate::server::{BoundServer, Journal, Limits, Settings, StartError, Tcp};
 
 /// The configuration of revision 1 in the store of a [`FakeServer`].
 pub const CONFIG: &str = r#"
@@ -54,6 +54,7 @@ pub struct FakeServer {
     address: Option<SocketAddr>,
     directory: PrivateDirectory,
     store: Store,
+    journal: Journal,
     close: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -92,6 +93,7 @@ impl FakeServer {
         ));
         let bound = bound.map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))?;
         let (socket, address) = (bound.socket().to_owned(), bound.address());
+        let journal = bound.journal();
         let (close, closed) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             runtime.block_on(bound.run(async {
@@ -105,6 +107,7 @@ impl FakeServer {
             address,
             directory,
             store,
+            journal,
             close: Some(close),
             thread: Some(thread),
         })
@@ -131,6 +134,11 @@ impl FakeServer {
     /// Returns a directory that is removed with the server.
     pub fn directory(&self) -> &Path {
         &self.directory.0
+    }
+
+    /// Returns the journal of the server.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
     }
 
     /// Returns the store of the server.

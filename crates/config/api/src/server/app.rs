@@ -1,16 +1,18 @@
 //! The state that every handler shares.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_model::Config;
-use millrace_store::Store;
+use millrace_store::{Snapshot, Store};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
+use super::journal::Journal;
 use super::live::{Live, LiveError};
 use super::sample::Samples;
 use super::token::Token;
-use crate::view::{Port, Problem, ProblemKind};
+use crate::view::{ConfirmPending, Port, Problem, ProblemKind, Revision, StateKind, StatusProblem};
 
 /// The longest wait for the running switch.
 const LIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +26,7 @@ pub(super) struct App {
     pub(super) store: Store,
     pub(super) token: Option<Arc<Token>>,
     pub(super) samples: Arc<Samples>,
+    pub(super) journal: Journal,
     pub(super) document: Arc<utoipa::openapi::OpenApi>,
     long_requests: Arc<Semaphore>,
     closing: watch::Receiver<bool>,
@@ -37,9 +40,12 @@ impl App {
         document: utoipa::openapi::OpenApi,
         closing: watch::Receiver<bool>,
     ) -> App {
+        let journal = Journal::new(epoch());
+        publish_head(&journal, &store.head());
         App {
             live,
             store,
+            journal,
             token: token.map(Arc::new),
             samples: Arc::new(Samples::default()),
             document: Arc::new(document),
@@ -144,6 +150,34 @@ impl App {
         }
     }
 
+    /// Publishes each new head of the store in the journal. Never returns.
+    pub(super) async fn follow_store(&self) {
+        let mut heads = self.store.watch();
+        loop {
+            publish_head(&self.journal, &heads.borrow_and_update());
+            if heads.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Publishes the parts of the switch that do not run as configured.
+    pub(super) async fn publish_shortfalls(&self) {
+        let Ok(status) = self.with_live(|live| live.status()).await else {
+            return;
+        };
+        let mut shortfalls: BTreeMap<String, Vec<StatusProblem>> = BTreeMap::new();
+        for problem in status.problems {
+            shortfalls
+                .entry(problem.subject.clone())
+                .or_default()
+                .push(problem);
+        }
+        let json = |(subject, problems): (String, Vec<StatusProblem>)| (subject, serde_json::json!(problems));
+        self.journal
+            .replace(StateKind::Shortfalls, shortfalls.into_iter().map(json).collect());
+    }
+
     /// Reads the counters of all ports once, and measures the load of the workers.
     pub(super) async fn sample(&self) {
         let (live, samples) = (Arc::clone(&self.live), Arc::clone(&self.samples));
@@ -154,5 +188,19 @@ impl App {
         if read.await.is_err() {
             tracing::warn!("the counters could not be read");
         }
+    }
+}
+
+/// Returns a number that differs in each run of the daemon on a machine whose clock goes forward.
+fn epoch() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn publish_head(journal: &Journal, head: &Snapshot) {
+    journal.publish(StateKind::Revisions, "head", &Revision::from(&head.revision));
+    match head.pending {
+        Some(pending) => journal.publish(StateKind::Confirmation, "pending", &ConfirmPending::from(pending)),
+        None => journal.remove(StateKind::Confirmation, "pending"),
     }
 }

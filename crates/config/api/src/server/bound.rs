@@ -10,6 +10,7 @@ use tokio::sync::watch;
 
 use super::accept::{self, Server};
 use super::app::App;
+use super::journal::Journal;
 use super::limits::Limits;
 use super::live::Live;
 use super::settings::{Settings, StartError};
@@ -75,6 +76,11 @@ impl BoundServer {
         serde_json::to_value(&*self.app.document).unwrap_or_default()
     }
 
+    /// Returns the journal to which the daemon publishes ports, links and neighbours.
+    pub fn journal(&self) -> Journal {
+        self.app.journal.clone()
+    }
+
     /// Serves until `shutdown` completes; then gives open requests one second to finish.
     ///
     /// The server meanwhile rolls back revisions with an overdue confirmation, and samples the counters, once
@@ -96,10 +102,12 @@ impl BoundServer {
         };
         let serve = async { tokio::join!(server.serve(unix, "api.socket"), over_tcp) };
         let housekeeping = every_second(app.clone());
-        tokio::pin!(serve, housekeeping);
+        let followed = app.follow_store();
+        tokio::pin!(serve, housekeeping, followed);
         tokio::select! {
             _ = &mut serve => {}
             () = &mut housekeeping => {}
+            () = &mut followed => {}
             () = shutdown => {
                 close.send_replace(true);
                 serve.await;
@@ -121,6 +129,7 @@ async fn every_second(app: App) {
     loop {
         clock.tick().await;
         app.sample().await;
+        app.publish_shortfalls().await;
         let ticked = app
             .with_store(|store| store.tick(UnixTime::from(std::time::SystemTime::now())))
             .await;

@@ -16,7 +16,7 @@
 //! guard, extract, condition, authorship,   parts of handlers: access, parameters, If-Match, authors,
 //! port_names, pcapng, exposition           port names, capture files, metrics
 //! small_body                               bodies that are read before the handler runs
-//! app, sample                              the state that handlers share
+//! app, sample, journal                     the state that handlers share
 //! live, problem                            the running switch as a trait; errors as HTTP responses
 //! settings, socket, tls, token, probe      listeners and their secrets
 //! peer, limits                             clients, and their limits
@@ -30,6 +30,7 @@ mod condition;
 mod exposition;
 mod extract;
 mod guard;
+mod journal;
 mod limits;
 mod live;
 mod pcapng;
@@ -49,6 +50,7 @@ mod token;
 pub use bound::BoundServer;
 #[cfg(feature = "fake")]
 pub(crate) use bound::service;
+pub use journal::Journal;
 pub use limits::{BODY_LIMIT, Limits};
 pub use live::{
     CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, RouteSelection,

@@ -5,10 +5,10 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use millrace_model::ConfigErrors;
-use millrace_store::{CommitError, ConfirmError, ReadError, StorageError};
+use millrace_store::{CommitError, ConfirmError, LockError, ReadError, StorageError, UnixTime};
 
 use super::live::LiveError;
-use crate::view::{InvalidValue, Problem, ProblemKind};
+use crate::view::{InvalidValue, Problem, ProblemKind, format_utc};
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
@@ -92,15 +92,37 @@ impl From<CommitError> for Problem {
                 .with_next_step(
                     "confirm it with `millrace confirm`, or roll it back with `millrace confirm --cancel`",
                 ),
+            CommitError::Locked { holder, expires } => locked(&holder, expires),
+            CommitError::Owned { .. } => Problem::new(ProblemKind::Owned, error.to_string()),
+            CommitError::Object(error) => Problem::new(ProblemKind::NotFound, error.to_string())
+                .with_next_step("`millrace show owners` lists the objects"),
             error => Problem::new(ProblemKind::Conflict, error.to_string()),
         }
     }
+}
+
+impl From<LockError> for Problem {
+    fn from(error: LockError) -> Problem {
+        match error {
+            LockError::Held { holder, expires } => locked(&holder, expires),
+            error => Problem::new(ProblemKind::Conflict, error.to_string()),
+        }
+    }
+}
+
+/// Returns the problem of a request while another session holds the lock.
+fn locked(holder: &str, expires: UnixTime) -> Problem {
+    let until = format_utc(expires.0);
+    let detail = format!("{holder} holds the lock on the configuration, until {until} unless it is renewed");
+    Problem::new(ProblemKind::Locked, detail)
+        .with_next_step("wait until it is free, or break it with `millrace lock break`")
 }
 
 impl From<ConfirmError> for Problem {
     fn from(error: ConfirmError) -> Problem {
         match error {
             ConfirmError::Storage(error) => error.into(),
+            ConfirmError::Locked { holder, expires } => locked(&holder, expires),
             error => Problem::new(ProblemKind::Conflict, error.to_string()),
         }
     }

@@ -15,8 +15,8 @@ use super::app::App;
 use super::guard::guard;
 use super::limits::BODY_LIMIT;
 use super::routes::{
-    bridges, capture, chains, config, docs, events, flow_mods, log, metrics, revisions, routing, switch,
-    trace, wans,
+    bridges, capture, chains, config, docs, events, flow_mods, lock, log, metrics, owners, revisions,
+    routing, state, switch, trace, wans,
 };
 use super::small_body::read_small_body;
 use crate::view::{Problem, ProblemKind};
@@ -45,11 +45,15 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(config::bridge, config::put_bridge, config::delete_bridge))
         .routes(routes!(config::port, config::put_port, config::delete_port))
         .routes(routes!(config::confirmation, config::confirm, config::cancel))
+        .routes(routes!(owners::list, owners::own))
+        .routes(routes!(lock::read, lock::post, lock::renew, lock::release))
+        .routes(routes!(lock::session))
         .routes(routes!(revisions::list))
         .routes(routes!(revisions::one))
         .routes(routes!(revisions::diff))
         .routes(routes!(revisions::rollback))
         .routes(routes!(events::events))
+        .routes(routes!(state::state))
         .routes(routes!(switch::version))
         .routes(routes!(switch::status))
         .routes(routes!(log::read, log::change))

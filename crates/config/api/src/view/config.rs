@@ -3,15 +3,17 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-/// The origin of a revision.
+/// The operation that made a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Origin {
+pub enum Operation {
     /// The empty configuration of a new store.
     Initial,
     /// A commit.
     Commit,
+    /// Objects were given to another owner; the configuration is that of the revision before.
+    Own,
     /// A rollback to an earlier revision.
     Rollback {
         /// The revision with the same configuration.
@@ -33,7 +35,7 @@ pub enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Revision {
-    /// The number of the revision, counted from 0 without gaps.
+    /// The number of the revision, counted from 0.
     pub number: u64,
     /// The time of the commit, in seconds since 1970-01-01 UTC.
     pub time: u64,
@@ -41,8 +43,53 @@ pub struct Revision {
     pub author: String,
     /// The reason for the commit.
     pub comment: String,
-    /// The origin of the revision.
-    pub origin: Origin,
+    /// The operation that made the revision.
+    pub operation: Operation,
+    /// The front end that made the change: `local` for REST and the command line, or a machine such as `ovsdb`.
+    pub origin: String,
+    /// The number that the desired state has at its origin: `next_cfg` of an Open vSwitch database, `mod_revision` in
+    /// etcd.
+    #[serde(default)]
+    pub external: Option<u64>,
+    /// The first of the revisions that this one replaced: consecutive revisions of one machine replace each other.
+    #[serde(default)]
+    pub replaces: Option<u64>,
+}
+
+impl Revision {
+    /// Returns the first number that the revision stands for: its own, unless it replaced others.
+    pub fn first(&self) -> u64 {
+        self.replaces.unwrap_or(self.number)
+    }
+}
+
+/// An object of the configuration and its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Owned {
+    /// The object: `bridge/br0`, `system`.
+    pub object: String,
+    /// The origin that it belongs to: `local`, `ovsdb`.
+    pub owner: String,
+}
+
+/// The owners of all objects of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Ownership {
+    /// The objects in order of their names.
+    pub objects: Vec<Owned>,
+}
+
+/// A change of owners.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OwnRequest {
+    /// The objects: `bridge/br0`, or `br0` if no other object has this name.
+    pub objects: Vec<String>,
+    /// The new owner: `local`, `ovsdb`.
+    pub owner: String,
 }
 
 /// A revision that is rolled back unless it is confirmed in time.
@@ -117,6 +164,9 @@ pub struct Change {
     pub new: Option<Json>,
     /// True if the change takes effect only after a restart of the daemon.
     pub restart: bool,
+    /// The origin that owns the object, if it is a machine; `null` for `local`.
+    #[serde(default)]
+    pub owner: Option<String>,
     /// The change on one line: `~ bridge br0 port p1 mtu: 1500 -> 9000`.
     pub text: String,
 }
@@ -146,4 +196,7 @@ pub struct Committed {
     /// The confirmation that the change waits for; `null` for none.
     #[serde(default)]
     pub pending: Option<ConfirmPending>,
+    /// The objects that belong to other origins and stay as they are, although the change did not contain them so.
+    #[serde(default)]
+    pub left_alone: Vec<Owned>,
 }

@@ -13,19 +13,21 @@ mod from_flow;
 #[cfg(feature = "server")]
 mod from_store;
 mod group;
+mod lock;
 mod port;
 mod problem;
 mod queue;
 mod routing;
 mod sflow;
+mod state;
 mod switch;
 mod time;
 mod trace;
 
 pub use chain::{Chain, ChainHop, FunctionCounter, FunctionLimit, Reloading, Restarted, SharedState};
 pub use config::{
-    Change, ChangeKind, Committed, ConfirmPending, Confirmation, Diff, Origin, Revision, RevisionConfig,
-    Revisions,
+    Change, ChangeKind, Committed, ConfirmPending, Confirmation, Diff, Operation, OwnRequest, Owned,
+    Ownership, Revision, RevisionConfig, Revisions,
 };
 pub use flow::{
     Action, Flow, FlowCursor, FlowCursorError, FlowPage, Instructions, MatchField, Table, WriteMetadata,
@@ -35,6 +37,7 @@ pub use flow_mod::{
     ResetFlowCounters, ResetPortCounters,
 };
 pub use group::{Band, Bucket, Group, Meter};
+pub use lock::{Lock, LockState, LockTaken};
 pub use millrace_wan_control::{
     Delay as WanDelay, DirectionStatus as WanDirection, DropCount as WanDrop,
     InterfaceStatus as WanInterface, PathStatus as WanPath,
@@ -50,6 +53,7 @@ pub use routing::{
     Vrf,
 };
 pub use sflow::{Sflow, SflowCollector, SflowPort};
+pub use state::{Link, PortState, State, StateEvent, StateKind, StateKindError, StateReset, TunnelNeighbour};
 pub use switch::{
     Bridge, Controller, ControllerState, Dpdk, Drop, Forwarding, Health, Log, LogChange, Queue, Ready,
     Reconciliation, Role, Status, StatusProblem, Version, Worker,

@@ -20,6 +20,8 @@ pub enum ProblemKind {
     Timeout,
     /// The request contradicts the state of the resource.
     Conflict,
+    /// The request changes an object that belongs to another origin.
+    Owned,
     /// The configuration has changed since the client read it.
     Stale,
     /// The body exceeds the size limit.
@@ -28,6 +30,8 @@ pub enum ProblemKind {
     UnsupportedMedia,
     /// The request is well formed, but a value is invalid.
     Invalid,
+    /// Another session holds the lock on the configuration.
+    Locked,
     /// A PUT without `If-Match`.
     ConditionRequired,
     /// Too many connections or long requests are open.
@@ -39,7 +43,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    const ROWS: [(ProblemKind, u16, &'static str, &'static str); 15] = [
+    const ROWS: [(ProblemKind, u16, &'static str, &'static str); 17] = [
         (
             ProblemKind::BadRequest,
             400,
@@ -78,6 +82,12 @@ impl ProblemKind {
             "The request contradicts the present state",
         ),
         (
+            ProblemKind::Owned,
+            409,
+            "owned",
+            "The object belongs to another origin",
+        ),
+        (
             ProblemKind::Stale,
             412,
             "stale",
@@ -95,6 +105,12 @@ impl ProblemKind {
             422,
             "invalid",
             "The request is well formed, but a value is invalid",
+        ),
+        (
+            ProblemKind::Locked,
+            423,
+            "locked",
+            "Another session holds the lock on the configuration",
         ),
         (
             ProblemKind::ConditionRequired,

@@ -26,7 +26,7 @@ fn every_operation_of_the_document_is_served_and_every_route_is_in_the_document(
             operations += usize::from(described);
             // Streams are not requested. A handler that expects a body rejects the media type of this
             // request.
-            if given.ends_with("/events") || given.ends_with("/capture") {
+            if given.ends_with("/events") || given.ends_with("/capture") || given.ends_with("/lock/session") {
                 continue;
             }
             let answer = ask_with(
@@ -124,6 +124,16 @@ fn metrics_pass_promtool_and_carry_the_counters() {
     assert!(
         text.contains("millrace_dropped_packets_total{bridge=\"br0\",reason=\"no_match\"} 42"),
         "{text}"
+    );
+    for line in [
+        "millrace_config_locked 0",
+        "millrace_port_enabled{bridge=\"br0\",port=\"h1\"} 1",
+    ] {
+        assert!(text.lines().any(|held| held == line), "{line} is not in\n{text}");
+    }
+    assert!(
+        !text.contains("\nmillrace_config_confirm_deadline_seconds "),
+        "nothing waits"
     );
     let hop = "bridge=\"br0\",chain=\"edge\",hop=";
     for line in [

@@ -8,9 +8,11 @@
 )]
 
 mod document;
+mod owners;
 mod patience;
 mod rest;
 mod routing;
+mod state;
 mod streams;
 mod trust;
 mod wire;

@@ -201,7 +201,7 @@ fn a_configuration_changes_only_for_a_client_that_knows_the_present_one() {
     );
     let back = ask(&server, "POST", "/api/v1/revisions/1/rollback");
     assert_eq!(
-        back.json()["revision"]["origin"],
+        back.json()["revision"]["operation"],
         json!({"kind": "rollback", "to": 1}),
         "{}",
         back.text()
@@ -324,7 +324,7 @@ fn a_change_that_nobody_confirms_is_taken_back() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     assert_eq!(
-        ask(&server, "GET", "/api/v1/revisions/3").json()["revision"]["origin"],
+        ask(&server, "GET", "/api/v1/revisions/3").json()["revision"]["operation"],
         json!({"kind": "expired", "to": 1})
     );
     problem(&ask(&server, "POST", "/api/v1/config/confirm"), 409, "conflict");
@@ -368,7 +368,7 @@ fn a_change_that_nobody_confirms_is_taken_back() {
     );
     let cancelled = ask(&server, "DELETE", "/api/v1/config/confirm");
     assert_eq!(
-        cancelled.json()["origin"],
+        cancelled.json()["operation"],
         json!({"kind": "cancelled", "to": 4}),
         "{}",
         cancelled.text()
@@ -545,6 +545,9 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/status",
         "/api/v1/workers",
         "/api/v1/drops",
+        "/api/v1/owners",
+        "/api/v1/lock",
+        "/api/v1/state",
         "/api/v1/bridges",
         "/api/v1/bridges/br0",
         "/api/v1/bridges/br0/tables",

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use millrace_model::{Bridge, Config};
-use millrace_store::{FileImport, Note, Origin, Proposal, RevisionNo, Store, UnixTime};
+use millrace_store::{FileImport, Note, Operation, Proposal, RevisionNo, Store, UnixTime};
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
 
@@ -43,7 +43,7 @@ fn a_restart_within_the_time_to_confirm_confirms_nothing() {
     let store = Store::open(directory.path(), NOW.plus(59)).unwrap();
     assert_eq!(store.head().pending.unwrap().deadline, NOW.plus(60));
     let back = store.tick(NOW.plus(60)).unwrap().unwrap();
-    assert_eq!(back.origin, Origin::Expired { to: RevisionNo(1) });
+    assert_eq!(back.operation, Operation::Expired { to: RevisionNo(1) });
     let again = store.import(&file, Note::default(), NOW.plus(61)).unwrap();
     assert_eq!(again, FileImport::Unchanged(back));
     assert_eq!(*store.head().config, with_bridge("br0"));

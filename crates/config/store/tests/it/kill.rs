@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use millrace_model::{Bridge, Config, MacTableSize, Port, PortName};
-use millrace_store::{Note, Origin, Proposal, Retention, RevisionNo, Store, UnixTime};
+use millrace_store::{Note, Operation, Origin, Proposal, Retention, RevisionNo, Store, UnixTime};
 use millrace_types::PortNo;
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
@@ -21,14 +21,23 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Small limits, so that some kills occur during the removal of old revisions.
 const RETENTION: Retention = Retention {
     revisions: 40,
+    machine_revisions: 40,
     bytes: 64 << 20,
 };
 
-/// Returns a configuration that contains its own number in several values, so that a mixture of two is detected.
+/// Returns true if the change with this number is one of people.
+fn is_local(number: u64) -> bool {
+    number.is_multiple_of(5)
+}
+
+/// Returns a configuration whose bridge br0 belongs to people and br1 to a machine. Each contains the number of the last
+/// change of its owner in several values, so that a mixture of two changes is detected.
 fn content(number: u64) -> Config {
+    let last = |local: bool| (1..=number).rev().find(|number| is_local(*number) == local);
     let mut config = Config::default();
-    for bridge in ["br0", "br1"] {
-        let mut bridge = Bridge::new(bridge.parse().unwrap());
+    for (name, local) in [("br0", true), ("br1", false)] {
+        let Some(number) = last(local) else { continue };
+        let mut bridge = Bridge::new(name.parse().unwrap());
         bridge.mac_table_size = MacTableSize::new(100 + u32::try_from(number % 100_000).unwrap()).unwrap();
         for port in 1..=u32::try_from(number % 7).unwrap() {
             let name: PortName = format!("p{port}").parse().unwrap();
@@ -57,11 +66,16 @@ fn child() {
         let proposal = Proposal {
             expected: Some(expected),
             config,
-            note: Note::new("child", ""),
+            note: match is_local(expected.0 + 1) {
+                true => Note::new("child", ""),
+                false => Note::new("child", "").of(Origin::OVSDB).external(expected.0 + 1),
+            },
         };
         let revision = if expected.0.is_multiple_of(3) {
             let revision = store.commit_confirm(proposal, NOW.plus(1000), NOW).unwrap();
-            store.confirm(Some(revision.number), NOW).unwrap()
+            store
+                .confirm(Some(revision.number), &Note::default(), NOW)
+                .unwrap()
         } else {
             store.commit(proposal, NOW).unwrap()
         };
@@ -131,19 +145,28 @@ fn a_killed_process_loses_no_acknowledged_revision_and_shows_no_half_of_one() {
         );
         if let Some(pending) = head.pending {
             assert_eq!(pending.revision.0, number, "only the head can wait");
-            store.confirm(None, NOW).unwrap();
+            store.confirm(None, &Note::default(), NOW).unwrap();
         }
         let history = store.history(1000).unwrap();
-        assert!(history.len() as u64 <= RETENTION.revisions);
-        for (index, revision) in history.iter().enumerate() {
+        assert!(history.len() as u64 <= RETENTION.revisions + RETENTION.machine_revisions);
+        // At the oldest end, the history of people and that of machines end apart.
+        for pair in history.windows(2).take(40) {
+            let first = pair[0].replaces.unwrap_or(pair[0].number);
             assert_eq!(
-                revision.number.0 + index as u64,
-                number,
-                "the numbers have no gap"
+                first.0,
+                pair[1].number.0 + 1,
+                "the numbers have no gap, but for revisions that another one replaced"
             );
+        }
+        let of_machine = history.iter().find(|revision| !revision.origin.is_local());
+        assert_eq!(
+            store.head().externals.get(&Origin::OVSDB).copied(),
+            of_machine.map(|revision| revision.number.0)
+        );
+        for revision in &history {
             let (_, config) = store.at(revision.number).unwrap();
-            match revision.origin {
-                Origin::Initial => assert_eq!(config, Config::default()),
+            match revision.operation {
+                Operation::Initial => assert_eq!(config, Config::default()),
                 _ => assert_eq!(config, content(revision.number.0)),
             }
         }

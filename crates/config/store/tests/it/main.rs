@@ -9,5 +9,8 @@
 
 mod import;
 mod kill;
+mod lock;
 mod open;
+mod owners;
+mod owners_at_random;
 mod transactions;

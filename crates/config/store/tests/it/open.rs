@@ -4,9 +4,10 @@
 
 use std::fs;
 
-use millrace_model::{Bridge, Config};
+use millrace_model::{Bridge, Config, ObjectName};
 use millrace_store::{
-    CommitError, FILE_NAME, FileImport, Note, OpenError, Origin, Proposal, RevisionNo, Store, UnixTime,
+    CommitError, FILE_NAME, FileImport, Note, OpenError, Operation, Origin, Proposal, RevisionNo, Store,
+    UnixTime,
 };
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
@@ -54,8 +55,8 @@ fn a_pending_confirmation_survives_a_restart_with_the_rest_of_its_time() {
 
     let store = Store::open(directory.path(), NOW.plus(61)).unwrap();
     assert_eq!(
-        store.head().revision.origin,
-        Origin::Expired { to: RevisionNo(0) }
+        store.head().revision.operation,
+        Operation::Expired { to: RevisionNo(0) }
     );
     assert_eq!(*store.head().config, Config::default());
     drop(store);
@@ -201,7 +202,7 @@ fn a_store_of_a_newer_version_is_refused() {
         transaction
             .open_table(meta)
             .unwrap()
-            .insert("schema", &b"2"[..])
+            .insert("schema", &b"3"[..])
             .unwrap();
         transaction.commit().unwrap();
     }
@@ -210,8 +211,8 @@ fn a_store_of_a_newer_version_is_refused() {
         matches!(
             error,
             OpenError::Newer {
-                found: 2,
-                known: 1,
+                found: 3,
+                known: 2,
                 ..
             }
         ),
@@ -232,9 +233,20 @@ fn what_a_crash_left_of_a_store_in_the_making_is_removed() {
 fn a_damaged_store_is_refused_or_read_but_never_a_panic() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(directory.path(), NOW).unwrap();
-    for round in 0..30 {
-        store.commit(proposal(&format!("br{round}x")), NOW).unwrap();
+    for round in 0..30_u64 {
+        // People own a bridge, and a machine another one.
+        let (origin, own) = match round % 3 {
+            0 => (Origin::LOCAL, "l"),
+            _ => (Origin::ETCD, "e"),
+        };
+        let mut given = proposal(&format!("{own}{round}x"));
+        let others = store.head().config.bridges.clone().into_iter();
+        let others = others.filter(|bridge| !bridge.name.as_str().starts_with(own));
+        given.config.bridges.extend(others);
+        given.note = given.note.of(origin).external(round);
+        store.commit(given, NOW).unwrap();
     }
+    assert_eq!(store.history(100).unwrap().len(), 21);
     drop(store);
     let path = directory.path().join(FILE_NAME);
     let sound = fs::read(&path).unwrap();
@@ -295,4 +307,78 @@ fn the_store_is_for_its_owner_alone_and_not_in_a_directory_that_others_write_to(
     }
     chmod(&directory, 0o1777);
     assert!(Store::open(&directory, UnixTime(3)).is_ok());
+}
+
+/// A store that the version of 2026-11-28 wrote, with schema 1: revisions 1 (import), 2 (commit), 3 (rollback) and 4,
+/// which waits for its confirmation until `NOW + 63`.
+const SCHEMA_1: &[u8] = include_bytes!("../data/schema-1.redb");
+
+fn schema_of(directory: &std::path::Path) -> String {
+    use redb::ReadableDatabase as _;
+    const META: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("meta");
+    let database = redb::Database::open(directory.join(FILE_NAME)).unwrap();
+    let table = database.begin_read().unwrap().open_table(META).unwrap();
+    let value = table.get("schema").unwrap().unwrap();
+    String::from_utf8(value.value().to_vec()).unwrap()
+}
+
+#[test]
+fn a_store_of_before_owners_is_read_whole_and_belongs_to_people() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(FILE_NAME), SCHEMA_1).unwrap();
+    let store = Store::open(directory.path(), NOW.plus(10)).unwrap();
+    let history = store.history(10).unwrap();
+    let found: Vec<_> = history
+        .iter()
+        .map(|revision| (revision.number.0, revision.operation, revision.author.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (4, Operation::Commit, "alice"),
+            (3, Operation::Rollback { to: RevisionNo(1) }, "bob"),
+            (2, Operation::Commit, "alice"),
+            (1, Operation::Commit, "millraced"),
+            (0, Operation::Initial, ""),
+        ]
+    );
+    assert!(
+        history
+            .iter()
+            .all(|revision| revision.origin.is_local() && revision.replaces.is_none())
+    );
+    let head = store.head();
+    assert!(head.owners.is_all_local() && head.externals.is_empty());
+    assert_eq!(head.pending.unwrap().deadline, NOW.plus(63));
+    assert!(matches!(
+        store
+            .import(&proposal("br0").config, Note::default(), NOW.plus(10))
+            .unwrap(),
+        FileImport::Unchanged(_)
+    ));
+    let back = store.tick(NOW.plus(63)).unwrap().unwrap();
+    assert_eq!(back.operation, Operation::Expired { to: RevisionNo(3) });
+    drop(store);
+    // An earlier version can open the store again until a machine changes it.
+    assert_eq!(schema_of(directory.path()), "1");
+    let store = Store::open(directory.path(), NOW.plus(70)).unwrap();
+    let mut config = proposal("br0").config;
+    config.bridges.push(Bridge::new("br-int".parse().unwrap()));
+    let of_machine = Proposal {
+        expected: None,
+        config,
+        note: Note::new("neutron", "").of(Origin::OVSDB).external(7),
+    };
+    store.commit(of_machine, NOW.plus(70)).unwrap();
+    drop(store);
+    assert_eq!(schema_of(directory.path()), "2");
+    let store = Store::open(directory.path(), NOW.plus(71)).unwrap();
+    let head = store.head();
+    assert_eq!(head.owners.owner(&ObjectName::bridge("br-int")), &Origin::OVSDB);
+    assert_eq!(head.owners.owner(&ObjectName::bridge("br0")), &Origin::LOCAL);
+    assert_eq!(
+        (head.revision.external, head.externals.get(&Origin::OVSDB)),
+        (Some(7), Some(&7))
+    );
+    assert_eq!(store.history(10).unwrap().len(), 7);
 }

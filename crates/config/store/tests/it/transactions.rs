@@ -6,8 +6,8 @@ use std::sync::{Arc, Barrier};
 
 use millrace_model::{Bridge, Config};
 use millrace_store::{
-    CommitError, ConfirmError, FileImport, Note, Origin, Proposal, ReadError, Retention, RevisionNo, Store,
-    UnixTime,
+    CommitError, ConfirmError, FileImport, Note, Operation, Proposal, ReadError, Retention, RevisionNo,
+    Store, UnixTime,
 };
 
 const NOW: UnixTime = UnixTime(1_700_000_000);
@@ -43,7 +43,7 @@ fn names(config: &Config) -> Vec<&str> {
 fn a_new_store_holds_the_empty_configuration_as_revision_zero() {
     let head = store().head();
     assert_eq!(head.revision.number, RevisionNo(0));
-    assert_eq!(head.revision.origin, Origin::Initial);
+    assert_eq!(head.revision.operation, Operation::Initial);
     assert_eq!(*head.config, Config::default());
 }
 
@@ -124,8 +124,8 @@ fn history_diff_and_rollback_go_by_revision_numbers() {
         )
         .unwrap();
     assert_eq!(
-        (back.number, back.origin),
-        (RevisionNo(3), Origin::Rollback { to: RevisionNo(1) })
+        (back.number, back.operation),
+        (RevisionNo(3), Operation::Rollback { to: RevisionNo(1) })
     );
     assert_eq!(names(&store.head().config), ["br0"]);
 
@@ -173,8 +173,8 @@ fn an_unconfirmed_revision_is_taken_back_at_its_deadline_and_not_before() {
     assert_eq!(store.tick(NOW.plus(59)).unwrap(), None);
     let back = store.tick(NOW.plus(60)).unwrap().unwrap();
     assert_eq!(
-        (back.number, back.origin),
-        (RevisionNo(3), Origin::Expired { to: RevisionNo(1) })
+        (back.number, back.operation),
+        (RevisionNo(3), Operation::Expired { to: RevisionNo(1) })
     );
     assert_eq!(names(&store.head().config), ["br0"]);
     assert_eq!(store.head().pending, None);
@@ -205,20 +205,23 @@ fn a_confirmed_revision_stays() {
         .commit_confirm(proposal(None, &["br0"]), NOW.plus(60), NOW)
         .unwrap();
     assert!(matches!(
-        store.confirm(Some(RevisionNo(9)), NOW),
+        store.confirm(Some(RevisionNo(9)), &Note::default(), NOW),
         Err(ConfirmError::OtherPending {
             pending: RevisionNo(1),
             ..
         })
     ));
     assert_eq!(
-        store.confirm(Some(RevisionNo(1)), NOW.plus(59)).unwrap().number,
+        store
+            .confirm(Some(RevisionNo(1)), &Note::default(), NOW.plus(59))
+            .unwrap()
+            .number,
         RevisionNo(1)
     );
     assert_eq!(store.tick(NOW.plus(600)).unwrap(), None);
     assert_eq!(names(&store.head().config), ["br0"]);
     assert!(matches!(
-        store.confirm(None, NOW),
+        store.confirm(None, &Note::default(), NOW),
         Err(ConfirmError::NothingPending { .. })
     ));
 }
@@ -230,7 +233,7 @@ fn a_confirmation_that_comes_too_late_is_refused_and_the_content_is_taken_back()
         .commit_confirm(proposal(None, &["br0"]), NOW.plus(60), NOW)
         .unwrap();
     assert!(matches!(
-        store.confirm(None, NOW.plus(60)),
+        store.confirm(None, &Note::default(), NOW.plus(60)),
         Err(ConfirmError::NothingPending { head: RevisionNo(2) })
     ));
     assert_eq!(*store.head().config, Config::default());
@@ -254,7 +257,7 @@ fn while_a_revision_waits_other_commits_are_refused_and_it_can_be_cancelled() {
         Err(CommitError::Unconfirmed { .. })
     ));
     let back = store.cancel(None, Note::new("bob", "no"), NOW).unwrap();
-    assert_eq!(back.origin, Origin::Cancelled { to: RevisionNo(0) });
+    assert_eq!(back.operation, Operation::Cancelled { to: RevisionNo(0) });
     assert_eq!(*store.head().config, Config::default());
     store.commit(proposal(None, &["br1"]), NOW).unwrap();
 }
@@ -276,8 +279,8 @@ fn a_second_unconfirmed_revision_falls_back_to_where_the_first_began() {
     assert_eq!(store.tick(NOW.plus(90)).unwrap(), None);
     let back = store.tick(NOW.plus(120)).unwrap().unwrap();
     assert_eq!(
-        (back.number, back.origin),
-        (RevisionNo(3), Origin::Expired { to: RevisionNo(0) })
+        (back.number, back.operation),
+        (RevisionNo(3), Operation::Expired { to: RevisionNo(0) })
     );
     assert!(matches!(
         store.commit_confirm(proposal(None, &["br2"]), NOW, NOW),
@@ -359,7 +362,7 @@ fn a_watcher_also_sees_that_a_revision_was_confirmed() {
         .commit_confirm(proposal(None, &["br0"]), NOW.plus(60), NOW)
         .unwrap();
     assert!(watcher.borrow_and_update().pending.is_some());
-    store.confirm(None, NOW).unwrap();
+    store.confirm(None, &Note::default(), NOW).unwrap();
     assert!(watcher.borrow_and_update().pending.is_none());
 }
 
@@ -411,8 +414,8 @@ fn a_start_from_an_earlier_revision_makes_a_new_one_and_ends_a_wait() {
         .unwrap();
     let revision = store.restart_from(RevisionNo(1), Note::default(), NOW).unwrap();
     assert_eq!(
-        (revision.number, revision.origin),
-        (RevisionNo(3), Origin::Rollback { to: RevisionNo(1) })
+        (revision.number, revision.operation),
+        (RevisionNo(3), Operation::Rollback { to: RevisionNo(1) })
     );
     assert_eq!(names(&store.head().config), ["br0"]);
     assert_eq!(store.head().pending, None);
@@ -433,7 +436,7 @@ fn the_history_is_bounded_and_says_what_it_still_holds() {
     let directory = tempfile::tempdir().unwrap();
     let retention = Retention {
         revisions: 5,
-        bytes: 64 << 20,
+        ..Retention::default()
     };
     let store = Store::open_with(directory.path(), retention, NOW).unwrap();
     for round in 0..20 {
@@ -459,8 +462,8 @@ fn the_history_is_bounded_and_says_what_it_still_holds() {
 fn the_history_is_bounded_in_bytes_but_keeps_what_a_confirmation_falls_back_to() {
     let directory = tempfile::tempdir().unwrap();
     let retention = Retention {
-        revisions: 1000,
         bytes: 1,
+        ..Retention::default()
     };
     let store = Store::open_with(directory.path(), retention, NOW).unwrap();
     store.commit(proposal(None, &["br0"]), NOW).unwrap();

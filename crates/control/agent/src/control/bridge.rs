@@ -20,6 +20,7 @@ use super::sflow_agent::Sflow;
 use super::taps::Taps;
 use crate::asynchronous::{flow_removed, send_flow_updates};
 use crate::controllers::Controllers;
+use crate::observe::{Observation, Observer};
 use crate::port::PortStatus;
 
 /// The counters of a port at the time of their latest reset.
@@ -49,6 +50,8 @@ pub struct BridgeControl<B: Backend> {
     pub(crate) ports: BTreeMap<PortNo, PortStatus>,
     /// The connected controllers.
     pub(crate) controllers: Controllers,
+    /// The observer of ports and neighbours, if there is one.
+    pub(super) observer: Option<Observer>,
     /// The time since which no configured controller is connected, while none is; at first, the start of the bridge.
     pub(super) uncontrolled_since: Time,
     /// Captures and live traces.
@@ -78,6 +81,18 @@ pub struct BridgeControl<B: Backend> {
 }
 
 impl<B: Backend> BridgeControl<B> {
+    /// Sets the observer of ports and neighbours.
+    pub(crate) fn observe(&mut self, observer: Observer) {
+        self.observer = Some(observer);
+    }
+
+    /// Reports a change to the observer.
+    pub(super) fn report(&self, observation: &Observation<'_>) {
+        if let Some(observer) = &self.observer {
+            observer(observation);
+        }
+    }
+
     /// Returns a bridge with the settings of `config`, without ports and controllers. `seed` keys its hash tables.
     pub(super) fn new(
         datapath: &Datapath<B>,
@@ -111,6 +126,7 @@ impl<B: Backend> BridgeControl<B> {
             ops,
             ports: BTreeMap::new(),
             controllers: Controllers::default(),
+            observer: None,
             uncontrolled_since: datapath.now(),
             taps: Taps::default(),
             chains: Chains::new(seed),

@@ -5,7 +5,7 @@
 //! second. A known address is requested again after [`REACHABLE_TIME`], and forgotten after [`MAX_REQUESTS`]
 //! requests without an answer. Only wanted addresses are learned, so that a neighbour cannot fill memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use millrace_types::{Duration, Mac, PortNo, Time};
@@ -33,13 +33,22 @@ struct Neighbour {
 #[derive(Default)]
 pub(super) struct Neighbours {
     wanted: BTreeMap<LinkAddress, Neighbour>,
+    /// Addresses whose MAC address changed, since the last call of [`Neighbours::take_changes`].
+    changed: BTreeSet<LinkAddress>,
 }
 
 impl Neighbours {
     /// Sets the wanted addresses, each with the switch's address on the same link. Forgets all other
     /// addresses.
     pub(super) fn set_wanted(&mut self, addresses: &BTreeMap<LinkAddress, IpAddr>) {
-        self.wanted.retain(|address, _| addresses.contains_key(address));
+        let changed = &mut self.changed;
+        self.wanted.retain(|address, neighbour| {
+            let stays = addresses.contains_key(address);
+            if !stays && neighbour.mac.is_some() {
+                changed.insert(*address);
+            }
+            stays
+        });
         for (address, local) in addresses {
             let neighbour = self.wanted.entry(*address).or_insert(Neighbour {
                 local: *local,
@@ -71,8 +80,8 @@ impl Neighbours {
             {
                 continue;
             }
-            if neighbour.unanswered >= MAX_REQUESTS {
-                neighbour.mac = None;
+            if neighbour.unanswered >= MAX_REQUESTS && neighbour.mac.take().is_some() {
+                self.changed.insert(*address);
             }
             neighbour.requested = Some(now);
             neighbour.unanswered = neighbour.unanswered.saturating_add(1);
@@ -92,7 +101,20 @@ impl Neighbours {
         };
         neighbour.confirmed = now;
         neighbour.unanswered = 0;
-        neighbour.mac.replace(mac) != Some(mac)
+        let is_new = neighbour.mac.replace(mac) != Some(mac);
+        if is_new {
+            self.changed.insert(address);
+        }
+        is_new
+    }
+
+    /// Returns the addresses whose MAC address changed since the last call, each with the present one.
+    pub(super) fn take_changes(&mut self) -> Vec<(LinkAddress, Option<Mac>)> {
+        let changed = std::mem::take(&mut self.changed);
+        changed
+            .into_iter()
+            .map(|address| (address, self.mac(&address)))
+            .collect()
     }
 }
 
@@ -139,6 +161,22 @@ mod tests {
         assert_eq!(neighbours.mac(&REMOTE), None);
         assert!(neighbours.confirm(REMOTE, MAC, at(35)));
         assert_eq!(neighbours.mac(&REMOTE), Some(MAC));
+    }
+
+    #[test]
+    fn each_change_of_a_mac_address_is_reported_once() {
+        let mut neighbours = wanted();
+        neighbours.confirm(REMOTE, MAC, at(0));
+        neighbours.confirm(REMOTE, MAC, at(1));
+        assert_eq!(neighbours.take_changes(), [(REMOTE, Some(MAC))]);
+        assert_eq!(neighbours.take_changes(), []);
+        for second in 31..40 {
+            neighbours.due_requests(at(second));
+        }
+        assert_eq!(neighbours.take_changes(), [(REMOTE, None)]);
+        neighbours.confirm(REMOTE, MAC, at(41));
+        neighbours.set_wanted(&BTreeMap::new());
+        assert_eq!(neighbours.take_changes(), [(REMOTE, None)]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::oam::link_state;
 use super::qos::{plan_of, policer_of};
 use super::tunnels::is_logical;
 use crate::asynchronous::{PortChange, port_status};
+use crate::observe::Observation;
 use crate::port::PortStatus;
 
 /// The reason why a configured port does not run.
@@ -117,7 +118,7 @@ impl<B: Backend> BridgeControl<B> {
             state,
             since,
         };
-        port_status(&self.controllers, PortChange::Add, &status);
+        self.announce(PortChange::Add, &status);
         self.ports.insert(number, status);
         self.configure_oam();
         self.configure_sflow();
@@ -140,7 +141,7 @@ impl<B: Backend> BridgeControl<B> {
         self.configure_sflow();
         self.update_tunnels(self.datapath.now());
         tracing::info!(bridge = %self.config.name, port = %status.model.name, %number, "port removed");
-        port_status(&self.controllers, PortChange::Delete, &status);
+        self.announce(PortChange::Delete, &status);
     }
 
     /// Changes the settings of a running port: its administrative bits, VLANs, queues, rates, policer and backpressure.
@@ -192,8 +193,21 @@ impl<B: Backend> BridgeControl<B> {
         if was_down != is_down {
             self.datapath.set_link(number, !is_down);
         }
-        port_status(&self.controllers, PortChange::Modify, &status);
+        self.announce(PortChange::Modify, &status);
         true
+    }
+
+    /// Reports a port to the controllers and to the observer.
+    fn announce(&self, change: PortChange, status: &PortStatus) {
+        port_status(&self.controllers, change, status);
+        let bridge = self.config.name.as_str();
+        self.report(&match change {
+            PortChange::Add | PortChange::Modify => Observation::Port { bridge, status },
+            PortChange::Delete => Observation::PortGone {
+                bridge,
+                port: status.model.name.as_str(),
+            },
+        });
     }
 
     /// Polls the devices of all ports, and reports ports whose link or description changed to the controllers.
@@ -232,7 +246,7 @@ impl<B: Backend> BridgeControl<B> {
                 tracing::info!(bridge = %self.config.name, port = %status.model.name, up = status.info.link_up, live, damped, "link");
                 self.set_pipeline_port(number, config, state, vlan_of(&status.model));
             }
-            port_status(&self.controllers, PortChange::Modify, &status);
+            self.announce(PortChange::Modify, &status);
         }
     }
 

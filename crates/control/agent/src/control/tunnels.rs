@@ -16,6 +16,7 @@ use millrace_wire::Packet;
 use super::bridge::BridgeControl;
 use super::neighbour_frames;
 use super::neighbours::LinkAddress;
+use crate::observe::Observation;
 use crate::port::PortStatus;
 
 /// Returns the tunnel of a port; `None` for a port of another type.
@@ -125,6 +126,23 @@ impl<B: Backend> BridgeControl<B> {
             }
         }
         self.tables.set_tunnels(Tunnels::new(table), &mut self.ops);
+        self.report_neighbours();
+    }
+
+    /// Reports the neighbours whose MAC address changed to the observer.
+    fn report_neighbours(&mut self) {
+        for ((underlay, address), mac) in self.neighbours.take_changes() {
+            let port = self.ports.get(&underlay).map(|port| port.model.name.as_str());
+            // With a port, the observer forgets its neighbours.
+            if let Some(port) = port {
+                self.report(&Observation::Neighbour {
+                    bridge: self.config.name.as_str(),
+                    port,
+                    address,
+                    mac,
+                });
+            }
+        }
     }
 
     /// Sends a frame out of a port.

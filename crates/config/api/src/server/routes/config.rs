@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use millrace_model::Config;
-use millrace_store::{CommitError, Proposal, RevisionNo, Snapshot};
+use millrace_store::{CommitError, Origin, Proposal, RevisionNo, Snapshot};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,7 @@ use crate::server::authorship::{note, now};
 use crate::server::condition::{Condition, etag};
 use crate::server::extract::{Body, MergePatch, Path, Query};
 use crate::server::peer::Peer;
-use crate::view::{Committed, Confirmation, Problem, ProblemKind, Revision};
+use crate::view::{Change, Committed, Confirmation, Owned, Problem, ProblemKind, Revision};
 
 /// The number of attempts of a change without `If-Match` when others commit at the same time.
 const ATTEMPTS: usize = 8;
@@ -38,6 +38,11 @@ pub(crate) struct ChangeParams {
     author: Option<String>,
     /// The reason for the change.
     comment: Option<String>,
+    /// The front end that makes the change, 1 to 32 lower-case letters, digits and hyphens; `local` unless given. Objects
+    /// that the change adds belong to it.
+    origin: Option<String>,
+    /// Let objects of other origins that the configuration lacks stay as they are; otherwise such a change is refused.
+    keep_others: Option<bool>,
 }
 
 /// The options of a confirmation, or of a rollback instead of a confirmation.
@@ -93,6 +98,7 @@ pub(super) async fn change(
         let detail = format!("confirm_within={seconds}: expected 1 to {CONFIRM_WITHIN_MAX} seconds");
         return Err(Problem::new(ProblemKind::BadRequest, detail));
     }
+    let note = note(peer, headers, params.author.as_deref(), params.comment.as_deref())?.of(origin(params)?);
     let is_of_revisions = matches!(condition, Some(Condition::OneOf(_)));
     let mut attempt = 1;
     loop {
@@ -102,12 +108,18 @@ pub(super) async fn change(
         {
             return Err(stale(&head));
         }
+        let wanted = change(&head.config)?;
+        let (config, left_alone) = match params.keep_others {
+            Some(true) => head.with_others(&wanted, note.origin())?,
+            Some(false) | None => (wanted, Vec::new()),
+        };
         let proposal = Proposal {
             expected: Some(head.revision.number),
-            config: change(&head.config)?,
-            note: note(peer, params.author.as_deref(), params.comment.as_deref()),
+            config,
+            note: note.clone(),
         };
-        match commit(app, params, &head, proposal).await? {
+        let left_alone = left_alone.iter().map(Owned::from).collect();
+        match commit(app, params, &head, proposal, left_alone).await? {
             Ok(done) => return Ok(with_etag(done.revision.number, Json(done))),
             // Without a condition, or with `*`, the change applies to any revision, so it is repeated on the
             // new revision.
@@ -118,16 +130,27 @@ pub(super) async fn change(
     }
 }
 
+/// Returns the origin of a change.
+fn origin(params: &ChangeParams) -> Result<Origin, Problem> {
+    match &params.origin {
+        None => Ok(Origin::LOCAL),
+        Some(text) => text
+            .parse()
+            .map_err(|error| Problem::new(ProblemKind::BadRequest, format!("origin={error}"))),
+    }
+}
+
 async fn commit(
     app: &App,
     params: &ChangeParams,
     head: &Snapshot,
     proposal: Proposal,
+    left_alone: Vec<Owned>,
 ) -> Result<Result<Committed, CommitError>, Problem> {
     let (dry_run, confirm_within) = (params.dry_run.unwrap_or(false), params.confirm_within);
     let changes = millrace_model::diff(&head.config, &proposal.config)
         .into_iter()
-        .map(Into::into)
+        .map(|change| Change::owned(change, &head.owners))
         .collect();
     let before = Revision::from(&head.revision);
     let pending = head.pending.map(Into::into);
@@ -140,6 +163,7 @@ async fn commit(
                 revision: before,
                 changes,
                 pending,
+                left_alone,
             });
         }
         let now = now();
@@ -157,6 +181,7 @@ async fn commit(
             revision: Revision::from(&revision),
             changes,
             pending: pending.map(Into::into),
+            left_alone,
         })
     })
     .await
@@ -184,7 +209,9 @@ pub(crate) async fn read(State(app): State<App>, headers: HeaderMap) -> Result<R
 /// Replace the configuration
 #[utoipa::path(put, path = "/api/v1/config", tag = "configuration", request_body = Config,
     params(ChangeParams, ("if-match" = String, Header, description = "The revision on which the change is based, or `*`")),
-    responses((status = 200, body = Committed), (status = 412, description = "Another client committed first", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Committed), (status = 409, description = "An object belongs to another origin, or a revision waits for its confirmation", body = Problem, content_type = "application/problem+json"),
+        (status = 423, description = "Another session holds the lock", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "Another client committed first", body = Problem, content_type = "application/problem+json"),
         (status = 428, description = "If-Match is missing", body = Problem, content_type = "application/problem+json"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn replace(
@@ -210,7 +237,9 @@ pub(crate) async fn replace(
 #[utoipa::path(patch, path = "/api/v1/config", tag = "configuration",
     request_body(content = Object, content_type = "application/merge-patch+json"),
     params(ChangeParams, ("if-match" = Option<String>, Header, description = "The revision on which the change is based")),
-    responses((status = 200, body = Committed), (status = 412, description = "Another client committed first", body = Problem, content_type = "application/problem+json"),
+    responses((status = 200, body = Committed), (status = 409, description = "An object belongs to another origin, or a revision waits for its confirmation", body = Problem, content_type = "application/problem+json"),
+        (status = 423, description = "Another session holds the lock", body = Problem, content_type = "application/problem+json"),
+        (status = 412, description = "Another client committed first", body = Problem, content_type = "application/problem+json"),
         (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn patch(
     State(app): State<App>,
@@ -445,10 +474,18 @@ pub(crate) async fn confirmation(State(app): State<App>) -> Json<Confirmation> {
 pub(crate) async fn confirm(
     State(app): State<App>,
     Query(params): Query<ConfirmParams>,
+    peer: Peer,
+    headers: HeaderMap,
 ) -> Result<Json<Revision>, Problem> {
     let wanted = params.revision.map(RevisionNo);
+    let note = note(
+        peer,
+        &headers,
+        params.author.as_deref(),
+        params.comment.as_deref(),
+    )?;
     let revision = app
-        .with_store(move |store| store.confirm(wanted, now()))
+        .with_store(move |store| store.confirm(wanted, &note, now()))
         .await??;
     Ok(Json(Revision::from(&revision)))
 }
@@ -461,9 +498,15 @@ pub(crate) async fn cancel(
     State(app): State<App>,
     Query(params): Query<ConfirmParams>,
     peer: Peer,
+    headers: HeaderMap,
 ) -> Result<Json<Revision>, Problem> {
     let wanted = params.revision.map(RevisionNo);
-    let note = note(peer, params.author.as_deref(), params.comment.as_deref());
+    let note = note(
+        peer,
+        &headers,
+        params.author.as_deref(),
+        params.comment.as_deref(),
+    )?;
     let revision = app
         .with_store(move |store| store.cancel(wanted, note, now()))
         .await??;

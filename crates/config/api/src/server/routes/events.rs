@@ -12,10 +12,12 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use futures::stream::{self, Stream};
 use millrace_store::{Pending, RevisionNo, Snapshot};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::state::follow;
 use crate::server::app::App;
+use crate::server::extract::Query;
 use crate::view::{ConfirmPending, Confirmation, Problem, ProblemKind, Revision};
 
 /// The interval of keep-alive comments on an idle stream. Failed writes of comments reveal dead connections.
@@ -28,25 +30,31 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// carries the revision that waits for a confirmation, or null; a resumed stream repeats it after the missed
 /// revisions. The event `gap` reports missed revisions that are no longer stored. The stream begins with the
 /// newest revision, or with the one after `Last-Event-ID`.
+///
+/// With `kinds`, the stream carries changes of the state of `/api/v1/state` instead, one event for each, which has the
+/// name of its kind; its id is a cursor. It begins after the cursor `after`, or after that of `Last-Event-ID`. The event
+/// `reset` tells that changes in between are not available: the reader was too slow, or the daemon was restarted.
 #[utoipa::path(get, path = "/api/v1/events", tag = "history",
-    params(("last-event-id" = Option<u64>, Header, description = "The number of the last revision that the client has seen")),
+    params(EventsParams, ("last-event-id" = Option<String>, Header, description = "The number of the last revision that the client has seen; with `kinds`, the last cursor")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
-pub(crate) async fn events(State(app): State<App>, headers: HeaderMap) -> Result<Response, Problem> {
-    let seen = match headers
-        .get("last-event-id")
-        .map(|value| value.to_str().unwrap_or("?"))
-    {
-        None | Some("") => None,
-        Some(text) => Some(text.parse::<u64>().map_err(|_| {
-            Problem::new(
-                ProblemKind::BadRequest,
-                "Last-Event-ID is not a revision: expected a number",
-            )
-        })?),
-    };
+pub(crate) async fn events(
+    State(app): State<App>,
+    Query(params): Query<EventsParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let permit = app.long_request()?;
     let closing = app.closing();
-    let stream = changes(app, seen).take_until(closing).map(move |event| {
+    let stream = match &params.kinds {
+        Some(kinds) => {
+            let last = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+            let place = last
+                .or(params.after.as_deref())
+                .and_then(|text| text.parse().ok());
+            follow(&app, super::state::kinds(kinds)?, place).left_stream()
+        }
+        None => changes(app, seen(&headers)?).right_stream(),
+    };
+    let stream = stream.take_until(closing).map(move |event| {
         // The stream owns the permit, so the permit is released when the stream ends.
         let _permit = &permit;
         Ok::<_, Infallible>(event)
@@ -54,6 +62,35 @@ pub(crate) async fn events(State(app): State<App>, headers: HeaderMap) -> Result
     Ok(Sse::new(stream)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
         .into_response())
+}
+
+/// The options of the change stream.
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EventsParams {
+    /// Stream changes of these kinds of state, separated by commas, instead of all revisions.
+    kinds: Option<String>,
+    /// With `kinds`: the cursor after which the stream begins. `Last-Event-ID` takes precedence.
+    after: Option<String>,
+}
+
+/// Returns the number of the last revision that the client has seen.
+fn seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    Ok(
+        match headers
+            .get("last-event-id")
+            .map(|value| value.to_str().unwrap_or("?"))
+        {
+            None | Some("") => None,
+            Some(text) => Some(text.parse::<u64>().map_err(|_| {
+                Problem::new(
+                    ProblemKind::BadRequest,
+                    "Last-Event-ID is not a revision: expected a number",
+                )
+            })?),
+        },
+    )
 }
 
 struct Watcher {
@@ -122,12 +159,14 @@ impl Watcher {
             .iter()
             .filter(|revision| revision.number <= head.revision.number);
         for revision in known {
-            if revision.number.0 > self.last + 1 {
+            // A revision stands for those of the same machine that it replaced.
+            let first = revision.replaces.unwrap_or(revision.number).0;
+            if first > self.last + 1 {
                 self.ready.push_back(json_event(
                     "gap",
                     &Gap {
                         after: self.last,
-                        before: revision.number.0,
+                        before: first,
                     },
                 ));
             }

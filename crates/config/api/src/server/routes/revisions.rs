@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use millrace_store::{CommitError, Note, Proposal, RevisionNo, Snapshot};
+use millrace_store::{CommitError, Note, Proposal, ReadError, RevisionNo, Snapshot};
 use serde::Deserialize;
 
 use super::config::stale;
@@ -14,7 +14,9 @@ use crate::server::authorship::{note, now};
 use crate::server::condition::Condition;
 use crate::server::extract::{Path, Query};
 use crate::server::peer::Peer;
-use crate::view::{Committed, Diff, Problem, ProblemKind, Revision, RevisionConfig, Revisions};
+use crate::view::{
+    Change, Committed, Diff, Owned, Problem, ProblemKind, Revision, RevisionConfig, Revisions,
+};
 
 /// The default number of revisions in a list.
 const LIST_LEN: usize = 50;
@@ -83,13 +85,17 @@ pub(crate) async fn diff(
     Query(params): Query<DiffParams>,
 ) -> Result<Json<Diff>, Problem> {
     let to = params.to.unwrap_or_else(|| app.store.head().revision.number.0);
-    let changes = app
-        .with_store(move |store| store.diff(RevisionNo(from), RevisionNo(to)))
+    let (changes, owners) = app
+        .with_store(move |store| -> Result<_, ReadError> {
+            let changes = store.diff(RevisionNo(from), RevisionNo(to))?;
+            Ok((changes, store.owners_at(RevisionNo(to.max(from)))?))
+        })
         .await??;
+    let owned = |change| Change::owned(change, &owners);
     Ok(Json(Diff {
         from,
         to,
-        changes: changes.into_iter().map(Into::into).collect(),
+        changes: changes.into_iter().map(owned).collect(),
     }))
 }
 
@@ -107,6 +113,8 @@ pub(crate) struct RollbackParams {
 }
 
 /// Roll back to a revision: its configuration becomes a new revision
+///
+/// Objects that belong to other origins stay as they are; `left_alone` lists those that differ.
 #[utoipa::path(post, path = "/api/v1/revisions/{number}/rollback", tag = "history",
     params(("number" = u64, Path, description = "Number of the revision"), RollbackParams,
         ("if-match" = Option<String>, Header, description = "The newest revision that the client has seen")),
@@ -124,7 +132,12 @@ pub(crate) async fn rollback(
         Some(Condition::OneOf(_)) => Some(head.revision.number),
         Some(Condition::Any) | None => None,
     };
-    let note = note(peer, params.author.as_deref(), params.comment.as_deref());
+    let note = note(
+        peer,
+        &headers,
+        params.author.as_deref(),
+        params.comment.as_deref(),
+    )?;
     let dry_run = params.dry_run.unwrap_or(false);
     let done = roll_back(&app, head, expected, RevisionNo(number), note, dry_run).await?;
     Ok(Json(done))
@@ -140,9 +153,13 @@ async fn roll_back(
     note: Note,
     dry_run: bool,
 ) -> Result<Committed, Problem> {
-    let (_, config) = app.with_store(move |store| store.at(to)).await??;
+    let origin = note.origin().clone();
+    let (config, left_alone) = app.with_store(move |store| store.restored(to, &origin)).await??;
     // The rollback may remove revision `to` from the history, so the changes are determined before it.
     let changes = millrace_model::diff(&head.config, &config);
+    let owned = |change| Change::owned(change, &head.owners);
+    let changes = changes.into_iter().map(owned).collect();
+    let number = head.revision.clone();
     app.check(&config).await?;
     let revision = app
         .with_store(move |store| {
@@ -152,9 +169,7 @@ async fn roll_back(
                     config,
                     note,
                 };
-                store
-                    .dry_run(&proposal, false, now())
-                    .map(|_| head.revision.clone())
+                store.dry_run(&proposal, false, now()).map(|_| number)
             } else {
                 store.rollback(expected, to, note, now())
             };
@@ -168,8 +183,9 @@ async fn roll_back(
     Ok(Committed {
         dry_run,
         revision: Revision::from(&revision),
-        changes: changes.into_iter().map(Into::into).collect(),
+        changes,
         pending: None,
+        left_alone: left_alone.iter().map(Owned::from).collect(),
     })
 }
 

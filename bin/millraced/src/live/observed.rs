@@ -1,0 +1,79 @@
+//! Changes of the running switch as values of the journal that front ends follow.
+
+use std::sync::Arc;
+
+use millrace_agent::control::PortStatus;
+use millrace_agent::{Observation, Observer};
+use millrace_api::server::Journal;
+use millrace_api::view::{AdminState, Link, LinkState, PortState, StateKind, TunnelNeighbour};
+use millrace_pipeline::{PortConfig, PortState as StateBits};
+
+/// Returns an observer that publishes to `journal`.
+pub(crate) fn observer(journal: Journal) -> Observer {
+    Arc::new(move |observation| match observation {
+        Observation::Port { bridge, status } => {
+            let key = format!("{bridge}/{}", status.model.name);
+            journal.publish(StateKind::Ports, &key, &port(bridge, status));
+            journal.publish(StateKind::Links, &key, &link(bridge, status));
+        }
+        Observation::PortGone { bridge, port } => {
+            let key = format!("{bridge}/{port}");
+            journal.remove(StateKind::Ports, &key);
+            journal.remove(StateKind::Links, &key);
+            journal.remove(StateKind::Lldp, &key);
+            journal.remove_all(&format!("{key}/"));
+        }
+        Observation::Neighbour {
+            bridge,
+            port,
+            address,
+            mac,
+        } => {
+            let key = format!("{bridge}/{port}/{address}");
+            match mac {
+                Some(mac) => {
+                    let neighbour = TunnelNeighbour {
+                        bridge: (*bridge).to_owned(),
+                        port: (*port).to_owned(),
+                        address: address.to_string(),
+                        mac: mac.to_string(),
+                    };
+                    journal.publish(StateKind::Neighbours, &key, &neighbour);
+                }
+                None => journal.remove(StateKind::Neighbours, &key),
+            }
+        }
+        Observation::BridgeGone { bridge } => journal.remove_all(&format!("{bridge}/")),
+    })
+}
+
+fn port(bridge: &str, status: &PortStatus) -> PortState {
+    PortState {
+        bridge: bridge.to_owned(),
+        port: status.model.name.to_string(),
+        number: status.model.number.raw(),
+        device: status.model.device.to_string(),
+        driver: status.info.driver.clone(),
+        mac: status.info.mac.to_string(),
+        mtu: status.info.mtu.into(),
+        admin: match status.config.has(PortConfig::DOWN) {
+            true => AdminState::Down,
+            false => AdminState::Up,
+        },
+    }
+}
+
+fn link(bridge: &str, status: &PortStatus) -> Link {
+    let state = status.state;
+    Link {
+        bridge: bridge.to_owned(),
+        port: status.model.name.to_string(),
+        link: match state.has(StateBits::LINK_DOWN) {
+            true => LinkState::Down,
+            false => LinkState::Up,
+        },
+        live: !state.has(StateBits::NOT_LIVE | StateBits::LINK_DOWN),
+        damped: state.has(StateBits::BLOCKED),
+        speed_bps: status.info.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
+    }
+}

@@ -1,0 +1,47 @@
+//! Changes of the running switch that front ends follow. The control thread of a bridge reports each change as soon as it
+//! knows it; an observer must not block.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use millrace_types::Mac;
+
+use crate::port::PortStatus;
+
+/// A change of the running switch.
+#[derive(Debug)]
+pub enum Observation<'a> {
+    /// A port was opened, or its settings, its device or its link changed.
+    Port {
+        /// The name of the bridge.
+        bridge: &'a str,
+        /// The port after the change.
+        status: &'a PortStatus,
+    },
+    /// A port was closed.
+    PortGone {
+        /// The name of the bridge.
+        bridge: &'a str,
+        /// The name of the port.
+        port: &'a str,
+    },
+    /// The MAC address of a neighbour on the underlay link of a tunnel was learned, changed or forgotten.
+    Neighbour {
+        /// The name of the bridge.
+        bridge: &'a str,
+        /// The name of the port.
+        port: &'a str,
+        /// The IP address of the neighbour.
+        address: IpAddr,
+        /// The MAC address; `None` if it was forgotten.
+        mac: Option<Mac>,
+    },
+    /// A bridge was removed with its ports.
+    BridgeGone {
+        /// The name of the bridge.
+        bridge: &'a str,
+    },
+}
+
+/// A receiver of observations, called on the thread that makes the change.
+pub type Observer = Arc<dyn Fn(&Observation<'_>) + Send + Sync>;
