@@ -6,8 +6,10 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use millrace_store::Snapshot;
 
 use crate::server::app::App;
+use crate::server::authorship::now;
 use crate::server::exposition::Family;
 use crate::server::live::Live;
 use crate::view::{
@@ -18,7 +20,9 @@ use crate::view::{
 #[utoipa::path(get, path = "/metrics", tag = "health",
     responses((status = 200, body = String, content_type = "text/plain"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
-    let text = app.with_live(text).await?;
+    let (head, lock) = (app.store.head(), app.store.locked(now()));
+    let mut text = app.with_live(text).await?;
+    configuration(&mut text, &head, lock.is_some());
     Ok((
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
         text,
@@ -87,6 +91,22 @@ fn text(live: &dyn Live) -> String {
         );
     }
     out
+}
+
+/// Writes the state of the configuration.
+fn configuration(out: &mut String, head: &Snapshot, is_locked: bool) {
+    let help = "The time at which the unconfirmed revision is rolled back; absent if none waits.";
+    let mut deadline = Family::gauge(out, "millrace_config_confirm_deadline_seconds", help);
+    if let Some(pending) = head.pending {
+        deadline.sample(&[], pending.deadline.0);
+    }
+    let help = "1 if a session holds the lock on the configuration, else 0.";
+    Family::gauge(out, "millrace_config_locked", help).sample(&[], u8::from(is_locked));
+    let help = "The highest number of the desired state of an origin, such as next_cfg, that is committed.";
+    let mut external = Family::gauge(out, "millrace_config_external_number", help);
+    for (origin, number) in &*head.externals {
+        external.sample(&[("origin", origin.as_str())], number);
+    }
 }
 
 fn process(out: &mut String, live: &dyn Live) {
@@ -186,6 +206,18 @@ fn bridges(out: &mut String, live: &dyn Live) {
     for port in &ports {
         let is_up = port.admin == AdminState::Up && port.link == LinkState::Up;
         up.sample(&[("bridge", &port.bridge), ("port", &port.name)], u8::from(is_up));
+    }
+    let mut enabled = Family::gauge(
+        out,
+        "millrace_port_enabled",
+        "1 if the port is administratively up, else 0.",
+    );
+    for port in &ports {
+        let is_enabled = port.admin == AdminState::Up;
+        enabled.sample(
+            &[("bridge", &port.bridge), ("port", &port.name)],
+            u8::from(is_enabled),
+        );
     }
     oam(out, &ports);
     let tables: Vec<_> = bridges
