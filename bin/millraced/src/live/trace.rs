@@ -324,6 +324,10 @@ fn add<B: Backend>(control: &BridgeControl<B>, trace: &mut view::Trace, frame: &
                              controller is connected"
                 .to_owned()
         }
+        Step::NormalIngress => {
+            "no flow table: NORMAL forwards all packets of this port or VLAN, because the configuration says so"
+                .to_owned()
+        }
         Step::KeptFragment => "a fragment: waits for the others of its packet".to_owned(),
     };
     note_effect(trace, effect);

@@ -71,6 +71,8 @@ impl DropCode {
     pub const DECAPSULATION: DropCode = DropCode(282);
     /// Any other reason of layer 2.
     pub const UNKNOWN_L2: DropCode = DropCode(284);
+    /// Any other reason of layer 3.
+    pub const UNKNOWN_L3: DropCode = DropCode(285);
     /// Any other reason of a buffer.
     pub const UNKNOWN_BUFFER: DropCode = DropCode(287);
     /// Any other reason of a tunnel.

@@ -21,22 +21,33 @@ pub(super) fn interface(port: PortNo) -> u32 {
 /// October 2020).
 pub(super) fn drop_code(reason: DropReason) -> DropCode {
     match reason {
-        DropReason::NoOutput | DropReason::TableMiss | DropReason::FunctionDrop => DropCode::ACL,
-        DropReason::InvalidTtl | DropReason::NshTtl => DropCode::TTL,
-        DropReason::Meter | DropReason::Policer | DropReason::PacketInLimit => DropCode::RATE_LIMIT,
+        DropReason::NoOutput
+        | DropReason::TableMiss
+        | DropReason::FunctionDrop
+        | DropReason::RouteAclIn
+        | DropReason::RouteAclOut => DropCode::ACL,
+        DropReason::InvalidTtl | DropReason::NshTtl | DropReason::RouteTtl => DropCode::TTL,
+        DropReason::Meter | DropReason::Policer | DropReason::PacketInLimit | DropReason::RoutePuntLimit => {
+            DropCode::RATE_LIMIT
+        }
         DropReason::TransmitFull
         | DropReason::QueueFull
         | DropReason::NoBuffer
         | DropReason::WorkerFull
         | DropReason::OamFull
-        | DropReason::PacketInFull => DropCode::NO_BUFFER,
+        | DropReason::PacketInFull
+        | DropReason::RoutePuntFull
+        | DropReason::RouteRingFull => DropCode::NO_BUFFER,
         DropReason::NoHeadroom | DropReason::FragmentMemory => DropCode::UNKNOWN_BUFFER,
-        DropReason::TunnelMtu => DropCode::TOO_BIG,
+        DropReason::TunnelMtu | DropReason::RouteMtu => DropCode::TOO_BIG,
         DropReason::NormalVlan => DropCode::INGRESS_VLAN_FILTER,
         DropReason::NoFloodPort | DropReason::NoLiveBucket => DropCode::PORT_LIST_EMPTY,
         DropReason::OutputToInPort | DropReason::NormalSamePort => DropCode::PORT_LOOPBACK_FILTER,
-        DropReason::FragmentMalformed | DropReason::FragmentOverlap => DropCode::IP_HEADER_CORRUPTED,
-        DropReason::TunnelUnresolved => DropCode::UNRESOLVED_NEIGHBOUR,
+        DropReason::FragmentMalformed
+        | DropReason::FragmentOverlap
+        | DropReason::RouteMalformed
+        | DropReason::RouteChecksum => DropCode::IP_HEADER_CORRUPTED,
+        DropReason::TunnelUnresolved | DropReason::RouteNeighbour => DropCode::UNRESOLVED_NEIGHBOUR,
         DropReason::TunnelMalformed | DropReason::NshMalformed => DropCode::DECAPSULATION,
         DropReason::TunnelPayload
         | DropReason::TunnelKey
@@ -51,6 +62,20 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         | DropReason::PortBlocked
         | DropReason::NormalReserved
         | DropReason::TooShort => DropCode::UNKNOWN_L2,
+        DropReason::RouteOtherHost
+        | DropReason::RouteEtherType
+        | DropReason::RouteNoInterface
+        | DropReason::RouteMartianSource
+        | DropReason::RouteMartianDestination
+        | DropReason::RouteMulticast
+        | DropReason::RouteBroadcast
+        | DropReason::RouteScope
+        | DropReason::RouteOptions
+        | DropReason::RouteNone
+        | DropReason::RouteBlackhole
+        | DropReason::RouteUnreachable
+        | DropReason::RouteProhibited
+        | DropReason::RouteInterfaceDown => DropCode::UNKNOWN_L3,
         DropReason::PortNoPacketIn
         | DropReason::NoGroup
         | DropReason::GroupLimit
