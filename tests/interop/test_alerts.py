@@ -90,6 +90,9 @@ def test_the_faults_of_a_running_switch_fire_their_alerts_which_end_with_them(tm
             used = set(re.findall(r"\bmillrace_\w+", RULES.read_text()))
             missing = {metric for metric in used - optional if not prometheus.series(metric)}
             assert not missing, missing
+            reasons = {drop["reason"] for drop in switch.rest.get(f"{switch.url}/drops", timeout=60).json()}
+            for listed in re.findall(r'reason!~"([^"]+)"', RULES.read_text()):
+                assert set(listed.split("|")) <= reasons, set(listed.split("|")) - reasons
             assert prometheus.firing() == {}
 
             run("ip", "link", "set", CABLE[1], "down")
