@@ -11,6 +11,7 @@
 //! ```
 //! * [`Router`] is the pure core: a burst and a time in, calls of a [`RouteOutput`] out.
 //! * [`RouterState`] is what it reads: interfaces and rates in two copies, the FIB in one.
+//! * [`RouterHandle`] attaches it to bridges: a logical port and a service of each worker, which run the core.
 //! * [`explain`] runs the same code for one packet and returns its steps.
 //!
 //! # What it does not do
@@ -26,6 +27,7 @@ mod counters;
 mod explain;
 mod forward;
 mod fragment;
+mod handle;
 mod hash;
 mod icmp;
 mod interface;
@@ -33,14 +35,18 @@ mod limit;
 mod link;
 mod observe;
 mod options;
+mod port;
 mod send;
+mod service;
 mod state;
+mod waiting;
 
 pub use acl::{Acl, AclAction, AclRule};
 pub use class::PuntClass;
 pub use counters::{InterfaceCounters, InterfaceStats};
 pub use explain::{RouteExplanation, explain};
 pub use forward::{Arrival, Glean, RouteOutput, Router, Waiting};
+pub use handle::{AttachError, RouterHandle};
 pub use icmp::{ErrorClass, IcmpError};
 pub use interface::{Address4, Address6, EgressMode, Interface};
 pub use limit::PacketRate;

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use arrayvec::ArrayVec;
 use millrace_datapath::publish::Replica;
-use millrace_fib::{FibId, GroupId, NextHopId, NextHopKind, NextHopSpec, Prefix, Writer};
+use millrace_fib::{Fib, FibId, GroupId, NextHopId, NextHopKind, NextHopSpec, Prefix, Writer};
 use millrace_pipeline::DropReason;
 use millrace_router::{
     Address4, Address6, Arrival, Change, EgressMode, Glean, Interface, InterfaceCounters, InterfaceStats,
@@ -119,6 +119,7 @@ pub fn interface(index: u16) -> Interface {
 pub struct TestBed {
     pub writer: Writer,
     pub fibs: [FibId; 2],
+    pub readers: [Fib; 2],
     pub state: RouterState,
     pub router: Router,
     pub out: Recorder,
@@ -132,14 +133,17 @@ impl TestBed {
     pub fn new() -> TestBed {
         let mut writer = Writer::new();
         let mut state = RouterState::new(writer.next_hops());
-        let fibs = [0, 1].map(|index| {
+        let made = [0, 1].map(|index| {
             let (id, fib) = writer.add_fib();
-            state.apply(&Change::Vrf(index, Some(fib)));
-            id
+            state.apply(&Change::Vrf(index, Some(fib.clone())));
+            (id, fib)
         });
+        let fibs = [made[0].0, made[1].0];
+        let readers = made.map(|(_, fib)| fib);
         let mut bed = TestBed {
             writer,
             fibs,
+            readers,
             state,
             router: Router::new(0, SEED),
             out: Recorder::default(),

@@ -8,6 +8,7 @@
 )]
 
 mod allocator;
+mod bridges;
 mod errors;
 mod forwarding;
 mod harness;
