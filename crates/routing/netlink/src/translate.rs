@@ -177,7 +177,8 @@ impl Translator {
     /// Returns the next hops that the switch can use, and the type of the route with these.
     fn hops(&mut self, route: &wire::Route<'_>, kind: RouteKind) -> (Hops, RouteKind) {
         if route.nexthop_id != 0 {
-            return (Hops::Object(route.nexthop_id), kind);
+            // The kernel shows the type of the object (a blackhole), with which the route goes and changes.
+            return (Hops::Object(route.nexthop_id), RouteKind::Unicast);
         }
         let mut is_reduced = false;
         let mut usable = route

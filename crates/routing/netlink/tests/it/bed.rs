@@ -79,15 +79,23 @@ impl Neighbour {
         });
         let task = reported.recv().unwrap();
         let path = format!("/proc/{}/task/{task}/ns/net", std::process::id());
-        ip(&format!("link set {interface} netns {path}"));
         let host = Neighbour {
             namespace: Namespace::Path(path.into()),
             commands,
             thread: Some(thread),
         };
+        host.take(interface);
         let lines = lines.to_owned();
         host.on(move || batch(&lines));
         host
+    }
+
+    /// Moves an interface of this thread's namespace to that of the host.
+    pub(crate) fn take(&self, interface: &str) {
+        let Namespace::Path(path) = &self.namespace else {
+            panic!("a host has a namespace of its own");
+        };
+        ip(&format!("link set {interface} netns {}", path.display()));
     }
 
     /// Runs a function in the namespace of the host, and returns its value.

@@ -45,6 +45,7 @@ const ROUTES: &str = "\
     route add 198.51.100.0/24 via inet6 2001:db8::2 dev a0\n\
     route add 203.0.113.0/24 nexthop via 10.0.0.2 weight 3 nexthop via inet6 2001:db8::2 dev a0 weight 256\n\
     route add 10.1.0.0/16 nhid 21\n\
+    route add 10.8.0.0/16 nhid 13\n\
     route add 10.2.0.0/16 dev a0\n\
     route add blackhole 10.3.0.0/16\n\
     route add unreachable 10.4.0.0/16\n\
@@ -115,6 +116,7 @@ fn check_routes(consumer: &Consumer, mode: RouteMode) {
             Hops::Many(vec![weighted("10.0.0.2", 3), weighted("2001:db8::2", 256)]),
         ),
         route("10.1.0.0/16", Hops::Object(21)),
+        route("10.8.0.0/16", Hops::Object(13)),
         route("10.2.0.0/16", Hops::One(direct)),
         of_kind("10.3.0.0/16", RouteKind::Blackhole),
         of_kind("10.4.0.0/16", RouteKind::Unreachable),

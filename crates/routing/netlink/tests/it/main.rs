@@ -6,6 +6,7 @@ mod damage;
 mod fpm;
 mod frr;
 mod kernel;
+mod oracle;
 mod overrun;
 mod settings;
 mod shadow;
