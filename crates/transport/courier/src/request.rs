@@ -5,7 +5,7 @@ use crate::clock::wait;
 use crate::control::{CODE_DONE, Control, ControlError, LinkEnd, LinkEvent, LinkId};
 use crate::event::WRONG_KEY;
 use crate::identity::Identity;
-use crate::io::{DatagramIo, mapped};
+use crate::io::{DatagramIo, mapped, probe_ports};
 use crate::message::{Message, VERSION};
 use crate::sender::{BACKOFF, Target, bind_for};
 use std::io;
@@ -58,6 +58,7 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
         links.collect()
     };
     let mut links = dial(&mut control, start)?;
+    let mut ports = probe_ports(&io, &from.addresses);
     // A daemon that has no room for a moment is dialled again.
     let (mut redial_at, mut pause) = (None, BACKOFF);
     let no_answer = |reason: &str| RequestError::NoAnswer {
@@ -118,6 +119,10 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
         if redial_at.is_some_and(|at| at <= now) {
             redial_at = None;
             links = dial(&mut control, now)?;
+        }
+        if let Some(refusal) = ports.refusal().filter(|_| asked.is_none()) {
+            let reason = format!("{refusal}; check that `millrace courier serve` runs there");
+            result.get_or_insert(Err(no_answer(&reason)));
         }
         if now.saturating_duration_since(start) >= PATIENCE {
             result.get_or_insert(Err(no_answer("no answer in 20 seconds; check that UDP passes")));

@@ -12,11 +12,13 @@
 
 mod frames;
 mod memif;
+mod port_probe;
 mod socket;
 pub mod via;
 
 pub use frames::{FrameIo, FrameLink};
 pub use memif::{MemifConfig, MemifLink};
+pub(crate) use port_probe::{PortProbes, probe_ports};
 pub use socket::UdpIo;
 pub(crate) use socket::{headers, mapped};
 
@@ -114,6 +116,11 @@ pub trait DatagramIo: Send {
             io::ErrorKind::Unsupported,
             "this interface cannot be shared by two sessions; use the kernel's network",
         ))
+    }
+
+    /// Returns true if the kernel sends the datagrams, and reports closed ports of peers to sockets of this process.
+    fn reports_closed_ports(&self) -> bool {
+        false
     }
 
     /// Returns the path MTU to a peer in bytes: the interface's MTU, or less if a router reported less.

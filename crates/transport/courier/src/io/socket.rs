@@ -228,6 +228,10 @@ impl DatagramIo for UdpIo {
         Ok(Box::new(UdpIo::with(socket)?))
     }
 
+    fn reports_closed_ports(&self) -> bool {
+        true
+    }
+
     fn path_mtu(&self, to: SocketAddr) -> u16 {
         let local = self
             .socket

@@ -5,7 +5,7 @@ use super::requests::{Fetch, Fetching};
 use super::state::{Server, Stage};
 use crate::control::{CODE_DONE, ControlError, LinkEnd, LinkId};
 use crate::event::{Event, Outcome, wrong_key};
-use crate::io::mapped;
+use crate::io::{PortProbes, mapped, probe_ports};
 use crate::message::{Message, VERSION};
 use crate::sender::{BACKOFF, BACKOFF_MAX};
 use std::time::Instant;
@@ -17,6 +17,7 @@ impl Server<'_, '_, '_> {
         self.fetching = Some(Fetching {
             fetch,
             links: Vec::new(),
+            ports: PortProbes::default(),
             only_v4,
             redial_at: None,
             refusals: 0,
@@ -38,6 +39,7 @@ impl Server<'_, '_, '_> {
             let link = self.control.connect(now, self.identity, address, from.key)?;
             fetching.links.push(link);
         }
+        fetching.ports = probe_ports(&*self.io, &from.addresses);
         (fetching.redial_at, fetching.asked) = (None, false);
         fetching.until = Some(now + DIAL);
         Ok(())
@@ -135,6 +137,11 @@ impl Server<'_, '_, '_> {
             && let Err(error) = self.dial_again(now)
         {
             let reason = error.to_string();
+            return self.end_fetch(Outcome::Resumable { reason });
+        }
+        let dialing = self.fetching.as_mut().filter(|fetching| !fetching.asked);
+        if let Some(refusal) = dialing.and_then(|fetching| fetching.ports.refusal()) {
+            let reason = format!("{refusal}; check that `millrace courier serve` runs there");
             return self.end_fetch(Outcome::Resumable { reason });
         }
         let due = self.fetching.as_ref().and_then(|fetching| fetching.until);

@@ -5,6 +5,7 @@ use crate::control::LinkId;
 use crate::event::Event;
 use crate::identity::PublicKey;
 use crate::inbox::{Command, Outbox};
+use crate::io::PortProbes;
 use crate::sender::Target;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::ScopedJoinHandle;
@@ -22,6 +23,8 @@ pub(super) struct Fetching {
     pub(super) fetch: Fetch,
     /// Links to the daemon's addresses that may still answer.
     pub(super) links: Vec<LinkId>,
+    /// The addresses that are dialled.
+    pub(super) ports: PortProbes,
     /// True if the daemon's addresses are to be written as IPv4.
     pub(super) only_v4: bool,
     /// The time at which a daemon without room is dialled again.

@@ -356,6 +356,13 @@ impl Sender<'_> {
                         "no answer from the receiver; check that `millrace receive` runs and that UDP passes";
                     self.on_lost(at, reason.into(), true);
                 }
+                Stage::Dialing { .. } => {
+                    if let Some(refusal) = self.peers[at].ports.refusal() {
+                        let reason = format!("{refusal}; check that `millrace receive` runs there");
+                        self.close_dialed(at);
+                        self.on_lost(at, reason, true);
+                    }
+                }
                 Stage::Waiting { until } if now >= until => self.redial(at)?,
                 Stage::Running(member) if self.group.flow(member).is_none() => {
                     let reason = "the receiver acknowledged packets that were never sent".into();

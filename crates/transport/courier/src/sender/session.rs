@@ -6,7 +6,7 @@ use crate::control::{CODE_DONE, CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::{Event, Outcome, wrong_key};
 use crate::files::Value;
 use crate::identity::random;
-use crate::io::mapped;
+use crate::io::{mapped, probe_ports};
 use crate::message::{Class, MANIFEST_CHUNK, Message, VERSION, fitting};
 use crate::pool::reader::{Read, ReadReply};
 use crate::progress::RateMeter;
@@ -34,7 +34,9 @@ impl Sender<'_> {
     /// Adds a receiver and opens a link to each of its addresses.
     pub(super) fn add(&mut self, target: Target) -> Result<(), SendError> {
         let links = self.links(&target)?;
-        self.peers.push(Peer::dialing(target, links, Instant::now()));
+        let mut peer = Peer::dialing(target, links, Instant::now());
+        peer.ports = probe_ports(&*self.io, &peer.target.addresses);
+        self.peers.push(peer);
         Ok(())
     }
 
@@ -54,7 +56,17 @@ impl Sender<'_> {
         let target = self.peers[at].target.clone();
         let links = self.links(&target)?;
         self.peers[at].stage = Stage::dialing(links, Instant::now());
+        self.peers[at].ports = probe_ports(&*self.io, &target.addresses);
         Ok(())
+    }
+
+    /// Closes the links of a receiver that is dialled.
+    pub(super) fn close_dialed(&mut self, at: usize) {
+        if let Stage::Dialing { links, .. } = &mut self.peers[at].stage {
+            for link in std::mem::take(links) {
+                self.control.close(Instant::now(), link, CODE_ERROR, "no answer");
+            }
+        }
     }
 
     /// Handles an event of a link; the peer ends when its last link closes.

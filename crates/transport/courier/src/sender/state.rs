@@ -6,7 +6,7 @@ use crate::control::{CODE_DONE, CODE_ERROR, Control, LinkId};
 use crate::event::{Event, Outcome, left_out};
 use crate::files::{Paths, Value};
 use crate::identity::Identity;
-use crate::io::DatagramIo;
+use crate::io::{DatagramIo, PortProbes};
 use crate::message::Offer;
 use crate::pool::Waker;
 use crate::pool::reader::{Read, ReadReply, Requester};
@@ -48,6 +48,8 @@ pub(super) struct Peer {
     pub(super) target: Target,
     pub(super) stage: Stage,
     pub(super) link: Option<LinkId>,
+    /// The addresses that are dialled.
+    pub(super) ports: PortProbes,
     /// The number of the current link, from 0; answers for an earlier link are ignored.
     pub(super) link_number: u32,
     /// The time at which the first of the links that failed since the last progress was lost, and their
@@ -93,6 +95,7 @@ impl Peer {
             target,
             stage: Stage::dialing(links, now),
             link: None,
+            ports: PortProbes::default(),
             link_number: 0,
             lost: None,
             haves: VecDeque::new(),

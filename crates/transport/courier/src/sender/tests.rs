@@ -291,3 +291,41 @@ fn a_sender_whose_feedback_is_overdue_probes_by_the_control_channel_again_and_ag
         "{outcomes:?}"
     );
 }
+
+#[test]
+fn a_closed_port_is_refused_long_before_the_wait_for_an_answer_ends() {
+    let closed = UdpIo::bind("127.0.0.1:0".parse().unwrap())
+        .unwrap()
+        .local_address()
+        .unwrap();
+    let identity = Identity::generate().unwrap();
+    let target = Target {
+        name: "absent".into(),
+        addresses: vec![closed],
+        key: identity.public_key(),
+        secret: None,
+        into: Vec::new(),
+    };
+    let refused = |reason: &str| reason.contains(&format!("nothing listens at UDP port {closed}"));
+    let mut source = Slow {
+        permitted: channel().1,
+        asked: 0,
+        bytes: vec![0; 1 << 20],
+    };
+    let (own, options) = (Identity::generate().unwrap(), SendOptions::default());
+    let outcomes = send(
+        &mut source,
+        &own,
+        vec![target.clone()],
+        options,
+        None,
+        &mut |_| {},
+    )
+    .unwrap();
+    assert!(
+        matches!(&outcomes[..], [Outcome::Resumable { reason }] if refused(reason)),
+        "{outcomes:?}"
+    );
+    let error = crate::request::list(&own, &target, b"").unwrap_err().to_string();
+    assert!(refused(&error), "{error}");
+}
