@@ -70,6 +70,13 @@ pub(crate) struct Set {
     pub(crate) dead: Vec<bool>,
 }
 
+impl Set {
+    /// Returns true if the kernel passes over routes with this set: all next hops are dead.
+    pub(crate) fn is_dead(&self) -> bool {
+        !self.dead.is_empty() && self.dead.iter().all(|dead| *dead)
+    }
+}
+
 /// An adjacency: a neighbour on a link, or this machine, or a discard.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum AdjacencyKey {

@@ -1,11 +1,12 @@
 //! Routes that come and go, and which of them the FIB has.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use millrace_fib::{Family, GroupId, NextHopKind, Prefix};
 
 use crate::event::{Dump, Hop, Hops, Netns, Route, RouteKind, RouteMode, Source};
-use crate::hops::{SetId, SetKey, Via};
+use crate::hops::{HopTable, Set, SetId, SetKey, Via};
 use crate::namespace::ObjectHops;
 use crate::rib::{Rib, VrfId};
 use crate::routes::{Entry, Origin, Record};
@@ -133,14 +134,6 @@ impl Rib {
         if let Some(same) = same {
             entry.records_mut()[same].generation = generation;
             dropped.push(set);
-            // A replaced route may have had another before it.
-            if route.mode == RouteMode::Replace
-                && let Some(first) = entry.records().iter().position(peers)
-                && first < same
-                && let Some(old) = entry.remove(first)
-            {
-                dropped.push(old.set);
-            }
         } else {
             let replaced = match (origin, prefix.family(), route.mode) {
                 // FPM has one route for each prefix.
@@ -303,6 +296,25 @@ impl Rib {
         removed
     }
 
+    /// Makes the FIB equal to the routes that have one of these sets.
+    pub(crate) fn sync_routes_of(&mut self, netns: Netns, sets: &HashSet<SetId>) {
+        for at in self.vrfs_of(netns) {
+            let Some(vrf) = self.vrf(at) else {
+                continue;
+            };
+            let has = |entry: &Entry| entry.records().iter().any(|record| sets.contains(&record.set));
+            let prefixes: Vec<Prefix> = vrf
+                .routes
+                .iter()
+                .filter(|(_, entry)| has(entry))
+                .map(|(prefix, _)| prefix)
+                .collect();
+            for prefix in prefixes {
+                self.sync(at, &prefix);
+            }
+        }
+    }
+
     /// Notes that a prefix of the table `local` came or went, which hides longer routes of the VRF's table.
     fn note_wide(&mut self, at: usize, prefix: &Prefix) {
         let Some(vrf) = self.vrf_mut(at) else {
@@ -330,8 +342,14 @@ impl Rib {
     }
 
     /// Returns the route that packets to a prefix take, if the FIB should have it.
-    fn wanted_record<'a>(wide: &[Prefix], prefix: &Prefix, entry: &'a Entry) -> Option<&'a Record> {
-        let best = entry.best()?;
+    fn wanted_record<'a>(
+        hops: &HopTable,
+        wide: &[Prefix],
+        prefix: &Prefix,
+        entry: &'a Entry,
+    ) -> Option<&'a Record> {
+        let is_dead = |record: &Record| hops.set(record.set).is_some_and(Set::is_dead);
+        let best = entry.best(|record| record.origin == Origin::Fpm || !is_dead(record))?;
         let is_hidden = best.origin != Origin::LocalTable && wide.iter().any(|wide| wide.covers(prefix));
         (!is_hidden).then_some(best)
     }
@@ -347,7 +365,7 @@ impl Rib {
             if hosts.peek().is_some() {
                 // A hidden route has no host either: the table `local` decides.
                 if let Some((around, entry)) = vrf.routes.longest(prefix, |entry| !entry.is_empty())
-                    && let Some(record) = Self::wanted_record(&vrf.wide_local, &around, entry)
+                    && let Some(record) = Self::wanted_record(&self.hops, &vrf.wide_local, &around, entry)
                 {
                     for ((_, ifindex), set) in hosts {
                         if self.is_connected(record.set, *ifindex) {
@@ -359,7 +377,7 @@ impl Rib {
         }
         vrf.routes
             .get(prefix)
-            .and_then(|entry| Self::wanted_record(&vrf.wide_local, prefix, entry))
+            .and_then(|entry| Self::wanted_record(&self.hops, &vrf.wide_local, prefix, entry))
             .map_or(GroupId::NONE, |record| self.group_of(record.set))
     }
 

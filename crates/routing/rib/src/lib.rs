@@ -31,4 +31,4 @@ mod view;
 pub use action::Action;
 pub use event::{Event, Netns};
 pub use rib::{CHECK_AFTER, CHECK_INTERVAL, Counts, Limits, NAMESPACE_HOLD, REPLAY_QUIET, Rib, VrfId};
-pub use view::{HopView, NeighbourView, RouteView};
+pub use view::{HopView, NeighbourView, RouteView, VrfSummary};

@@ -1,6 +1,6 @@
 //! The links, addresses, neighbours and next-hop objects of a namespace.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use millrace_fib::{Family, Prefix};
@@ -58,6 +58,8 @@ pub(crate) struct Namespace {
     pub(crate) dumps: Vec<DumpState>,
     /// The number of the newest dump of each kind; objects that a dump names get its number, others 0.
     pub(crate) generations: BTreeMap<Dump, u8>,
+    /// The dumps that were complete since the namespace was opened.
+    pub(crate) read: BTreeSet<Dump>,
     /// When the last message of FPM's replay came; none if no replay is under way.
     pub(crate) replay: Option<Time>,
     /// The number of FPM's current connection; routes and objects that it names get it.

@@ -24,7 +24,14 @@ impl Rib {
             self.counts.refused += 1;
             return None;
         };
-        let dead = vec![false; key.via.hops().len()];
+        // The kernel accepts no next hop on a link that is down: one that is there was alive before.
+        let namespace = self.namespaces.get(&key.netns);
+        let is_down = |hop: &Hop| {
+            namespace
+                .and_then(|namespace| namespace.link(hop.ifindex))
+                .is_some_and(|link| !link.up)
+        };
+        let dead = key.via.hops().iter().map(is_down).collect();
         let id = self.hops.insert_set(Set {
             key,
             users: 1,

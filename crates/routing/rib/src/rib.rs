@@ -256,6 +256,7 @@ impl Rib {
             Change::Closed if source == Source::Kernel => {
                 namespace.is_open = false;
                 namespace.dumps.clear();
+                namespace.read.clear();
                 namespace.check_at = None;
                 namespace.empty_at = Some(now + NAMESPACE_HOLD);
             }

@@ -78,8 +78,9 @@ impl Entry {
         }
     }
 
-    /// Returns the route that packets take: of the table that is asked first, the lowest metric, and the first of those.
-    pub(crate) fn best(&self) -> Option<&Record> {
+    /// Returns the route that packets take: of those that are usable, the one of the table that is asked first, with the
+    /// lowest metric, and the first of those.
+    pub(crate) fn best(&self, is_usable: impl Fn(&Record) -> bool) -> Option<&Record> {
         let rank = |record: &&Record| {
             (
                 record.origin == Origin::LocalTable,
@@ -87,7 +88,11 @@ impl Entry {
             )
         };
         // Of several maxima, `max_by_key` returns the last.
-        self.records().iter().rev().max_by_key(rank)
+        self.records()
+            .iter()
+            .rev()
+            .filter(|record| is_usable(record))
+            .max_by_key(rank)
     }
 
     pub(crate) fn insert(&mut self, at: usize, record: Record) {

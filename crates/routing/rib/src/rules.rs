@@ -63,7 +63,8 @@ impl Rib {
             self.hops_die(netns, ifindex, false);
         }
         if up && !was_up {
-            self.hops_revive(netns, ifindex);
+            self.hops_revive(netns, ifindex, Family::V4);
+            self.hops_revive(netns, ifindex, Family::V6);
         }
         if up && carrier && !(was_up && had_carrier) {
             // Neighbours that failed before have not been asked since.
@@ -137,7 +138,7 @@ impl Rib {
         if Family::of(&address.address) == Family::V4
             && namespace.link(address.ifindex).is_some_and(|link| link.up)
         {
-            self.hops_revive(netns, address.ifindex);
+            self.hops_revive(netns, address.ifindex, Family::V4);
         }
         self.resolve_floating(netns);
     }
@@ -309,20 +310,24 @@ impl Rib {
         any
     }
 
-    /// Marks the IPv4 next hops on a link dead, and drops the routes that have no other. With `force`, local routes
-    /// go, too.
+    /// Marks the next hops on a link dead, and drops the IPv4 routes that have no other. With `force`, local routes go, too,
+    /// and IPv6 is left alone.
     fn hops_die(&mut self, netns: Netns, ifindex: u32, force: bool) {
         let mut sets = HashSet::new();
-        for (id, mut dead, via) in self.sets_on(netns, ifindex) {
+        for (id, family, mut dead, via) in self.sets_on(netns, ifindex) {
+            if force && family == Family::V6 {
+                continue;
+            }
             for (dead, hop) in dead.iter_mut().zip(via.hops()) {
                 *dead |= hop.ifindex == ifindex;
             }
-            let are_all_dead = dead.iter().all(|dead| *dead);
-            if let Some(set) = self.hops.set_mut(id) {
-                set.dead = dead;
-            }
+            let Some(set) = self.hops.set_mut(id) else {
+                continue;
+            };
+            set.dead = dead;
+            let is_dead = set.is_dead();
             self.regroup(id);
-            if are_all_dead {
+            if is_dead && family == Family::V4 {
                 sets.insert(id);
             }
         }
@@ -340,24 +345,33 @@ impl Rib {
         });
     }
 
-    /// Clears the marks of next hops on a link.
-    fn hops_revive(&mut self, netns: Netns, ifindex: u32) {
-        for (id, mut dead, via) in self.sets_on(netns, ifindex) {
-            if !dead.iter().any(|dead| *dead) {
+    /// Clears the marks of next hops of a family on a link.
+    fn hops_revive(&mut self, netns: Netns, ifindex: u32, revived: Family) {
+        let mut sets = HashSet::new();
+        for (id, family, mut dead, via) in self.sets_on(netns, ifindex) {
+            if family != revived || !dead.iter().any(|dead| *dead) {
                 continue;
             }
             for (dead, hop) in dead.iter_mut().zip(via.hops()) {
                 *dead &= hop.ifindex != ifindex;
             }
-            if let Some(set) = self.hops.set_mut(id) {
-                set.dead = dead;
+            let Some(set) = self.hops.set_mut(id) else {
+                continue;
+            };
+            if set.is_dead() {
+                sets.insert(id);
             }
+            set.dead = dead;
             self.regroup(id);
+        }
+        // Routes that were passed over are taken again.
+        if !sets.is_empty() {
+            self.sync_routes_of(netns, &sets);
         }
     }
 
-    /// Returns the IPv4 sets with next hops on a link: their marks and their next hops.
-    fn sets_on(&self, netns: Netns, ifindex: u32) -> Vec<(SetId, Vec<bool>, Via)> {
+    /// Returns the sets with next hops on a link: their family, their marks and their next hops.
+    fn sets_on(&self, netns: Netns, ifindex: u32) -> Vec<(SetId, Family, Vec<bool>, Via)> {
         let mut ids: Vec<SetId> = self
             .hops
             .on_link(netns, ifindex)
@@ -369,8 +383,8 @@ impl Rib {
         ids.dedup();
         ids.into_iter()
             .filter_map(|id| Some((id, self.hops.set(id)?)))
-            .filter(|(_, set)| set.key.family == Family::V4 && !set.key.via.hops().is_empty())
-            .map(|(id, set)| (id, set.dead.clone(), set.key.via.clone()))
+            .filter(|(_, set)| !set.key.via.hops().is_empty())
+            .map(|(id, set)| (id, set.key.family, set.dead.clone(), set.key.via.clone()))
             .collect()
     }
 

@@ -18,6 +18,7 @@ impl Rib {
             return;
         };
         let generation = namespace.dumps.remove(at).generation;
+        namespace.read.insert(dump);
         match dump {
             Dump::Links => {
                 let stale = namespace

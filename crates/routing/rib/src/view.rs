@@ -1,10 +1,11 @@
 //! The state for displays.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
-use millrace_fib::{GroupId, NextHopSpec, Prefix, Usage};
+use millrace_fib::{Family, GroupId, NextHopSpec, Prefix, Usage};
 
-use crate::event::{LinkKind, NeighbourState, RouteKind, Source};
+use crate::event::{Dump, LinkKind, NeighbourState, RouteKind, Source};
 use crate::rib::{Counts, Rib, Vrf, VrfId};
 use crate::routes::{Entry, Origin, Record};
 
@@ -45,7 +46,44 @@ pub struct NeighbourView {
     pub state: NeighbourState,
 }
 
+/// The numbers of a VRF.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VrfSummary {
+    /// The number of prefixes that the FIB has, IPv4 and IPv6; without those of neighbours.
+    pub prefixes: [usize; 2],
+    /// The number of groups of next hops that they use.
+    pub groups: usize,
+    /// The number of neighbours with a route of their own.
+    pub hosts: usize,
+    /// True if all routes of the kernel were read since the namespace was opened, and FPM's replay is complete.
+    pub is_synchronised: bool,
+}
+
 impl Rib {
+    /// Returns the numbers of a VRF. The cost is that of a walk over its prefixes.
+    pub fn summary(&self, id: VrfId) -> VrfSummary {
+        let Some(vrf) = self.vrf(id.0 as usize) else {
+            return VrfSummary::default();
+        };
+        let mut summary = VrfSummary {
+            hosts: vrf.hosts.len(),
+            is_synchronised: self.namespaces.get(&vrf.netns).is_some_and(|namespace| {
+                let is_read = |family| namespace.read.contains(&Dump::Routes(family));
+                is_read(Family::V4) && is_read(Family::V6) && namespace.replay.is_none()
+            }),
+            ..VrfSummary::default()
+        };
+        let mut groups = HashSet::new();
+        for (prefix, entry) in vrf.routes.iter() {
+            if !entry.is_empty() && !entry.installed.is_none() {
+                summary.prefixes[prefix.family() as usize] += 1;
+                groups.insert(entry.installed);
+            }
+        }
+        summary.groups = groups.len();
+        summary
+    }
+
     /// Returns the routes of a VRF, in no order.
     pub fn routes(&self, id: VrfId) -> impl Iterator<Item = RouteView> {
         let vrf = self.vrf(id.0 as usize);
@@ -73,7 +111,9 @@ impl Rib {
     }
 
     fn views(&self, prefix: Prefix, entry: &Entry) -> Vec<RouteView> {
-        let best = entry.best().copied();
+        let installed = |record: &Record| self.group_of(record.set) == entry.installed;
+        // A neighbour's route of its own stands before a connected one of its prefix.
+        let best = entry.best(installed).or_else(|| entry.best(|_| true)).copied();
         let view = |record: &Record| RouteView {
             prefix,
             kind: record.kind,

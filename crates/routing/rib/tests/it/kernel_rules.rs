@@ -1,9 +1,9 @@
 //! One test for each rule that the kernel applies in silence.
 
-use millrace_fib::NextHopKind;
+use millrace_fib::{Family, NextHopKind};
 use millrace_rib::Action;
 use millrace_rib::event::{
-    Hops, NeighbourState, NextHopObject, NextHopObjectKind, Object, Route, RouteKind, Source,
+    Change, Dump, Hops, NeighbourState, NextHopObject, NextHopObjectKind, Object, Route, RouteKind, Source,
 };
 use millrace_types::Duration;
 
@@ -405,6 +405,37 @@ fn kinds_without_next_hop_drop_packets_as_the_kernel_does() {
         world.there(Object::Route(route));
         assert_eq!(world.kind("192.0.2.1"), Some(expected));
     }
+}
+
+#[test]
+fn an_ipv6_route_whose_next_hops_are_dead_is_passed_over_until_its_link_is_up() {
+    let mut world = World::new(Source::Kernel);
+    let (one, two) = (hop(2, "2001:db8:2::9"), hop(3, "2001:db8:3::9"));
+    world.route("2001:db8:90::/44", Hops::One(hop(4, "2001:db8:4::9")));
+    world.route("2001:db8:99::/48", Hops::Many(vec![one, two]));
+    world.there(Object::Link(link(3, false, false)));
+    assert_eq!(world.path("2001:db8:99::1"), ["12 2001:db8:2::9"]);
+    // The other is withdrawn: the kernel keeps the dead one, and takes the shorter route.
+    world.gone(Object::Route(route("2001:db8:99::/48", Hops::One(one))));
+    assert_eq!(world.path("2001:db8:99::1"), ["14 2001:db8:4::9"]);
+    world.there(Object::Link(link(3, true, true)));
+    assert_eq!(world.path("2001:db8:99::1"), ["13 2001:db8:3::9"]);
+}
+
+#[test]
+fn the_numbers_of_a_vrf_are_those_of_its_routes() {
+    let mut world = world();
+    let summary = world.rib.summary(world.vrf);
+    // 127.0.0.0/8, and for each link a prefix, an address and a broadcast address.
+    assert_eq!(summary.prefixes, [5 + 1 + 3 * 3, 2 + 3]);
+    assert!(!summary.is_synchronised);
+    for family in [Family::V4, Family::V6] {
+        world.kernel(Change::DumpBegins(Dump::Routes(family)));
+        world.kernel(Change::DumpEnds(Dump::Routes(family)));
+    }
+    let summary = world.rib.summary(world.vrf);
+    assert_eq!((summary.prefixes, summary.groups), ([0, 0], 0));
+    assert!(summary.is_synchronised);
 }
 
 #[test]

@@ -18,9 +18,20 @@ use serde_json::Value;
 
 /// The longest time that the kernel may take.
 const BOUND: Duration = Duration::from_secs(60);
+/// The longest time between an address and its routes.
+const SETTLE_BOUND: Duration = Duration::from_secs(3);
 const MAIN: u32 = 254;
 /// Names of interfaces; each has a peer whose name begins with `w`.
 pub(crate) const NAMES: [&str; 3] = ["v2", "v3", "v4"];
+
+/// Returns a difference.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)*) => {
+        if !$condition {
+            return Err(format!($($text)*));
+        }
+    };
+}
 
 pub(crate) struct Bed {
     pub(crate) rib: Rib,
@@ -72,7 +83,7 @@ pub(crate) fn ip(lines: &[&str]) {
 impl Bed {
     /// Makes the namespace; `None` without root.
     pub(crate) fn new() -> Option<Bed> {
-        if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
+        if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWNS) {
             eprintln!("SKIPPED: a network namespace needs root ({errno})");
             return None;
         }
@@ -95,6 +106,10 @@ impl Bed {
                 .unwrap()
                 .success()
         );
+        // Files of /sys/class/net are those of the namespace that mounts it.
+        for arguments in [vec!["--make-rprivate", "/"], vec!["-t", "sysfs", "sysfs", "/sys"]] {
+            assert!(Command::new("mount").args(arguments).status().unwrap().success());
+        }
         ip(&["link set lo up"]);
         for name in NAMES {
             let peer = name.replace('v', "w");
@@ -189,6 +204,10 @@ impl Bed {
     }
 
     fn are_carriers_told(&self) -> bool {
+        // The kernel tells a change of the carrier at once when somebody reads it.
+        for name in self.names.values() {
+            let _down_or_gone = std::fs::read(format!("/sys/class/net/{name}/carrier"));
+        }
         let text = Command::new("ip")
             .args(["-j", "link", "show"])
             .output()
@@ -212,8 +231,26 @@ impl Bed {
         })
     }
 
+    /// Waits until routes and lookups are the kernel's. Returns the number of addresses whose packets are forwarded.
+    ///
+    /// The kernel makes the routes of IPv6 addresses some time after the addresses. A rule that the RIB does not know is not
+    /// made good by waiting: nothing is dumped.
+    pub(crate) fn compare(&mut self, addresses: &[IpAddr]) -> usize {
+        let end = Instant::now() + SETTLE_BOUND;
+        loop {
+            self.settle();
+            match self
+                .compare_routes()
+                .and_then(|()| self.compare_lookups(addresses))
+            {
+                Ok(forwarded) => return forwarded,
+                Err(difference) => assert!(Instant::now() < end, "{difference}"),
+            }
+        }
+    }
+
     /// Compares all routes of the main table with `ip route`: prefix, metric, type, next hops.
-    pub(crate) fn compare_routes(&self) {
+    fn compare_routes(&self) -> Result<(), String> {
         let mut expected = Vec::new();
         for family in ["-4", "-6"] {
             let text = Command::new("ip")
@@ -255,13 +292,14 @@ impl Bed {
             };
             expected.iter().filter(near).collect()
         };
-        assert!(
+        ensure!(
             expected == found,
             "around them, the kernel has {:#?}\nonly the kernel has {:#?}\nonly the RIB has {:#?}",
             all(),
             only(&expected, &found),
             only(&found, &expected)
         );
+        Ok(())
     }
 
     fn line_of_view(&self, view: &RouteView) -> String {
@@ -293,7 +331,7 @@ impl Bed {
     }
 
     /// Compares lookups with `ip route get`. Returns the number of addresses whose packets are forwarded.
-    pub(crate) fn compare_lookups(&self, addresses: &[IpAddr]) -> usize {
+    fn compare_lookups(&self, addresses: &[IpAddr]) -> Result<usize, String> {
         let lines: Vec<String> = addresses
             .iter()
             .map(|address| format!("route get {address}"))
@@ -335,21 +373,25 @@ impl Bed {
                 } else if reason.contains("Permission denied") {
                     Some(NextHopKind::Prohibit)
                 } else {
-                    assert!(reason.contains("Invalid argument"), "{address}: {reason}");
+                    ensure!(reason.contains("Invalid argument"), "{address}: {reason}");
                     Some(NextHopKind::Blackhole)
                 };
                 let found = kinds.first().copied();
                 // IPv6 says "Network is unreachable" where a route says so, too, and for `throw`.
                 let is_equal =
                     found == expected || (expected.is_none() && found == Some(NextHopKind::Unreachable));
-                assert!(is_equal, "{}; the kernel: {reason}", context());
+                ensure!(is_equal, "{}; the kernel: {reason}", context());
                 continue;
             }
             let answer = answers.next().unwrap();
             let kind = answer["type"].as_str().unwrap_or("unicast");
             match kind {
                 "local" | "broadcast" | "anycast" => {
-                    assert_eq!(kinds, [NextHopKind::Local], "{}; the kernel: {answer}", context());
+                    ensure!(
+                        kinds == [NextHopKind::Local],
+                        "{}; the kernel: {answer}",
+                        context()
+                    );
                 }
                 "unicast" => {
                     forwarded += 1;
@@ -367,9 +409,9 @@ impl Bed {
                         .flat_map(|view| hops(&view))
                         .collect();
                     let is_possible = all.contains(&taken) || equals.contains(&taken);
-                    assert!(is_possible, "{}; the kernel: {answer}", context());
+                    ensure!(is_possible, "{}; the kernel: {answer}", context());
                     // The FIB has all next hops of the route, or those that are alive.
-                    assert!(!members.is_empty(), "{}", context());
+                    ensure!(!members.is_empty(), "{}", context());
                     for member in &members {
                         let hop = HopView {
                             spec: *member,
@@ -377,7 +419,7 @@ impl Bed {
                             weight: 1,
                             is_live: true,
                         };
-                        assert!(
+                        ensure!(
                             all.contains(&self.hop(&hop)),
                             "{}; the kernel: {answer}",
                             context()
@@ -387,8 +429,8 @@ impl Bed {
                 other => panic!("{address}: unexpected type {other}: {answer}"),
             }
         }
-        assert!(answers.next().is_none());
-        forwarded
+        ensure!(answers.next().is_none(), "too many answers");
+        Ok(forwarded)
     }
 
     /// Returns the number of routes that the RIB has of the main table.
