@@ -88,6 +88,14 @@ pub struct TransactionState {
 }
 
 impl TransactionState {
+    /// Returns true if a rule has matched a direction of the transaction.
+    pub(super) fn has_matched(&self, rule: u32, direction: Direction) -> bool {
+        let candidates = &self.directions[direction.index()].candidates;
+        candidates
+            .iter()
+            .any(|candidate| candidate.rule == rule && candidate.is_done)
+    }
+
     /// Returns the bytes that the state has allocated.
     pub(crate) fn heap(&self) -> usize {
         let of = |direction: &DirectionState| {

@@ -98,7 +98,7 @@ fn call(is_big_endian: bool, stub: &[u8; 4]) -> Vec<u8> {
 }
 
 /// Returns a frame of DNP3 with up to 16 bytes of user data (IEEE 1815, section 9.2).
-fn link_frame(data: &[u8]) -> Vec<u8> {
+pub(crate) fn link_frame(data: &[u8]) -> Vec<u8> {
     let crc = |bytes: &[u8]| {
         let step = |crc: u16, byte: &u8| {
             (0..8).fold(crc ^ u16::from(*byte), |crc, _| match crc & 1 {
@@ -307,6 +307,34 @@ fn numbers_of_stub_data_have_the_byte_order_of_their_header() {
                 expected,
                 "{is_big_endian} {mode:?}"
             );
+        }
+    }
+}
+
+#[test]
+fn a_rule_over_modbus_without_direction_matches_a_request_and_its_answer_once() {
+    let write = b"\0\x07\0\0\0\x06\x01\x05\0\xac\xff\0".to_vec();
+    for mode in [Mode::Ids, Mode::Ips] {
+        for (options, expected) in [
+            ("modbus:function 5;", 1),
+            ("modbus:unit 1;", 1),
+            ("modbus:function 5; flow:to_server;", 1),
+            ("modbus:function 5; flow:to_client;", 1),
+            ("modbus:function 6;", 0),
+        ] {
+            let text = format!("alert modbus any any -> any any ({options} sid:1;)");
+            let settings = millrace_ips_engine::Settings {
+                mode,
+                ..millrace_ips_engine::Settings::default()
+            };
+            let mut bed = crate::bed::TestBed::with(settings, &text);
+            let ends = ((crate::bed::HOST_A, 40_000), (crate::bed::HOST_B, 502));
+            let mut talk = crate::conversation::Conversation::open(&mut bed, ends.0, ends.1);
+            talk.client(&mut bed, &write);
+            talk.server(&mut bed, &write);
+            talk.close(&mut bed);
+            bed.finish();
+            assert_eq!(bed.alerts(), expected, "{options} {mode:?}");
         }
     }
 }

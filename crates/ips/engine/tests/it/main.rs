@@ -8,6 +8,7 @@
 )]
 
 mod allocator;
+mod anomalies;
 mod bed;
 mod conversation;
 mod default_deny;

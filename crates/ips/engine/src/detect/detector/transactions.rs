@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::words::TextField;
 
 use super::{Context, Detector, GroupId};
 use crate::app::{AppEvent, Progress, Transaction, Transactions, protocol_of};
@@ -116,6 +117,13 @@ impl Detector {
             self.end_rule(sample, candidate.rule, is_match);
             if is_match {
                 candidate.is_done = true;
+                if asks_for_request(rule)
+                    && transaction
+                        .detect
+                        .has_matched(candidate.rule, direction.reverse())
+                {
+                    continue;
+                }
                 if (transaction.is_reading || transaction.is_ambiguous)
                     && let Some(begin) = transaction.begin[direction.index()]
                     && !flow.detect.readings.add(direction, begin, candidate.rule)
@@ -212,6 +220,13 @@ impl Detector {
         self.note_limit(candidate.rule, rule);
         is_match
     }
+}
+
+/// Returns true if a rule asks for a request and names no direction: it matches the request or, if that does not match, its answer.
+/// Suricata inspects the keyword `modbus` on requests alone.
+fn asks_for_request(rule: &Rule) -> bool {
+    let is_modbus = |test: &AppTest| matches!(test, AppTest::Field(TextField::Modbus, _));
+    rule.flow.direction.is_none() && rule.app.iter().any(is_modbus)
 }
 
 /// Notes the rules that matched a message before it turned out to have further readings, on which they match no more.
