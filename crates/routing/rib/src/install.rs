@@ -130,39 +130,44 @@ impl Rib {
             .records()
             .iter()
             .position(|other| peers(other) && Record { generation, ..*other } == record);
+        let replaced = match (origin, prefix.family(), route.mode) {
+            // FPM has one route for each prefix.
+            (Origin::Fpm, ..) => entry.records().iter().position(|other| other.origin == origin),
+            (_, Family::V4, RouteMode::Replace) => entry.records().iter().position(peers),
+            // The kernel replaces a route of the same kind, if there is one.
+            (_, Family::V6, RouteMode::Replace) => entry
+                .records()
+                .iter()
+                .position(|other| peers(other) && kind_of(other) == Some(by_hops))
+                .or_else(|| entry.records().iter().position(peers)),
+            (_, Family::V4, _) => None,
+            // Messages about IPv6 routes with gateways name all next hops of prefix and metric.
+            (_, Family::V6, _) => entry.records().iter().position(|other| {
+                peers(other) && by_hops == ByHops::Gateways && kind_of(other) == Some(by_hops)
+            }),
+        };
         let mut dropped = Vec::new();
-        if let Some(same) = same {
-            entry.records_mut()[same].generation = generation;
-            dropped.push(set);
-        } else {
-            let replaced = match (origin, prefix.family(), route.mode) {
-                // FPM has one route for each prefix.
-                (Origin::Fpm, ..) => entry.records().iter().position(|other| other.origin == origin),
-                (_, Family::V4, RouteMode::Replace) => entry.records().iter().position(peers),
-                // The kernel replaces a route of the same kind, if there is one.
-                (_, Family::V6, RouteMode::Replace) => entry
-                    .records()
-                    .iter()
-                    .position(|other| peers(other) && kind_of(other) == Some(by_hops))
-                    .or_else(|| entry.records().iter().position(peers)),
-                (_, Family::V4, _) => None,
-                // Messages about IPv6 routes with gateways name all next hops of prefix and metric.
-                (_, Family::V6, _) => entry.records().iter().position(|other| {
-                    peers(other) && by_hops == ByHops::Gateways && kind_of(other) == Some(by_hops)
-                }),
-            };
-            match replaced {
-                Some(replaced) => {
-                    let old = core::mem::replace(&mut entry.records_mut()[replaced], record);
-                    dropped.push(old.set);
-                }
-                None => {
-                    let first = match (prefix.family(), route.mode) {
-                        (Family::V4, RouteMode::Add) => entry.records().iter().position(peers),
-                        _ => None,
-                    };
-                    entry.insert(first.unwrap_or(entry.records().len()), record);
-                }
+        match (same, replaced) {
+            // A route takes the place of another, and its own is empty then.
+            (Some(same), Some(replaced)) if same != replaced => {
+                let old = core::mem::replace(&mut entry.records_mut()[replaced], record);
+                dropped.push(old.set);
+                dropped.extend(entry.remove(same).map(|record| record.set));
+            }
+            (Some(same), _) => {
+                entry.records_mut()[same].generation = generation;
+                dropped.push(set);
+            }
+            (None, Some(replaced)) => {
+                let old = core::mem::replace(&mut entry.records_mut()[replaced], record);
+                dropped.push(old.set);
+            }
+            (None, None) => {
+                let first = match (prefix.family(), route.mode) {
+                    (Family::V4, RouteMode::Add) => entry.records().iter().position(peers),
+                    _ => None,
+                };
+                entry.insert(first.unwrap_or(entry.records().len()), record);
             }
         }
         if origin == Origin::LocalTable && prefix.len() < prefix.family().bits() {

@@ -423,6 +423,32 @@ fn an_ipv6_route_whose_next_hops_are_dead_is_passed_over_until_its_link_is_up() 
 }
 
 #[test]
+fn an_ipv6_route_that_replaces_another_leaves_its_own_place() {
+    let mut world = World::new(Source::Kernel);
+    let with = |kind, hops, mode| {
+        Object::Route(Route {
+            kind,
+            mode,
+            ..route("2001:db8:99::/48", hops)
+        })
+    };
+    use millrace_rib::event::RouteMode::{Append, Replace};
+    let device = Hops::One(hop(3, ""));
+    world.there(with(RouteKind::Blackhole, Hops::None, Append));
+    world.there(with(
+        RouteKind::Unicast,
+        Hops::One(hop(2, "2001:db8:2::9")),
+        Append,
+    ));
+    world.there(with(RouteKind::Unicast, device.clone(), Append));
+    assert_eq!(world.kind("2001:db8:99::1"), Some(NextHopKind::Blackhole));
+    // The first without gateway is replaced.
+    world.there(with(RouteKind::Unicast, device, Replace));
+    assert_eq!(world.path("2001:db8:99::1"), ["13"]);
+    assert_eq!(world.rib.route(world.vrf, &prefix("2001:db8:99::/48")).len(), 2);
+}
+
+#[test]
 fn the_numbers_of_a_vrf_are_those_of_its_routes() {
     let mut world = world();
     let summary = world.rib.summary(world.vrf);
