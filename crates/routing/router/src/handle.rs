@@ -72,7 +72,7 @@ struct Attached<P> {
 /// An interface of the kernel that workers use.
 struct KernelInterface {
     bridge: u16,
-    _device: Box<dyn Device>,
+    device: Box<dyn Device>,
 }
 
 /// The control side of the router. One thread has it; workers never wait for it.
@@ -276,12 +276,16 @@ impl<P: Packet + 'static> RouterHandle<P> {
         if let Some((_, handle)) = attached.services.get(owner) {
             handle.send(Command::AddShadow(Box::new(Shadow { interface, rx, tx })));
         }
-        let held = KernelInterface {
-            bridge,
-            _device: device,
-        };
+        let held = KernelInterface { bridge, device };
         self.shadows.insert(interface, held);
         true
+    }
+
+    /// Sets the carrier of the kernel's interface, which follows the port or VLAN behind the interface: routing daemons see it.
+    /// Returns false if the kernel has no such interface.
+    pub fn set_carrier(&mut self, interface: u16, has_carrier: bool) -> bool {
+        let shadow = self.shadows.get_mut(&interface);
+        shadow.map(|shadow| shadow.device.set_link(has_carrier)).is_some()
     }
 
     /// Takes the kernel's interface away; [`Self::collect`] closes it when its worker has given the queues back.
