@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// The keys whose text may name something of the machine, and the check that looks at it.
-    const REFERENCES: [(&str, &str); 21] = [
+    const REFERENCES: [(&str, &str); 23] = [
         ("system.state_dir", "store"),
         ("api.socket", "probe of the API"),
         ("api.listen", "probe of the API"),
@@ -273,6 +273,8 @@ mod tests {
         ),
         ("bridge.port.bfd.remote", "nothing: another machine"),
         ("bridge.port.bfd.remote_mac", "nothing: another machine"),
+        ("interface.address", "nothing: the switch gives it to the interface"),
+        ("interface.mac", "nothing: the switch gives it to the interface"),
     ];
 
     #[test]
