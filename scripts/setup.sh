@@ -10,7 +10,7 @@ packages=(
     openvswitch-switch openvswitch-switch-dpdk
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
     bird2 exabgp gobgpd stayrtr
-    python3 python3-venv prometheus valgrind fonts-dejavu-core
+    python3 python3-venv prometheus ansible-core valgrind fonts-dejavu-core
 )
 # `millrace profile` needs perf; Ubuntu has it in a package for each kernel.
 if grep -q '^ID=debian$' /etc/os-release; then packages+=(linux-perf); fi

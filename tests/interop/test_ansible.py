@@ -61,6 +61,12 @@ TASKS = [
     {"millrace.switch.config": {"config": {"bridge": [{"name": "br1", "port": [{"name": "a", "mtu": 9000}]}]}}},
     {"millrace.switch.config": {"config": {"system": {"idle": "busy"}}}},
     {"millrace.switch.config": {"state": "replaced", "config": {"bridge": [{"name": "br1", "port": [port("c", 3)]}]}}},
+    {"millrace.switch.config": {"config": {"vrf": [{"name": "blue"}]}}},
+    {"millrace.switch.interface": {"name": "v10", "settings": {
+        "vrf": "blue", "bridge": "br1", "vlan": 10, "address": ["10.0.10.1/24"]}}},
+    {"millrace.switch.interface": {"name": "v10", "settings": {"address": ["10.0.10.1/24", "2001:db8:10::1/64"]}}},
+    {"millrace.switch.interface": {"name": "v10", "state": "absent"}},
+    {"millrace.switch.config": {"state": "deleted", "config": {"vrf": [{"name": "blue"}]}}},
     {"millrace.switch.bridge": {"name": "br2", "settings": {"fail_mode": "standalone"}}},
     {"millrace.switch.bridge": {"name": "br2", "settings": {"mac_ageing_s": 100}}},
     {"millrace.switch.port": {"bridge": "br2", "name": "p1", "number": 1, "device": "memory"}},
