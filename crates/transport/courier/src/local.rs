@@ -451,11 +451,11 @@ fn notice(manifest: &Manifest, preserve: bool) -> Option<&'static str> {
     let has_owner = |entry: &Entry| entry.attributes.owner.is_some();
     let is_sent = manifest.entries().iter().any(has_owner);
     match (preserve, is_sent) {
-        (true, false) if !manifest.entries().is_empty() => {
-            Some("the sender sends no owners and extended attributes; give --preserve there, too")
-        }
+        (true, false) if !manifest.entries().is_empty() => Some(
+            "owners and extended attributes are not sent: only the receiver has --preserve; give it to the sender, too",
+        ),
         (false, true) => Some(
-            "the sender sends owners and extended attributes, which are not set; give --preserve here, too",
+            "owners and extended attributes are sent, and not set: only the sender has --preserve; give it to the receiver, too",
         ),
         _ => None,
     }

@@ -171,6 +171,10 @@ pub(crate) enum Message {
     Fetching,
     Entry(DirectoryEntry),
     EntriesEnd,
+    /// A text of the receiver for the user of the sender.
+    Notice {
+        text: String,
+    },
 }
 
 /// A message that is not valid.
@@ -285,6 +289,10 @@ impl Message {
                 blob(&mut body, &entry.name);
             }
             Message::EntriesEnd => body.byte(24),
+            Message::Notice { text } => {
+                body.byte(25);
+                blob(&mut body, text.as_bytes());
+            }
         }
         let body = body.finish();
         let mut framed = Writer::default();
@@ -415,6 +423,10 @@ impl Message {
                 })
             }
             24 => Message::EntriesEnd,
+            25 => Message::Notice {
+                text: read_text(&mut reader)?,
+            },
+
             kind => return Err(MessageError::Type(kind)),
         };
         reader.finish()?;

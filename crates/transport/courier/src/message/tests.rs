@@ -68,6 +68,7 @@ fn messages() -> Vec<Message> {
             modified: 1_700_000_000,
         }),
         Message::EntriesEnd,
+        Message::Notice { text: "note".into() },
     ]
 }
 

@@ -442,10 +442,13 @@ impl<'scope> Session<'scope> {
                 let problem = format!("{path}: {reason}");
                 events(file_event(None, path, Some(problem)));
             }
-            SinkEvent::Notice(text) => events(Event::Notice {
-                peer: name.to_owned(),
-                text,
-            }),
+            SinkEvent::Notice(text) => {
+                control.send(link, &Message::Notice { text: text.clone() });
+                events(Event::Notice {
+                    peer: name.to_owned(),
+                    text,
+                });
+            }
             SinkEvent::Complete => {}
         }
     }

@@ -242,6 +242,14 @@ impl Sender<'_> {
                 path: (self.paths)(file),
                 problem: None,
             }),
+            (Message::Notice { text }, _) => {
+                let peer = &mut self.peers[at];
+                // A receiver has one thing to say; further texts would only fill the user's log.
+                if !std::mem::replace(&mut peer.has_notice, true) {
+                    let peer = peer.target.name.clone();
+                    (self.events)(Event::Notice { peer, text });
+                }
+            }
             (Message::Failed { text }, _) => self.end(at, Outcome::Resumable { reason: text }),
             (Message::Complete { root, signature }, Some(_)) => {
                 if self.peers[at].target.key.verifies(&receipt(&root), &signature) {

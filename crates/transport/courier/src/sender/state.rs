@@ -50,6 +50,8 @@ pub(super) struct Peer {
     pub(super) link: Option<LinkId>,
     /// The addresses that are dialled.
     pub(super) ports: PortProbes,
+    /// True if a notice of the receiver was reported.
+    pub(super) has_notice: bool,
     /// The number of the current link, from 0; answers for an earlier link are ignored.
     pub(super) link_number: u32,
     /// The time at which the first of the links that failed since the last progress was lost, and their
@@ -96,6 +98,7 @@ impl Peer {
             stage: Stage::dialing(links, now),
             link: None,
             ports: PortProbes::default(),
+            has_notice: false,
             link_number: 0,
             lost: None,
             haves: VecDeque::new(),

@@ -198,3 +198,58 @@ fn a_transfer_whose_file_gets_no_name_is_not_delivered_and_goes_on_later() {
     receiver.join();
     assert!(tree(&from) == tree(&to));
 }
+
+#[test]
+fn both_ends_say_that_only_one_of_them_preserves_owners_and_attributes() {
+    let bed = tempfile::tempdir().unwrap();
+    let from = bed.path().join("from");
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("file"), content(1_000, 1)).unwrap();
+    for (sends, sets, expected) in [
+        (true, false, Some("only the sender has --preserve")),
+        (false, true, Some("only the receiver has --preserve")),
+        (false, false, None),
+        (true, true, None),
+    ] {
+        let to = bed.path().join(format!("to-{sends}-{sets}"));
+        fs::create_dir(&to).unwrap();
+        let options = PlaceOptions {
+            preserve: sets,
+            ..PlaceOptions::default()
+        };
+        let receiver = ReceiverThread::start(LocalStore::new(&to, options), ReceiverSpec::default());
+        let options = ScanOptions {
+            preserve: sends,
+            ..ScanOptions::default()
+        };
+        let mut source = LocalSource::scan(&[from.join("")], &options).unwrap();
+        let identity = Identity::generate().unwrap();
+        let target = receiver.target("a");
+        let (outcomes, events) = send_all_of(&mut source, &identity, vec![target], SendOptions::default());
+        assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
+        let received = std::cell::RefCell::new(Vec::new());
+        receiver.wait_for(|event| {
+            received.borrow_mut().push(event.clone());
+            matches!(event, Event::Done { .. })
+        });
+        receiver.join();
+        for (end, events) in [("sender", &events), ("receiver", &*received.borrow())] {
+            let notices: Vec<&str> = events
+                .iter()
+                .filter_map(|event| match event {
+                    Event::Notice { text, .. } => Some(text.as_str()),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(
+                notices.len(),
+                usize::from(expected.is_some()),
+                "{end}: {notices:?}"
+            );
+            assert!(
+                notices.iter().all(|text| text.contains(expected.unwrap())),
+                "{end}: {notices:?}"
+            );
+        }
+    }
+}
