@@ -273,7 +273,10 @@ mod tests {
         ),
         ("bridge.port.bfd.remote", "nothing: another machine"),
         ("bridge.port.bfd.remote_mac", "nothing: another machine"),
-        ("interface.address", "nothing: the switch gives it to the interface"),
+        (
+            "interface.address",
+            "nothing: the switch gives it to the interface",
+        ),
         ("interface.mac", "nothing: the switch gives it to the interface"),
     ];
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use millrace_model::{Config, ObjectName, diff};
+use millrace_model::{Change, Config, ObjectName, diff};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
@@ -172,8 +172,7 @@ impl Owners {
             return Vec::new();
         }
         let known = before.objects();
-        let changed: BTreeSet<ObjectName> =
-            diff(before, after).iter().map(|change| change.object()).collect();
+        let changed: BTreeSet<ObjectName> = diff(before, after).iter().map(Change::object).collect();
         changed
             .into_iter()
             .filter(|object| known.contains(object) && self.owner(object) != origin)

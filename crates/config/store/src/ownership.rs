@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_model::{Config, ConfigErrors, ObjectName, diff};
+use millrace_model::{Change, Config, ConfigErrors, ObjectName, diff};
 
 use crate::error::CommitError;
 use crate::origin::{Origin, Owned, Owners};
@@ -57,7 +57,7 @@ impl Snapshot {
         let keeps = |object: &ObjectName| keeps(object, self.owners.owner(object));
         let changed: BTreeSet<ObjectName> = diff(&self.config, config)
             .iter()
-            .map(|change| change.object())
+            .map(Change::object)
             .filter(|object| keeps(object))
             .collect();
         if changed.is_empty() {
