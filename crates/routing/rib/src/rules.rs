@@ -59,7 +59,7 @@ impl Rib {
                 self.check_soon(netns, now);
             }
         }
-        if was_up && !up {
+        if (was_up || before.is_none()) && !up {
             self.hops_die(netns, ifindex, false);
         }
         if up && !was_up {
@@ -104,18 +104,24 @@ impl Rib {
         }
         self.refresh_link(netns, ifindex);
         self.objects_on_link_gone(netns, ifindex);
-        // Also a route of which another next hop is alive.
+        // An IPv4 route goes even if another of its next hops is alive. IPv6 routes were withdrawn before; those that were not
+        // (their messages were lost) must not wait for a link with the same number.
         let sets: HashSet<SetId> = self
             .hops
             .sets()
-            .filter(|(_, set)| set.key.netns == netns && set.key.family == Family::V4)
+            .filter(|(_, set)| set.key.netns == netns)
             .filter(|(_, set)| {
-                let on_link = set.key.via.hops().iter().any(|hop| hop.ifindex == ifindex);
-                on_link || set.key.via == Via::Local(ifindex)
+                let mut hops = set.key.via.hops().iter();
+                match set.key.family {
+                    Family::V4 => {
+                        hops.any(|hop| hop.ifindex == ifindex) || set.key.via == Via::Local(ifindex)
+                    }
+                    Family::V6 => hops.len() > 0 && hops.all(|hop| hop.ifindex == ifindex),
+                }
             })
             .map(|(id, _)| id)
             .collect();
-        self.purge(netns, &sets, |prefix, _| prefix.family() == Family::V4);
+        self.purge(netns, &sets, |_, _| true);
         if let Some(interface) = self.interfaces.get(&(netns, record.link.name)).copied() {
             self.forget_hosts(interface.vrf, ifindex);
         }
@@ -311,9 +317,10 @@ impl Rib {
     }
 
     /// Marks the next hops on a link dead, and drops the IPv4 routes that have no other. With `force`, local routes go, too,
-    /// and IPv6 is left alone.
+    /// and IPv6 is left alone. IPv6 routes that have no other are passed over, until the kernel withdraws them.
     fn hops_die(&mut self, netns: Netns, ifindex: u32, force: bool) {
         let mut sets = HashSet::new();
+        let mut passed_over = HashSet::new();
         for (id, family, mut dead, via) in self.sets_on(netns, ifindex) {
             if force && family == Family::V6 {
                 continue;
@@ -327,8 +334,10 @@ impl Rib {
             set.dead = dead;
             let is_dead = set.is_dead();
             self.regroup(id);
-            if is_dead && family == Family::V4 {
-                sets.insert(id);
+            match family {
+                Family::V4 if is_dead => drop(sets.insert(id)),
+                Family::V6 if is_dead => drop(passed_over.insert(id)),
+                Family::V4 | Family::V6 => {}
             }
         }
         let of_link = |set: &Set| set.key.netns == netns && set.key.via == Via::Local(ifindex);
@@ -343,6 +352,9 @@ impl Rib {
             let is_kept = local.contains(&record.set) && !force && record.kind != RouteKind::Broadcast;
             prefix.family() == Family::V4 && !is_kept
         });
+        if !passed_over.is_empty() {
+            self.sync_routes_of(netns, &passed_over);
+        }
     }
 
     /// Clears the marks of next hops of a family on a link.

@@ -3,5 +3,6 @@
 mod fpm;
 mod hosts;
 mod kernel_rules;
+mod properties;
 mod sweeps;
 mod world;
