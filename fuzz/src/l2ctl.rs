@@ -3,7 +3,7 @@
 use millrace_l2ctl::lacp::{Fallback, Lacpdu, Lag, LagNumber, Mbps, MemberSettings, Mode, Pdu, Rate};
 use millrace_l2ctl::rstp::{Action, Bpdu, Bridge, Link};
 use millrace_l2ctl::{lacp, lldp, rstp};
-use millrace_types::{Duration, Mac, Time};
+use millrace_types::{Duration, Mac, PortNo, Time};
 
 const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
 const PORTS: u16 = 2;
@@ -32,7 +32,7 @@ pub(crate) fn frames(bytes: &[u8]) {
         }
         lag.receive(port, &frame, now);
         bridge.receive(port, &frame, now);
-        agent.receive(port, &frame, now);
+        agent.receive(PortNo::from_raw(port.into()), &frame, now);
         let frames = lag.poll(now);
         assert!(frames.len() <= MAX_FRAMES);
         for transmit in frames {
@@ -126,8 +126,8 @@ fn agent() -> lldp::Agent {
             aggregation: None,
             max_frame_size: None,
         };
-        agent.set_port(port, settings, Time::ZERO);
-        agent.set_link(port, true, Time::ZERO);
+        agent.set_port(PortNo::from_raw(port.into()), settings, Time::ZERO);
+        agent.set_link(PortNo::from_raw(port.into()), true, Time::ZERO);
     }
     agent
 }

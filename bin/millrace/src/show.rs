@@ -1,6 +1,7 @@
 //! `millrace show`: the desired and the running state.
 
 mod flows;
+mod lldp;
 mod oam;
 mod openflow;
 mod ports;
@@ -43,6 +44,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Queues(of) => per_bridge(session, of, Client::queues, queues::table),
         Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
         Show::Oam(of) => per_bridge(session, of, oam::monitored, oam::table),
+        Show::Lldp(of) => per_bridge(session, of, lldp::ports, lldp::table),
         Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
         Show::Vrfs => session.print_table(&client.vrfs()?, |list| routing::vrfs(list)),
         Show::Interfaces { drops } => session.print(&client.router_interfaces()?, |list| {

@@ -29,6 +29,8 @@ pub(crate) enum Show {
     Policers(BridgeSelection),
     /// BFD, continuity checks and flap damping of ports
     Oam(BridgeSelection),
+    /// Neighbours of ports by LLDP
+    Lldp(BridgeSelection),
     /// sFlow: collectors, and samples of ports
     Sflow(BridgeSelection),
     /// VRFs of the router: the source of their routes, and sizes

@@ -10,6 +10,7 @@ mod chains;
 mod controllers;
 mod flows;
 mod groups;
+mod lldp;
 mod oam;
 mod observed;
 mod queues;
@@ -533,6 +534,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
             },
             policer: queues::policer(control, *number, &port.model),
             oam: control.oam_status(*number).as_ref().map(oam::view),
+            lldp: control.lldp_status(*number).as_ref().map(lldp::view),
             rates: None,
         }
     };
@@ -575,6 +577,7 @@ fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
         tx: view::Counters::default(),
         policer: None,
         oam: None,
+        lldp: None,
         rates: None,
     }
 }

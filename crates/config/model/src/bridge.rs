@@ -9,6 +9,7 @@ use crate::choice::{
     AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField, StandaloneFlows, WhenFull,
 };
 use crate::device::Device;
+use crate::lldp::Lldp;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName, SoftwareText};
 use crate::number::{
     AuxiliaryCount, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, PacketInBurst,
@@ -83,6 +84,8 @@ section! {
             /// sFlow: samples of packets and counters of ports for collectors. Unset, the bridge has no
             /// sFlow.
             pub sflow: Option<Sflow> = None,
+            /// LLDP at the ports. Unset, the bridge has no LLDP, and LLDPDUs are packets like any other.
+            pub lldp: Option<Lldp> = None,
             /// The ports.
             pub ports as "port": Vec<Port> = Vec::new(),
             /// The chains of network functions.

@@ -58,6 +58,17 @@ choice! {
         /// Through the flow tables from table 0 on, with the number of the interface as `in_port`.
         Tables = "tables",
     }
+    /// LLDP at a port of a bridge with `lldp`.
+    PortLldp {
+        /// LLDPDUs are sent and received.
+        Both = "both",
+        /// LLDPDUs are sent; those of neighbours pass through the port like any packet.
+        Send = "send",
+        /// LLDPDUs are received, and none is sent.
+        Receive = "receive",
+        /// No LLDP: LLDPDUs pass through the port like any packet.
+        Off = "off",
+    }
     /// The part of the switch that decides about packets that arrive at a port.
     PortPipeline {
         /// The flow tables.

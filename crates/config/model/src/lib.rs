@@ -32,6 +32,7 @@ mod device;
 mod diff;
 mod error;
 mod function;
+mod lldp;
 mod merge;
 mod name;
 mod node;
@@ -62,14 +63,15 @@ pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
-    HugePages, Idle, InterfaceEgress, LocalPort, OnFailure, PolicerKind, PortPipeline, SelectField, Spread,
-    StandaloneFlows, WanBypass, WhenFull,
+    HugePages, Idle, InterfaceEgress, LocalPort, OnFailure, PolicerKind, PortLldp, PortPipeline, SelectField,
+    Spread, StandaloneFlows, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
 pub use diff::diff;
 pub use error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 pub use function::{FunctionName, FunctionNameError};
+pub use lldp::Lldp;
 pub use merge::merge_patch;
 pub use name::{
     AclName, BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName,
@@ -79,9 +81,9 @@ pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BfdInterval, BfdMultiplier, BurstSize, CodePoint, CoreId, CpuPercent, DampingTime,
     DatagramSize, DiscardLimit, EchoInterval, FlapCount, FrameOverhead, Fuel, FunctionMemoryMib,
-    FunctionWeight, InstanceCount, KernelTable, LaneCount, MacAgeing, MacTableSize, MaintenanceLevel,
-    MaxBackoff, MemoryMib, MepNumber, MissSendLen, Mtu, PacketInBurst, PacketInRate, PollingInterval,
-    QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
+    FunctionWeight, InstanceCount, KernelTable, LaneCount, LldpHold, LldpInterval, MacAgeing, MacTableSize,
+    MaintenanceLevel, MaxBackoff, MemoryMib, MepNumber, MissSendLen, Mtu, PacketInBurst, PacketInRate,
+    PollingInterval, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
     SampledHeaderSize, SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu,
     WanSeed, WorkerCount,
 };

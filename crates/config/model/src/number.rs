@@ -127,6 +127,10 @@ bounded! {
     SampledHeaderSize(u16) in 64..=256, " bytes";
     /// The interval of sFlow counter samples, in seconds.
     PollingInterval(u16) in 0..=3600, " seconds";
+    /// The interval of LLDPDUs, in seconds.
+    LldpInterval(u16) in 1..=3600, " seconds";
+    /// The number of intervals for which LLDP information is valid.
+    LldpHold(u8) in 1..=100, "";
     /// The number of the sub-agent of a bridge in sFlow.
     SubAgent(u32) in 0..=4_294_967_295, "";
     /// The maximum number of sFlow notifications of dropped packets per second.
@@ -253,6 +257,14 @@ impl SampledHeaderSize {
 impl PollingInterval {
     /// The default, 20 seconds.
     pub const DEFAULT: PollingInterval = PollingInterval(20);
+}
+impl LldpInterval {
+    /// The default of IEEE 802.1AB-2016, 30 seconds.
+    pub const DEFAULT: LldpInterval = LldpInterval(30);
+}
+impl LldpHold {
+    /// The default of IEEE 802.1AB-2016, 4 intervals.
+    pub const DEFAULT: LldpHold = LldpHold(4);
 }
 impl SubAgent {
     /// The first sub-agent.

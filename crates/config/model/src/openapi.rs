@@ -134,6 +134,7 @@ mod tests {
                 "Tls",
                 "Description",
                 "Sflow",
+                "Lldp",
                 "Port",
                 "Queue",
                 "Policer",

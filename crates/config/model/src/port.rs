@@ -2,7 +2,7 @@
 
 use millrace_types::{PortNo, Vid};
 
-use crate::choice::PortPipeline;
+use crate::choice::{PortLldp, PortPipeline};
 use crate::device::Device;
 use crate::name::PortName;
 use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime, SamplingRate};
@@ -73,6 +73,8 @@ section! {
             pub wait_to_restore_s: RestoreTime = RestoreTime::DEFAULT,
             /// Flap damping of the link.
             pub damping: Option<FlapDamping> = None,
+            /// LLDP at the port; it has an effect only in a bridge with `lldp`.
+            pub lldp: PortLldp = PortLldp::Both,
             /// The mean number of packets for each sFlow sample at this port; 0 takes no samples. Unset, the
             /// rate in `sflow` of the bridge applies; a bridge without `sflow` takes no samples.
             pub sampling_rate: Option<SamplingRate> = None,

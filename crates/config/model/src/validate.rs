@@ -5,6 +5,7 @@ mod chains;
 mod checks;
 mod devices;
 mod functions;
+mod lldp;
 mod ports;
 mod routing;
 mod sflow;
@@ -44,6 +45,7 @@ pub(crate) fn cross_check(
     checks.bridges(config);
     checks.devices(config);
     checks.sflow(config);
+    checks.lldp(config);
     checks.routing(config, dropped.is_empty() && decoded.is_empty());
     if dropped.is_empty() && decoded.is_empty() {
         checks.links(config);

@@ -20,11 +20,11 @@ const HEADER_SIZE: usize = 14;
 /// Size of a frame without its check sequence below which senders pad, in bytes.
 const MIN_SIZE: usize = 60;
 
-/// A frame to send.
+/// A frame to send. LACP and RSTP number ports with 16 bits; LLDP has no numbers of its own and uses those of OpenFlow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Transmit {
-    /// The protocol's number of the port.
-    pub port: u16,
+pub struct Transmit<P = u16> {
+    /// The number of the port.
+    pub port: P,
     /// The frame, without check sequence.
     pub frame: Vec<u8>,
 }

@@ -1,18 +1,19 @@
-//! Frames of OAM (operations, administration and maintenance) at monitored ports: BFD (RFC 5881) and continuity check
-//! messages (IEEE 802.1ag). Workers hand them to the control side before the tables see them.
+//! Frames of OAM (operations, administration and maintenance) at monitored ports: BFD (RFC 5881), continuity check
+//! messages (IEEE 802.1ag) and LLDP (IEEE 802.1AB). Workers hand them to the control side before the tables see them.
 //!
 //! A BFD frame is taken only if its destination is an address of the port's own session and its TTL is 255.
 //! All other BFD frames pass through the port like any packet.
 
 use core::net::IpAddr;
 
-use millrace_types::PortNo;
+use millrace_types::{Mac, PortNo};
 
 const ETHER_TYPE_AT: usize = 12;
 const ETHERNET_SIZE: usize = 14;
 const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const CFM: [u8; 2] = [0x89, 0x02];
+const LLDP: [u8; 2] = [0x88, 0xcc];
 const UDP: u8 = 17;
 /// The UDP port of single-hop BFD (RFC 5881, section 4).
 const BFD_PORT: [u8; 2] = 3784u16.to_be_bytes();
@@ -28,6 +29,8 @@ pub struct OamPort {
     pub bfd: Option<[IpAddr; 2]>,
     /// The maintenance level of the port's maintenance end point.
     pub ccm_level: Option<u8>,
+    /// True if the port receives LLDP: frames to any link-local group address.
+    pub lldp: bool,
 }
 
 impl OamPort {
@@ -41,6 +44,10 @@ impl OamPort {
             CFM => rest
                 .first()
                 .is_some_and(|first| self.ccm_level == Some(first >> 5)),
+            LLDP => {
+                self.lldp
+                    && Mac([head[0], head[1], head[2], head[3], head[4], head[5]]).is_reserved_link_local()
+            }
             IPV4 => self.is_bfd_v4(rest),
             IPV6 => self.is_bfd_v6(rest),
             _ => false,
@@ -101,7 +108,6 @@ impl OamPorts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_types::Mac;
     use millrace_wire::{Builder, EtherType};
 
     fn port() -> OamPort {
@@ -109,6 +115,7 @@ mod tests {
             port: PortNo::from_raw(3),
             bfd: Some([[169, 254, 1, 0].into(), [169, 254, 1, 1].into()]),
             ccm_level: Some(2),
+            lldp: true,
         }
     }
 
@@ -131,6 +138,25 @@ mod tests {
         assert!(!bfd(|frame| frame[37] = 0xc9), "to another port");
         assert!(!bfd(|frame| frame[20] = 0x20), "a fragment");
         assert!(!bfd(|frame| frame.truncate(37)));
+    }
+
+    #[test]
+    fn lldp_to_a_link_local_group_address_is_selected_where_the_port_receives_it() {
+        let frame = |last: u8| {
+            Builder::ethernet(Mac([1, 0x80, 0xc2, 0, 0, last]), Mac([4; 6]))
+                .ether_type(EtherType(0x88cc))
+                .payload(&[2, 7, 4])
+                .build()
+        };
+        let without = OamPort {
+            lldp: false,
+            ..port()
+        };
+        for last in [0x0e, 0x03, 0x00] {
+            assert!(port().selects(&frame(last)));
+            assert!(!without.selects(&frame(last)));
+        }
+        assert!(!port().selects(&frame(0x10)), "not link-local");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! The queues and the policer of the fake switch.
 
 use crate::view::{
-    BfdSession, Colored, Damping, EgressQueue, Oam, Policer, Sflow, SflowCollector, SflowPort,
+    BfdSession, Colored, Damping, EgressQueue, Lldp, LldpNeighbour, Oam, Policer, Sflow, SflowCollector,
+    SflowPort,
 };
 
 /// Returns a default queue, and a queue with every setting.
@@ -35,6 +36,31 @@ pub(super) fn queues() -> Vec<EgressQueue> {
         ..plain.clone()
     };
     vec![plain, full]
+}
+
+/// Returns the LLDP of a port with one neighbour.
+pub(super) fn lldp() -> Lldp {
+    Lldp {
+        neighbours: vec![LldpNeighbour {
+            mac: "02:00:00:00:00:09".to_owned(),
+            chassis: "02:00:00:00:00:09".to_owned(),
+            port: "eth7".to_owned(),
+            port_description: None,
+            system_name: Some("core1".to_owned()),
+            system_description: None,
+            capabilities: vec!["bridge".to_owned(), "router".to_owned()],
+            management: vec!["192.0.2.9".to_owned()],
+            port_vlan: Some(10),
+            max_frame_size: Some(1522),
+            expires_in_s: 97,
+        }],
+        rx_frames: 12,
+        rx_discarded: 0,
+        rx_too_many_neighbours: 0,
+        rx_unread_tlvs: 3,
+        aged_out: 0,
+        tx_frames: 13,
+    }
 }
 
 /// Returns the OAM of a port that waits to be restored.

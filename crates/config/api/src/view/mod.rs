@@ -43,8 +43,8 @@ pub use millrace_wan_control::{
     InterfaceStatus as WanInterface, PathStatus as WanPath,
 };
 pub use port::{
-    AdminState, BfdSession, Colored, ContinuityCheck, Counters, Damping, LinkState, MacEntry, Oam, Policer,
-    Port, Rates,
+    AdminState, BfdSession, Colored, ContinuityCheck, Counters, Damping, LinkState, Lldp, LldpNeighbour,
+    MacEntry, Oam, Policer, Port, Rates,
 };
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use queue::EgressQueue;

@@ -105,9 +105,65 @@ pub struct Port {
     /// BFD, continuity checks and flap damping with their state; `null` if the port has none of them.
     #[serde(default)]
     pub oam: Option<Oam>,
+    /// LLDP at the port; `null` if it has none.
+    #[serde(default)]
+    pub lldp: Option<Lldp>,
     /// The rates, which the server samples every second; `null` in the first second.
     #[serde(default)]
     pub rates: Option<Rates>,
+}
+
+/// The state of LLDP at a port (IEEE 802.1AB).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Lldp {
+    /// The neighbours, 16 at most.
+    pub neighbours: Vec<LldpNeighbour>,
+    /// The number of LLDPDUs received.
+    pub rx_frames: u64,
+    /// The number of malformed LLDPDUs.
+    pub rx_discarded: u64,
+    /// The number of LLDPDUs of neighbours for which the port has no room.
+    pub rx_too_many_neighbours: u64,
+    /// The number of TLVs that are unknown or malformed.
+    pub rx_unread_tlvs: u64,
+    /// The number of neighbours whose time to live ended.
+    pub aged_out: u64,
+    /// The number of LLDPDUs sent.
+    pub tx_frames: u64,
+}
+
+/// A neighbour of a port, as it describes itself by LLDP. Its texts are untrusted; control characters are replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct LldpNeighbour {
+    /// The source address of the LLDPDUs.
+    pub mac: String,
+    /// The chassis: a MAC address, an IP address or a name.
+    pub chassis: String,
+    /// The port of the neighbour: a MAC address, an IP address or a name.
+    pub port: String,
+    /// The description of the port; `null` if it sends none.
+    #[serde(default)]
+    pub port_description: Option<String>,
+    /// The name of the system; `null` if it sends none.
+    #[serde(default)]
+    pub system_name: Option<String>,
+    /// The description of the system; `null` if it sends none.
+    #[serde(default)]
+    pub system_description: Option<String>,
+    /// The enabled capabilities, such as `bridge` and `router`.
+    pub capabilities: Vec<String>,
+    /// The management addresses.
+    pub management: Vec<String>,
+    /// The VLAN of untagged frames; `null` if it sends none.
+    #[serde(default)]
+    pub port_vlan: Option<u16>,
+    /// The maximum frame size in bytes; `null` if it sends none.
+    #[serde(default)]
+    pub max_frame_size: Option<u16>,
+    /// The remaining time in seconds for which the information is valid.
+    pub expires_in_s: u64,
 }
 
 /// The state of OAM of a port (operations, administration and maintenance).

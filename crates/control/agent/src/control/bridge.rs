@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_datapath::io::{Backend, DeviceStats};
 use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath, PortStats};
+use millrace_l2ctl::lldp::Agent;
 use millrace_model as model;
 use millrace_pipeline::{Control, ControlConfig, Op, TunnelCounts};
 use millrace_types::{PortNo, TableId, Time};
@@ -70,6 +71,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) neighbours: Neighbours,
     /// BFD, continuity checks and flap damping of the ports.
     pub(super) oam: Oam,
+    /// The LLDP agent; `None` if LLDP is not configured.
+    pub(super) lldp: Option<Agent>,
     /// The sFlow agent, and the sampling plan of the workers.
     pub(super) sflow: Sflow,
     /// The state of the seeds of sampling plans.
@@ -136,6 +139,7 @@ impl<B: Backend> BridgeControl<B> {
             tunnel_counts: BTreeMap::new(),
             neighbours: Neighbours::default(),
             oam: Oam::new(seed),
+            lldp: None,
             sflow: Sflow::default(),
             sflow_seed: seed,
             next_vnic_reconnect: None,
@@ -206,6 +210,7 @@ impl<B: Backend> BridgeControl<B> {
         }
         self.config = config;
         self.update_standalone();
+        self.configure_oam();
         self.configure_sflow();
     }
 

@@ -19,7 +19,7 @@
 //! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
 //!    `oam_status`, `recording`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
-//! 3. `fail_mode`, `tunnels`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
+//! 3. `fail_mode`, `tunnels`, `lldp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
 //!    `record`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
@@ -32,6 +32,7 @@ mod devices;
 mod fail_mode;
 mod handle;
 mod hops;
+mod lldp;
 mod monitors;
 mod neighbour_frames;
 mod neighbours;
@@ -57,6 +58,7 @@ pub use bridge::BridgeControl;
 pub use chain_trace::{ChainTrace, ChainTraceEnd, TracedHop};
 pub use handle::{BridgeHandle, TaskError};
 pub use hops::{HopProblem, HopProblems};
+pub use lldp::LldpStatus;
 pub use oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 pub use operator::RefusedFlowMod;
 pub use ports::PortProblem;

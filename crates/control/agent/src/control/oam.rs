@@ -18,18 +18,33 @@ use super::oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 
 /// The first of the UDP source ports of BFD (RFC 5881, section 4).
 const SOURCE_PORT: u16 = 49_152;
+/// The EtherType of LLDP.
+const LLDP: [u8; 2] = [0x88, 0xcc];
 
 impl<B: Backend> BridgeControl<B> {
     /// Adds, changes and removes sessions until they match the configuration of the running ports.
     pub(super) fn configure_oam(&mut self) {
         let now = self.datapath.now();
+        let has_lldp: Vec<bool> = self
+            .ports
+            .values()
+            .map(|status| self.receives_lldp(&status.model))
+            .collect();
         let ports = &self.ports;
         self.oam.monitors.retain(|number, _| ports.contains_key(number));
         let mut taken = Vec::new();
-        for (number, status) in &self.ports {
+        for ((number, status), lldp) in self.ports.iter().zip(has_lldp) {
             let port = &status.model;
             if port.bfd.is_none() && port.ccm.is_none() && port.damping.is_none() {
                 self.oam.monitors.remove(number);
+                if lldp {
+                    taken.push(OamPort {
+                        port: *number,
+                        bfd: None,
+                        ccm_level: None,
+                        lldp,
+                    });
+                }
                 continue;
             }
             let restore = Duration::from_secs(port.wait_to_restore_s.get().into());
@@ -67,26 +82,32 @@ impl<B: Backend> BridgeControl<B> {
                 // The new checks have not worked yet, and cannot have failed.
                 monitor.restore = WaitToRestore::new(restore);
             }
-            if monitor.is_monitored() {
+            if monitor.is_monitored() || lldp {
                 taken.push(OamPort {
                     port: *number,
                     bfd: port.bfd.as_ref().map(|bfd| [bfd.local, bfd.remote]),
                     ccm_level: port.ccm.as_ref().map(|ccm| ccm.level.get()),
+                    lldp,
                 });
             }
         }
         self.tables.set_oam(OamPorts::new(taken), &mut self.ops);
         self.publish();
+        self.configure_lldp();
     }
 
-    /// Handles a frame of OAM that arrived at `time`.
+    /// Handles a frame of OAM or LLDP that arrived at `time`.
     pub(super) fn receive_oam(&mut self, port: PortNo, time: Time, packet: &B::Packet) {
+        let mut frame = Vec::new();
+        packet.copy_to(&mut frame, usize::MAX);
+        if frame.get(12..14) == Some(&LLDP) {
+            self.receive_lldp(port, time, &frame);
+            return;
+        }
         let Some(monitor) = self.oam.monitors.get_mut(&port) else {
             return;
         };
         self.oam.has_received = true;
-        let mut frame = Vec::new();
-        packet.copy_to(&mut frame, usize::MAX);
         let (Some(kind), Some(body)) = (frame.get(12..14), frame.get(ethernet::SIZE..)) else {
             return;
         };

@@ -134,6 +134,7 @@ impl<B: Backend> BridgeControl<B> {
         };
         self.baselines.remove(&number);
         self.refused.remove(&number);
+        self.shut_down_lldp(number);
         self.tables.remove_port(number, &mut self.ops);
         self.publish();
         self.datapath.remove_port(number);
@@ -194,6 +195,7 @@ impl<B: Backend> BridgeControl<B> {
             self.datapath.set_link(number, !is_down);
         }
         self.announce(PortChange::Modify, &status);
+        self.configure_lldp();
         true
     }
 
@@ -212,6 +214,7 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Polls the devices of all ports, and reports ports whose link or description changed to the controllers.
     pub(super) fn poll_links(&mut self) {
+        let mut has_changed = false;
         let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for number in numbers {
             let Some(status) = self.ports.get(&number) else {
@@ -239,6 +242,7 @@ impl<B: Backend> BridgeControl<B> {
             if !changed && status.describe() == before {
                 continue;
             }
+            has_changed = true;
             let status = status.clone();
             if changed {
                 let live = !state.has(PortState::NOT_LIVE | PortState::LINK_DOWN);
@@ -247,6 +251,9 @@ impl<B: Backend> BridgeControl<B> {
                 self.set_pipeline_port(number, config, state, vlan_of(&status.model));
             }
             self.announce(PortChange::Modify, &status);
+        }
+        if has_changed {
+            self.configure_lldp();
         }
     }
 

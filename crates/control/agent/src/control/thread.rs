@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 
 use millrace_datapath::io::Backend;
 use millrace_datapath::{BridgeError, Datapath};
+use millrace_l2ctl::lldp::Agent;
 use millrace_model as model;
 use millrace_pipeline::PacketInInfo;
-use millrace_types::Duration;
+use millrace_types::{Duration, Time};
 use thiserror::Error;
 
 use super::bridge::BridgeControl;
@@ -158,6 +159,7 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         let mut busy = run_tasks(bridge, tasks);
         busy |= handle_events(bridge);
         bridge.run_oam();
+        bridge.run_lldp();
         busy |= bridge.run_sflow();
         let now = bridge.datapath.now();
         if now >= next_tick {
@@ -168,13 +170,13 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         bridge.publish();
         bridge.datapath.catch_up();
         if !busy {
-            let wake = bridge
-                .oam
-                .deadline()
-                .map_or(next_tick, |deadline| deadline.min(next_tick));
+            let lldp = bridge.lldp.as_ref().and_then(Agent::deadline);
+            let deadlines = [bridge.oam.deadline(), lldp].into_iter().flatten();
+            let wake = deadlines.fold(next_tick, Time::min);
             std::thread::park_timeout(wake.since(bridge.datapath.now()));
         }
     }
+    bridge.shut_down_all_lldp();
 }
 
 /// Runs one batch of tasks. Returns true if there were any.

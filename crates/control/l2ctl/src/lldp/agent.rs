@@ -1,6 +1,6 @@
 //! The LLDP agent of a system: the transmit and receive machines of its ports (IEEE 802.1AB-2016, clause 9).
 
-use millrace_types::{Duration, Mac, Time};
+use millrace_types::{Duration, Mac, PortNo, Time};
 
 use super::MAX_NEIGHBOURS;
 use super::id::{ChassisId, PortId};
@@ -87,7 +87,7 @@ pub struct Neighbour {
 
 #[derive(Clone, Debug)]
 struct Port {
-    number: u16,
+    number: PortNo,
     settings: PortSettings,
     is_up: bool,
     neighbours: Vec<Neighbour>,
@@ -108,7 +108,7 @@ pub struct Agent {
     /// The number of changes of the neighbours.
     changes: u64,
     /// Shutdown LLDPDUs of ports that were removed or no longer send.
-    farewells: Vec<Transmit>,
+    farewells: Vec<Transmit<PortNo>>,
 }
 
 impl Agent {
@@ -140,7 +140,7 @@ impl Agent {
     }
 
     /// Adds a port, which has no link, or changes its settings; neighbours are told soon.
-    pub fn set_port(&mut self, number: u16, settings: PortSettings, now: Time) {
+    pub fn set_port(&mut self, number: PortNo, settings: PortSettings, now: Time) {
         match self.position(number) {
             Ok(at) => {
                 let old = self.ports[at].settings.clone();
@@ -175,7 +175,7 @@ impl Agent {
     }
 
     /// Removes a port; its neighbours are told.
-    pub fn remove_port(&mut self, number: u16) {
+    pub fn remove_port(&mut self, number: PortNo) {
         if let Ok(at) = self.position(number) {
             self.say_farewell(at);
             let port = self.ports.remove(at);
@@ -190,7 +190,7 @@ impl Agent {
     }
 
     /// Handles a change of a port's link.
-    pub fn set_link(&mut self, number: u16, is_up: bool, now: Time) {
+    pub fn set_link(&mut self, number: PortNo, is_up: bool, now: Time) {
         let Ok(at) = self.position(number) else {
             return;
         };
@@ -203,7 +203,7 @@ impl Agent {
     }
 
     /// Handles a frame that a port received.
-    pub fn receive(&mut self, number: u16, frame: &[u8], now: Time) {
+    pub fn receive(&mut self, number: PortNo, frame: &[u8], now: Time) {
         let own = &self.settings.chassis;
         let Ok(at) = self.ports.binary_search_by_key(&number, |port| port.number) else {
             return;
@@ -227,7 +227,7 @@ impl Agent {
     }
 
     /// Returns the frames that are due at `now`, and forgets neighbours that have expired.
-    pub fn poll(&mut self, now: Time) -> Vec<Transmit> {
+    pub fn poll(&mut self, now: Time) -> Vec<Transmit<PortNo>> {
         let mut frames = core::mem::take(&mut self.farewells);
         for port in &mut self.ports {
             let before = port.neighbours.len();
@@ -257,18 +257,23 @@ impl Agent {
     }
 
     /// Returns the neighbours of all ports, with the numbers of the ports.
-    pub fn neighbours(&self) -> impl Iterator<Item = (u16, &Neighbour)> {
+    pub fn neighbours(&self) -> impl Iterator<Item = (PortNo, &Neighbour)> {
         self.ports
             .iter()
             .flat_map(|port| port.neighbours.iter().map(|neighbour| (port.number, neighbour)))
     }
 
     /// Returns the counters of a port; `None` if there is no such port.
-    pub fn counters(&self, number: u16) -> Option<Counters> {
+    pub fn counters(&self, number: PortNo) -> Option<Counters> {
         self.position(number)
             .ok()
             .and_then(|at| self.ports.get(at))
             .map(|port| port.counters)
+    }
+
+    /// Returns the numbers of the ports, ascending.
+    pub fn ports(&self) -> impl Iterator<Item = PortNo> {
+        self.ports.iter().map(|port| port.number)
     }
 
     /// Returns the number of changes of the neighbours since the start; a reader that sees the same number twice has
@@ -277,7 +282,7 @@ impl Agent {
         self.changes
     }
 
-    fn position(&self, number: u16) -> Result<usize, usize> {
+    fn position(&self, number: PortNo) -> Result<usize, usize> {
         self.ports.binary_search_by_key(&number, |port| port.number)
     }
 
@@ -347,7 +352,7 @@ impl Port {
         }
     }
 
-    fn transmit(&mut self, system: &Settings, now: Time) -> Transmit {
+    fn transmit(&mut self, system: &Settings, now: Time) -> Transmit<PortNo> {
         let interval = Duration::from_secs(system.interval_s.max(1).into());
         self.fast = self.fast.saturating_sub(1);
         self.next_send = now
@@ -379,7 +384,7 @@ impl Port {
         self.frame(&pdu)
     }
 
-    fn frame(&self, pdu: &Lldpdu) -> Transmit {
+    fn frame(&self, pdu: &Lldpdu) -> Transmit<PortNo> {
         Transmit {
             port: self.number,
             frame: frame::with_ether_type(

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use millrace_types::{Mac, Time};
+use millrace_types::{Mac, PortNo, Time};
 use proptest::prelude::*;
 
 use super::*;
@@ -17,6 +17,8 @@ const LLDPD: &str = "0180c200000ed278bd71558188cc 020704d278bd715581 040703d278b
     fe0900120f030100000000 fe0900120f010080000036 0000";
 /// The shutdown LLDPDU that lldpd sends when it ends.
 const LLDPD_SHUTDOWN: &str = "0180c200000ed278bd71558188cc020704d278bd71558104 0703d278bd715581060200000000";
+
+const P1: PortNo = PortNo::from_raw(1);
 
 fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u32> = hex.chars().filter_map(|digit| digit.to_digit(16)).collect();
@@ -43,8 +45,8 @@ fn agent(chassis: u8) -> Agent {
         interval_s: 30,
         hold: 4,
     });
-    agent.set_port(1, port(), secs(0));
-    agent.set_link(1, true, secs(0));
+    agent.set_port(P1, port(), secs(0));
+    agent.set_link(P1, true, secs(0));
     agent
 }
 
@@ -69,7 +71,7 @@ fn port() -> PortSettings {
     }
 }
 
-fn pdu_of(transmit: &Transmit) -> Lldpdu {
+fn pdu_of(transmit: &Transmit<PortNo>) -> Lldpdu {
     Lldpdu::parse(&transmit.frame[14..]).unwrap()
 }
 
@@ -119,17 +121,17 @@ fn an_lldpdu_of_lldpd_is_read() {
 fn a_neighbour_is_learned_kept_for_its_time_to_live_and_withdrawn() {
     let mut agent = agent(1);
     agent.poll(secs(0));
-    agent.receive(1, &bytes(LLDPD), secs(1));
+    agent.receive(P1, &bytes(LLDPD), secs(1));
     assert_eq!((agent.neighbours().count(), agent.changes()), (1, 1));
-    agent.receive(1, &bytes(LLDPD), secs(31));
+    agent.receive(P1, &bytes(LLDPD), secs(31));
     assert_eq!(agent.changes(), 1, "nothing is new");
     agent.poll(secs(150));
     assert_eq!(agent.neighbours().count(), 1);
     agent.poll(secs(151));
     assert_eq!((agent.neighbours().count(), agent.changes()), (0, 2));
-    assert_eq!(agent.counters(1).unwrap().aged_out, 1);
-    agent.receive(1, &bytes(LLDPD), secs(152));
-    agent.receive(1, &bytes(LLDPD_SHUTDOWN), secs(153));
+    assert_eq!(agent.counters(P1).unwrap().aged_out, 1);
+    agent.receive(P1, &bytes(LLDPD), secs(152));
+    agent.receive(P1, &bytes(LLDPD_SHUTDOWN), secs(153));
     assert_eq!((agent.neighbours().count(), agent.changes()), (0, 4));
 }
 
@@ -139,7 +141,7 @@ fn a_port_sends_fast_at_first_then_each_interval_and_again_fast_for_a_new_neighb
     let mut sent = Vec::new();
     for second in 0..200 {
         if second == 100 {
-            agent.receive(1, &bytes(LLDPD), secs(second));
+            agent.receive(P1, &bytes(LLDPD), secs(second));
         }
         sent.extend(agent.poll(secs(second)).iter().map(|_| second));
     }
@@ -153,7 +155,7 @@ fn changes_and_flapping_neighbours_cannot_make_a_port_send_more_than_its_credits
     for at in 0..100_u64 {
         let now = Time::from_millis(at * 100);
         agent.set_port(
-            1,
+            P1,
             PortSettings {
                 description: at.to_string(),
                 ..port()
@@ -179,7 +181,7 @@ fn another_agent_reads_what_an_agent_sends() {
     assert_eq!(pdu.vlans, port().vlans);
     assert_eq!((pdu.aggregation, pdu.unread), (port().aggregation, 0));
     let mut other = agent(2);
-    other.receive(1, &frames[0].frame, secs(0));
+    other.receive(P1, &frames[0].frame, secs(0));
     assert_eq!(other.neighbours().next().unwrap().1.pdu, pdu);
 }
 
@@ -194,9 +196,9 @@ fn a_port_that_is_removed_disabled_or_renamed_says_farewell_once() {
         ..port()
     };
     let changes: [fn(&mut Agent, [PortSettings; 2]); 4] = [
-        |agent, _| agent.remove_port(1),
-        |agent, [off, _]| agent.set_port(1, off, secs(5)),
-        |agent, [_, renamed]| agent.set_port(1, renamed, secs(5)),
+        |agent, _| agent.remove_port(P1),
+        |agent, [off, _]| agent.set_port(P1, off, secs(5)),
+        |agent, [_, renamed]| agent.set_port(P1, renamed, secs(5)),
         |agent, _| agent.shut_down(),
     ];
     for change in changes {
@@ -214,7 +216,7 @@ fn a_port_that_is_removed_disabled_or_renamed_says_farewell_once() {
 fn an_agent_does_not_take_itself_for_a_neighbour() {
     let mut agent = agent(1);
     let frames = agent.poll(secs(0));
-    agent.receive(1, &frames[0].frame, secs(0));
+    agent.receive(P1, &frames[0].frame, secs(0));
     assert_eq!(agent.neighbours().count(), 0);
 }
 
@@ -225,11 +227,11 @@ fn a_port_remembers_a_bounded_number_of_neighbours() {
         let chassis = ChassisId::Local(number.to_string());
         let pdu = Lldpdu::new(chassis, PortId::Local("x".to_owned()), 120);
         let frame = with_ether_type(LLDP_NEAREST_BRIDGE, Mac([6; 6]), 0x88cc, &pdu.emit(1500));
-        agent.receive(1, &frame, secs(1));
+        agent.receive(P1, &frame, secs(1));
     }
     assert_eq!(agent.neighbours().count(), MAX_NEIGHBOURS);
     assert_eq!(
-        agent.counters(1).unwrap().too_many_neighbours,
+        agent.counters(P1).unwrap().too_many_neighbours,
         1_000 - MAX_NEIGHBOURS as u64
     );
 }
@@ -293,7 +295,7 @@ fn an_lldpdu_of_a_port_with_many_vlans_fits_into_a_frame() {
     });
     let mut agent = agent(1);
     agent.set_port(
-        1,
+        P1,
         PortSettings {
             vlans: vlans.collect(),
             ..port()

@@ -24,6 +24,7 @@ fn monitor(bridge: &mut Bridge, port: u32) {
         port: PortNo::from_raw(port),
         bfd: None,
         ccm_level: Some(0),
+        lldp: false,
     };
     bridge.change(|control, ops| control.set_oam(OamPorts::new(vec![port]), ops));
 }

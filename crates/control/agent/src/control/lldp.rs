@@ -1,0 +1,162 @@
+//! LLDP of a bridge: its configuration becomes that of the agent in `l2ctl`, whose frames leave and arrive like those of OAM.
+
+use millrace_datapath::io::Backend;
+use millrace_l2ctl::lldp::{
+    Agent, Capabilities, ChassisId, Counters, ManagementAddress, Neighbour, PortId, PortSettings, Settings,
+};
+use millrace_model::{self as model, PortLldp};
+use millrace_pipeline::{PortConfig, PortState};
+use millrace_types::{Mac, PortNo, Time};
+
+use super::bridge::BridgeControl;
+use crate::port::PortStatus;
+
+/// Size of an Ethernet header with a VLAN tag and of the check sequence, in bytes.
+const FRAME_OVERHEAD: u16 = 22;
+/// The file of the kernel with the host name.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
+
+/// The LLDP state of a port.
+#[derive(Clone, Debug)]
+pub struct LldpStatus<'a> {
+    /// The neighbours, each with the rest of its time to live.
+    pub neighbours: Vec<(&'a Neighbour, core::time::Duration)>,
+    /// The counters of the port.
+    pub counters: Counters,
+}
+
+impl<B: Backend> BridgeControl<B> {
+    /// Changes the LLDP agent until it matches the configuration and the links of the running ports.
+    pub(super) fn configure_lldp(&mut self) {
+        let now = self.datapath.now();
+        let Some(wanted) = &self.config.lldp else {
+            if let Some(agent) = &mut self.lldp {
+                agent.shut_down();
+                self.run_lldp();
+                self.lldp = None;
+            }
+            return;
+        };
+        let chassis = ChassisId::Mac(Mac::from_u64(self.config.datapath_id().0));
+        let settings = settings_of(wanted, chassis);
+        let agent = self.lldp.get_or_insert_with(|| Agent::new(settings.clone()));
+        agent.set_settings(settings, now);
+        let ports = &self.ports;
+        let gone: Vec<PortNo> = agent
+            .ports()
+            .filter(|port| ports.get(port).is_none_or(|status| !has_lldp(&status.model)))
+            .collect();
+        for port in gone {
+            agent.remove_port(port);
+        }
+        for (number, status) in ports.iter().filter(|(_, status)| has_lldp(&status.model)) {
+            agent.set_port(*number, port_settings_of(status), now);
+            let is_up = !status.state.has(PortState::LINK_DOWN) && !status.config.has(PortConfig::DOWN);
+            agent.set_link(*number, is_up, now);
+        }
+        self.run_lldp();
+    }
+
+    /// Returns true if the control thread takes the LLDPDUs that a port receives.
+    pub(super) fn receives_lldp(&self, port: &model::Port) -> bool {
+        self.config.lldp.is_some() && matches!(port.lldp, PortLldp::Both | PortLldp::Receive)
+    }
+
+    /// Handles an LLDPDU that arrived at `time`.
+    pub(super) fn receive_lldp(&mut self, port: PortNo, time: Time, frame: &[u8]) {
+        if let Some(agent) = &mut self.lldp {
+            agent.receive(port, frame, time);
+        }
+    }
+
+    /// Sends the LLDPDUs that are due, and forgets neighbours that have expired.
+    pub(super) fn run_lldp(&mut self) {
+        let now = self.datapath.now();
+        let Some(agent) = &mut self.lldp else {
+            return;
+        };
+        if agent.deadline().is_none_or(|deadline| now < deadline) {
+            return;
+        }
+        for transmit in agent.poll(now) {
+            self.send_frame(transmit.port, &transmit.frame);
+        }
+    }
+
+    /// Tells the neighbours of a port that it goes away, while it can still send.
+    pub(super) fn shut_down_lldp(&mut self, port: PortNo) {
+        if let Some(agent) = &mut self.lldp {
+            agent.remove_port(port);
+            self.run_lldp();
+        }
+    }
+
+    /// Tells the neighbours of all ports that the bridge goes away.
+    pub(super) fn shut_down_all_lldp(&mut self) {
+        if let Some(agent) = &mut self.lldp {
+            agent.shut_down();
+            self.run_lldp();
+        }
+    }
+
+    /// Returns the LLDP state of a port; `None` if it has no LLDP.
+    pub fn lldp_status(&self, port: PortNo) -> Option<LldpStatus<'_>> {
+        let agent = self.lldp.as_ref()?;
+        let counters = agent.counters(port)?;
+        let now = self.datapath.now();
+        let of_port = agent.neighbours().filter(|(of, _)| *of == port);
+        Some(LldpStatus {
+            neighbours: of_port
+                .map(|(_, known)| (known, known.expires.since(now)))
+                .collect(),
+            counters,
+        })
+    }
+}
+
+fn has_lldp(port: &model::Port) -> bool {
+    port.lldp != PortLldp::Off
+}
+
+fn settings_of(wanted: &model::Lldp, chassis: ChassisId) -> Settings {
+    let host_name = || {
+        let name = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
+        name.trim().to_owned()
+    };
+    let address = |address: &std::net::IpAddr| ManagementAddress {
+        address: *address,
+        if_index: None,
+    };
+    Settings {
+        chassis,
+        system_name: wanted
+            .system_name
+            .as_ref()
+            .map_or_else(host_name, ToString::to_string),
+        system_description: wanted.system_description.to_string(),
+        capabilities: (Capabilities::BRIDGE, Capabilities::BRIDGE),
+        addresses: wanted.management.iter().map(address).collect(),
+        interval_s: wanted.interval_s.get(),
+        hold: wanted.hold.get(),
+    }
+}
+
+fn port_settings_of(status: &PortStatus) -> PortSettings {
+    let port = &status.model;
+    PortSettings {
+        mac: status.info.mac,
+        id: PortId::InterfaceName(port.name.to_string()),
+        description: port.device.to_string(),
+        sends: matches!(port.lldp, PortLldp::Both | PortLldp::Send),
+        receives: matches!(port.lldp, PortLldp::Both | PortLldp::Receive),
+        port_vlan: match port.vlan_mode() {
+            model::VlanMode::TrunkAll | model::VlanMode::Trunk(_) => None,
+            model::VlanMode::Access(vlan) | model::VlanMode::Native { untagged: vlan, .. } => {
+                Some(vlan.raw())
+            }
+        },
+        vlans: Vec::new(),
+        aggregation: None,
+        max_frame_size: Some(status.info.mtu.saturating_add(FRAME_OVERHEAD)),
+    }
+}
