@@ -8,7 +8,7 @@ use crate::section::{deserialize, section};
 
 section! {
     /// LLDP at the ports of a bridge (IEEE 802.1AB-2016). The ports send LLDPDUs and remember their neighbours; LLDPDUs
-    /// that they receive do not reach the flow tables. The chassis ID is the low 48 bits of the datapath ID.
+    /// that they receive do not reach the flow tables. See docs/lldp.md. The chassis ID is the low 48 bits of the datapath ID.
     pub struct Lldp (live) {
         required {}
         optional {

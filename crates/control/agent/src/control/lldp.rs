@@ -6,13 +6,16 @@ use millrace_l2ctl::lldp::{
 };
 use millrace_model::{self as model, PortLldp};
 use millrace_pipeline::{PortConfig, PortState};
-use millrace_types::{Mac, PortNo, Time};
+use millrace_types::{Duration, Mac, PortNo, Time};
 
 use super::bridge::BridgeControl;
 use crate::port::PortStatus;
 
 /// Size of an Ethernet header with a VLAN tag and of the check sequence, in bytes.
 const FRAME_OVERHEAD: u16 = 22;
+/// The time for which a bridge waits at most until workers have sent its last LLDPDUs.
+const FAREWELL_TIME_MAX: Duration = Duration::from_millis(100);
+const FAREWELL_POLL: Duration = Duration::from_millis(1);
 /// The file of the kernel with the host name.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
@@ -20,7 +23,7 @@ const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 #[derive(Clone, Debug)]
 pub struct LldpStatus<'a> {
     /// The neighbours, each with the rest of its time to live.
-    pub neighbours: Vec<(&'a Neighbour, core::time::Duration)>,
+    pub neighbours: Vec<(&'a Neighbour, Duration)>,
     /// The counters of the port.
     pub counters: Counters,
 }
@@ -69,25 +72,25 @@ impl<B: Backend> BridgeControl<B> {
         }
     }
 
-    /// Sends the LLDPDUs that are due, and forgets neighbours that have expired.
-    pub(super) fn run_lldp(&mut self) {
+    /// Sends the LLDPDUs that are due, and forgets neighbours that have expired. Returns the number of LLDPDUs.
+    pub(super) fn run_lldp(&mut self) -> u64 {
         let now = self.datapath.now();
-        let Some(agent) = &mut self.lldp else {
-            return;
+        let is_due = |agent: &&mut Agent| agent.deadline().is_some_and(|deadline| now >= deadline);
+        let Some(agent) = self.lldp.as_mut().filter(is_due) else {
+            return 0;
         };
-        if agent.deadline().is_none_or(|deadline| now < deadline) {
-            return;
-        }
-        for transmit in agent.poll(now) {
+        let frames = agent.poll(now);
+        for transmit in &frames {
             self.send_frame(transmit.port, &transmit.frame);
         }
+        frames.len() as u64
     }
 
     /// Tells the neighbours of a port that it goes away, while it can still send.
     pub(super) fn shut_down_lldp(&mut self, port: PortNo) {
         if let Some(agent) = &mut self.lldp {
             agent.remove_port(port);
-            self.run_lldp();
+            self.send_farewells();
         }
     }
 
@@ -95,7 +98,23 @@ impl<B: Backend> BridgeControl<B> {
     pub(super) fn shut_down_all_lldp(&mut self) {
         if let Some(agent) = &mut self.lldp {
             agent.shut_down();
-            self.run_lldp();
+            self.send_farewells();
+        }
+    }
+
+    /// Sends the frames that are due, and waits until the workers have sent them: the ports are about to close.
+    fn send_farewells(&mut self) {
+        let sent = |control: &Self| -> u64 {
+            control
+                .ports
+                .keys()
+                .map(|port| control.port_stats(*port).tx_packets)
+                .sum()
+        };
+        let expected = sent(self) + self.run_lldp();
+        let bound = self.datapath.now() + FAREWELL_TIME_MAX;
+        while sent(self) < expected && self.datapath.now() < bound {
+            std::thread::sleep(FAREWELL_POLL);
         }
     }
 
