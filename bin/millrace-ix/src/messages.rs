@@ -15,24 +15,13 @@ use millrace_openflow::{
 };
 use millrace_types::{GroupId, MeterId};
 
-/// A modification of an entry, in the engine's type.
-type EngineModification = millrace_ix_engine::Modification<EntryId, Entry>;
-
 /// Returns the OpenFlow messages for modifications, in an order in which the switch can execute each of them.
-pub(crate) fn messages(modifications: Vec<EngineModification>) -> Result<Vec<Message>> {
-    let modifications = modifications.into_iter().map(|change| Modification {
-        id: change.key,
-        from: change.from,
-        to: change.to,
-    });
-    in_safe_order(modifications.collect())
-        .into_iter()
-        .map(message)
-        .collect()
+pub(crate) fn messages(modifications: Vec<Modification>) -> Result<Vec<Message>> {
+    in_safe_order(modifications).into_iter().map(message).collect()
 }
 
-fn message(Modification { id, from, to }: Modification) -> Result<Message> {
-    Ok(match (id, to) {
+fn message(Modification { key, from, to }: Modification) -> Result<Message> {
+    Ok(match (key, to) {
         (EntryId::Flow(id), Some(Entry::Flow(flow))) => {
             let add = FlowMod::add(id.table, id.priority, id.matching.to_match()?, flow.instructions);
             let (cookie, idle_timeout, hard_timeout) = (flow.cookie, flow.idle_timeout, flow.hard_timeout);

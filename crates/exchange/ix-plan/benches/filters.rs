@@ -189,7 +189,7 @@ impl Switch {
         let took = began.elapsed();
         let now = Time::from_nanos(self.now);
         let all = [phases.stage, phases.flip, phases.clean];
-        for Modification { id, to, .. } in all
+        for Modification { key: id, to, .. } in all
             .into_iter()
             .flatten()
             .flat_map(|(_, modifications)| modifications)

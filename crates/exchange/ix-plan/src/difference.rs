@@ -10,15 +10,7 @@ use crate::entry::{Entry, EntryId, Group, SwitchState};
 
 /// A modification of one entry. Without `to`, the entry is deleted. With `from` and `to`, the entry is
 /// replaced in place, and keeps its counters.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Modification {
-    /// The identity.
-    pub id: EntryId,
-    /// The entry before; `None` if it is added.
-    pub from: Option<Entry>,
-    /// The entry after; `None` if it is deleted.
-    pub to: Option<Entry>,
-}
+pub type Modification = millrace_ix_engine::Modification<EntryId, Entry>;
 
 /// Returns the modifications from `have` to `want` in a safe order: meters and groups before the flow entries
 /// that use them, groups before the groups that forward to them, and deletions last, in the opposite order.
@@ -28,14 +20,14 @@ pub fn difference(have: &SwitchState, want: &SwitchState) -> Vec<Modification> {
         .iter()
         .filter(|(id, entry)| want.get(id) != Some(entry))
         .map(|(id, entry)| Modification {
-            id: id.clone(),
+            key: id.clone(),
             from: Some(entry.clone()),
             to: want.get(id).cloned(),
         })
         .collect();
     let added = want.iter().filter(|(id, _)| !have.contains_key(id));
     modifications.extend(added.map(|(id, entry)| Modification {
-        id: id.clone(),
+        key: id.clone(),
         from: None,
         to: Some(entry.clone()),
     }));
@@ -52,7 +44,7 @@ pub fn in_safe_order(mut modifications: Vec<Modification>) -> Vec<Modification> 
         let is_deletion = change.to.is_none();
         // The order has deletions last. Deletions have the order flow entries, groups, meters; all other
         // modifications have the order meters, groups, flow entries.
-        match &change.id {
+        match &change.key {
             EntryId::Meter(_) if is_deletion => (true, Reverse(0), 0, 0),
             EntryId::Group(group) if is_deletion => (
                 true,
@@ -78,7 +70,7 @@ fn depths<'a>(
 ) -> BTreeMap<GroupId, u32> {
     let groups: BTreeMap<GroupId, &Group> = modifications
         .iter()
-        .filter_map(|change| match (&change.id, side(change)) {
+        .filter_map(|change| match (&change.key, side(change)) {
             (EntryId::Group(id), Some(Entry::Group(group))) => Some((*id, group)),
             _ => None,
         })

@@ -143,7 +143,7 @@ pub fn phases_of_plans(old: &Plan, new: &Plan) -> Phases {
         let added = modifications
             .iter()
             .filter(|change| change.from.is_none())
-            .map(|change| &change.id);
+            .map(|change| &change.key);
         let inner_added = by_service(added);
         for change in modifications {
             let phase = match phase(&change, &inner_before, &inner_added) {
@@ -194,7 +194,7 @@ fn phase(change: &Modification, before: &InnerEntries, added: &InnerEntries) -> 
         near.iter()
             .any(|other| other != flow && other.matching.overlaps(&flow.matching))
     };
-    match (&change.id, &change.from, &change.to) {
+    match (&change.key, &change.from, &change.to) {
         (EntryId::Meter(_) | EntryId::Group(_), None, _) => Phase::Stage,
         (EntryId::Meter(_) | EntryId::Group(_), _, None) => Phase::Clean,
         (_, Some(_), Some(_)) => Phase::Flip,

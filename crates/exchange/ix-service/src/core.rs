@@ -32,10 +32,10 @@ use crate::text::Document;
 /// The name of the setting that stores an operator's decision to adopt content of switches.
 pub(crate) const ADOPTED: &str = "adopted";
 
-/// A request to a switch, or an event for subscribers.
+/// A request to a switch; its answer comes as an event.
 #[derive(Debug)]
-pub enum Output {
-    /// Read all entries of a switch.
+pub enum FabricRequest {
+    /// Read all entries.
     Dump {
         switch: SwitchId,
         /// The number of the connection.
@@ -59,7 +59,12 @@ pub enum Output {
         /// The frame, with its tags.
         frame: Vec<u8>,
     },
-    /// Publish an event to subscribers.
+}
+
+/// A request to a switch, or an event for subscribers.
+#[derive(Debug)]
+pub enum Output {
+    Request(FabricRequest),
     Event(ServiceEvent),
 }
 

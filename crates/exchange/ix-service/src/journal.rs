@@ -8,7 +8,7 @@ use millrace_ix_model::{Applied, Exchange, SwitchId};
 use millrace_ix_store::{AuditEntry, ChangeState, JournalRecord, StoreError, Transaction};
 use serde_json::{Value, json};
 
-use crate::core::{Core, Now, Output};
+use crate::core::{Core, FabricRequest, Now, Output};
 use crate::event::EventKind;
 use crate::fabric::Fabric;
 
@@ -70,10 +70,10 @@ impl Core {
     fn act(&mut self, action: Action<Fabric>, now: Now) {
         match action {
             Action::Dump { switch, session } => {
-                self.outputs.push(Output::Dump {
+                self.outputs.push(Output::Request(FabricRequest::Dump {
                     switch: SwitchId(switch),
                     session,
-                });
+                }));
             }
             Action::Commit {
                 switch,
@@ -81,12 +81,12 @@ impl Core {
                 commit,
                 modifications,
             } => {
-                self.outputs.push(Output::Commit {
+                self.outputs.push(Output::Request(FabricRequest::Commit {
                     switch: SwitchId(switch),
                     session,
                     commit,
                     modifications,
-                });
+                }));
             }
             Action::Replan(id) => self.submit(id, Resume::Start, now),
             Action::Notify(notice) => self.notify(&notice, now),

@@ -42,7 +42,7 @@ pub mod text;
 mod thread;
 mod wording;
 
-pub use crate::core::{Core, Now, Output};
+pub use crate::core::{Core, FabricRequest, Now, Output};
 pub use clock::{ClockJump, ClockStatus};
 pub use decision::Unconfirmed;
 pub use error::{OrderError, StartError};
@@ -53,4 +53,4 @@ pub use links::{PortReport, PortState, PortStates};
 pub use order::{ApplyOptions, EntryCounts, OrderOptions, OrderRequest, Ordered};
 pub use quarantine::{Check, Finding, Quarantined};
 pub use snapshot::Snapshot;
-pub use thread::{FabricRequest, Service, Settings};
+pub use thread::{Service, Settings};

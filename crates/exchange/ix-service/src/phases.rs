@@ -79,7 +79,7 @@ fn deltas(phase: BTreeMap<SwitchId, Vec<Modification>>) -> BTreeMap<u32, Delta<F
     let delta = |modifications: Vec<Modification>| {
         modifications
             .into_iter()
-            .map(|change| (change.id, (change.from, change.to)))
+            .map(|change| (change.key, (change.from, change.to)))
             .collect()
     };
     phase

@@ -3,17 +3,14 @@
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 
-use millrace_ix_engine::{Modification, Session};
-use millrace_ix_model::SwitchId;
 use millrace_ix_store::{SignedHead, SigningKey, Store};
-use millrace_types::{Duration, PortNo};
+use millrace_types::Duration;
 use tokio::sync::{broadcast, watch};
 
 use crate::clock::Clock;
-use crate::core::{Core, Now, Output};
+use crate::core::{Core, FabricRequest, Now, Output};
 use crate::error::StartError;
 use crate::event::{EventKind, ServiceEvent};
-use crate::fabric::{Entry, FabricKey};
 use crate::handle::{Command, Delivery, Handle};
 use crate::snapshot::Snapshot;
 
@@ -27,35 +24,6 @@ const SIGN_INTERVAL: Duration = Duration::from_secs(60);
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two removals of old answers and sessions.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
-
-/// A request to a switch; its answer comes as an event.
-#[derive(Debug)]
-pub enum FabricRequest {
-    /// Read all entries.
-    Dump {
-        switch: SwitchId,
-        /// The number of the connection.
-        session: Session,
-    },
-    /// Send one atomic bundle and a barrier.
-    Commit {
-        switch: SwitchId,
-        /// The number of the connection.
-        session: Session,
-        /// The number of the commit.
-        commit: u64,
-        modifications: Vec<Modification<FabricKey, Entry>>,
-    },
-    /// Send a frame by a port.
-    PacketOut {
-        switch: SwitchId,
-        /// The number of the connection.
-        session: Session,
-        port: PortNo,
-        /// The frame, with its tags.
-        frame: Vec<u8>,
-    },
-}
 
 /// The settings of a service.
 #[derive(Debug)]
@@ -259,33 +227,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
         }
         for output in outputs {
             match output {
-                Output::Dump { switch, session } => (self.fabric)(FabricRequest::Dump { switch, session }),
-                Output::Commit {
-                    switch,
-                    session,
-                    commit,
-                    modifications,
-                } => {
-                    (self.fabric)(FabricRequest::Commit {
-                        switch,
-                        session,
-                        commit,
-                        modifications,
-                    });
-                }
-                Output::PacketOut {
-                    switch,
-                    session,
-                    port,
-                    frame,
-                } => {
-                    (self.fabric)(FabricRequest::PacketOut {
-                        switch,
-                        session,
-                        port,
-                        frame,
-                    });
-                }
+                Output::Request(request) => (self.fabric)(request),
                 Output::Event(event) => {
                     // Without subscribers, `send` fails, and the event is not needed.
                     let _nobody = self.events.send(Arc::new(event));

@@ -93,7 +93,7 @@ impl Switch {
     /// Applies modifications. The pipeline must accept each of them.
     fn modify(&mut self, modifications: &[Modification], now: Time) {
         self.change(|control, ops| {
-            for Modification { id, from, to } in modifications {
+            for Modification { key: id, from, to } in modifications {
                 match (id, to) {
                     (EntryId::Flow(id), to) => {
                         let mut request = FlowMod::new(
@@ -168,7 +168,7 @@ impl Switch {
                 }
             }
         });
-        for Modification { id, from, to } in modifications {
+        for Modification { key: id, from, to } in modifications {
             assert_eq!(
                 self.state.get(id),
                 from.as_ref(),

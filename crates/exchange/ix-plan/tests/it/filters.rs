@@ -23,8 +23,8 @@ impl Followed {
             let state = self.0.entry(switch).or_default();
             for change in modifications {
                 let before = match change.to {
-                    Some(entry) => state.insert(change.id, entry),
-                    None => state.remove(&change.id),
+                    Some(entry) => state.insert(change.key, entry),
+                    None => state.remove(&change.key),
                 };
                 assert_eq!(before, change.from);
             }

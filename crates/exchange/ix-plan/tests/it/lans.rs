@@ -372,8 +372,8 @@ fn a_lan_that_ends_leaves_nothing_of_its_quarantine_behind() {
         let state = switches.get_mut(&switch).unwrap();
         for change in modifications {
             match change.to {
-                Some(entry) => drop(state.insert(change.id, entry)),
-                None => drop(state.remove(&change.id)),
+                Some(entry) => drop(state.insert(change.key, entry)),
+                None => drop(state.remove(&change.key)),
             }
         }
     }

@@ -29,7 +29,7 @@ pub(crate) use frames::{ENGINE_MAC, arp_request, gratuitous_arp, tagged, unsolic
 pub use judge::Check;
 use judge::{Expected, Fault, judge};
 
-use crate::core::{Core, Now, Output};
+use crate::core::{Core, FabricRequest, Now, Output};
 use crate::event::EventKind;
 use crate::order::OrderOptions;
 
@@ -402,12 +402,12 @@ impl Core {
     /// Sends a frame by a port of a switch, if the switch is connected.
     pub(crate) fn send_frame(&mut self, PortId { switch, port }: PortId, frame: Vec<u8>) {
         if let Some(session) = self.engine.session(switch.0) {
-            self.outputs.push(Output::PacketOut {
+            self.outputs.push(Output::Request(FabricRequest::PacketOut {
                 switch,
                 session,
                 port,
                 frame,
-            });
+            }));
         }
     }
 

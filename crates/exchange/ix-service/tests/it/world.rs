@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use millrace_ix_engine::{Content, Event, Modification, Session, Settings};
 use millrace_ix_model::{Actor, ConnectionId, ObjectId, Operation, ServiceId, SwitchId};
 use millrace_ix_service::{
-    Core, Entry, Fabric, FabricKey, Now, OrderError, OrderOptions, OrderRequest, Ordered, Output,
-    ServiceEvent,
+    Core, Entry, Fabric, FabricKey, FabricRequest, Now, OrderError, OrderOptions, OrderRequest, Ordered,
+    Output, ServiceEvent,
 };
 use millrace_ix_store::{Sqlite, Store, UnixMillis};
 use millrace_types::{Duration, PortNo, Time};
@@ -251,24 +251,24 @@ impl World {
         let Some(core) = &mut self.core else { return };
         for output in core.outputs() {
             match output {
-                Output::Dump { switch, session } => {
+                Output::Request(FabricRequest::Dump { switch, session }) => {
                     let switch = self.switches.get_mut(&switch).unwrap();
                     assert_eq!(switch.session, Some(session));
                     switch.waiting.push((at, None));
                 }
-                Output::Commit {
+                Output::Request(FabricRequest::Commit {
                     switch,
                     session,
                     commit,
                     modifications,
-                } => {
+                }) => {
                     let switch = self.switches.get_mut(&switch).unwrap();
                     assert_eq!(switch.session, Some(session));
                     switch.waiting.push((at, Some((commit, modifications))));
                 }
-                Output::PacketOut {
+                Output::Request(FabricRequest::PacketOut {
                     switch, port, frame, ..
-                } => self.frames.push((switch, port, frame)),
+                }) => self.frames.push((switch, port, frame)),
                 Output::Event(event) => self.events.push(event),
             }
         }
