@@ -1,7 +1,6 @@
 //! Implements the traits of this crate with the engine of `millrace-ix-service`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -10,7 +9,7 @@ use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::{Shared, Traffic};
-use millrace_ix_service::{Handle, OrderError, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
+use millrace_ix_service::{Handle, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
 use millrace_ix_store::{Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, UnixMillis};
 use serde_json::Value;
 use tokio::runtime::RuntimeFlavor;
@@ -38,8 +37,6 @@ pub struct Engine {
     cached: Mutex<Option<(Arc<millrace_ix_service::Snapshot>, Arc<Snapshot>)>>,
     /// The state of each switch, and the time at which the switch entered it.
     since: Mutex<BTreeMap<SwitchId, (SwitchState, Timestamp)>>,
-    /// The number of an existing audit entry, near the newest entry.
-    audit_seen: AtomicU64,
     /// The sFlow data of the switches; unset if sFlow is not received.
     samples: OnceLock<Shared>,
     /// The statuses of the route servers; unset if they are not read.
@@ -66,7 +63,6 @@ impl Engine {
             events: broadcast::Sender::new(4096),
             cached: Mutex::new(None),
             since: Mutex::new(BTreeMap::new()),
-            audit_seen: AtomicU64::new(0),
             samples: OnceLock::new(),
             route_servers: OnceLock::new(),
             counters,
@@ -111,31 +107,6 @@ impl Engine {
             entries: status.entries,
             ports_down: Some(ports_down).filter(|_| state != SwitchState::Unreachable),
         }
-    }
-
-    /// Returns the number of the newest audit entry.
-    async fn audit_head(&self) -> Result<u64, OrderError> {
-        let exists = async |number: u64| -> Result<bool, OrderError> {
-            let found = self.handle.audit(number - 1, 1).await?;
-            Ok(!found.is_empty())
-        };
-        let mut low = self.audit_seen.load(Ordering::Relaxed);
-        let mut step = 1;
-        while exists(low + step).await? {
-            low += step;
-            step *= 2;
-        }
-        let mut high = low + step;
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if exists(middle).await? {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        self.audit_seen.store(low, Ordering::Relaxed);
-        Ok(low)
     }
 
     fn record(&self, record: &millrace_ix_store::ChangeRecord) -> ChangeRecord {
@@ -393,17 +364,8 @@ impl ExchangeService for Engine {
 
     fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>> {
         Box::pin(async move {
-            let end = match before {
-                // Entries are never removed, so every entry up to `audit_seen` still exists.
-                Some(before) if before <= self.audit_seen.load(Ordering::Relaxed) => before,
-                // A number beyond the end of the chain counts as no bound.
-                before => before.unwrap_or(u64::MAX).min(self.audit_head().await? + 1),
-            };
-            let length = u64::try_from(limit).unwrap_or(u64::MAX);
-            let after = end.saturating_sub(1).saturating_sub(length);
-            let count = usize::try_from(end.saturating_sub(1).saturating_sub(after)).unwrap_or(usize::MAX);
-            let mut records = self.handle.audit(after, count).await?;
-            records.reverse();
+            let before = before.unwrap_or(u64::MAX);
+            let records = self.handle.audit_before(before, limit).await?;
             let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
             let read = |record: millrace_ix_store::AuditRecord| AuditRecord {
                 serial: record.serial,

@@ -288,6 +288,15 @@ impl Handle {
         self.store(move |store, _| store.audit(after, limit)).await
     }
 
+    /// Returns up to `limit` entries of the audit chain below number `before`, newest first.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn audit_before(&self, before: u64, limit: usize) -> Result<Vec<AuditRecord>, OrderError> {
+        self.store(move |store, _| store.audit_before(before, limit))
+            .await
+    }
+
     /// Returns the signatures of the audit chain.
     ///
     /// # Errors

@@ -120,6 +120,12 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be read.
     fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
 
+    /// Returns up to `limit` entries of the audit chain with serial numbers below `before`, newest first.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn audit_before(&self, before: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError>;
+
     /// Signs the newest entry of the audit chain and stores the signature; returns `None` if the head is signed already.
     ///
     /// # Errors

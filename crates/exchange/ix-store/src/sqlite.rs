@@ -206,6 +206,28 @@ fn state(text: &str) -> Result<ChangeState, StoreError> {
     text.parse().map_err(StoreError::Damaged)
 }
 
+/// Returns the entries that a query selects by a serial number and a limit.
+fn audit_records(
+    connection: &Connection,
+    sql: &str,
+    serial: u64,
+    limit: usize,
+) -> Result<Vec<AuditRecord>, StoreError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let serial = i64::try_from(serial).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map(params![serial, limit], |row| {
+        let body: String = row.get(1)?;
+        Ok((unsigned(row, 0)?, body, row.get(2)?))
+    })?;
+    rows.map(|row| {
+        let (serial, body, hash) = row?;
+        let body = json(&body)?;
+        Ok(AuditRecord { serial, body, hash })
+    })
+    .collect()
+}
+
 /// A row of `change` before its texts are parsed: id, state, times, detail.
 type RawChange = (u64, String, u64, u64, String);
 
@@ -360,27 +382,12 @@ impl Store for Sqlite {
 
     fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         let sql = "SELECT serial, body, hash FROM audit WHERE serial > ?1 ORDER BY serial LIMIT ?2";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let (after, limit) = (
-            i64::try_from(after).unwrap_or(i64::MAX),
-            i64::try_from(limit).unwrap_or(i64::MAX),
-        );
-        let rows = statement.query_map(params![after, limit], |row| {
-            Ok((
-                unsigned(row, 0)?,
-                row.get::<_, String>(1)?,
-                row.get::<_, String>(2)?,
-            ))
-        })?;
-        rows.map(|row| {
-            let (serial, body, hash) = row?;
-            Ok(AuditRecord {
-                serial,
-                body: json(&body)?,
-                hash,
-            })
-        })
-        .collect()
+        audit_records(&self.connection, sql, after, limit)
+    }
+
+    fn audit_before(&self, before: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        let sql = "SELECT serial, body, hash FROM audit WHERE serial < ?1 ORDER BY serial DESC LIMIT ?2";
+        audit_records(&self.connection, sql, before, limit)
     }
 
     fn sign_head(&mut self, key: &SigningKey, now: UnixMillis) -> Result<Option<SignedHead>, StoreError> {

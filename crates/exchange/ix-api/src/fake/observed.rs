@@ -200,7 +200,7 @@ pub(super) fn attack(exchange: &Exchange, account: AccountId, target: Prefix) ->
     let breakdown = vec![
         (
             "protocol",
-            [("udp", all), ("tcp", USUAL - 20_000_000), ("icmp", 20_000_000)]
+            [("UDP", all), ("TCP", USUAL - 20_000_000), ("ICMP", 20_000_000)]
                 .map(share)
                 .to_vec(),
         ),

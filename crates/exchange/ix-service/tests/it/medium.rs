@@ -92,6 +92,10 @@ impl Store for Medium {
     ) -> Result<(), StoreError> {
         self.writable()?.put_answer(key, answer, now)
     }
+    fn audit_before(&self, before: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
+        self.inner.audit_before(before, limit)
+    }
+
     fn audit(&self, after: u64, limit: usize) -> Result<Vec<AuditRecord>, StoreError> {
         self.inner.audit(after, limit)
     }

@@ -382,3 +382,39 @@ fn a_group_that_fills_the_disk_leaves_nothing_of_it() {
     store.commit(&puts(vec![object("site", 2, body)]), NOW).unwrap();
     store.check().unwrap();
 }
+
+#[test]
+fn a_clock_that_was_ahead_is_forgotten_with_the_answers_of_its_time() {
+    let far = UnixMillis(NOW.0 * 2);
+    let mut store = Sqlite::in_memory().unwrap();
+    store
+        .commit(&puts(vec![object("site", 1, json!({}))]), NOW)
+        .unwrap();
+    let key = |key: &str| IdempotencyKey {
+        scope: "us-1".to_owned(),
+        key: key.to_owned(),
+    };
+    let answer = Answer {
+        request_hash: "hash".to_owned(),
+        body: json!({}),
+    };
+    store.put_answer(&key("before"), &answer, NOW).unwrap();
+    store.put_answer(&key("ahead"), &answer, far).unwrap();
+    store
+        .commit(&puts(vec![object("site", 2, json!({}))]), far)
+        .unwrap();
+    assert_eq!(store.newest_time().unwrap(), far);
+    let now = UnixMillis(NOW.0 + 1000);
+    assert_eq!(
+        store.reset_time(now, entry("reset_clock", json!({}))).unwrap(),
+        far
+    );
+    assert_eq!(store.newest_time().unwrap(), now);
+    assert!(store.answer(&key("ahead"), now).unwrap().is_none());
+    assert!(store.answer(&key("before"), now).unwrap().is_some());
+    assert_eq!(store.load().unwrap().objects.len(), 2, "what was ordered stays");
+    let chain = store.audit(0, 10).unwrap();
+    assert_eq!(chain.last().unwrap().body["action"], "reset_clock");
+    assert_eq!(store.audit_before(u64::MAX, 1).unwrap(), chain[chain.len() - 1..]);
+    millrace_ix_store::verify(&chain, &[], None).unwrap();
+}
