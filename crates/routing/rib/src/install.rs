@@ -146,6 +146,14 @@ impl Rib {
                 peers(other) && by_hops == ByHops::Gateways && kind_of(other) == Some(by_hops)
             }),
         };
+        // A dump names equals in their order, which is not known if messages were lost: a route stands before those that the
+        // dump has not named yet.
+        let unnamed = entry.records().iter().position(|other| {
+            generation != 0
+                && route.mode == RouteMode::Append
+                && peers(other)
+                && other.generation != generation
+        });
         let mut dropped = Vec::new();
         match (same, replaced) {
             // A route takes the place of another, and its own is empty then.
@@ -155,8 +163,16 @@ impl Rib {
                 dropped.extend(entry.remove(same).map(|record| record.set));
             }
             (Some(same), _) => {
+                let is_named = entry.records()[same].generation == generation;
                 entry.records_mut()[same].generation = generation;
                 dropped.push(set);
+                if let Some(unnamed) = unnamed
+                    && unnamed < same
+                    && !is_named
+                    && let Some(moved) = entry.remove(same)
+                {
+                    entry.insert(unnamed, moved);
+                }
             }
             (None, Some(replaced)) => {
                 let old = core::mem::replace(&mut entry.records_mut()[replaced], record);
@@ -165,7 +181,7 @@ impl Rib {
             (None, None) => {
                 let first = match (prefix.family(), route.mode) {
                     (Family::V4, RouteMode::Add) => entry.records().iter().position(peers),
-                    _ => None,
+                    _ => unnamed,
                 };
                 entry.insert(first.unwrap_or(entry.records().len()), record);
             }

@@ -147,7 +147,7 @@ fn bird_config(folder: &Path) -> String {
          protocol static static4 {{ ipv4; {} }}\nprotocol static static6 {{ ipv6; {} }}\n\
          protocol kernel kernel4 {{ ipv4 {{ import none; export all; }}; }}\n\
          protocol kernel kernel6 {{ ipv6 {{ import none; export all; }}; }}\n\
-         protocol bgp frr {{ local 10.0.0.2 as 65002; neighbor 10.0.0.1 as 65001; connect delay time 1;\n\
+         protocol bgp frr {{ local 10.0.0.2 as 65002; neighbor 10.0.0.1 as 65001; connect delay time 1; error wait time 1, 2;\n\
            ipv4 {{ import none; export all; next hop self; }};\n\
            ipv6 {{ import none; export all; next hop address 2001:db8::2; }}; }}\n",
         folder.display(),
