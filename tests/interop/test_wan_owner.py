@@ -48,9 +48,15 @@ def test_a_switch_and_an_emulator_do_not_share_an_interface_and_each_names_the_o
                                   capture_output=True, text=True, timeout=60)
             assert done.returncode != 0
             assert f"{NEAR[0]}: in use: process {switch.process.pid} " in done.stderr and "millraced" in done.stderr, done.stderr
-        with Emulator(tmp_path, "--delay", "1ms") as emulator, Millrace(tmp_path / "two", ports=[(1, f"kernel:{NEAR[0]}")]) as switch:
+        emulator = Emulator(tmp_path, "--delay", "1ms")
+        emulator.start()
+        with Millrace(tmp_path / "two", ports=[(1, f"kernel:{NEAR[0]}")]) as switch:
             status = switch.cli("show", "status", check=False)
             assert f"{NEAR[0]}: in use: process {emulator.process.pid} " in status and "millrace-wan between" in status, status
+            # The kernel ends the ownership with the process.
+            emulator.process.kill()
+            emulator.process.wait()
+            wait_for("the port is open", lambda: "in use" not in switch.cli("show", "status", check=False))
 
 
 @pytest.fixture(name="twins")
