@@ -1,0 +1,268 @@
+//! The rate at which one worker routes packets of 64 bytes, beside the rate at which it bridges them by NORMAL: the same
+//! bridge, the same ports, in turn.
+//!
+//! ```text
+//!  generator --> port 1 (VLAN 10) --> NORMAL --> port 2 (VLAN 10) --> freed
+//!                                        `--> router, 10,000 routes --> NORMAL --> port 3 (VLAN 20) --> freed
+//! ```
+//! Usage: `cargo run --release -p millrace-router --example rates [ROUNDS]`. The last line is the ratio; 0.8 is to be reached
+//! (docs/routing.md).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use millrace_datapath::io::{
+    Burst, Device, DeviceInfo, DeviceStats, HeapBackend, Opened, PortModes, RxQueue, TxQueue,
+};
+use millrace_datapath::{BridgeSetup, Datapath};
+use millrace_fib::{NextHopKind, NextHopSpec, Prefix, Writer};
+use millrace_pipeline::{Control, ControlConfig, FdbKey, Learn, Port, Standalone, VlanMode};
+use millrace_router::{Address4, Change, EgressMode, Interface, RouterHandle};
+use millrace_types::{Mac, PortNo, Time, Vid, split_mix};
+use millrace_wire::{Builder, Frame, FramePool, Packet};
+
+const ROUTES: u32 = 10_000;
+const NEXT_HOPS: u8 = 16;
+/// Bursts of one measurement.
+const BURSTS: usize = 4000;
+const ROUTER: PortNo = PortNo::from_raw(100);
+const ROUTER_MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 0x10]), Mac([2, 0, 0, 0, 0, 0x11])];
+const SENDER: Mac = Mac([2, 0, 0, 0, 0, 0x20]);
+const HOST: Mac = Mac([2, 0, 0, 0, 0, 0x30]);
+
+fn next_hop_mac(number: u8) -> Mac {
+    Mac([2, 0, 0, 0, 1, number])
+}
+
+/// The frames that the generator sends in turn.
+struct Generator {
+    pool: FramePool,
+    frames: Vec<Vec<u8>>,
+    at: usize,
+}
+
+impl RxQueue<Frame> for Generator {
+    fn rx_burst(&mut self, burst: &mut Burst<Frame>) {
+        while !burst.is_full() {
+            let Some(frame) = self.pool.take(&self.frames[self.at]) else {
+                return;
+            };
+            self.at = (self.at + 1) % self.frames.len();
+            burst.push(frame);
+        }
+    }
+}
+
+struct Free;
+
+impl TxQueue<Frame> for Free {
+    fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
+        Frame::discard(burst);
+    }
+}
+
+struct Bench;
+
+impl Device for Bench {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            driver: "bench".to_owned(),
+            mac: SENDER,
+            speed_mbps: None,
+            modes: PortModes::default(),
+            link_up: true,
+            mtu: 1500,
+            numa_node: None,
+            rx_queues: 0,
+            rss: None,
+            offload: None,
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        DeviceStats::default()
+    }
+
+    fn set_link(&mut self, _: bool) {}
+}
+
+/// Returns routes over the next hops, and destinations in them, in random order.
+fn routes(writer: &mut Writer) -> Result<(millrace_fib::Fib, Vec<Ipv4Addr>), Box<dyn std::error::Error>> {
+    let (id, fib) = writer.add_fib();
+    let mut groups = Vec::new();
+    for number in 0..NEXT_HOPS {
+        let hop = writer.add_next_hop(&NextHopSpec {
+            kind: NextHopKind::Forward,
+            interface: 1,
+            gateway: Some(IpAddr::from([10, 0, 20, 2 + number])),
+            destination: next_hop_mac(number),
+            source: ROUTER_MACS[1],
+            mtu: 1500,
+        })?;
+        groups.push(writer.add_group(&[(hop, 1)])?);
+    }
+    let (mut random, mut destinations) = (1, Vec::new());
+    for number in 0..ROUTES {
+        let address = Ipv4Addr::from_bits(0x1400_0000 | number << 8);
+        let prefix = Prefix::new(IpAddr::V4(address), 24)?;
+        let group = groups[split_mix::next(&mut random) as usize % groups.len()];
+        writer.insert(id, &prefix, group)?;
+    }
+    for _ in 0..4096 {
+        let number = split_mix::next(&mut random) as u32;
+        destinations.push(Ipv4Addr::from_bits(
+            0x1400_0000 | number % ROUTES << 8 | number >> 24,
+        ));
+    }
+    Ok((fib, destinations))
+}
+
+fn interface(index: u16, handle: &RouterHandle<Frame>, vid: Vid) -> Interface {
+    Interface {
+        index,
+        name: format!("v{vid}").into(),
+        vrf: 0,
+        bridge: 0,
+        vid,
+        mac: ROUTER_MACS[usize::from(index)],
+        other_macs: Vec::new(),
+        mtu: 1500,
+        is_up: true,
+        ipv4: vec![Address4 {
+            address: Ipv4Addr::new(10, 0, vid.raw() as u8, 1),
+            prefix_len: 24,
+        }],
+        ipv6: Vec::new(),
+        acl_in: None,
+        acl_out: None,
+        egress: EgressMode::Straight,
+        counters: handle.new_counters(),
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let rounds: usize = std::env::args().nth(1).map_or(Ok(9), |rounds| rounds.parse())?;
+    let mut writer = Writer::new();
+    let (fib, destinations) = routes(&mut writer)?;
+    let mut handle: RouterHandle<Frame> = RouterHandle::new(1, 1, &writer.next_hops());
+    let vids = [Vid::new(10)?, Vid::new(20)?];
+    let mut changes = vec![Change::Vrf(0, Some(fib))];
+    for (index, vid) in (0..).zip(vids) {
+        changes.push(Change::Interface(interface(index, &handle, vid).into()));
+    }
+    handle.change(&mut changes);
+    let packet = |dst_mac: Mac, dst: Ipv4Addr| {
+        let builder = Builder::ethernet(dst_mac, SENDER).ipv4([10, 0, 10, 2], dst);
+        builder.udp(1, 2).payload(&[0; 18]).build()
+    };
+    let bridged: Vec<Vec<u8>> = destinations.iter().map(|dst| packet(HOST, *dst)).collect();
+    let routed: Vec<Vec<u8>> = destinations
+        .iter()
+        .map(|dst| packet(ROUTER_MACS[0], *dst))
+        .collect();
+    let mut costs = [Vec::new(), Vec::new()];
+    for round in 0..2 * rounds {
+        let mode = round % 2;
+        let frames = if mode == 0 { &bridged } else { &routed };
+        costs[mode].push(measure(&mut handle, frames.clone(), vids)?);
+    }
+    let median = |costs: &mut Vec<f64>| {
+        costs.sort_by(f64::total_cmp);
+        costs[costs.len() / 2]
+    };
+    let [bridged, routed] = costs.each_mut().map(median);
+    println!("bridged by NORMAL: {bridged:.1} ns a packet; routed: {routed:.1} ns a packet");
+    println!("rate of routing / rate of NORMAL: {:.2}", bridged / routed);
+    Ok(())
+}
+
+/// Returns the time in nanoseconds that one worker needs for a packet.
+fn measure(
+    handle: &mut RouterHandle<Frame>,
+    frames: Vec<Vec<u8>>,
+    vids: [Vid; 2],
+) -> Result<f64, Box<dyn std::error::Error>> {
+    let (datapath, mut stepper) = Datapath::stepped(Arc::new(HeapBackend::new()));
+    let mut control = Control::new(ControlConfig::default());
+    let counters = control.counters();
+    let setup = BridgeSetup {
+        forwarding: [control.forwarding(), control.forwarding()],
+        counters: vec![Arc::clone(&counters), control.counters()],
+    };
+    let mut frames = Some(frames);
+    let mut bridge = stepper.serve(|| -> Result<_, Box<dyn std::error::Error>> {
+        let mut bridge = datapath.bridge(setup)?;
+        let mut ops = Vec::new();
+        control.set_standalone(Standalone::All, &mut ops);
+        for (raw, vid) in [(1, vids[0]), (2, vids[0]), (3, vids[1])] {
+            let number = PortNo::from_raw(raw);
+            let vlan = VlanMode::Access(vid);
+            control.set_port(
+                Port {
+                    vlan,
+                    ..Port::new(number)
+                },
+                &mut ops,
+            );
+            bridge.publish(&mut ops);
+            let mut opened: Opened<Frame> = Opened {
+                rx: Vec::new(),
+                tx: vec![Box::new(Free)],
+                device: Box::new(Bench),
+            };
+            if let Some(frames) = frames.take_if(|_| raw == 1) {
+                let pool = FramePool::new(1024, 256);
+                opened.rx.push(Box::new(Generator { pool, frames, at: 0 }));
+            }
+            bridge.attach_port(number, opened)?;
+        }
+        let vlan = handle.vlan_mode(0);
+        control.set_port(
+            Port {
+                vlan,
+                ..Port::new(ROUTER)
+            },
+            &mut ops,
+        );
+        for (vid, mac) in vids.into_iter().zip(ROUTER_MACS) {
+            control.set_static_fdb(FdbKey { vid, mac }, ROUTER, Time::ZERO, &mut ops);
+        }
+        let hosts = (0..NEXT_HOPS).map(|number| (vids[1], next_hop_mac(number), 3));
+        for (vid, mac, port) in hosts.chain([(vids[0], HOST, 2), (vids[0], SENDER, 1)]) {
+            let port = PortNo::from_raw(port);
+            control.learn(Learn { vid, mac, port }, Time::ZERO, &mut ops);
+        }
+        bridge.publish(&mut ops);
+        bridge.catch_up();
+        handle.attach(0, &mut bridge, ROUTER)?;
+        // The answer to this command comes after all commands before it.
+        bridge.set_captures([]);
+        Ok(bridge)
+    })?;
+    let mut time = Time::from_secs(1);
+    let mut run = |bursts: usize| {
+        let mut packets = 0;
+        for _ in 0..bursts {
+            time = time + core::time::Duration::from_micros(10);
+            packets += stepper.forward_round(time);
+        }
+        packets
+    };
+    run(BURSTS / 10);
+    let start = Instant::now();
+    run(BURSTS);
+    let nanos = start.elapsed().as_nanos() as f64;
+    let sent: u64 = [2, 3]
+        .into_iter()
+        .filter_map(|port| bridge.port_stats(PortNo::from_raw(port)))
+        .map(|stats| stats.tx_packets)
+        .sum();
+    let expected = (BURSTS + BURSTS / 10 - 2) as u64 * 64;
+    if sent < expected {
+        return Err(format!("{sent} packets were sent: expected {expected}").into());
+    }
+    stepper.serve(|| handle.detach(0, &mut bridge));
+    drop(stepper);
+    Ok(nanos / (BURSTS * 64) as f64)
+}
