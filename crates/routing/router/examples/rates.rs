@@ -5,8 +5,7 @@
 //!  generator --> port 1 (VLAN 10) --> NORMAL --> port 2 (VLAN 10) --> freed
 //!                                        `--> router, 10,000 routes --> NORMAL --> port 3 (VLAN 20) --> freed
 //! ```
-//! Usage: `cargo run --release -p millrace-router --example rates [ROUNDS]`. The last line is the ratio; 0.8 is to be reached
-//! (docs/routing.md).
+//! Usage: `cargo run --release -p millrace-router --example rates [ROUNDS]`. The last line is the ratio, whose aim is 0.8.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
