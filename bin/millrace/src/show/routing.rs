@@ -72,7 +72,6 @@ pub(super) fn interfaces(list: &[RouterInterface], drops: bool) -> String {
             ">RX",
             ">TX",
             ">TO KERNEL",
-            ">FROM KERNEL",
             ">ERRORS SENT",
             ">DROPPED",
         ],
@@ -93,7 +92,6 @@ pub(super) fn interfaces(list: &[RouterInterface], drops: bool) -> String {
             interface.rx_packets.to_string(),
             interface.tx_packets.to_string(),
             interface.to_kernel.to_string(),
-            interface.from_kernel.to_string(),
             interface.icmp_errors.to_string(),
             dropped.to_string(),
         ]);

@@ -390,23 +390,28 @@ impl<B: Backend> Live for LiveSwitch<B> {
     }
 
     fn vrfs(&self) -> Vec<view::Vrf> {
-        Vec::new()
+        self.switch.router().vrfs().iter().map(routing::vrf).collect()
     }
 
     fn router_interfaces(&self) -> Vec<view::RouterInterface> {
-        Vec::new()
+        self.switch
+            .router()
+            .interfaces()
+            .iter()
+            .map(routing::interface)
+            .collect()
     }
 
-    fn routes(&self, vrf: &str, _: &RouteQuery) -> Result<view::RoutePage, LiveError> {
-        Err(routing::no_vrf(vrf, self.vrfs()))
+    fn routes(&self, vrf: &str, query: &RouteQuery) -> Result<view::RoutePage, LiveError> {
+        routing::routes(self.switch.router(), vrf, query)
     }
 
     fn nexthops(&self, vrf: &str) -> Result<Vec<view::NextHopGroup>, LiveError> {
-        Err(routing::no_vrf(vrf, self.vrfs()))
+        routing::nexthops(self.switch.router(), vrf)
     }
 
     fn neighbours(&self, vrf: &str) -> Result<Vec<view::Neighbour>, LiveError> {
-        Err(routing::no_vrf(vrf, self.vrfs()))
+        routing::neighbours(self.switch.router(), vrf)
     }
 
     fn workers(&self) -> Vec<view::Worker> {

@@ -45,6 +45,12 @@ pub enum Output {
 pub struct DropCode(pub u32);
 
 impl DropCode {
+    /// ICMP code 0: net unreachable (RFC 792).
+    pub const NET_UNREACHABLE: DropCode = DropCode(0);
+    /// ICMP code 1: host unreachable (RFC 792).
+    pub const HOST_UNREACHABLE: DropCode = DropCode(1);
+    /// ICMP code 13: communication administratively prohibited (RFC 1812, section 5.2.7.1).
+    pub const PROHIBITED: DropCode = DropCode(13);
     /// Any other reason.
     pub const UNKNOWN: DropCode = DropCode(256);
     /// The TTL ran out.
@@ -63,10 +69,16 @@ impl DropCode {
     pub const PORT_LIST_EMPTY: DropCode = DropCode(267);
     /// The egress port of the packet is its ingress port.
     pub const PORT_LOOPBACK_FILTER: DropCode = DropCode(268);
+    /// The route discards its packets.
+    pub const BLACKHOLE_ROUTE: DropCode = DropCode(269);
+    /// The packet is no IP packet, and only IP is routed.
+    pub const NON_IP: DropCode = DropCode(270);
     /// An IP header is malformed.
     pub const IP_HEADER_CORRUPTED: DropCode = DropCode(275);
     /// The MAC address of the next hop is not known.
     pub const UNRESOLVED_NEIGHBOUR: DropCode = DropCode(279);
+    /// The packet's addresses are not routed.
+    pub const NON_ROUTABLE: DropCode = DropCode(281);
     /// A tunnel header cannot be removed.
     pub const DECAPSULATION: DropCode = DropCode(282);
     /// Any other reason of layer 2.

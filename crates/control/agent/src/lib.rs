@@ -5,6 +5,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`Switch`] | all bridges, reconciled with a configuration |
+//! | [`routing`] | the router: VRFs, interfaces, the thread of the RIB |
 //! | [`channel`] | connections with controllers |
 //! | [`keep`] | flow entries, groups and meters that a restart keeps |
 //! | `handlers` | execution of OpenFlow requests |
@@ -22,6 +23,7 @@ mod handlers;
 pub mod keep;
 mod observe;
 mod port;
+pub mod routing;
 mod switch;
 mod wans;
 

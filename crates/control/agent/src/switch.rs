@@ -16,6 +16,7 @@ use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
 use crate::keep::{Keeper, Saved};
 use crate::observe::{Observation, Observer};
+use crate::routing::Router;
 use crate::wans;
 
 /// A difference between the configuration and the running switch.
@@ -67,6 +68,7 @@ pub struct Switch<B: Backend> {
     keeper: OnceLock<Keeper>,
     /// The observer of all bridges, if there is one.
     observer: OnceLock<Observer>,
+    router: Router<B>,
 }
 
 impl<B: Backend> Switch<B> {
@@ -74,6 +76,7 @@ impl<B: Backend> Switch<B> {
     /// should be random.
     pub fn new(datapath: Arc<Datapath<B>>, runtime: Handle, seed: u64) -> Switch<B> {
         Switch {
+            router: Router::new(Arc::clone(&datapath), seed),
             datapath,
             runtime,
             seed,
@@ -103,6 +106,11 @@ impl<B: Backend> Switch<B> {
         &self.datapath
     }
 
+    /// Returns the router.
+    pub fn router(&self) -> &Router<B> {
+        &self.router
+    }
+
     /// Makes the switch equal to `config`, as far as possible. Blocks while devices are opened and closed, so an async task
     /// must not call this. While there are problems, the caller repeats the call with the same configuration, because a
     /// missing device may appear.
@@ -110,6 +118,13 @@ impl<B: Backend> Switch<B> {
         let mut members = lock(&self.members);
         let mut problems = Vec::new();
         let mut gone = Vec::new();
+        let stays = |name: &str| {
+            let wanted = config.bridge(name);
+            let running = members.get(name);
+            running
+                .is_some_and(|member| wanted.is_some_and(|wanted| !needs_new_bridge(&member.config, wanted)))
+        };
+        self.router.withdraw(config, |name| self.bridge(name), stays);
         members.retain(|name, member| {
             let wanted = config.bridges.iter().find(|bridge| bridge.name.as_str() == name);
             let stays = wanted.is_some_and(|wanted| !needs_new_bridge(&member.config, wanted));
@@ -154,6 +169,12 @@ impl<B: Backend> Switch<B> {
             apply_bridge(member, wanted, &mut problems);
         }
         wans::retain(self.datapath.backend().wans(), config);
+        let of_router = self.router.apply(config, |name| self.bridge(name));
+        problems.extend(
+            of_router
+                .into_iter()
+                .map(|(object, reason)| Problem { object, reason }),
+        );
         if let Some(keeper) = self.keeper.get() {
             // A bridge that failed to start is tried again, and gets its entries then.
             keeper.end_restoration(|name| config.bridge(name).is_some());
@@ -181,6 +202,11 @@ impl<B: Backend> Switch<B> {
                 object: format!("bridge {bridge}, flow entries"),
                 reason,
             }));
+        for (object, reason) in self.router.problems() {
+            if !status.problems.iter().any(|problem| problem.object == object) {
+                status.problems.push(Problem { object, reason });
+            }
+        }
         for (bridge, entry) in lock(&self.directory).iter() {
             // Files that were replaced since the latest call of `apply` are read, too.
             let object = format!("bridge {bridge}, tls");
@@ -230,6 +256,9 @@ impl<B: Backend> Switch<B> {
     /// Stops and removes all bridges. If `saves` is true, the state of each is saved first, after its connections are
     /// closed; files of other bridges are removed, and all files if `saves` is false.
     pub fn stop(&self, saves: bool) {
+        let nothing = model::Config::new();
+        self.router
+            .withdraw(&nothing, |name| self.bridge(name), |_| false);
         lock(&self.directory).clear();
         let members = std::mem::take(&mut *lock(&self.members));
         let mut saved = Vec::new();

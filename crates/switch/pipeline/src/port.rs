@@ -160,7 +160,7 @@ impl VlanMode {
 
     /// Returns true if packets of this VLAN leave by this port.
     #[inline]
-    pub(crate) fn carries(&self, vid: Vid) -> bool {
+    pub fn carries(&self, vid: Vid) -> bool {
         match self {
             VlanMode::Access(own) => *own == vid,
             VlanMode::Trunk { allowed, .. } => allowed.as_ref().is_none_or(|set| set.contains(vid)),

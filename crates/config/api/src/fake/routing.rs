@@ -38,7 +38,6 @@ pub(super) fn interfaces() -> Vec<RouterInterface> {
         tx_packets: 990,
         tx_bytes: 63_360,
         to_kernel: 12,
-        from_kernel: 9,
         icmp_errors: 1,
         drops,
     };

@@ -79,8 +79,6 @@ pub struct RouterInterface {
     pub tx_bytes: u64,
     /// The number of packets given to the kernel: routing protocols, ARP, neighbour discovery, packets to the router.
     pub to_kernel: u64,
-    /// The number of packets that the kernel sent.
-    pub from_kernel: u64,
     /// The number of ICMP errors sent.
     pub icmp_errors: u64,
     /// Dropped packets by reason, without reasons at zero.

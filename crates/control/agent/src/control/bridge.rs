@@ -16,7 +16,8 @@ use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::recording::Recording;
 use super::refused_frames::RefusedFrames;
-use super::settings::{fdb_config, flow_cache, fragments, select_fields, table_limits};
+use super::router::BridgeRouter;
+use super::settings::{fdb_config, flow_cache, fragments, normal_ingress, select_fields, table_limits};
 use super::sflow_agent::Sflow;
 use super::taps::Taps;
 use crate::asynchronous::{flow_removed, send_flow_updates};
@@ -77,6 +78,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) sflow: Sflow,
     /// The state of the seeds of sampling plans.
     pub(super) sflow_seed: u64,
+    /// The router's port, if the bridge has interfaces of the router.
+    pub(super) router: Option<BridgeRouter>,
     /// The time of the next attempt to reconnect virtual NICs; `None` before the first.
     pub(super) next_vnic_reconnect: Option<Time>,
     /// The list of all entries that is being made.
@@ -115,6 +118,7 @@ impl<B: Backend> BridgeControl<B> {
         let mut ops = Vec::new();
         tables.set_fragments(fragments(&config), &mut ops);
         tables.set_select_fields(select_fields(&config), &mut ops);
+        tables.set_normal_ingress(normal_ingress(&config), &mut ops);
         let mut counters: Vec<_> = (0..datapath.workers_len()).map(|_| tables.counters()).collect();
         counters.push(tables.own_counters());
         let setup = BridgeSetup {
@@ -142,6 +146,7 @@ impl<B: Backend> BridgeControl<B> {
             lldp: None,
             sflow: Sflow::default(),
             sflow_seed: seed,
+            router: None,
             next_vnic_reconnect: None,
             recording: None,
             datapath,
@@ -205,6 +210,8 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.set_match_extensions(config.match_extensions);
         self.tables
             .set_select_fields(select_fields(&config), &mut self.ops);
+        self.tables
+            .set_normal_ingress(normal_ingress(&config), &mut self.ops);
         if config.fragments != self.config.fragments {
             self.tables.set_fragments(fragments(&config), &mut self.ops);
         }

@@ -18,7 +18,7 @@
 //!
 //! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
 //!    `oam_status`, `recording`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
-//! 2. `bridge`: the state of a bridge and its publication
+//! 2. `bridge`, `router`: the state of a bridge and its publication; the router's port in it
 //! 3. `fail_mode`, `tunnels`, `lldp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
 //!    `record`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
@@ -44,6 +44,7 @@ mod qos;
 mod record;
 mod recording;
 mod refused_frames;
+mod router;
 mod settings;
 mod sflow;
 mod sflow_agent;
@@ -62,6 +63,7 @@ pub use lldp::LldpStatus;
 pub use oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 pub use operator::RefusedFlowMod;
 pub use ports::PortProblem;
+pub(crate) use router::{BridgeInterfaces, LinkChange, SharedRouter};
 pub use sflow_agent::{CollectorStatus, PortSamples, SflowStatus};
 pub use taps::{CaptureRequest, CaptureSink, Captured, TraceOutcome};
 pub use thread::{RunningBridge, StartBridgeError};

@@ -255,6 +255,7 @@ impl<B: Backend> BridgeControl<B> {
         if has_changed {
             self.configure_lldp();
         }
+        self.tell_links();
     }
 
     /// Counts the frames that devices refused as drops, and logs them with a remedy.

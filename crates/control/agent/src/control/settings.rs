@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_flow::{Field, FieldSet};
 use millrace_model as model;
-use millrace_pipeline::{FdbConfig, FlowCachePolicy, FragmentMode, TableLimit, WhenFull};
+use millrace_pipeline::{FdbConfig, FlowCachePolicy, FragmentMode, NormalIngress, TableLimit, WhenFull};
 use millrace_types::{Duration, TableId};
 
 /// Returns the fields whose hash chooses the bucket of a select group.
@@ -32,6 +32,16 @@ pub(super) fn select_fields(config: &model::Bridge) -> FieldSet {
         model::SelectField::PbbIsid => Field::PbbIsid,
     };
     config.select_hash.iter().map(field).collect()
+}
+
+/// Returns the ports and VLANs whose packets NORMAL forwards without the flow tables.
+pub(super) fn normal_ingress(config: &model::Bridge) -> NormalIngress {
+    let ports = config.ports.iter();
+    let normal = ports.filter(|port| port.pipeline == model::PortPipeline::Normal);
+    NormalIngress::new(
+        normal.map(|port| port.number),
+        config.normal_vlans.iter().copied(),
+    )
 }
 
 pub(super) fn fragments(config: &model::Bridge) -> FragmentMode {

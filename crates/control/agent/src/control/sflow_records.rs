@@ -46,8 +46,20 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         DropReason::FragmentMalformed
         | DropReason::FragmentOverlap
         | DropReason::RouteMalformed
-        | DropReason::RouteChecksum => DropCode::IP_HEADER_CORRUPTED,
+        | DropReason::RouteChecksum
+        | DropReason::RouteOptions => DropCode::IP_HEADER_CORRUPTED,
         DropReason::TunnelUnresolved | DropReason::RouteNeighbour => DropCode::UNRESOLVED_NEIGHBOUR,
+        DropReason::RouteNone => DropCode::NET_UNREACHABLE,
+        DropReason::RouteUnreachable | DropReason::RouteInterfaceDown => DropCode::HOST_UNREACHABLE,
+        DropReason::RouteProhibited => DropCode::PROHIBITED,
+        DropReason::RouteBlackhole => DropCode::BLACKHOLE_ROUTE,
+        DropReason::RouteEtherType => DropCode::NON_IP,
+        DropReason::RouteMartianSource
+        | DropReason::RouteMartianDestination
+        | DropReason::RouteMulticast
+        | DropReason::RouteBroadcast
+        | DropReason::RouteScope => DropCode::NON_ROUTABLE,
+        DropReason::RouteOtherHost | DropReason::RouteNoInterface => DropCode::UNKNOWN_L3,
         DropReason::TunnelMalformed | DropReason::NshMalformed => DropCode::DECAPSULATION,
         DropReason::TunnelPayload
         | DropReason::TunnelKey
@@ -62,20 +74,6 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         | DropReason::PortBlocked
         | DropReason::NormalReserved
         | DropReason::TooShort => DropCode::UNKNOWN_L2,
-        DropReason::RouteOtherHost
-        | DropReason::RouteEtherType
-        | DropReason::RouteNoInterface
-        | DropReason::RouteMartianSource
-        | DropReason::RouteMartianDestination
-        | DropReason::RouteMulticast
-        | DropReason::RouteBroadcast
-        | DropReason::RouteScope
-        | DropReason::RouteOptions
-        | DropReason::RouteNone
-        | DropReason::RouteBlackhole
-        | DropReason::RouteUnreachable
-        | DropReason::RouteProhibited
-        | DropReason::RouteInterfaceDown => DropCode::UNKNOWN_L3,
         DropReason::PortNoPacketIn
         | DropReason::NoGroup
         | DropReason::GroupLimit

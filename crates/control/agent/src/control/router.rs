@@ -1,0 +1,183 @@
+//! The router's port in a bridge: its VLANs, the addresses of its interfaces, and the links of their VLANs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use millrace_datapath::io::Backend;
+use millrace_pipeline::{FdbKey, Port, PortConfig, PortState, VlanMode};
+use millrace_router::RouterHandle;
+use millrace_types::{PortNo, Vid};
+
+use super::bridge::BridgeControl;
+
+/// The router, which the RIB's thread and the control threads of bridges share.
+pub(crate) type SharedRouter<P> = Arc<Mutex<RouterHandle<P>>>;
+
+/// The part of the router's interfaces that is in one bridge.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BridgeInterfaces {
+    /// The VLANs of the router's port.
+    pub(crate) vlans: VlanMode,
+    /// The addresses at which the router receives.
+    pub(crate) addresses: BTreeSet<FdbKey>,
+    /// The OpenFlow numbers of interfaces, with their index in the router.
+    pub(crate) numbers: BTreeMap<PortNo, u16>,
+    /// The VLAN of each interface, by index in the router.
+    pub(crate) vids: BTreeMap<u16, Vid>,
+}
+
+/// A change of a link: the index of an interface of the router, and true if its VLAN has a link.
+pub(crate) type LinkChange = (u16, bool);
+
+/// The router in a bridge.
+pub(super) struct BridgeRouter {
+    /// The index of the bridge in the router.
+    index: u16,
+    /// The router's port, which OpenFlow does not list.
+    port: PortNo,
+    interfaces: BridgeInterfaces,
+    /// The links as they were told last, by index of the interface.
+    links: BTreeMap<u16, bool>,
+    told: mpsc::Sender<LinkChange>,
+}
+
+impl<B: Backend> BridgeControl<B> {
+    /// Makes the router's ports in this bridge equal to `wanted`. `index` is the number of the bridge in the router.
+    ///
+    /// # Errors
+    /// The reason why the router is not in the bridge, with the next step.
+    pub(crate) fn set_router(
+        &mut self,
+        router: &SharedRouter<B::Packet>,
+        index: u16,
+        wanted: BridgeInterfaces,
+        told: mpsc::Sender<LinkChange>,
+    ) -> Result<(), String> {
+        let is_new = self.router.is_none();
+        let port = match &self.router {
+            Some(held) => held.port,
+            None => self.free_number(&wanted),
+        };
+        let trunk = Port {
+            vlan: wanted.vlans.clone(),
+            ..Port::new(port)
+        };
+        self.tables.set_port(trunk, &mut self.ops);
+        self.publish();
+        if is_new {
+            let attached = lock(router).attach(index, &mut self.datapath, port);
+            if let Err(error) = attached {
+                self.tables.remove_port(port, &mut self.ops);
+                self.publish();
+                return Err(error.to_string());
+            }
+        }
+        let mut held = self.router.take().unwrap_or_else(|| BridgeRouter {
+            index,
+            port,
+            interfaces: BridgeInterfaces::default(),
+            links: BTreeMap::new(),
+            told,
+        });
+        let now = self.datapath.now();
+        for key in held.interfaces.addresses.difference(&wanted.addresses) {
+            self.tables.remove_static_fdb(*key, &mut self.ops);
+        }
+        for key in &wanted.addresses {
+            self.tables.set_static_fdb(*key, port, now, &mut self.ops);
+        }
+        self.publish();
+        let result = self.set_router_numbers(router, &held, &wanted);
+        held.interfaces = wanted;
+        held.links
+            .retain(|interface, _| held.interfaces.vids.contains_key(interface));
+        self.router = Some(held);
+        self.tell_links();
+        result
+    }
+
+    /// Opens and closes the ports of interfaces with an OpenFlow number.
+    fn set_router_numbers(
+        &mut self,
+        router: &SharedRouter<B::Packet>,
+        held: &BridgeRouter,
+        wanted: &BridgeInterfaces,
+    ) -> Result<(), String> {
+        for (number, interface) in &held.interfaces.numbers {
+            if wanted.numbers.get(number) != Some(interface) {
+                self.tables.remove_port(*number, &mut self.ops);
+                self.publish();
+                lock(router).detach_number(held.index, &mut self.datapath, *number);
+            }
+        }
+        for (number, interface) in &wanted.numbers {
+            if held.interfaces.numbers.get(number) == Some(interface) {
+                continue;
+            }
+            let port = Port {
+                config: PortConfig::NO_FLOOD,
+                ..Port::new(*number)
+            };
+            self.tables.set_port(port, &mut self.ops);
+            self.publish();
+            let attached = lock(router).attach_number(held.index, &mut self.datapath, *number, *interface);
+            attached.map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Takes the router out of this bridge.
+    pub(crate) fn remove_router(&mut self, router: &SharedRouter<B::Packet>) {
+        let Some(held) = self.router.take() else {
+            return;
+        };
+        for key in &held.interfaces.addresses {
+            self.tables.remove_static_fdb(*key, &mut self.ops);
+        }
+        for number in held.interfaces.numbers.keys().chain([&held.port]) {
+            self.tables.remove_port(*number, &mut self.ops);
+        }
+        self.publish();
+        lock(router).detach(held.index, &mut self.datapath);
+    }
+
+    /// Tells the router which VLANs have a link: a port that carries the VLAN and is up.
+    pub(super) fn tell_links(&mut self) {
+        let Some(mut held) = self.router.take() else {
+            return;
+        };
+        for (interface, vid) in &held.interfaces.vids {
+            let is_up = self.ports.iter().any(|(number, status)| {
+                let is_live = !status.config.has(PortConfig::DOWN) && !status.state.has(PortState::LINK_DOWN);
+                let carries = || {
+                    self.tables
+                        .port(*number)
+                        .is_some_and(|port| port.vlan.carries(*vid))
+                };
+                is_live && carries()
+            });
+            if held.links.insert(*interface, is_up) != Some(is_up) {
+                // The receiver is gone only while the router ends.
+                let _ended = held.told.send((*interface, is_up));
+            }
+        }
+        self.router = Some(held);
+    }
+
+    /// Returns the highest number that no port has.
+    fn free_number(&self, wanted: &BridgeInterfaces) -> PortNo {
+        let mut raw = PortNo::MAX.raw();
+        loop {
+            let number = PortNo::from_raw(raw);
+            let is_configured = self.config.all_ports().any(|port| port.number == number);
+            if !is_configured && !self.ports.contains_key(&number) && !wanted.numbers.contains_key(&number) {
+                return number;
+            }
+            raw -= 1;
+        }
+    }
+}
+
+fn lock<P>(router: &SharedRouter<P>) -> std::sync::MutexGuard<'_, RouterHandle<P>> {
+    router.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,413 @@
+//! Reconciliation of VRFs and interfaces with the configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, ShadowSpec};
+use millrace_model as model;
+use millrace_netlink::{Fpm, Kernel, Settings, Shadow};
+use millrace_pipeline::FdbKey;
+use millrace_rib::Netns;
+use millrace_router::{Address4, Address6, Change, EgressMode, Interface, InterfaceCounters};
+
+use super::plan::{InterfaceKey, InterfacePlan, Plan, compile, namespace_file, namespace_of};
+use super::state::{RunningInterface, RunningNamespace, RunningVrf, State, source_of};
+use super::{RouterProblem, lock};
+use crate::control::{BridgeHandle, BridgeInterfaces};
+
+/// The time within which workers give the queues of closed interfaces back: far more than they take.
+const CLOSE_BOUND: Duration = Duration::from_secs(5);
+/// The pause between two looks at the interfaces that close.
+const CLOSE_PAUSE: Duration = Duration::from_millis(1);
+
+/// See [`super::Router::withdraw`].
+pub(super) fn withdraw<B: Backend>(
+    state: &Mutex<State<B>>,
+    plan: &Plan,
+    bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
+    stays: impl Fn(&str) -> bool,
+) {
+    let router = Arc::clone(&lock(state).router);
+    let mut left = Vec::new();
+    {
+        let mut state = lock(state);
+        let vrf_stays = |vrf: &RunningVrf| plan.vrfs.get(vrf.config.name.as_str()) == Some(&vrf.config);
+        let obsolete: Vec<InterfaceKey> = state
+            .interfaces
+            .iter()
+            .filter(|(key, held)| {
+                let is_wanted = plan
+                    .interfaces
+                    .get(*key)
+                    .is_some_and(|wanted| !wanted.needs_new(&held.plan));
+                let has_vrf = state.vrfs.get(&key.0).is_some_and(vrf_stays);
+                !(is_wanted && has_vrf && stays(held.plan.config.bridge.as_str()))
+            })
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in obsolete {
+            state.remove_interface(&key);
+        }
+        let obsolete: Vec<String> = state
+            .vrfs
+            .iter()
+            .filter(|(_, vrf)| !vrf_stays(vrf))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in obsolete {
+            state.remove_vrf(&name);
+        }
+        let used: BTreeSet<&str> = state
+            .interfaces
+            .values()
+            .map(|held| held.plan.config.bridge.as_str())
+            .collect();
+        left.extend(
+            state
+                .bridges
+                .keys()
+                .filter(|name| !used.contains(name.as_str()))
+                .cloned(),
+        );
+        for name in &left {
+            state.bridges.remove(name);
+        }
+    }
+    for name in left {
+        if let Some(handle) = bridge(&name) {
+            let router = Arc::clone(&router);
+            let removed = handle.call_blocking(move |control| control.remove_router(&router));
+            if let Err(error) = removed {
+                tracing::debug!(bridge = name, %error, "the router left a bridge that is gone");
+            }
+        }
+    }
+    // An interface of the same name can be made only when the old one is closed.
+    let until = Instant::now() + CLOSE_BOUND;
+    while lock(&router).collect() > 0 && Instant::now() < until {
+        std::thread::sleep(CLOSE_PAUSE);
+    }
+}
+
+/// See [`super::Router::apply`].
+pub(super) fn apply<B: Backend>(
+    state: &Mutex<State<B>>,
+    plan: &Plan,
+    bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
+) -> Vec<RouterProblem> {
+    let mut problems = Vec::new();
+    for vrf in plan.vrfs.values() {
+        if let Err(reason) = lock(state).apply_vrf(vrf) {
+            problems.push((format!("vrf {}", vrf.name), reason));
+        }
+    }
+    for (key, wanted) in &plan.interfaces {
+        if let Err(reason) = lock(state).apply_interface(key, wanted) {
+            problems.push((format!("interface {}", wanted.config.name), reason));
+        }
+    }
+    let bridges = lock(state).bridges.clone();
+    for (name, index) in bridges {
+        let problem = |reason| (format!("bridge {name}, router"), reason);
+        let Some(handle) = bridge(&name) else {
+            problems.push(problem("the bridge does not run".to_owned()));
+            continue;
+        };
+        let (router, interfaces, links) = {
+            let state = lock(state);
+            (
+                Arc::clone(&state.router),
+                state.interfaces_of(&name, index),
+                state.links.clone(),
+            )
+        };
+        let set = handle.call_blocking(move |control| control.set_router(&router, index, interfaces, links));
+        match set {
+            Ok(Ok(())) => {}
+            Ok(Err(reason)) => problems.push(problem(reason)),
+            Err(error) => problems.push(problem(error.to_string())),
+        }
+    }
+    for (key, wanted) in &plan.interfaces {
+        if let Err(reason) = apply_shadow(state, key, wanted) {
+            problems.push((format!("interface {}", wanted.config.name), reason));
+        }
+    }
+    problems
+}
+
+/// Makes the kernel's interface, if it is missing, and gives it its addresses.
+fn apply_shadow<B: Backend>(
+    state: &Mutex<State<B>>,
+    key: &InterfaceKey,
+    wanted: &InterfacePlan,
+) -> Result<(), String> {
+    let (datapath, vrf, missing) = {
+        let state = lock(state);
+        let (Some(held), Some(vrf)) = (state.interfaces.get(key), state.vrfs.get(&key.0)) else {
+            return Ok(());
+        };
+        let missing = held.shadow.is_none().then_some(held.interface.index);
+        (Arc::clone(&state.datapath), vrf.config.clone(), missing)
+    };
+    let namespace = namespace_of(&vrf);
+    if let Some(index) = missing {
+        let spec = DeviceSpec::Shadow(ShadowSpec {
+            namespace: namespace_file(&vrf),
+            name: wanted.config.name.to_string(),
+            mac: wanted.config.mac_address(),
+        });
+        let options = DeviceOptions {
+            mtu: wanted.config.mtu.get(),
+            ..DeviceOptions::PLAIN
+        };
+        let opened = datapath
+            .backend()
+            .open(&spec, options)
+            .map_err(|error| error.to_string())?;
+        let shadow =
+            Shadow::find(&namespace, wanted.config.name.as_str()).map_err(|error| error.to_string())?;
+        let mut state = lock(state);
+        let router = Arc::clone(&state.router);
+        let mut router = lock(&router);
+        if !router.add_shadow(index, opened) {
+            return Err("its bridge has no router".to_owned());
+        }
+        if let Some(held) = state.interfaces.get_mut(key) {
+            router.set_link(index, held.interface.is_up);
+            held.shadow = Some(shadow);
+        }
+    }
+    let addresses: Vec<(IpAddr, u8)> = wanted
+        .config
+        .addresses
+        .iter()
+        .map(|address| (address.address(), address.prefix_len()))
+        .collect();
+    let shadow = lock(state)
+        .interfaces
+        .get_mut(key)
+        .and_then(|held| held.shadow.take());
+    let Some(mut shadow) = shadow else {
+        return Ok(());
+    };
+    // Without the lock: the kernel takes milliseconds, and a busy one longer.
+    let set = shadow.set_addresses(&addresses);
+    if let Some(held) = lock(state).interfaces.get_mut(key) {
+        held.shadow = Some(shadow);
+    }
+    set.map_err(|error| error.to_string())
+}
+
+impl<B: Backend> State<B> {
+    fn remove_interface(&mut self, key: &InterfaceKey) {
+        let Some(held) = self.interfaces.remove(key) else {
+            return;
+        };
+        self.rib.remove_interface(held.netns, &key.1);
+        let mut router = lock(&self.router);
+        router.remove_shadow(held.interface.index);
+        router.change(&mut vec![Change::RemoveInterface(held.interface.index)]);
+        tracing::info!(interface = key.1, vrf = key.0, "interface removed");
+    }
+
+    fn remove_vrf(&mut self, name: &str) {
+        let Some(vrf) = self.vrfs.remove(name) else {
+            return;
+        };
+        // Readers of the FIB are gone before its memory is used again.
+        lock(&self.router).change(&mut vec![Change::Vrf(vrf.index, None)]);
+        self.rib.remove_vrf(vrf.id);
+        let is_used = self.vrfs.values().any(|other| other.netns == vrf.netns);
+        self.namespaces
+            .retain(|_, held| is_used || held.netns != vrf.netns);
+        tracing::info!(vrf = name, "VRF removed");
+    }
+
+    /// Opens the namespace of a VRF, or opens it again after it was gone.
+    fn open_namespace(&mut self, vrf: &model::Vrf) -> Result<Netns, String> {
+        let name = vrf.netns.as_ref().map(ToString::to_string);
+        if let Some(held) = self.namespaces.get(&name)
+            && held.kernel.status().is_open
+        {
+            return Ok(held.netns);
+        }
+        let netns = match self.namespaces.get(&name) {
+            Some(held) => held.netns,
+            None => {
+                self.next_netns += 1;
+                Netns(self.next_netns)
+            }
+        };
+        let kernel = Kernel::open(
+            netns,
+            &namespace_of(vrf),
+            Settings::default(),
+            self.events.clone(),
+        )
+        .map_err(|error| error.to_string())?;
+        // Interfaces that the kernel had in a namespace of this name are gone with it.
+        let lost = self.interfaces.values_mut().filter(|held| held.netns == netns);
+        for held in lost {
+            held.shadow = None;
+            lock(&self.router).remove_shadow(held.interface.index);
+        }
+        self.namespaces.insert(name, RunningNamespace { netns, kernel });
+        Ok(netns)
+    }
+
+    fn apply_vrf(&mut self, wanted: &model::Vrf) -> Result<(), String> {
+        let netns = self.open_namespace(wanted)?;
+        let name = wanted.name.to_string();
+        if !self.vrfs.contains_key(&name) {
+            let (id, fib) = self.rib.add_vrf(netns, wanted.table.get(), source_of(wanted));
+            let index = free(self.vrfs.values().map(|vrf| vrf.index));
+            lock(&self.router).change(&mut vec![Change::Vrf(index, Some(fib))]);
+            tracing::info!(vrf = name, table = wanted.table.get(), routes = %wanted.routes, "VRF added");
+            let vrf = RunningVrf {
+                config: wanted.clone(),
+                index,
+                id,
+                netns,
+                fpm: None,
+            };
+            self.vrfs.insert(name.clone(), vrf);
+            self.act();
+        }
+        if let model::RouteSource::Fpm(address) = wanted.routes
+            && let Some(vrf) = self.vrfs.get_mut(&name)
+            && vrf.fpm.as_ref().is_none_or(|fpm| !fpm.status().is_open)
+        {
+            let fpm = Fpm::open(netns, &namespace_of(wanted), address, self.events.clone());
+            vrf.fpm = Some(fpm.map_err(|error| error.to_string())?);
+        }
+        Ok(())
+    }
+
+    fn apply_interface(&mut self, key: &InterfaceKey, wanted: &InterfacePlan) -> Result<(), String> {
+        let Some(vrf) = self.vrfs.get(&key.0) else {
+            return Err(format!("its VRF {} does not run", key.0));
+        };
+        let (vrf_index, id, netns) = (vrf.index, vrf.id, vrf.netns);
+        let bridge = wanted.config.bridge.to_string();
+        let bridge_index = match self.bridges.get(&bridge) {
+            Some(index) => *index,
+            None => {
+                let index = free(self.bridges.values().copied());
+                self.bridges.insert(bridge, index);
+                index
+            }
+        };
+        if let Some(held) = self.interfaces.get_mut(key) {
+            if held.plan == *wanted {
+                return Ok(());
+            }
+            let kept = (
+                held.interface.index,
+                held.interface.is_up,
+                Arc::clone(&held.interface.counters),
+            );
+            let interface = interface_of(wanted, kept, (vrf_index, bridge_index), self.seed);
+            held.interface = Arc::new(interface);
+            held.plan = wanted.clone();
+            lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&held.interface))]);
+            return Ok(());
+        }
+        let index = free(self.interfaces.values().map(|held| held.interface.index));
+        let counters = lock(&self.router).new_counters();
+        let interface = interface_of(
+            wanted,
+            (index, false, counters),
+            (vrf_index, bridge_index),
+            self.seed,
+        );
+        let interface = Arc::new(interface);
+        lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&interface))]);
+        self.rib.add_interface(id, netns, &key.1, index);
+        tracing::info!(interface = key.1, vrf = key.0, bridge = %wanted.config.bridge, vlan = wanted.config.vid().raw(), "interface added");
+        let running = RunningInterface {
+            plan: wanted.clone(),
+            netns,
+            interface,
+            shadow: None,
+        };
+        self.interfaces.insert(key.clone(), running);
+        Ok(())
+    }
+
+    /// Returns the interfaces of a bridge as its control thread needs them.
+    fn interfaces_of(&self, bridge: &str, index: u16) -> BridgeInterfaces {
+        let held = || {
+            self.interfaces
+                .values()
+                .filter(|held| held.plan.config.bridge.as_str() == bridge)
+        };
+        BridgeInterfaces {
+            vlans: lock(&self.router).vlan_mode(index),
+            addresses: held()
+                .map(|held| FdbKey {
+                    vid: held.interface.vid,
+                    mac: held.interface.mac,
+                })
+                .collect(),
+            numbers: held()
+                .filter_map(|held| Some((held.plan.config.number?, held.interface.index)))
+                .collect(),
+            vids: held()
+                .map(|held| (held.interface.index, held.interface.vid))
+                .collect::<BTreeMap<_, _>>(),
+        }
+    }
+}
+
+/// Returns the lowest number that is not used.
+fn free(used: impl Iterator<Item = u16>) -> u16 {
+    let used: BTreeSet<u16> = used.collect();
+    (0..u16::MAX)
+        .find(|index| !used.contains(index))
+        .unwrap_or(u16::MAX)
+}
+
+/// Returns an interface as workers have it; `kept` are its index, the state of its link and its counters, `of` the indices
+/// of its VRF and its bridge.
+fn interface_of(
+    plan: &InterfacePlan,
+    kept: (u16, bool, Arc<[InterfaceCounters]>),
+    of: (u16, u16),
+    seed: u64,
+) -> Interface {
+    let config = &plan.config;
+    let (index, is_up, counters) = kept;
+    let mut ipv4 = Vec::new();
+    let mut ipv6 = Vec::new();
+    for address in &config.addresses {
+        let prefix_len = address.prefix_len();
+        match address.address() {
+            IpAddr::V4(address) => ipv4.push(Address4 { address, prefix_len }),
+            IpAddr::V6(address) => ipv6.push(Address6 { address, prefix_len }),
+        }
+    }
+    let egress = match (config.egress, config.number) {
+        (model::InterfaceEgress::Tables, Some(number)) => EgressMode::Tables(number),
+        _ => EgressMode::Straight,
+    };
+    Interface {
+        index,
+        name: config.name.as_str().into(),
+        vrf: of.0,
+        bridge: of.1,
+        vid: config.vid(),
+        mac: config.mac_address(),
+        other_macs: Vec::new(),
+        mtu: config.mtu.get(),
+        is_up,
+        ipv4,
+        ipv6,
+        acl_in: plan.acl_in.as_ref().map(|acl| compile(acl, seed)),
+        acl_out: plan.acl_out.as_ref().map(|acl| compile(acl, seed)),
+        egress,
+        counters,
+    }
+}

@@ -1,0 +1,143 @@
+//! The state of the router on the control side: the RIB, the workers' router, and what runs of the configuration.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use millrace_datapath::Datapath;
+use millrace_datapath::io::Backend;
+use millrace_model as model;
+use millrace_netlink::{Fpm, Kernel, Shadow};
+use millrace_rib::event::Source;
+use millrace_rib::{Event, Limits, Netns, Rib, VrfId};
+use millrace_router::{Interface, RouterHandle};
+
+use super::lock;
+use super::plan::{InterfaceKey, InterfacePlan};
+use crate::control::{LinkChange, SharedRouter};
+
+/// The length of the queue of batches of events: a reader that fills it waits, and the kernel's buffer holds the rest.
+const BATCHES_LEN: usize = 64;
+
+/// What the RIB's thread reads.
+pub(super) struct Inputs {
+    pub(super) events: Receiver<Vec<Event>>,
+    pub(super) links: Receiver<LinkChange>,
+}
+
+/// The router on the control side. Locked by the RIB's thread for a batch of events, and by others for short times.
+pub(super) struct State<B: Backend> {
+    pub(super) datapath: Arc<Datapath<B>>,
+    pub(super) seed: u64,
+    pub(super) rib: Rib,
+    /// Locked after this state, if both are.
+    pub(super) router: SharedRouter<B::Packet>,
+    /// By namespace, as the configuration names it; `None` is that of this process.
+    pub(super) namespaces: BTreeMap<Option<String>, RunningNamespace>,
+    pub(super) vrfs: BTreeMap<String, RunningVrf>,
+    pub(super) interfaces: BTreeMap<InterfaceKey, RunningInterface>,
+    /// The indices of bridges in the router, by name.
+    pub(super) bridges: BTreeMap<String, u16>,
+    /// The number of the next namespace.
+    pub(super) next_netns: u32,
+    pub(super) events: SyncSender<Vec<Event>>,
+    pub(super) links: Sender<LinkChange>,
+}
+
+/// A namespace with VRFs.
+pub(super) struct RunningNamespace {
+    pub(super) netns: Netns,
+    pub(super) kernel: Kernel,
+}
+
+pub(super) struct RunningVrf {
+    pub(super) config: model::Vrf,
+    /// The index in the router.
+    pub(super) index: u16,
+    pub(super) id: VrfId,
+    pub(super) netns: Netns,
+    pub(super) fpm: Option<Fpm>,
+}
+
+pub(super) struct RunningInterface {
+    pub(super) plan: InterfacePlan,
+    pub(super) netns: Netns,
+    /// As workers have it.
+    pub(super) interface: Arc<Interface>,
+    /// `None` until the kernel has an interface of this name.
+    pub(super) shadow: Option<Shadow>,
+}
+
+impl<B: Backend> State<B> {
+    pub(super) fn new(datapath: &Arc<Datapath<B>>, seed: u64) -> (State<B>, Inputs) {
+        let (events, event_inputs) = sync_channel(BATCHES_LEN);
+        let (links, link_inputs) = channel();
+        let rib = Rib::new(Limits::default());
+        let router = RouterHandle::new(datapath.workers_len(), seed, &rib.next_hops());
+        let state = State {
+            datapath: Arc::clone(datapath),
+            seed,
+            rib,
+            router: Arc::new(Mutex::new(router)),
+            namespaces: BTreeMap::new(),
+            vrfs: BTreeMap::new(),
+            interfaces: BTreeMap::new(),
+            bridges: BTreeMap::new(),
+            next_netns: 0,
+            events,
+            links,
+        };
+        let inputs = Inputs {
+            events: event_inputs,
+            links: link_inputs,
+        };
+        (state, inputs)
+    }
+
+    /// Sends the requests of the RIB to the kernels of their namespaces.
+    pub(super) fn act(&mut self) {
+        while let Some(action) = self.rib.next_action() {
+            for namespace in self.namespaces.values() {
+                namespace.kernel.execute(&action);
+            }
+        }
+    }
+
+    /// Gives back to the FIB what no worker reads any more.
+    pub(super) fn reclaim(&mut self) {
+        if let Some(retired) = self.rib.take_retired() {
+            lock(&self.router).grace_period();
+            self.rib.reclaim(retired);
+        }
+    }
+
+    /// Returns the namespaces that cannot be read, and FPM listeners without zebra.
+    pub(super) fn problems(&self) -> Vec<(String, String)> {
+        let mut problems = Vec::new();
+        for (name, vrf) in &self.vrfs {
+            let Some(namespace) = self.namespaces.values().find(|held| held.netns == vrf.netns) else {
+                continue;
+            };
+            let status = namespace.kernel.status();
+            if !status.is_open {
+                let netns = vrf.config.netns.as_ref().map_or("", |netns| netns.as_str());
+                problems.push((
+                    format!("vrf {name}"),
+                    format!(
+                        "{}; routes stay for 30 s. To fix it: ip netns add {netns}",
+                        status.last_error
+                    ),
+                ));
+            }
+        }
+        problems
+    }
+}
+
+/// Returns the source of a VRF's routes for the RIB.
+pub(super) fn source_of(vrf: &model::Vrf) -> Source {
+    match vrf.routes {
+        model::RouteSource::Netlink => Source::Kernel,
+        model::RouteSource::Fpm(_) => Source::Fpm,
+    }
+}

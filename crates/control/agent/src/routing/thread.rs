@@ -1,0 +1,146 @@
+//! The thread of the RIB: the single writer of all FIBs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use millrace_datapath::Datapath;
+use millrace_datapath::io::Backend;
+use millrace_rib::Action;
+use millrace_router::Change;
+
+use super::lock;
+use super::state::{Inputs, State};
+
+/// The longest wait for events while workers may have neighbours to ask for: the delay of the first packet to one.
+const BUSY_WAIT: Duration = Duration::from_millis(1);
+/// The longest wait for events otherwise.
+const IDLE_WAIT: Duration = Duration::from_millis(10);
+/// The maximum number of batches that are applied before the others get the state.
+const BATCHES_MAX: usize = 16;
+/// The number of rounds without work after which the thread waits longer.
+const IDLE_ROUNDS: u32 = 100;
+
+/// The running thread. Dropping it ends the thread.
+pub(super) struct RibThread {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl RibThread {
+    pub(super) fn start<B: Backend>(
+        datapath: Arc<Datapath<B>>,
+        state: &Arc<Mutex<State<B>>>,
+        inputs: Inputs,
+    ) -> std::io::Result<RibThread> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::Builder::new().name("rib".to_owned()).spawn({
+            let (state, stop) = (Arc::clone(state), Arc::clone(&stop));
+            move || run(&datapath, &state, &inputs, &stop)
+        })?;
+        Ok(RibThread {
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for RibThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the RIB panicked");
+        }
+    }
+}
+
+fn run<B: Backend>(datapath: &Datapath<B>, state: &Mutex<State<B>>, inputs: &Inputs, stop: &AtomicBool) {
+    let mut idle_rounds = 0;
+    while !stop.load(Ordering::Acquire) {
+        let wait = if idle_rounds < IDLE_ROUNDS {
+            BUSY_WAIT
+        } else {
+            IDLE_WAIT
+        };
+        let first = match inputs.events.recv_timeout(wait) {
+            Ok(batch) => Some(batch),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        let mut state = lock(state);
+        let now = datapath.now();
+        let mut is_busy = first.is_some();
+        for batch in first
+            .into_iter()
+            .chain(inputs.events.try_iter().take(BATCHES_MAX))
+        {
+            for event in batch {
+                state.rib.handle(event, now);
+            }
+        }
+        for (interface, up) in inputs.links.try_iter() {
+            set_link(&mut state, interface, up);
+            is_busy = true;
+        }
+        is_busy |= ask_for_neighbours(&mut state);
+        if state.rib.next_due().is_some_and(|due| due <= now) {
+            state.rib.tick(now);
+        }
+        state.act();
+        state.reclaim();
+        lock(&state.router).collect();
+        idle_rounds = if is_busy { 0 } else { idle_rounds.saturating_add(1) };
+    }
+}
+
+/// Passes a change of a link on: to workers, and to the kernel as carrier.
+fn set_link<B: Backend>(state: &mut State<B>, index: u16, up: bool) {
+    let held = state
+        .interfaces
+        .values_mut()
+        .find(|held| held.interface.index == index);
+    if let Some(held) = held {
+        if held.interface.is_up == up {
+            return;
+        }
+        let interface = Arc::make_mut(&mut held.interface);
+        interface.is_up = up;
+        let change = Change::Interface(Arc::clone(&held.interface));
+        let mut router = lock(&state.router);
+        router.change(&mut vec![change]);
+        router.set_link(index, up);
+        tracing::info!(interface = %held.plan.config.name, up, "link of an interface");
+    }
+}
+
+/// Asks the kernel for the neighbours that packets wait for. Returns true if there are any.
+fn ask_for_neighbours<B: Backend>(state: &mut State<B>) -> bool {
+    let mut found = false;
+    loop {
+        let Some(glean) = lock(&state.router).next_glean() else {
+            return found;
+        };
+        found = true;
+        let held = state
+            .interfaces
+            .values()
+            .find(|held| held.interface.index == glean.interface);
+        let Some((netns, ifindex)) =
+            held.and_then(|held| Some((held.netns, held.shadow.as_ref()?.ifindex())))
+        else {
+            continue;
+        };
+        let probe = Action::Probe {
+            netns,
+            ifindex,
+            address: glean.neighbour,
+        };
+        for namespace in state.namespaces.values() {
+            namespace.kernel.execute(&probe);
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The state of the router for people.
+
+use std::net::IpAddr;
+
+use millrace_datapath::io::Backend;
+use millrace_fib::{Family, Prefix};
+use millrace_model as model;
+use millrace_rib::event::RouteKind;
+use millrace_rib::{NeighbourView, RouteView};
+use millrace_router::InterfaceStats;
+
+use super::Router;
+use super::state::State;
+
+/// The state of a VRF.
+#[derive(Clone, Debug)]
+pub struct VrfStatus {
+    pub config: model::Vrf,
+    pub state: VrfState,
+    /// The number of routes that packets follow, IPv4 and IPv6.
+    pub routes: [u64; 2],
+    pub nexthop_groups: u64,
+    pub neighbours: u64,
+    /// The memory of the lookup tables of all VRFs, in bytes.
+    pub fib_bytes: u64,
+    /// The number of times that the kernel dropped events.
+    pub overruns: u64,
+}
+
+/// The state of the source of a VRF's routes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VrfState {
+    /// No route was read yet.
+    Reading,
+    Synchronised,
+    /// FRR is not connected.
+    Away,
+    NoNamespace,
+}
+
+/// The state of an interface.
+#[derive(Clone, Debug)]
+pub struct InterfaceStatus {
+    pub config: model::Interface,
+    pub is_up: bool,
+    pub stats: InterfaceStats,
+}
+
+/// A group of next hops and the number of its routes.
+#[derive(Clone, Debug)]
+pub struct NextHopGroupStatus {
+    pub routes: u64,
+    /// One of its routes.
+    pub example: RouteView,
+}
+
+/// The part of a VRF's routes that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum RouteSelection {
+    All,
+    /// The route that packets to this address follow.
+    To(IpAddr),
+    /// The route of this prefix, and those of prefixes in it.
+    Within(Prefix),
+}
+
+/// Returns true for routes of which people ask: those that packets follow, without those of single neighbours and of
+/// multicast.
+fn is_shown(route: &RouteView) -> bool {
+    route.is_installed && route.kind != RouteKind::Multicast
+}
+
+impl<B: Backend> State<B> {
+    fn vrf_status(&self, name: &str) -> Option<VrfStatus> {
+        let vrf = self.vrfs.get(name)?;
+        let kernel = self.namespaces.values().find(|held| held.netns == vrf.netns);
+        let kernel = kernel.map(|held| held.kernel.status()).unwrap_or_default();
+        let is_away = vrf.fpm.as_ref().is_some_and(|fpm| fpm.status().messages == 0);
+        let mut routes = [0; 2];
+        let mut groups = std::collections::BTreeSet::new();
+        for route in self.rib.routes(vrf.id).filter(is_shown) {
+            routes[usize::from(route.prefix.family() == Family::V6)] += 1;
+            groups.insert(route.group);
+        }
+        // The kernel has routes of the loopback interface in every namespace.
+        let state = match (kernel.is_open, is_away, groups.is_empty()) {
+            (false, _, _) => VrfState::NoNamespace,
+            (true, true, _) => VrfState::Away,
+            (true, false, true) => VrfState::Reading,
+            (true, false, false) => VrfState::Synchronised,
+        };
+        Some(VrfStatus {
+            config: vrf.config.clone(),
+            state,
+            routes,
+            nexthop_groups: groups.len() as u64,
+            neighbours: self
+                .neighbours(name)
+                .iter()
+                .filter(|held| held.mac.is_some())
+                .count() as u64,
+            fib_bytes: self.rib.usage().size as u64,
+            overruns: kernel.overruns,
+        })
+    }
+
+    /// Returns the neighbours on the interfaces of a VRF.
+    fn neighbours(&self, name: &str) -> Vec<NeighbourView> {
+        let Some(vrf) = self.vrfs.get(name) else {
+            return Vec::new();
+        };
+        let is_own = |link: &str| self.interfaces.contains_key(&(name.to_owned(), link.to_owned()));
+        let mut neighbours = self.rib.neighbours(vrf.id);
+        neighbours.retain(|held| is_own(&held.link));
+        neighbours.sort_by(|a, b| (&a.link, a.address).cmp(&(&b.link, b.address)));
+        neighbours
+    }
+}
+
+impl<B: Backend> Router<B> {
+    /// Returns the VRFs in order of names.
+    pub fn vrfs(&self) -> Vec<VrfStatus> {
+        let Some(state) = self.state() else {
+            return Vec::new();
+        };
+        state
+            .vrfs
+            .keys()
+            .filter_map(|name| state.vrf_status(name))
+            .collect()
+    }
+
+    /// Returns the names of the VRFs.
+    pub fn vrf_names(&self) -> Vec<String> {
+        self.state()
+            .map(|state| state.vrfs.keys().cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// Returns the interfaces in order of VRFs and names.
+    pub fn interfaces(&self) -> Vec<InterfaceStatus> {
+        let Some(state) = self.state() else {
+            return Vec::new();
+        };
+        let status = |held: &super::state::RunningInterface| InterfaceStatus {
+            config: held.plan.config.clone(),
+            is_up: held.interface.is_up,
+            stats: InterfaceStats::of(&held.interface.counters),
+        };
+        state.interfaces.values().map(status).collect()
+    }
+
+    /// Returns routes of a VRF that packets follow, in the order of prefixes, those after `after`, and `limit` at most;
+    /// true if there are more. `None` if there is no such VRF.
+    pub fn routes(
+        &self,
+        vrf: &str,
+        selection: RouteSelection,
+        after: Option<Prefix>,
+        limit: usize,
+    ) -> Option<(Vec<RouteView>, bool)> {
+        let state = self.state()?;
+        let id = state.vrfs.get(vrf)?.id;
+        let mut routes: Vec<RouteView> = match selection {
+            RouteSelection::To(address) => state.rib.explain(id, address).into_iter().collect(),
+            RouteSelection::All => state.rib.routes(id).collect(),
+            RouteSelection::Within(within) => state
+                .rib
+                .routes(id)
+                .filter(|route| within.covers(&route.prefix))
+                .collect(),
+        };
+        drop(state);
+        routes.retain(|route| is_shown(route) && after.is_none_or(|after| route.prefix > after));
+        routes.sort_by_key(|route| route.prefix);
+        let has_more = routes.len() > limit;
+        routes.truncate(limit);
+        Some((routes, has_more))
+    }
+
+    /// Returns the groups of next hops of a VRF by number; `None` if there is no such VRF.
+    pub fn nexthops(&self, vrf: &str) -> Option<Vec<NextHopGroupStatus>> {
+        let state = self.state()?;
+        let id = state.vrfs.get(vrf)?.id;
+        let mut groups = std::collections::BTreeMap::new();
+        for route in state.rib.routes(id).filter(is_shown) {
+            let group = groups.entry(route.group).or_insert_with(|| NextHopGroupStatus {
+                routes: 0,
+                example: route,
+            });
+            group.routes += 1;
+        }
+        Some(groups.into_values().collect())
+    }
+
+    /// Returns the neighbours of a VRF by interface and address; `None` if there is no such VRF.
+    pub fn neighbours(&self, vrf: &str) -> Option<Vec<NeighbourView>> {
+        let state = self.state()?;
+        state.vrfs.contains_key(vrf).then(|| state.neighbours(vrf))
+    }
+
+    /// Returns the name of the interface of the router with this index.
+    pub fn interface_name(&self, index: u16) -> Option<String> {
+        let state = self.state()?;
+        let held = state
+            .interfaces
+            .values()
+            .find(|held| held.interface.index == index)?;
+        Some(held.plan.config.name.to_string())
+    }
+}
