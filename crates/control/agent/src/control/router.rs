@@ -89,8 +89,8 @@ impl<B: Backend> BridgeControl<B> {
         self.publish();
         let result = self.set_router_numbers(router, &held, &wanted);
         held.interfaces = wanted;
-        held.links
-            .retain(|interface, _| held.interfaces.vids.contains_key(interface));
+        // An interface that was made again may have the index of its predecessor.
+        held.links.clear();
         self.router = Some(held);
         self.tell_links();
         result

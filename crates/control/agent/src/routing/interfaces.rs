@@ -176,7 +176,7 @@ fn apply_shadow<B: Backend>(
             return Err("its bridge has no router".to_owned());
         }
         if let Some(held) = state.interfaces.get_mut(key) {
-            router.set_link(index, held.interface.is_up);
+            router.set_carrier(index, held.interface.is_up);
             held.shadow = Some(shadow);
         }
     }

@@ -112,7 +112,7 @@ fn set_link<B: Backend>(state: &mut State<B>, index: u16, up: bool) {
         let change = Change::Interface(Arc::clone(&held.interface));
         let mut router = lock(&state.router);
         router.change(&mut vec![change]);
-        router.set_link(index, up);
+        router.set_carrier(index, up);
         tracing::info!(interface = %held.plan.config.name, up, "link of an interface");
     }
 }
