@@ -145,6 +145,7 @@ fn list(all: &[OnBridge]) -> String {
         }
         limited += &limits(chain, hop);
         limited += &shared(chain, hop);
+        limited += &report(chain, hop);
     }
     format!("{table}{limited}{failures}{}", problems(all))
 }
@@ -217,6 +218,14 @@ fn shared(chain: &Chain, hop: &ChainHop) -> String {
     )
 }
 
+/// Returns the lines of the report of a hop's functions, such as the rules that exceeded a limit of their evaluation.
+fn report(chain: &Chain, hop: &ChainHop) -> String {
+    let lines = hop.report.iter();
+    lines
+        .map(|line| format!("{}/{}: {line}\n", chain.name, hop.name))
+        .collect()
+}
+
 /// Returns a line with the shunned flows and the sent packets of a hop, or nothing if there were none.
 fn effects(chain: &Chain, hop: &ChainHop) -> String {
     let shunned = hop.shunned_flows + hop.shunned_passed + hop.shunned_dropped;
@@ -268,9 +277,7 @@ fn stats(all: &[OnBridge]) -> String {
         if !counters.is_empty() {
             more += &format!("{}/{}: {}\n", chain.name, hop.name, counters.join(", "));
         }
-        for line in &hop.report {
-            more += &format!("{}/{}: {line}\n", chain.name, hop.name);
-        }
+        more += &report(chain, hop);
     }
     format!("{table}{more}{}", problems(all))
 }
@@ -429,5 +436,35 @@ fn needs_of(chain: &Chain, packets_per_second: f64) -> ChainNeeds {
             .map(|hop| hop.name.clone())
             .collect(),
         problem: problem(chain),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_tables_name_the_rules_that_exceeded_a_limit() {
+        let hop = ChainHop {
+            name: "ips".to_owned(),
+            report: vec!["rule 1:7 exceeded a limit of its evaluation 3 times".to_owned()],
+            ..ChainHop::default()
+        };
+        let chain = Chain {
+            name: "edge".to_owned(),
+            near: 1,
+            far: 2,
+            lanes: 1,
+            state: "up".to_owned(),
+            problem: String::new(),
+            hops: vec![hop],
+        };
+        let all = [OnBridge {
+            bridge: "br0".to_owned(),
+            chains: vec![chain],
+        }];
+        for table in [list, stats] {
+            assert!(table(&all).contains("edge/ips: rule 1:7 exceeded a limit"));
+        }
     }
 }
