@@ -11,6 +11,7 @@ use crate::history;
 use crate::packet::{Context, IpHeaderLocation, Packet, TcpHeader};
 use crate::policy::Cause;
 use crate::settings::{Encryption, Mode};
+use crate::tcp::Stream;
 use crate::tcp::normalize::{Edits, SegmentLocation};
 use crate::verdict::{DropReason, Verdict};
 
@@ -274,6 +275,41 @@ impl Engine {
         }
     }
 
+    /// Inspects the data of a flow that ends which are behind holes: the receiver may have got the bytes of the holes. Data before a
+    /// hole are inspected before those behind it.
+    fn inspect_behind_holes(&mut self, rules: &Ruleset, flow: &mut Flow, now: Time, out: &mut Events) {
+        let key = flow.key;
+        for direction in Direction::BOTH {
+            let waits = |flow: &Flow| {
+                flow.tcp
+                    .as_ref()
+                    .is_some_and(|session| session.has_data_behind_hole(direction))
+            };
+            while waits(flow) {
+                let events = out.list.len();
+                let packet = Packet {
+                    is_encrypted: self.hides_payloads(flow),
+                    ..Packet::pseudo(&key, direction, now)
+                };
+                self.inspect_once(rules, &packet, flow, direction, true, out);
+                if self.keeps_records() {
+                    history::complete_alerts(&mut out.list[events..], flow, direction);
+                }
+                let (app, expectations) = (&mut flow.app, &mut self.expectations);
+                let Some(session) = &mut flow.tcp else { return };
+                let before = session.stream(direction).map(Stream::next);
+                let counters = &mut self.counters.tcp;
+                session.deliver(direction, &self.tcp, true, counters, |chunk| {
+                    expectations.apply(&key, app, &chunk);
+                    app.stream(&key, chunk);
+                });
+                if session.stream(direction).map(Stream::next) == before {
+                    return;
+                }
+            }
+        }
+    }
+
     /// Ends a flow: the remaining TCP data are parsed, and inspected if the flow has no verdict yet.
     pub(super) fn end(
         &mut self,
@@ -292,6 +328,14 @@ impl Engine {
                     expectations.apply(&key, app, &chunk);
                     app.stream(&key, chunk);
                 });
+            }
+        }
+        if flow.verdict == FlowVerdict::None {
+            self.inspect_behind_holes(rules, &mut flow, now, out);
+        }
+        let (app, key) = (&mut flow.app, flow.key);
+        if let Some(session) = &mut flow.tcp {
+            for direction in Direction::BOTH {
                 session.end(direction, |chunk| app.stream(&key, chunk));
             }
         }

@@ -548,6 +548,11 @@ impl Session {
         }
     }
 
+    /// Returns true if data of `direction` wait after a hole.
+    pub(crate) fn has_data_behind_hole(&self, direction: Direction) -> bool {
+        self.stream(direction).is_some_and(Stream::has_data_behind_hole)
+    }
+
     /// Returns true if data wait after a hole that will not be filled.
     pub(crate) fn waits_behind_hole(&self, direction: Direction) -> bool {
         self.stream(direction).is_some_and(Stream::waits_behind_hole)

@@ -290,11 +290,11 @@ impl Stream {
                 self.gap = 0;
             }
             // A hole is skipped once the receiver has acknowledged its bytes: the receiver got them, but the
-            // engine did not.
+            // engine did not. At the end, the receiver may have got them, too.
             let Some(first) = self.pieces.first_offset() else {
                 break;
             };
-            if first <= self.next || first > self.acked || self.has_uninspected() {
+            if first <= self.next || first > self.acked && !is_last || self.has_uninspected() {
                 break;
             }
             *gaps += 1;
@@ -316,6 +316,11 @@ impl Stream {
         self.pieces
             .first_offset()
             .is_some_and(|first| first > self.next && first <= self.acked)
+    }
+
+    /// Returns true if data wait after a hole.
+    pub(super) fn has_data_behind_hole(&self) -> bool {
+        self.pieces.first_offset().is_some_and(|first| first > self.next)
     }
 
     /// Returns true if no byte can follow: FIN or depth is reached.

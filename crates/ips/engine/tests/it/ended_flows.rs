@@ -3,8 +3,11 @@
 use millrace_ips_engine::{FlowVerdict, Mode, Policies, Settings};
 use millrace_types::Duration;
 use millrace_wire::IpProto;
+use millrace_wire::tcp::flags;
 
-use crate::bed::{ATTACK, HOST_A, HOST_B, Segment, TestBed, acknowledgment, data, datagram, handshake, ip};
+use crate::bed::{
+    ATTACK, CLIENT, HOST_A, HOST_B, Segment, TestBed, acknowledgment, data, datagram, handshake, ip,
+};
 
 const FRIEND: &str = r#"pass tcp any any -> any any (msg:"friend"; content:"friend"; sid:2;)"#;
 
@@ -87,4 +90,46 @@ fn the_time_of_a_flow_begins_anew_when_its_shun_ends() {
         ..Segment::default()
     };
     assert!(bed.send(late.packet()).is_dropped());
+}
+
+#[test]
+fn data_behind_a_hole_are_inspected_at_a_reset_and_at_the_end() {
+    const RULE: &str = "alert tcp any any -> any any (content:\"attack\"; sid:1;)\n\
+        alert tcp any any -> any any (content:\"before\"; sid:2;)";
+    let mut variants = 0;
+    for (mode, hole, is_acknowledged, has_reset, cut) in [Mode::Ids, Mode::Ips]
+        .into_iter()
+        .flat_map(|mode| [1, 2, 1459, 20_000].map(|hole| (mode, hole)))
+        .flat_map(|(mode, hole)| [true, false].map(|acked| (mode, hole, acked)))
+        .flat_map(|(mode, hole, acked)| [true, false].map(|reset| (mode, hole, acked, reset)))
+        .flat_map(|(mode, hole, acked, reset)| (0..=6).map(move |cut| (mode, hole, acked, reset, cut)))
+    {
+        variants += 1;
+        let mut bed = TestBed::new(mode, RULE);
+        bed.handshake();
+        bed.send(data(0, b"before"));
+        let behind = 6 + hole;
+        let (first, second) = b"attack".split_at(cut);
+        for (at, part) in [(behind, first), (behind + cut as u32, second)] {
+            if !part.is_empty() {
+                bed.send(data(at, part));
+            }
+        }
+        if is_acknowledged {
+            bed.send(acknowledgment(behind + 6));
+        }
+        if has_reset {
+            let reset = Segment {
+                flags: flags::RST | flags::ACK,
+                seq: CLIENT.wrapping_add(1 + if is_acknowledged { behind + 6 } else { 6 }),
+                ..Segment::default()
+            };
+            bed.send(reset.packet());
+        }
+        bed.finish();
+        let what =
+            format!("{mode:?}, hole of {hole}, acknowledged {is_acknowledged}, reset {has_reset}, {cut}");
+        assert_eq!(bed.sids(), [1, 2].into(), "{what}");
+    }
+    assert!(variants >= 200, "{variants}");
 }
