@@ -104,9 +104,17 @@ class Router:
         """Sets what the kernel needs to know: forwarding, the loopback, the addresses of the networks of hosts."""
         for setting in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
             self.on("sysctl", "-qw", f"{setting}={int(self.forwards)}")
+        self.prepare_loopback()
+        self.prepare_links()
+
+    def prepare_loopback(self):
+        """Sets the addresses of the router that belong to no link."""
         self.on("ip", "link", "set", "lo", "up")
         for version, length in ((4, 32), (6, 128)):
             self.on("ip", "address", "add", f"{loopback(self.name, version)}/{length}", "dev", "lo")
+
+    def prepare_links(self):
+        """Sets the addresses of the router's interfaces, and sets the interfaces up."""
         for host in self.hosts:
             own = interface(self.name, host)
             for version in (4, 6):
@@ -117,6 +125,10 @@ class Router:
             self.on("ip", "address", "add", f"{link_address(self.name, peer)}/30", "dev", interface(self.name, peer))
         for peer in self.peers + self.hosts:
             self.on("ip", "link", "set", interface(self.name, peer), "up")
+
+    def set_link(self, peer, up):
+        """Gives the link to a peer its carrier, or takes it."""
+        self.on("ip", "link", "set", interface(self.name, peer), "up" if up else "down")
 
     def configurations(self):
         """Returns the configuration of each daemon, in the order in which they start."""
@@ -307,8 +319,8 @@ class Topology:
 
     def cut(self, one, other):
         """Takes the carrier from the link of two routers, at the end of the first."""
-        self.routers[one].on("ip", "link", "set", interface(one, other), "down")
+        self.routers[one].set_link(other, up=False)
 
     def mend(self, one, other):
         """Gives the link its carrier again."""
-        self.routers[one].on("ip", "link", "set", interface(one, other), "up")
+        self.routers[one].set_link(other, up=True)
