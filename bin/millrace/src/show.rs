@@ -7,6 +7,7 @@ mod openflow;
 mod ports;
 mod queues;
 mod routing;
+mod rstp;
 mod sflow;
 mod status;
 mod workers;
@@ -45,6 +46,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
         Show::Oam(of) => per_bridge(session, of, oam::monitored, oam::table),
         Show::Lldp(of) => per_bridge(session, of, lldp::ports, lldp::table),
+        Show::Rstp(of) => per_bridge(session, of, rstp::ports, rstp::table),
         Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
         Show::Vrfs => session.print_table(&client.vrfs()?, |list| routing::vrfs(list)),
         Show::Interfaces { drops } => session.print(&client.router_interfaces()?, |list| {

@@ -31,6 +31,8 @@ pub(crate) enum Show {
     Oam(BridgeSelection),
     /// Neighbours of ports by LLDP
     Lldp(BridgeSelection),
+    /// The spanning tree of bridges, and the part of each port
+    Rstp(BridgeSelection),
     /// sFlow: collectors, and samples of ports
     Sflow(BridgeSelection),
     /// VRFs of the router: the source of their routes, and sizes

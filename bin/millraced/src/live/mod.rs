@@ -15,6 +15,7 @@ mod oam;
 mod observed;
 mod queues;
 mod routing;
+mod rstp;
 mod sflow;
 mod trace;
 mod wans;
@@ -540,6 +541,7 @@ fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> 
             policer: queues::policer(control, *number, &port.model),
             oam: control.oam_status(*number).as_ref().map(oam::view),
             lldp: control.lldp_status(*number).as_ref().map(lldp::view),
+            rstp: rstp::view(control, *number),
             rates: None,
         }
     };
@@ -583,6 +585,7 @@ fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
         policer: None,
         oam: None,
         lldp: None,
+        rstp: None,
         rates: None,
     }
 }

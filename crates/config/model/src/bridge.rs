@@ -16,6 +16,7 @@ use crate::number::{
     PacketInRate, TableCount, TableNumber, TableSize,
 };
 use crate::port::Port;
+use crate::rstp::Rstp;
 use crate::section::{deserialize, section};
 use crate::sflow::Sflow;
 use crate::target::{ControllerTarget, ListenTarget};
@@ -84,6 +85,8 @@ section! {
             /// sFlow: samples of packets and counters of ports for collectors. Unset, the bridge has no
             /// sFlow.
             pub sflow: Option<Sflow> = None,
+            /// RSTP. Unset, the bridge takes no part in a spanning tree, and BPDUs are packets like any other.
+            pub rstp: Option<Rstp> = None,
             /// LLDP at the ports. Unset, the bridge has no LLDP, and LLDPDUs are packets like any other.
             pub lldp: Option<Lldp> = None,
             /// The ports.

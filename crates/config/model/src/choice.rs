@@ -58,6 +58,22 @@ choice! {
         /// Through the flow tables from table 0 on, with the number of the interface as `in_port`.
         Tables = "tables",
     }
+    /// The version of the spanning tree protocol.
+    RstpVersion {
+        /// Rapid spanning tree, and spanning tree where a neighbour knows no other.
+        Rstp = "rstp",
+        /// Spanning tree only (IEEE 802.1D-1998).
+        Stp = "stp",
+    }
+    /// The decision if a port leads to hosts.
+    RstpEdge {
+        /// After 3 seconds without a BPDU.
+        Auto = "auto",
+        /// Until a BPDU arrives.
+        Yes = "yes",
+        /// Never.
+        No = "no",
+    }
     /// LLDP at a port of a bridge with `lldp`.
     PortLldp {
         /// LLDPDUs are sent and received.

@@ -46,6 +46,7 @@ mod port;
 mod qos;
 mod reference;
 mod routing;
+mod rstp;
 pub mod schema;
 mod section;
 mod setting;
@@ -63,8 +64,8 @@ pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
-    HugePages, Idle, InterfaceEgress, LocalPort, OnFailure, PolicerKind, PortLldp, PortPipeline, SelectField,
-    Spread, StandaloneFlows, WanBypass, WhenFull,
+    HugePages, Idle, InterfaceEgress, LocalPort, OnFailure, PolicerKind, PortLldp, PortPipeline, RstpEdge,
+    RstpVersion, SelectField, Spread, StandaloneFlows, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
@@ -79,13 +80,13 @@ pub use name::{
 };
 pub use nsh::{Nsh, NshPath};
 pub use number::{
-    AuxiliaryCount, BfdInterval, BfdMultiplier, BurstSize, CodePoint, CoreId, CpuPercent, DampingTime,
-    DatagramSize, DiscardLimit, EchoInterval, FlapCount, FrameOverhead, Fuel, FunctionMemoryMib,
-    FunctionWeight, InstanceCount, KernelTable, LaneCount, LldpHold, LldpInterval, MacAgeing, MacTableSize,
-    MaintenanceLevel, MaxBackoff, MemoryMib, MepNumber, MissSendLen, Mtu, PacketInBurst, PacketInRate,
-    PollingInterval, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
-    SampledHeaderSize, SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu,
-    WanSeed, WorkerCount,
+    AuxiliaryCount, BfdInterval, BfdMultiplier, BridgePriority, BurstSize, CodePoint, CoreId, CpuPercent,
+    DampingTime, DatagramSize, DiscardLimit, EchoInterval, FlapCount, ForwardDelay, FrameOverhead, Fuel,
+    FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount, KernelTable, LaneCount, LldpHold,
+    LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel, MaxAge, MaxBackoff, MemoryMib, MepNumber,
+    MissSendLen, Mtu, PacketInBurst, PacketInRate, PathCost, PollingInterval, PortPriority, QueueCount,
+    QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime, SampledHeaderSize,
+    SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use object::{ObjectError, ObjectName};
@@ -96,6 +97,7 @@ pub use routing::{
     Acl, AclRule, AclRuleError, Interface, InterfaceAddress, InterfaceAddressError, RouteSource,
     RouteSourceError, UnicastMac, UnicastMacError, Vrf,
 };
+pub use rstp::{PortRstp, Rstp};
 pub use setting::{Setting, SettingError};
 pub use sflow::{Collector, CollectorError, SFLOW_PORT, Sflow};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};

@@ -127,6 +127,18 @@ bounded! {
     SampledHeaderSize(u16) in 64..=256, " bytes";
     /// The interval of sFlow counter samples, in seconds.
     PollingInterval(u16) in 0..=3600, " seconds";
+    /// The priority of a bridge in RSTP; a multiple of 4096.
+    BridgePriority(u16) in 0..=61_440, "";
+    /// The hello time of RSTP, in seconds.
+    HelloTime(u8) in 1..=10, " seconds";
+    /// The maximum age of RSTP, in seconds.
+    MaxAge(u8) in 6..=40, " seconds";
+    /// The forward delay of RSTP, in seconds.
+    ForwardDelay(u8) in 4..=30, " seconds";
+    /// The cost of a path in RSTP.
+    PathCost(u32) in 1..=200_000_000, "";
+    /// The priority of a port in RSTP; a multiple of 16.
+    PortPriority(u8) in 0..=240, "";
     /// The interval of LLDPDUs, in seconds.
     LldpInterval(u16) in 1..=3600, " seconds";
     /// The number of intervals for which LLDP information is valid.
@@ -257,6 +269,26 @@ impl SampledHeaderSize {
 impl PollingInterval {
     /// The default, 20 seconds.
     pub const DEFAULT: PollingInterval = PollingInterval(20);
+}
+impl BridgePriority {
+    /// The default of IEEE 802.1D-2004.
+    pub const DEFAULT: BridgePriority = BridgePriority(32_768);
+}
+impl HelloTime {
+    /// The default of IEEE 802.1D-2004, 2 seconds.
+    pub const DEFAULT: HelloTime = HelloTime(2);
+}
+impl MaxAge {
+    /// The default of IEEE 802.1D-2004, 20 seconds.
+    pub const DEFAULT: MaxAge = MaxAge(20);
+}
+impl ForwardDelay {
+    /// The default of IEEE 802.1D-2004, 15 seconds.
+    pub const DEFAULT: ForwardDelay = ForwardDelay(15);
+}
+impl PortPriority {
+    /// The default of IEEE 802.1D-2004.
+    pub const DEFAULT: PortPriority = PortPriority(128);
 }
 impl LldpInterval {
     /// The default of IEEE 802.1AB-2016, 30 seconds.

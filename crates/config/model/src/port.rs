@@ -8,6 +8,7 @@ use crate::name::PortName;
 use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime, SamplingRate};
 use crate::oam::{Bfd, Ccm, FlapDamping};
 use crate::qos::{Policer, Queue, Rate};
+use crate::rstp::PortRstp;
 use crate::section::{deserialize, section};
 
 section! {
@@ -73,6 +74,8 @@ section! {
             pub wait_to_restore_s: RestoreTime = RestoreTime::DEFAULT,
             /// Flap damping of the link.
             pub damping: Option<FlapDamping> = None,
+            /// RSTP at the port; it has an effect only in a bridge with `rstp`, where it is enabled at all ports.
+            pub rstp: Option<PortRstp> = None,
             /// LLDP at the port; it has an effect only in a bridge with `lldp`.
             pub lldp: PortLldp = PortLldp::Both,
             /// The mean number of packets for each sFlow sample at this port; 0 takes no samples. Unset, the

@@ -8,6 +8,7 @@ mod functions;
 mod lldp;
 mod ports;
 mod routing;
+mod rstp;
 mod sflow;
 mod walk;
 mod wans;
@@ -46,6 +47,7 @@ pub(crate) fn cross_check(
     checks.devices(config);
     checks.sflow(config);
     checks.lldp(config);
+    checks.rstp(config);
     checks.routing(config, dropped.is_empty() && decoded.is_empty());
     if dropped.is_empty() && decoded.is_empty() {
         checks.links(config);

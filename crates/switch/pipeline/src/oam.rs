@@ -14,6 +14,10 @@ const IPV4: [u8; 2] = [0x08, 0x00];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const CFM: [u8; 2] = [0x89, 0x02];
 const LLDP: [u8; 2] = [0x88, 0xcc];
+/// The group address of bridges (IEEE 802.1Q-2018, table 8-1).
+const BRIDGE_GROUP: [u8; 6] = [0x01, 0x80, 0xc2, 0, 0, 0];
+/// The LLC header of BPDUs (IEEE 802.1D-2004, section 7.12.3).
+const BPDU_LLC: [u8; 3] = [0x42, 0x42, 0x03];
 const UDP: u8 = 17;
 /// The UDP port of single-hop BFD (RFC 5881, section 4).
 const BFD_PORT: [u8; 2] = 3784u16.to_be_bytes();
@@ -31,6 +35,8 @@ pub struct OamPort {
     pub ccm_level: Option<u8>,
     /// True if the port receives LLDP: frames to any link-local group address.
     pub lldp: bool,
+    /// True if the port takes part in a spanning tree: BPDUs are taken, even while the port is blocked.
+    pub bpdu: bool,
 }
 
 impl OamPort {
@@ -48,6 +54,8 @@ impl OamPort {
                 self.lldp
                     && Mac([head[0], head[1], head[2], head[3], head[4], head[5]]).is_reserved_link_local()
             }
+            // The length of an LLC frame.
+            [0..=5, _] => self.bpdu && head[..6] == BRIDGE_GROUP && rest.starts_with(&BPDU_LLC),
             IPV4 => self.is_bfd_v4(rest),
             IPV6 => self.is_bfd_v6(rest),
             _ => false,
@@ -116,6 +124,7 @@ mod tests {
             bfd: Some([[169, 254, 1, 0].into(), [169, 254, 1, 1].into()]),
             ccm_level: Some(2),
             lldp: true,
+            bpdu: true,
         }
     }
 
@@ -157,6 +166,24 @@ mod tests {
             assert!(!without.selects(&frame(last)));
         }
         assert!(!port().selects(&frame(0x10)), "not link-local");
+    }
+
+    #[test]
+    fn bpdus_are_selected_where_the_port_takes_part_in_a_spanning_tree() {
+        let frame = |last: u8, llc: u8| {
+            Builder::ethernet(Mac([1, 0x80, 0xc2, 0, 0, last]), Mac([4; 6]))
+                .ether_type(EtherType(38))
+                .payload(&[llc, 0x42, 3, 0, 0])
+                .build()
+        };
+        let without = OamPort {
+            bpdu: false,
+            ..port()
+        };
+        assert!(port().selects(&frame(0, 0x42)));
+        assert!(!without.selects(&frame(0, 0x42)));
+        assert!(!port().selects(&frame(0, 0xfe)), "IS-IS");
+        assert!(!port().selects(&frame(1, 0x42)), "another group");
     }
 
     #[test]

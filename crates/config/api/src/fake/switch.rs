@@ -103,6 +103,7 @@ impl FakeSwitch {
             policer: (number == 1).then(queues::policer),
             oam: (number == 1).then(queues::oam),
             lldp: (number == 1).then(queues::lldp),
+            rstp: None,
             rates: None,
         }
     }

@@ -44,7 +44,7 @@ pub use millrace_wan_control::{
 };
 pub use port::{
     AdminState, BfdSession, Colored, ContinuityCheck, Counters, Damping, LinkState, Lldp, LldpNeighbour,
-    MacEntry, Oam, Policer, Port, Rates,
+    MacEntry, Oam, Policer, Port, Rates, RstpPort,
 };
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use queue::EgressQueue;

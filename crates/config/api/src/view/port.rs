@@ -108,9 +108,52 @@ pub struct Port {
     /// LLDP at the port; `null` if it has none.
     #[serde(default)]
     pub lldp: Option<Lldp>,
+    /// RSTP at the port; `null` if it takes no part.
+    #[serde(default)]
+    pub rstp: Option<RstpPort>,
     /// The rates, which the server samples every second; `null` in the first second.
     #[serde(default)]
     pub rates: Option<Rates>,
+}
+
+/// The state of RSTP at a port (IEEE 802.1D).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct RstpPort {
+    /// The role: `disabled`, `root`, `designated`, `alternate` or `backup`.
+    pub role: String,
+    /// The state: `discarding`, `learning` or `forwarding`. A port that does not forward has `OFPPS_BLOCKED`.
+    pub state: String,
+    /// The cost of the path over the port.
+    pub path_cost: u32,
+    /// True if the port leads to hosts and forwards at once.
+    pub edge: bool,
+    /// The protocol that the port sends: `rstp` or `stp`.
+    pub sends: String,
+    /// True if BPDU guard disabled the port.
+    pub bpdu_guarded: bool,
+    /// True if root guard blocks the port.
+    pub root_guarded: bool,
+    /// This bridge, as `PRIORITY.ADDRESS`.
+    pub bridge: String,
+    /// The root bridge.
+    pub root: String,
+    /// The cost of the path from this bridge to the root.
+    pub root_path_cost: u32,
+    /// The bridge whose port is the designated port of the link.
+    pub designated_bridge: String,
+    /// The number of the designated port.
+    pub designated_port: u16,
+    /// The number of BPDUs received.
+    pub rx_bpdus: u64,
+    /// The number of malformed BPDUs.
+    pub rx_discarded: u64,
+    /// The number of BPDUs sent.
+    pub tx_bpdus: u64,
+    /// The number of changes to forwarding.
+    pub forward_transitions: u64,
+    /// The number of topology changes that neighbours reported.
+    pub topology_changes: u64,
 }
 
 /// The state of LLDP at a port (IEEE 802.1AB).

@@ -19,6 +19,7 @@ use super::refused_frames::RefusedFrames;
 use super::router::BridgeRouter;
 use super::settings::{fdb_config, flow_cache, fragments, normal_ingress, select_fields, table_limits};
 use super::sflow_agent::Sflow;
+use super::spanning_tree::SpanningTree;
 use super::taps::Taps;
 use crate::asynchronous::{flow_removed, send_flow_updates};
 use crate::controllers::Controllers;
@@ -72,6 +73,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) neighbours: Neighbours,
     /// BFD, continuity checks and flap damping of the ports.
     pub(super) oam: Oam,
+    /// The spanning tree; `None` if RSTP is not configured.
+    pub(super) rstp: Option<SpanningTree>,
     /// The LLDP agent; `None` if LLDP is not configured.
     pub(super) lldp: Option<Agent>,
     /// The sFlow agent, and the sampling plan of the workers.
@@ -143,6 +146,7 @@ impl<B: Backend> BridgeControl<B> {
             tunnel_counts: BTreeMap::new(),
             neighbours: Neighbours::default(),
             oam: Oam::new(seed),
+            rstp: None,
             lldp: None,
             sflow: Sflow::default(),
             sflow_seed: seed,

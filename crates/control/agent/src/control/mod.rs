@@ -17,9 +17,9 @@
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
 //! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
-//!    `oam_status`, `recording`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
+//!    `oam_status`, `recording`, `spanning_tree`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`, `router`: the state of a bridge and its publication; the router's port in it
-//! 3. `fail_mode`, `tunnels`, `lldp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
+//! 3. `fail_mode`, `tunnels`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
 //!    `record`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
@@ -45,10 +45,12 @@ mod record;
 mod recording;
 mod refused_frames;
 mod router;
+pub mod rstp;
 mod settings;
 mod sflow;
 mod sflow_agent;
 mod sflow_records;
+mod spanning_tree;
 mod taps;
 mod thread;
 mod tunnels;

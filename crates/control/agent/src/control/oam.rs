@@ -5,6 +5,7 @@
 //! peer wait in the queue.
 
 use millrace_datapath::io::{Backend, DeviceInfo};
+use millrace_l2ctl::BRIDGE_GROUP;
 use millrace_model as model;
 use millrace_oam::{Damping, DampingSettings, WaitToRestore, bfd, ccm};
 use millrace_pipeline::{OamPort, OamPorts, PortState};
@@ -25,24 +26,30 @@ impl<B: Backend> BridgeControl<B> {
     /// Adds, changes and removes sessions until they match the configuration of the running ports.
     pub(super) fn configure_oam(&mut self) {
         let now = self.datapath.now();
-        let has_lldp: Vec<bool> = self
+        let link_protocols: Vec<(bool, bool)> = self
             .ports
             .values()
-            .map(|status| self.receives_lldp(&status.model))
+            .map(|status| {
+                (
+                    self.receives_lldp(&status.model),
+                    self.receives_bpdus(&status.model),
+                )
+            })
             .collect();
         let ports = &self.ports;
         self.oam.monitors.retain(|number, _| ports.contains_key(number));
         let mut taken = Vec::new();
-        for ((number, status), lldp) in self.ports.iter().zip(has_lldp) {
+        for ((number, status), (lldp, bpdu)) in self.ports.iter().zip(link_protocols) {
             let port = &status.model;
             if port.bfd.is_none() && port.ccm.is_none() && port.damping.is_none() {
                 self.oam.monitors.remove(number);
-                if lldp {
+                if lldp || bpdu {
                     taken.push(OamPort {
                         port: *number,
                         bfd: None,
                         ccm_level: None,
                         lldp,
+                        bpdu,
                     });
                 }
                 continue;
@@ -82,17 +89,19 @@ impl<B: Backend> BridgeControl<B> {
                 // The new checks have not worked yet, and cannot have failed.
                 monitor.restore = WaitToRestore::new(restore);
             }
-            if monitor.is_monitored() || lldp {
+            if monitor.is_monitored() || lldp || bpdu {
                 taken.push(OamPort {
                     port: *number,
                     bfd: port.bfd.as_ref().map(|bfd| [bfd.local, bfd.remote]),
                     ccm_level: port.ccm.as_ref().map(|ccm| ccm.level.get()),
                     lldp,
+                    bpdu,
                 });
             }
         }
         self.tables.set_oam(OamPorts::new(taken), &mut self.ops);
         self.publish();
+        self.configure_rstp();
         self.configure_lldp();
     }
 
@@ -102,6 +111,10 @@ impl<B: Backend> BridgeControl<B> {
         packet.copy_to(&mut frame, usize::MAX);
         if frame.get(12..14) == Some(&LLDP) {
             self.receive_lldp(port, time, &frame);
+            return;
+        }
+        if frame.get(..6) == Some(&BRIDGE_GROUP.0) {
+            self.receive_bpdu(port, time, &frame);
             return;
         }
         let Some(monitor) = self.oam.monitors.get_mut(&port) else {
@@ -169,6 +182,16 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Returns the state of a port whose device reports `info`.
     pub(super) fn state_of(&mut self, number: PortNo, port: &model::Port, info: &DeviceInfo) -> PortState {
+        let state = self.monitored_state(number, port, info);
+        if self.rstp.as_ref().is_some_and(|tree| tree.blocks(number)) {
+            PortState(state.0 & !PortState::LIVE.0) | PortState::BLOCKED
+        } else {
+            state
+        }
+    }
+
+    /// Returns the state of a port apart from the spanning tree.
+    fn monitored_state(&mut self, number: PortNo, port: &model::Port, info: &DeviceInfo) -> PortState {
         let now = self.datapath.now();
         let Some(monitor) = self.oam.monitors.get_mut(&number) else {
             return link_state(info.link_up);

@@ -195,6 +195,7 @@ impl<B: Backend> BridgeControl<B> {
             self.datapath.set_link(number, !is_down);
         }
         self.announce(PortChange::Modify, &status);
+        self.configure_rstp();
         self.configure_lldp();
         true
     }
@@ -210,6 +211,22 @@ impl<B: Backend> BridgeControl<B> {
                 port: status.model.name.as_str(),
             },
         });
+    }
+
+    /// Computes the state of a port anew after a protocol changed it, and reports it to the controllers.
+    pub(super) fn update_port_state(&mut self, number: PortNo) {
+        let Some(status) = self.ports.get(&number) else {
+            return;
+        };
+        let (model, info, config) = (status.model.clone(), status.info.clone(), status.config);
+        let state = self.state_of(number, &model, &info);
+        let Some(status) = self.ports.get_mut(&number).filter(|status| status.state != state) else {
+            return;
+        };
+        status.state = state;
+        let status = status.clone();
+        self.set_pipeline_port(number, config, state, vlan_of(&model));
+        self.announce(PortChange::Modify, &status);
     }
 
     /// Polls the devices of all ports, and reports ports whose link or description changed to the controllers.
@@ -253,6 +270,7 @@ impl<B: Backend> BridgeControl<B> {
             self.announce(PortChange::Modify, &status);
         }
         if has_changed {
+            self.configure_rstp();
             self.configure_lldp();
         }
         self.tell_links();

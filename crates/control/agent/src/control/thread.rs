@@ -16,6 +16,7 @@ use thiserror::Error;
 use super::bridge::BridgeControl;
 use super::handle::{BridgeHandle, TASKS_LEN, Task};
 use super::hops::HopProblems;
+use super::spanning_tree::SpanningTree;
 use crate::asynchronous::{packet_in, resume_flow_updates};
 
 /// The maximum number of tasks that run before workers' events are polled again.
@@ -159,6 +160,7 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         let mut busy = run_tasks(bridge, tasks);
         busy |= handle_events(bridge);
         bridge.run_oam();
+        bridge.run_rstp();
         bridge.run_lldp();
         busy |= bridge.run_sflow();
         let now = bridge.datapath.now();
@@ -170,8 +172,9 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         bridge.publish();
         bridge.datapath.catch_up();
         if !busy {
+            let rstp = bridge.rstp.as_ref().and_then(SpanningTree::deadline);
             let lldp = bridge.lldp.as_ref().and_then(Agent::deadline);
-            let deadlines = [bridge.oam.deadline(), lldp].into_iter().flatten();
+            let deadlines = [bridge.oam.deadline(), lldp, rstp].into_iter().flatten();
             let wake = deadlines.fold(next_tick, Time::min);
             std::thread::park_timeout(wake.since(bridge.datapath.now()));
         }

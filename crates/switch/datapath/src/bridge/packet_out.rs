@@ -34,6 +34,21 @@ impl<B: Backend> Bridge<B> {
             .packet_out(self.writer.read(), origin, actions, packet, now, &mut egress);
         Some(())
     }
+
+    /// Sends a frame of a link protocol out of a port, even if the port is blocked: neither actions nor the state of the
+    /// port apply. Returns `None` if no buffer is free.
+    pub fn send(&mut self, port: PortNo, bytes: &[u8]) -> Option<()> {
+        let packet = self.backend.packet(bytes)?;
+        let mut egress = ControlEgress {
+            bridge: self.number,
+            workers: &self.workers,
+            ports: &self.ports,
+            events: &self.events,
+            counters: &self.counters,
+        };
+        egress.transmit(port, None, packet);
+        Some(())
+    }
 }
 
 /// The egress of packet_outs: the inboxes of the workers that own the ports.

@@ -65,6 +65,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if let Some(port) = fwd.port(self.origin.in_port)
             && let Some(reason) = port.ingress_block()
         {
+            // A port that the spanning tree blocks hears the BPDUs by which it is unblocked.
+            if reason == DropReason::PortBlocked
+                && let Some(oam) = fwd.oam().and_then(|oam| oam.find(self.origin.in_port))
+                && oam.bpdu
+            {
+                self.take_oam(oam, burst);
+            }
             return self.drop_all(burst, reason);
         }
         if let Some(oam) = fwd.oam().and_then(|oam| oam.find(self.origin.in_port))

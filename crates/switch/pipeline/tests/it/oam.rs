@@ -25,6 +25,7 @@ fn monitor(bridge: &mut Bridge, port: u32) {
         bfd: None,
         ccm_level: Some(0),
         lldp: false,
+        bpdu: false,
     };
     bridge.change(|control, ops| control.set_oam(OamPorts::new(vec![port]), ops));
 }

@@ -1,0 +1,50 @@
+//! RSTP: the spanning tree of a bridge and the part that each port takes in it.
+
+use crate::choice::{RstpEdge, RstpVersion};
+use crate::number::{BridgePriority, ForwardDelay, HelloTime, MaxAge, PathCost, PortPriority};
+use crate::section::{deserialize, section};
+
+section! {
+    /// The Rapid Spanning Tree Protocol (IEEE 802.1D-2004). Its ports take the bridge's BPDUs before the flow tables. A
+    /// port that does not forward has the state `OFPPS_BLOCKED`: it neither receives nor sends packets, whatever the flow
+    /// tables say. See docs/rstp.md.
+    pub struct Rstp (live) {
+        required {}
+        optional {
+            /// The protocol. With `rstp`, a port speaks STP to a neighbour that knows no other.
+            pub version: RstpVersion = RstpVersion::Rstp,
+            /// The priority of the bridge, a multiple of 4096; the bridge with the lowest is the root.
+            pub priority: BridgePriority = BridgePriority::DEFAULT,
+            /// The time between two BPDUs of a designated port.
+            pub hello_time_s: HelloTime = HelloTime::DEFAULT,
+            /// The age at which information about the root expires: at least 2 * (`hello_time_s` + 1), at most
+            /// 2 * (`forward_delay_s` - 1).
+            pub max_age_s: MaxAge = MaxAge::DEFAULT,
+            /// The time that a port stays discarding, and learning, where its neighbour does not agree at once.
+            pub forward_delay_s: ForwardDelay = ForwardDelay::DEFAULT,
+        }
+    }
+}
+
+section! {
+    /// RSTP at a port of a bridge with `rstp`.
+    pub struct PortRstp (live) {
+        required {}
+        optional {
+            /// If false, the port takes no part: it forwards, and BPDUs pass through it like any packet.
+            pub enabled: bool = true,
+            /// The cost of the path over the port. Unset, 20,000,000 Mb/s divided by the speed of the device.
+            pub path_cost: Option<PathCost> = None,
+            /// The priority of the port, a multiple of 16; lower is better.
+            pub priority: PortPriority = PortPriority::DEFAULT,
+            /// The decision if the port leads to hosts, and forwards at once.
+            pub edge: RstpEdge = RstpEdge::Auto,
+            /// A BPDU disables the port until its link goes down.
+            pub bpdu_guard: bool = false,
+            /// The port never leads to the root: it discards while its neighbour claims a better root.
+            pub root_guard: bool = false,
+        }
+    }
+}
+
+deserialize!(Rstp, PortRstp);
