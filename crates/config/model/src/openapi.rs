@@ -148,7 +148,10 @@ mod tests {
                 "Hop",
                 "Wan",
                 "WanPath",
-                "WanClass"
+                "WanClass",
+                "Vrf",
+                "Interface",
+                "Acl"
             ]
         );
         let text = serde_json::to_string(&schemas).unwrap();
