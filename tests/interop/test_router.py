@@ -247,3 +247,18 @@ def test_interfaces_come_and_go_with_the_configuration(router):
     wait_for("v20 is gone", lambda: "v20" not in inside(VRF, "ip", "-br", "link"))
     assert [interface["name"] for interface in router.show("interfaces")] == ["v10"]
     assert reaches(HOSTS[0], "10.0.10.1")
+
+
+def test_a_trace_tells_the_route_and_the_icmp_error(router):
+    wait_until_it_routes()
+    to = next(interface for interface in router.show("interfaces") if interface["name"] == "v10")["mac"]
+
+    def trace(fields):
+        return router.millrace("trace", "br0", f"in_port=1,icmp,dl_src={mac(1)},dl_dst={to},nw_src=10.0.10.2,{fields}")
+
+    text = trace("nw_dst=10.0.20.2,nw_ttl=64")
+    for words in ("received at interface v10", "time to live 64 -> 63", f"neighbour {mac(2)}", "interface v20"):
+        assert words in text, text
+    text = trace("nw_dst=10.0.20.2,nw_ttl=1")
+    assert "ICMP error from 10.0.10.1" in text and "route_ttl" in text or "time exceeded" in text, text
+    assert "no route to 203.0.113.9" in trace("nw_dst=203.0.113.9,nw_ttl=64")

@@ -13,6 +13,7 @@ use millrace_datapath::io::Backend;
 use millrace_datapath::{CAPTURES_MAX, CaptureFilter};
 use millrace_flow::{Action, Field, FlowKey, Match};
 use millrace_pipeline::{DropReason, Explanation, Origin, PacketInReason, Standalone, Step};
+use millrace_router::{RouteExplanation, RouteStep};
 use millrace_types::{PortNo, Priority};
 use millrace_wire::{Depth, Layers};
 use tokio::sync::mpsc;
@@ -131,10 +132,38 @@ fn add_all<B: Backend>(
                 entered.push_back((*port, frame.clone()));
                 note_effect(trace, format!("output to {}", port_name(control, *port)));
             }
+            Step::Output {
+                port, frame: sent, ..
+            } => match control.explain_route(*port, sent) {
+                Some(routed) => add_routed(trace, *port, &routed),
+                None => add(control, trace, frame, step),
+            },
             _ => add(control, trace, frame, step),
         }
     }
     entered
+}
+
+/// Adds the steps of a packet in the router, to which the bridge sent it by this port.
+fn add_routed(trace: &mut view::Trace, port: PortNo, routed: &RouteExplanation) {
+    for step in &routed.steps {
+        match step {
+            RouteStep::Dropped(reason) => {
+                trace.dropped = Some(reason.name().to_owned());
+                note_effect(trace, format!("dropped: {}", reason.description()));
+            }
+            RouteStep::Sent { interface, frame } => {
+                trace.outputs.push(view::TraceOutput {
+                    port: interface.to_string(),
+                    number: port.raw(),
+                    queue: None,
+                    packet: hex(frame),
+                });
+                note_effect(trace, format!("to the VLAN of interface {interface}"));
+            }
+            _ => note_effect(trace, step.to_string().trim_start().to_owned()),
+        }
+    }
 }
 
 fn is_of_chain<B: Backend>(control: &BridgeControl<B>, port: PortNo) -> bool {

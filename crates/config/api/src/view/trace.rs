@@ -65,9 +65,9 @@ pub struct TraceStep {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct TraceOutput {
-    /// The name of the egress port, or `CONTROLLER`.
+    /// The name of the egress port, or `CONTROLLER`; for a routed packet, the egress interface of the router.
     pub port: String,
-    /// The OpenFlow number of the port.
+    /// The OpenFlow number of the port; for a routed packet, that of the router's port in the bridge.
     pub number: u32,
     /// The egress queue, if one was chosen.
     #[serde(default)]

@@ -82,7 +82,7 @@ pub struct BridgeControl<B: Backend> {
     /// The state of the seeds of sampling plans.
     pub(super) sflow_seed: u64,
     /// The router's port, if the bridge has interfaces of the router.
-    pub(super) router: Option<BridgeRouter>,
+    pub(super) router: Option<BridgeRouter<B::Packet>>,
     /// The time of the next attempt to reconnect virtual NICs; `None` before the first.
     pub(super) next_vnic_reconnect: Option<Time>,
     /// The list of all entries that is being made.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use millrace_datapath::io::Backend;
 use millrace_pipeline::{FdbKey, Port, PortConfig, PortState, VlanMode};
-use millrace_router::RouterHandle;
+use millrace_router::{Arrival, RouteExplanation, RouterHandle, explain};
 use millrace_types::{PortNo, Vid};
 
 use super::bridge::BridgeControl;
@@ -30,7 +30,8 @@ pub(crate) struct BridgeInterfaces {
 pub(crate) type LinkChange = (u16, bool);
 
 /// The router in a bridge.
-pub(super) struct BridgeRouter {
+pub(super) struct BridgeRouter<P> {
+    router: SharedRouter<P>,
     /// The index of the bridge in the router.
     index: u16,
     /// The router's port, which OpenFlow does not list.
@@ -73,6 +74,7 @@ impl<B: Backend> BridgeControl<B> {
             }
         }
         let mut held = self.router.take().unwrap_or_else(|| BridgeRouter {
+            router: Arc::clone(router),
             index,
             port,
             interfaces: BridgeInterfaces::default(),
@@ -100,7 +102,7 @@ impl<B: Backend> BridgeControl<B> {
     fn set_router_numbers(
         &mut self,
         router: &SharedRouter<B::Packet>,
-        held: &BridgeRouter,
+        held: &BridgeRouter<B::Packet>,
         wanted: &BridgeInterfaces,
     ) -> Result<(), String> {
         for (number, interface) in &held.interfaces.numbers {
@@ -162,6 +164,22 @@ impl<B: Backend> BridgeControl<B> {
             }
         }
         self.router = Some(held);
+    }
+
+    /// Returns what the router does with a frame that the bridge sends to one of its ports; `None` for another port.
+    pub fn explain_route(&self, port: PortNo, frame: &[u8]) -> Option<RouteExplanation> {
+        let held = self.router.as_ref()?;
+        let interface = match port == held.port {
+            true => None,
+            false => Some(*held.interfaces.numbers.get(&port)?),
+        };
+        let arrival = Arrival {
+            interface,
+            ..Arrival::of_bridge(held.index)
+        };
+        let router = lock(&held.router);
+        let now = self.datapath.now();
+        Some(explain(router.state(), arrival, frame, router.seed(), now))
     }
 
     /// Returns the highest number that no port has.

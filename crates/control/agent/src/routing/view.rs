@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use millrace_datapath::io::Backend;
-use millrace_fib::{Family, Prefix};
+use millrace_fib::Prefix;
 use millrace_model as model;
 use millrace_rib::event::RouteKind;
 use millrace_rib::{NeighbourView, RouteView};
@@ -76,24 +76,18 @@ impl<B: Backend> State<B> {
         let kernel = self.namespaces.values().find(|held| held.netns == vrf.netns);
         let kernel = kernel.map(|held| held.kernel.status()).unwrap_or_default();
         let is_away = vrf.fpm.as_ref().is_some_and(|fpm| fpm.status().messages == 0);
-        let mut routes = [0; 2];
-        let mut groups = std::collections::BTreeSet::new();
-        for route in self.rib.routes(vrf.id).filter(is_shown) {
-            routes[usize::from(route.prefix.family() == Family::V6)] += 1;
-            groups.insert(route.group);
-        }
-        // The kernel has routes of the loopback interface in every namespace.
-        let state = match (kernel.is_open, is_away, groups.is_empty()) {
+        let summary = self.rib.summary(vrf.id);
+        let state = match (kernel.is_open, is_away, summary.is_synchronised) {
             (false, _, _) => VrfState::NoNamespace,
             (true, true, _) => VrfState::Away,
-            (true, false, true) => VrfState::Reading,
-            (true, false, false) => VrfState::Synchronised,
+            (true, false, false) => VrfState::Reading,
+            (true, false, true) => VrfState::Synchronised,
         };
         Some(VrfStatus {
             config: vrf.config.clone(),
             state,
-            routes,
-            nexthop_groups: groups.len() as u64,
+            routes: summary.prefixes.map(|prefixes| prefixes as u64),
+            nexthop_groups: summary.groups as u64,
             neighbours: self
                 .neighbours(name)
                 .iter()
