@@ -5,7 +5,7 @@
 //! changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
@@ -15,6 +15,7 @@ use tokio::runtime::Handle;
 use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
 use crate::keep::{Keeper, Saved};
+use crate::lock::lock;
 use crate::observe::{Observation, Observer};
 use crate::routing::Router;
 use crate::wans;
@@ -326,10 +327,6 @@ impl<B: Backend> Switch<B> {
             config: empty,
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns true if a bridge must be created again: its datapath ID and its number of tables cannot change while it runs.

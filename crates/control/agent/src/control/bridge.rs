@@ -16,7 +16,7 @@ use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::recording::Recording;
 use super::refused_frames::RefusedFrames;
-use super::router::BridgeRouter;
+use super::router_port::BridgeRouter;
 use super::settings::{fdb_config, flow_cache, fragments, normal_ingress, select_fields, table_limits};
 use super::sflow_agent::Sflow;
 use super::spanning_tree::SpanningTree;

@@ -16,10 +16,10 @@
 //!
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
-//! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `taps`, `chains`, `monitors`,
+//! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `router_port`, `taps`, `chains`, `monitors`,
 //!    `oam_status`, `recording`, `spanning_tree`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
-//! 2. `bridge`, `router`: the state of a bridge and its publication; the router's port in it
-//! 3. `fail_mode`, `tunnels`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
+//! 2. `bridge`: the state of a bridge and its publication
+//! 3. `fail_mode`, `router`, `tunnels`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
 //!    `record`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
@@ -45,6 +45,7 @@ mod record;
 mod recording;
 mod refused_frames;
 mod router;
+mod router_port;
 pub mod rstp;
 mod settings;
 mod sflow;
@@ -65,7 +66,7 @@ pub use lldp::LldpStatus;
 pub use oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 pub use operator::RefusedFlowMod;
 pub use ports::PortProblem;
-pub(crate) use router::{BridgeInterfaces, LinkChange, SharedRouter};
+pub(crate) use router_port::{BridgeInterfaces, LinkChange, SharedRouter};
 pub use sflow_agent::{CollectorStatus, PortSamples, SflowStatus};
 pub use taps::{CaptureRequest, CaptureSink, Captured, TraceOutcome};
 pub use thread::{RunningBridge, StartBridgeError};

@@ -1,46 +1,16 @@
-//! The router's port in a bridge: its VLANs, the addresses of its interfaces, and the links of their VLANs.
+//! Operations on the router's port in a bridge: its VLANs, the addresses of its interfaces, and the links of their VLANs.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::collections::BTreeMap;
+use std::sync::{Arc, mpsc};
 
 use millrace_datapath::io::Backend;
-use millrace_pipeline::{FdbKey, Port, PortConfig, PortState, VlanMode};
-use millrace_router::{Arrival, RouteExplanation, RouterHandle, explain};
-use millrace_types::{PortNo, Vid};
+use millrace_pipeline::{Port, PortConfig, PortState};
+use millrace_router::{Arrival, RouteExplanation, explain};
+use millrace_types::PortNo;
 
 use super::bridge::BridgeControl;
-
-/// The router, which the RIB's thread and the control threads of bridges share.
-pub(crate) type SharedRouter<P> = Arc<Mutex<RouterHandle<P>>>;
-
-/// The part of the router's interfaces that is in one bridge.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct BridgeInterfaces {
-    /// The VLANs of the router's port.
-    pub(crate) vlans: VlanMode,
-    /// The addresses at which the router receives.
-    pub(crate) addresses: BTreeSet<FdbKey>,
-    /// The OpenFlow numbers of interfaces, with their index in the router.
-    pub(crate) numbers: BTreeMap<PortNo, u16>,
-    /// The VLAN of each interface, by index in the router.
-    pub(crate) vids: BTreeMap<u16, Vid>,
-}
-
-/// A change of a link: the index of an interface of the router, and true if its VLAN has a link.
-pub(crate) type LinkChange = (u16, bool);
-
-/// The router in a bridge.
-pub(super) struct BridgeRouter<P> {
-    router: SharedRouter<P>,
-    /// The index of the bridge in the router.
-    index: u16,
-    /// The router's port, which OpenFlow does not list.
-    port: PortNo,
-    interfaces: BridgeInterfaces,
-    /// The links as they were told last, by index of the interface.
-    links: BTreeMap<u16, bool>,
-    told: mpsc::Sender<LinkChange>,
-}
+use super::router_port::{BridgeInterfaces, BridgeRouter, LinkChange, SharedRouter};
+use crate::lock::lock;
 
 impl<B: Backend> BridgeControl<B> {
     /// Makes the router's ports in this bridge equal to `wanted`. `index` is the number of the bridge in the router.
@@ -194,8 +164,4 @@ impl<B: Backend> BridgeControl<B> {
             raw -= 1;
         }
     }
-}
-
-fn lock<P>(router: &SharedRouter<P>) -> std::sync::MutexGuard<'_, RouterHandle<P>> {
-    router.lock().unwrap_or_else(PoisonError::into_inner)
 }

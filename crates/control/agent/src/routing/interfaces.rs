@@ -13,9 +13,9 @@ use millrace_rib::Netns;
 use millrace_router::{Address4, Address6, Change, EgressMode, Interface, InterfaceCounters};
 
 use super::plan::{InterfaceKey, InterfacePlan, Plan, compile, namespace_file, namespace_of};
-use super::state::{RunningInterface, RunningNamespace, RunningVrf, State, source_of};
-use super::{RouterProblem, lock};
+use super::state::{RouterProblem, RunningInterface, RunningNamespace, RunningVrf, State, source_of};
 use crate::control::{BridgeHandle, BridgeInterfaces};
+use crate::lock::lock;
 
 /// The time within which workers give the queues of closed interfaces back: far more than they take.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);

@@ -12,100 +12,10 @@
 
 mod interfaces;
 mod plan;
+mod router;
 mod state;
 mod thread;
 mod view;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-
-use millrace_datapath::Datapath;
-use millrace_datapath::io::Backend;
-use millrace_model as model;
-
+pub use router::Router;
 pub use view::{InterfaceStatus, NextHopGroupStatus, RouteSelection, VrfState, VrfStatus};
-
-use crate::control::BridgeHandle;
-use plan::Plan;
-use state::State;
-use thread::RibThread;
-
-/// The router of a switch.
-pub struct Router<B: Backend> {
-    datapath: Arc<Datapath<B>>,
-    seed: u64,
-    /// Started with the first VRF.
-    running: OnceLock<Running<B>>,
-}
-
-struct Running<B: Backend> {
-    state: Arc<Mutex<State<B>>>,
-    _thread: RibThread,
-}
-
-/// A difference between the configuration and the running router: the object, and the reason with the next step.
-pub(crate) type RouterProblem = (String, String);
-
-impl<B: Backend> Router<B> {
-    pub(crate) fn new(datapath: Arc<Datapath<B>>, seed: u64) -> Router<B> {
-        Router {
-            datapath,
-            seed,
-            running: OnceLock::new(),
-        }
-    }
-
-    /// Removes interfaces and VRFs that are not configured, or that must be made again, and takes the router out of bridges
-    /// without interfaces and of those for which `stays` is false. Call it before bridges are removed.
-    pub(crate) fn withdraw(
-        &self,
-        config: &model::Config,
-        bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
-        stays: impl Fn(&str) -> bool,
-    ) {
-        if let Some(running) = self.running.get() {
-            interfaces::withdraw(&running.state, &Plan::of(config), bridge, stays);
-        }
-    }
-
-    /// Makes the router equal to the configuration, as far as possible, and returns the differences. The bridges run.
-    pub(crate) fn apply(
-        &self,
-        config: &model::Config,
-        bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
-    ) -> Vec<RouterProblem> {
-        if config.vrfs.is_empty() && self.running.get().is_none() {
-            return Vec::new();
-        }
-        match self.start() {
-            Ok(running) => interfaces::apply(&running.state, &Plan::of(config), bridge),
-            Err(reason) => vec![("router".to_owned(), reason)],
-        }
-    }
-
-    /// Returns the VRFs whose routes are not as their source has them.
-    pub(crate) fn problems(&self) -> Vec<RouterProblem> {
-        self.state().map(|state| state.problems()).unwrap_or_default()
-    }
-
-    fn start(&self) -> Result<&Running<B>, String> {
-        if let Some(running) = self.running.get() {
-            return Ok(running);
-        }
-        let (state, inputs) = State::new(&self.datapath, self.seed);
-        let state = Arc::new(Mutex::new(state));
-        let thread = RibThread::start(Arc::clone(&self.datapath), &state, inputs)
-            .map_err(|error| format!("the thread of the RIB cannot be started: {error}"))?;
-        Ok(self.running.get_or_init(|| Running {
-            state,
-            _thread: thread,
-        }))
-    }
-
-    fn state(&self) -> Option<MutexGuard<'_, State<B>>> {
-        self.running.get().map(|running| lock(&running.state))
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -12,14 +12,17 @@ use millrace_rib::event::Source;
 use millrace_rib::{Event, Limits, Netns, Rib, VrfId};
 use millrace_router::{Interface, RouterHandle};
 
-use super::lock;
 use super::plan::{InterfaceKey, InterfacePlan};
 use crate::control::{LinkChange, SharedRouter};
+use crate::lock::lock;
 
 /// The length of the queue of batches of events: a reader that fills it waits, and the kernel's buffer holds the rest.
 const BATCHES_LEN: usize = 64;
 
-/// What the RIB's thread reads.
+/// A difference between the configuration and the running router: the object, and the reason with the next step.
+pub(crate) type RouterProblem = (String, String);
+
+/// The channels that the RIB's thread reads.
 pub(super) struct Inputs {
     pub(super) events: Receiver<Vec<Event>>,
     pub(super) links: Receiver<LinkChange>,

@@ -11,8 +11,8 @@ use millrace_datapath::io::Backend;
 use millrace_rib::Action;
 use millrace_router::Change;
 
-use super::lock;
 use super::state::{Inputs, State};
+use crate::lock::lock;
 
 /// The longest wait for events while workers may have neighbours to ask for: the delay of the first packet to one.
 const BUSY_WAIT: Duration = Duration::from_millis(1);

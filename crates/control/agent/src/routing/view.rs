@@ -9,7 +9,7 @@ use millrace_rib::event::RouteKind;
 use millrace_rib::{NeighbourView, RouteView};
 use millrace_router::InterfaceStats;
 
-use super::Router;
+use super::router::Router;
 use super::state::State;
 
 /// The state of a VRF.

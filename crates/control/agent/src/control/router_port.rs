@@ -1,0 +1,40 @@
+//! The router's port in a bridge: its state, and what the control side of the router tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, mpsc};
+
+use millrace_pipeline::{FdbKey, VlanMode};
+use millrace_router::RouterHandle;
+use millrace_types::{PortNo, Vid};
+
+/// The router, which the RIB's thread and the control threads of bridges share.
+pub(crate) type SharedRouter<P> = Arc<Mutex<RouterHandle<P>>>;
+
+/// The part of the router's interfaces that is in one bridge.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BridgeInterfaces {
+    /// The VLANs of the router's port.
+    pub(crate) vlans: VlanMode,
+    /// The addresses at which the router receives.
+    pub(crate) addresses: BTreeSet<FdbKey>,
+    /// The OpenFlow numbers of interfaces, with their index in the router.
+    pub(crate) numbers: BTreeMap<PortNo, u16>,
+    /// The VLAN of each interface, by index in the router.
+    pub(crate) vids: BTreeMap<u16, Vid>,
+}
+
+/// A change of a link: the index of an interface of the router, and true if its VLAN has a link.
+pub(crate) type LinkChange = (u16, bool);
+
+/// The router in a bridge.
+pub(super) struct BridgeRouter<P> {
+    pub(super) router: SharedRouter<P>,
+    /// The index of the bridge in the router.
+    pub(super) index: u16,
+    /// The router's port, which OpenFlow does not list.
+    pub(super) port: PortNo,
+    pub(super) interfaces: BridgeInterfaces,
+    /// The links as they were told last, by index of the interface.
+    pub(super) links: BTreeMap<u16, bool>,
+    pub(super) told: mpsc::Sender<LinkChange>,
+}
