@@ -45,6 +45,7 @@ test: setup ## run all tests but the long forms: Rust, loom, and Python with oth
 	@scripts/setup.sh python
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
 	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
+	@scripts/setup.sh management || echo "management: Ansible is not available; its tests are skipped"
 	@scripts/test.sh
 
 test-times: ## print the slowest tests and build units of the last `make test`
@@ -59,6 +60,7 @@ test-interop: setup ## run the tests in Python only
 	@scripts/setup.sh python
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
 	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
+	@scripts/setup.sh management || echo "management: Ansible is not available; its tests are skipped"
 	@scripts/test.sh python
 
 conformance: setup ## run os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)

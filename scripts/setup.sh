@@ -10,7 +10,7 @@ packages=(
     openvswitch-switch openvswitch-switch-dpdk
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
     bird2 exabgp gobgpd stayrtr
-    python3 python3-venv prometheus ansible-core valgrind fonts-dejavu-core
+    python3 python3-venv prometheus valgrind fonts-dejavu-core
 )
 # `millrace profile` needs perf; Ubuntu has it in a package for each kernel.
 if grep -q '^ID=debian$' /etc/os-release; then packages+=(linux-perf); fi
@@ -113,6 +113,12 @@ fi
 # Routers of the exchange's tests and demo. None of them is started.
 if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
     wanted=(bird2 frr gobgpd lldpd)
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+fi
+
+# Tools of operators that the tests drive the switch with.
+if [ "${1:-}" = management ]; then
+    wanted=(ansible-core)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 

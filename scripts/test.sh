@@ -21,8 +21,8 @@ workers=${MILLRACE_TEST_WORKERS:-$((2 * $(nproc)))}
 export CARGO_INCREMENTAL=0
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 tests=(--workspace --locked --lib --bins --tests)
-# An example makes cargo resolve the features of development dependencies, as it does for tests; tests/interop runs it.
-programs=(--workspace --locked --lib --bins --example plan_cases)
+# Examples make cargo resolve the features of development dependencies, as it does for tests; tests/interop runs them.
+programs=(--workspace --locked --lib --bins --example plan_cases --example forwarded)
 
 # The number of programs in Rust that run at once.
 tokens=2

@@ -327,6 +327,10 @@ function millrace.dissector(buffer, pinfo, root)
     end
     pinfo.cols.protocol = "MILLRACE"
     local tree = root:add(millrace, buffer())
+    if buffer:len() == 1 and first == 0 then
+        pinfo.cols.info = "probe for a closed port"
+        return 1
+    end
     if buffer:len() < 17 then
         tree:add_proto_expert_info(malformed)
         return buffer:len()

@@ -13,7 +13,7 @@ from switches import Millrace, wait_for
 
 CONTRIB = pathlib.Path(__file__).parents[2] / "contrib"
 MODULES = CONTRIB / "ansible_collections" / "millrace" / "switch" / "plugins" / "modules"
-pytestmark = pytest.mark.skipif(shutil.which("ansible-playbook") is None, reason="pip install ansible-core")
+pytestmark = pytest.mark.skipif(shutil.which("ansible-playbook") is None, reason="Ansible is not installed: scripts/setup.sh management")
 
 
 @pytest.fixture

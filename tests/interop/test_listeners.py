@@ -295,6 +295,8 @@ LISTENERS = {
     # The flood of datagrams is at the end of this file.
     "sFlow of an exchange": [],
     "BGP of an exchange": [engine(lambda a: tcp(a.bgp_port), b"\xff" * 16 + b"\0\x1d\1", Everything.peer)],
+    # One connection at a time, the newest: crates/routing/netlink/tests/it/fpm.rs.
+    "routes of FRR": [],
     "path of `millrace wan between`": [
         lambda a: Target(unix(a.wan.socket), b'{"command":"show"}\n', a.path_of_wan, a.wan.process)],
 }
@@ -312,6 +314,7 @@ SOURCES = {
     "crates/exchange/controller/src/driver/private_socket.rs": ["switches of an exchange", "commands of an exchange"],
     "crates/exchange/ix-samples/src/receiver.rs": ["sFlow of an exchange"],
     "crates/functions/chain/src/process/attached.rs": ["attached functions"],
+    "crates/routing/netlink/src/fpm/mod.rs": ["routes of FRR"],
     "crates/switch/datapath/src/io/memif/server.rs": ["vhost-user, memif"],
     "crates/switch/datapath/src/io/vhost/session_thread.rs": ["vhost-user, memif"],
     "crates/transport/courier/src/io/socket.rs": ["one transfer", "transfers"],
@@ -326,6 +329,7 @@ OUTGOING = {
     "crates/functions/chain/src/exporter/sink.rs",
     "crates/io/af-packet/src/socket.rs",
     "crates/io/af-packet/src/sys.rs",
+    "crates/transport/courier/src/io/port_probe.rs",
 }
 # The calls that bind a socket.
 BINDS = re.compile(r"\b(?:TcpListener|UnixListener|UdpSocket|UnixDatagram|StdTcp|StdUnix|libc)::bind\(|(?<!fn )(?<![\w.])bind(?:_private)?\(&?(?:socket|path)|\bsocket\.(?:bind|listen)\(")

@@ -13,7 +13,7 @@ from switches import Millrace, end, run, wait_for
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root"),
-    pytest.mark.skipif(shutil.which("lldpd") is None, reason="lldpd is missing: scripts/setup.sh routing installs it"),
+    pytest.mark.skipif(shutil.which("lldpd") is None, reason="lldpd is missing: scripts/setup.sh routers installs it"),
 ]
 OURS, THEIRS = "mr-ll0", "mr-ll1"
 LLDP = 'lldp = { system_name = "sw7", system_description = "test switch", management = ["192.0.2.7", "2001:db8::7"] }'

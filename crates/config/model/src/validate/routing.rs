@@ -10,7 +10,7 @@ use crate::choice::InterfaceEgress;
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::Path;
-use crate::routing::{Interface, Vrf};
+use crate::routing::{Interface, RouteSource, Vrf};
 
 /// The smallest MTU of IPv6 (RFC 8200, section 5).
 const IPV6_MTU_MIN: u16 = 1280;
@@ -45,6 +45,15 @@ impl Checks {
                 None => format!("the namespace of millraced, {}", vrf.table),
             };
             keys.check(vrf.key(), &text, path.key("table"), &mut self.issues);
+            if let RouteSource::Fpm(address) = vrf.routes
+                && !address.ip().is_loopback()
+            {
+                let message = format!(
+                    "{address} can be reached from other machines, and FPM has no authentication: expected a loopback address \
+                     of the namespace, as in fpm:127.0.0.1:2620"
+                );
+                self.conflict(path.key("routes"), message);
+            }
         }
     }
 

@@ -111,6 +111,13 @@ fn two_vrfs_have_two_tables_or_two_namespaces() {
 }
 
 #[test]
+fn anybody_who_reaches_fpm_sets_routes_so_it_listens_on_loopback() {
+    let error = parse("[[vrf]]\nname = \"red\"\nroutes = \"fpm:192.0.2.1:2620\"\n").unwrap_err();
+    assert!(error.contains("expected a loopback address"), "{error}");
+    parse("[[vrf]]\nname = \"red\"\nroutes = \"fpm:[::1]:2620\"\n").unwrap();
+}
+
+#[test]
 fn an_address_of_an_interface_is_one_of_a_host() {
     for text in [
         "10.0.0.1/24",
