@@ -248,7 +248,7 @@ mod tests {
     }
 
     /// The keys whose text may name something of the machine, and the check that looks at it.
-    const REFERENCES: [(&str, &str); 23] = [
+    const REFERENCES: [(&str, &str); 24] = [
         ("system.state_dir", "store"),
         ("api.socket", "probe of the API"),
         ("api.listen", "probe of the API"),
@@ -278,6 +278,10 @@ mod tests {
             "nothing: the switch gives it to the interface",
         ),
         ("interface.mac", "nothing: the switch gives it to the interface"),
+        (
+            "bridge.lldp.management",
+            "nothing: the switch tells it to its neighbours",
+        ),
     ];
 
     #[test]
