@@ -28,7 +28,7 @@ build-exchange: setup portal
 	cargo build --release --locked -p millrace-ix
 
 build-demo: setup
-	cargo build --profile demo --locked -p millraced -p millrace -p millrace-nf-host
+	cargo build --profile demo --locked -p millraced -p millrace -p millrace-nf-host -p millrace-wan
 
 demo: build-demo ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
 	@demo/demo.sh
