@@ -156,7 +156,7 @@ impl Config {
             match identity {
                 None => drop(names.insert(ObjectName::single(key))),
                 Some(identity) => {
-                    names.extend(items(&json, key).iter().map(|item| named(key, identity, item)))
+                    names.extend(items(&json, key).iter().map(|item| named(key, identity, item)));
                 }
             }
         }

@@ -96,7 +96,13 @@ impl ServiceOutput<Frame> for Count {
         burst.clear();
     }
 
+    fn forward(&mut self, _: PortNo, burst: &mut Burst<Frame>) {
+        burst.clear();
+    }
+
     fn transmit(&mut self, _: PortNo, _: Frame) {}
+
+    fn count_drops(&mut self, _: DropReason, _: u64) {}
 
     fn discard(&mut self, _: DropReason, burst: &mut Burst<Frame>) {
         burst.clear();

@@ -101,7 +101,7 @@ pub fn v6(seed: u64, count: usize) -> Vec<Prefix> {
     let mut allocations: Vec<Prefix> = Vec::new();
     while prefixes.len() < count {
         let random = u128::from(split_mix::next(&mut state)) << 64 | u128::from(split_mix::next(&mut state));
-        let prefix = if allocations.is_empty() || split_mix::next(&mut state) % 4 == 0 {
+        let prefix = if allocations.is_empty() || split_mix::next(&mut state).is_multiple_of(4) {
             let (block, fixed) = BLOCKS_V6[(split_mix::next(&mut state) % BLOCKS_V6.len() as u64) as usize];
             let bits = u128::from(block) << 112 | random >> fixed;
             Prefix::of_bits(Family::V6, bits, length(&mut state, &ALLOCATIONS_V6))

@@ -130,7 +130,7 @@ impl Kernel {
             Ok(socket)
         };
         let _thread = namespace.spawn(format!("netlink-{}", netns.0), begin, move |socket| {
-            reader.run(&socket)
+            reader.run(&socket);
         })?;
         let requests = handed_over
             .recv()

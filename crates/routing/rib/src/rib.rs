@@ -170,7 +170,8 @@ impl Rib {
         let names: Vec<(Netns, String)> = self
             .interfaces
             .iter()
-            .filter_map(|(name, interface)| of_vrf(interface).then(|| name.clone()))
+            .filter(|(_, interface)| of_vrf(interface))
+            .map(|(name, _)| name.clone())
             .collect();
         for (netns, name) in names {
             self.remove_interface(netns, &name);

@@ -195,7 +195,7 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         let address = |at: usize| {
             let mut octets = [0; 16];
             octets.copy_from_slice(&header[at..at + 16]);
-            Ipv6Addr::from_octets(octets)
+            Ipv6Addr::from(octets)
         };
         let (src, dst) = (address(8), address(24));
         meta.header_size = ipv6::SIZE as u8;

@@ -163,7 +163,7 @@ impl App {
 
     /// Publishes the parts of the switch that do not run as configured.
     pub(super) async fn publish_shortfalls(&self) {
-        let Ok(status) = self.with_live(|live| live.status()).await else {
+        let Ok(status) = self.with_live(<dyn super::live::Live>::status).await else {
             return;
         };
         let mut shortfalls: BTreeMap<String, Vec<StatusProblem>> = BTreeMap::new();

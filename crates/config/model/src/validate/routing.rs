@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use super::checks::{Checks, Unique};
 use super::walk::bridges;
+use crate::bridge::Bridge;
 use crate::choice::InterfaceEgress;
 use crate::config::Config;
 use crate::device::Device;
@@ -135,7 +136,7 @@ impl Checks {
             );
             self.conflict(path.key("number"), message);
         }
-        let taps = config.bridges.iter().flat_map(|bridge| bridge.all_ports());
+        let taps = config.bridges.iter().flat_map(Bridge::all_ports);
         let in_own_namespace = vrf(config, interface).is_some_and(|vrf| vrf.netns.is_none());
         for port in taps.filter(|_| in_own_namespace) {
             if matches!(&port.device, Device::Tap(name) if *name == interface.name) {

@@ -26,7 +26,7 @@ impl Checks {
     }
 
     fn rstp_times(&mut self, rstp: &Rstp, path: &Path) {
-        if rstp.priority.get() % BRIDGE_PRIORITY_STEP != 0 {
+        if !rstp.priority.get().is_multiple_of(BRIDGE_PRIORITY_STEP) {
             let message = format!(
                 "{} is not a multiple of {BRIDGE_PRIORITY_STEP}: expected one",
                 rstp.priority

@@ -196,5 +196,9 @@ pub(super) fn bytes_of(text: &str) -> &[u8] {
 
 /// Returns the longest prefix of at most `size` bytes that ends between two characters.
 pub(super) fn truncated(text: &str, size: usize) -> &str {
-    &text[..text.floor_char_boundary(size)]
+    let mut end = size.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }

@@ -60,7 +60,7 @@ impl Bridge {
             port.role = port.selected_role;
             match port.role {
                 Role::Root => {
-                    port.timers.rr_while = now + Times::duration(port.designated_times.forward_delay)
+                    port.timers.rr_while = now + Times::duration(port.designated_times.forward_delay);
                 }
                 Role::Designated => {}
                 Role::Disabled | Role::Alternate | Role::Backup => {

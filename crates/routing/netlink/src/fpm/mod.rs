@@ -87,7 +87,7 @@ impl Fpm {
             status: Arc::clone(&status),
         };
         let _thread = namespace.spawn(format!("fpm-{}", netns.0), begin, move |listener| {
-            server.run(&listener)
+            server.run(&listener);
         })?;
         let local = handed_over
             .recv()
