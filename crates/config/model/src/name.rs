@@ -126,14 +126,19 @@ impl From<&BridgeName> for InterfaceName {
     }
 }
 
+/// Returns the FNV-1a hash of bytes, which is the same on every machine and in every release.
+pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 impl BridgeName {
     /// Returns the datapath id of a bridge without a configured one: a locally administered address (an FNV-1a hash of
     /// the name) in the low 48 bits, zero above, as in OpenFlow 1.3.5, section 7.3.1. Equal names give equal ids on
     /// every machine.
     pub fn derived_dpid(&self) -> Dpid {
-        let hash = self.0.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let hash = fnv1a(self.0.bytes());
         Dpid((hash ^ (hash >> 40)) & 0x00ff_ffff_ffff | 0x0200_0000_0000)
     }
 }

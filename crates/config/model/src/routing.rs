@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::choice::InterfaceEgress;
 use crate::decode::text_field;
-use crate::name::{AclName, BridgeName, DescriptionText, InterfaceName, NamespaceName, VrfName};
+use crate::name::{AclName, BridgeName, DescriptionText, InterfaceName, NamespaceName, VrfName, fnv1a};
 use crate::node::shorten;
 use crate::number::{KernelTable, Mtu};
 use crate::section::{deserialize, section};
@@ -105,15 +105,8 @@ impl Interface {
     pub fn mac_address(&self) -> Mac {
         self.mac.map_or_else(
             || {
-                let hash = self
-                    .bridge
-                    .as_str()
-                    .bytes()
-                    .chain([b'/'])
-                    .chain(self.name.as_str().bytes());
-                let hash = hash.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                    (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-                });
+                let names = self.bridge.as_str().bytes().chain([b'/']);
+                let hash = fnv1a(names.chain(self.name.as_str().bytes()));
                 let [.., a, b, c, d, e] = (hash ^ (hash >> 40)).to_be_bytes();
                 Mac([0x02, a, b, c, d, e])
             },

@@ -32,6 +32,6 @@ pub use arena::Full;
 pub use cells::MEMBERS_MAX;
 pub use groups::{GroupId, NextHopId, NextHops};
 pub use next_hop::{NextHop, NextHopKind, NextHopSpec};
-pub use prefix::{Family, Prefix, PrefixError, bits_of};
+pub use prefix::{Family, Prefix, PrefixError, PrefixTextError, bits_of};
 pub use reader::Fib;
 pub use writer::{FibId, Retired, Usage, Writer};

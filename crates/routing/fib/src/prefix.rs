@@ -1,6 +1,7 @@
 //! IP prefixes: an address whose host bits are zero, and a length.
 
 use core::fmt;
+use core::str::FromStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address family.
@@ -46,6 +47,26 @@ pub struct PrefixError {
     pub address: IpAddr,
     pub len: u8,
     pub max: u8,
+}
+
+/// A text that is no prefix.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PrefixTextError {
+    #[error("expected IP/LENGTH as in 10.0.0.0/8")]
+    Form,
+    #[error(transparent)]
+    Length(#[from] PrefixError),
+}
+
+impl FromStr for Prefix {
+    type Err = PrefixTextError;
+
+    fn from_str(text: &str) -> Result<Prefix, PrefixTextError> {
+        let (address, len) = text.split_once('/').ok_or(PrefixTextError::Form)?;
+        let address = address.parse().map_err(|_| PrefixTextError::Form)?;
+        let len = len.parse().map_err(|_| PrefixTextError::Form)?;
+        Ok(Prefix::new(address, len)?)
+    }
 }
 
 impl Prefix {
@@ -159,5 +180,39 @@ impl fmt::Display for Prefix {
 impl fmt::Debug for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_read_as_it_is_printed_and_other_texts_are_refused_with_what_was_expected() {
+        for text in [
+            "0.0.0.0/0",
+            "10.0.0.0/8",
+            "192.0.2.1/32",
+            "::/0",
+            "2001:db8::/32",
+            "::1/128",
+        ] {
+            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
+        }
+        assert_eq!("10.1.2.3/8".parse::<Prefix>().unwrap().to_string(), "10.0.0.0/8");
+        for text in [
+            "",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "/8",
+            "host/8",
+            "10.0.0.0/33",
+            "::/129",
+            "10.0.0.0/-1",
+            "10.0.0.0/8/8",
+        ] {
+            let error = text.parse::<Prefix>().unwrap_err().to_string();
+            assert!(error.contains("expected"), "{text}: {error}");
+        }
     }
 }

@@ -66,11 +66,16 @@ impl Namespace {
         Namespace::Path(Path::new(FOLDER).join(name))
     }
 
-    fn path(&self) -> &Path {
+    /// Returns the path at which the namespace is mounted; `None` for that of this process.
+    pub fn file(&self) -> Option<&Path> {
         match self {
-            Namespace::Own => Path::new("/proc/self/ns/net"),
-            Namespace::Path(path) => path,
+            Namespace::Own => None,
+            Namespace::Path(path) => Some(path),
         }
+    }
+
+    fn path(&self) -> &Path {
+        self.file().unwrap_or(Path::new("/proc/self/ns/net"))
     }
 
     /// Returns the namespace that the path leads to now; `None` if it leads to none.

@@ -124,9 +124,8 @@ fn topology() -> Result<(RouterState, Writer), Box<dyn std::error::Error>> {
         (["198.51.101.0/24", "2001:db8:b::/48"], NextHopKind::Prohibit),
         (["198.51.102.0/24", "2001:db8:c::/48"], NextHopKind::Blackhole),
     ] {
-        for (address, len) in prefixes.into_iter().filter_map(|prefix| prefix.split_once('/')) {
-            let prefix = Prefix::new(address.parse()?, len.parse()?)?;
-            routes.push((prefix, NextHopSpec::without_interface(kind)));
+        for prefix in prefixes {
+            routes.push((prefix.parse()?, NextHopSpec::without_interface(kind)));
         }
     }
     for (prefix, spec) in routes {

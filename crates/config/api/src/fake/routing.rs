@@ -1,5 +1,7 @@
 //! The router of the fake switch: VRF `blue` with two interfaces.
 
+use millrace_fib::Prefix;
+
 use crate::server::{LiveError, RouteQuery, RouteSelection};
 use crate::view::{
     Drop, Neighbour, NextHopGroup, Route, RouteKind, RouteNextHop, RoutePage, RouteSourceState,
@@ -102,14 +104,10 @@ fn vrf(name: &str) -> Result<(), LiveError> {
 
 pub(super) fn routes(name: &str, query: &RouteQuery) -> Result<RoutePage, LiveError> {
     vrf(name)?;
-    let prefix = |route: &Route| {
-        let (address, len) = route.prefix.split_once('/')?;
-        millrace_fib::Prefix::new(address.parse().ok()?, len.parse().ok()?).ok()
-    };
     let mut routes: Vec<Route> = all()
         .into_iter()
         .filter(|route| {
-            let Some(prefix) = prefix(route) else {
+            let Ok(prefix) = route.prefix.parse::<Prefix>() else {
                 return false;
             };
             let is_selected = match &query.selection {

@@ -3,13 +3,14 @@
 use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use millrace_openflow::roles::Role;
 use millrace_types::{Duration, Time};
 
 use crate::controllers::{ChannelCounters, LogLimit};
+use crate::lock::lock;
 
 /// The side that opened a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +102,7 @@ impl ChannelTable {
     }
 
     fn lines(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Line>)> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.lines)
     }
 
     /// Adds a channel to the table. Dropping the returned entry removes it.
@@ -168,8 +169,7 @@ impl ChannelEntry {
     /// of lines suppressed since the last written line.
     pub(super) fn admits_log(&self) -> Option<u64> {
         let now = Time::ZERO + self.channel_table.began.elapsed();
-        let limit = self.channel_table.refusals.lock();
-        limit.unwrap_or_else(PoisonError::into_inner).admit(now)
+        lock(&self.channel_table.refusals).admit(now)
     }
 
     pub(crate) fn tally(&self) -> &Arc<ChannelCounters> {

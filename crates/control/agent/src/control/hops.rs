@@ -1,9 +1,11 @@
 //! The hops that do not work, for readers that must not wait for the control thread, which may be opening
 //! devices.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use millrace_chain::{ChainStats, HopState, HopStats};
+
+use crate::lock::lock;
 
 /// A hop that does not work.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,7 +22,7 @@ pub struct HopProblems(Mutex<Vec<HopProblem>>);
 
 impl HopProblems {
     fn lock(&self) -> MutexGuard<'_, Vec<HopProblem>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Replaces the problems with those of `chains`, which must be all chains of the bridge.

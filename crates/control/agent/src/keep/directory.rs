@@ -5,7 +5,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_datapath::io::Backend;
@@ -15,6 +15,7 @@ use super::file::{decode_file, encode_file};
 use super::kept::{Captured, Kept};
 use super::state::{Restored, capture, restore};
 use crate::control::BridgeHandle;
+use crate::lock::lock;
 
 /// The extension of a file.
 const EXTENSION: &str = "flows";
@@ -41,10 +42,6 @@ pub struct Keeper {
     saving: Mutex<()>,
     /// The bridges whose state could not be restored, and the reasons.
     refused: Mutex<BTreeMap<String, String>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Keeper {

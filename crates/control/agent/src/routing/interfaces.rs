@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use millrace_pipeline::FdbKey;
 use millrace_rib::Netns;
 use millrace_router::{Address4, Address6, Change, EgressMode, Interface, InterfaceCounters};
 
-use super::plan::{InterfaceKey, InterfacePlan, Plan, compile, namespace_file, namespace_of};
+use super::plan::{InterfaceKey, InterfacePlan, Plan, compile, namespace_of};
 use super::state::{RouterProblem, RunningInterface, RunningNamespace, RunningVrf, State, source_of};
 use crate::control::{BridgeHandle, BridgeInterfaces};
 use crate::lock::lock;
@@ -155,7 +156,7 @@ fn apply_shadow<B: Backend>(
     let namespace = namespace_of(&vrf);
     if let Some(index) = missing {
         let spec = DeviceSpec::Shadow(ShadowSpec {
-            namespace: namespace_file(&vrf),
+            namespace: namespace.file().map(Path::to_owned),
             name: wanted.config.name.to_string(),
             mac: wanted.config.mac_address(),
         });

@@ -1,15 +1,11 @@
 //! The configuration of the router as what must run: interfaces with their VRFs and access lists.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_model as model;
 use millrace_netlink::Namespace;
 use millrace_router::{Acl, AclAction, AclRule};
-
-/// The folder in which `ip netns` keeps named namespaces.
-const NAMESPACES: &str = "/run/netns";
 
 /// The key of an interface: its VRF, and its name, which is unique in the namespace.
 pub(super) type InterfaceKey = (String, String);
@@ -76,13 +72,6 @@ pub(super) fn namespace_of(vrf: &model::Vrf) -> Namespace {
     vrf.netns
         .as_ref()
         .map_or(Namespace::Own, |name| Namespace::named(name.as_str()))
-}
-
-/// Returns the file of the namespace of a VRF; `None` for that of this process.
-pub(super) fn namespace_file(vrf: &model::Vrf) -> Option<PathBuf> {
-    vrf.netns
-        .as_ref()
-        .map(|name| PathBuf::from(NAMESPACES).join(name.as_str()))
 }
 
 /// Returns an access list in the form of workers. `seed` keys its hash tables.

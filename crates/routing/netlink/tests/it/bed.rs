@@ -284,6 +284,5 @@ pub(crate) fn dump(kernel: &Kernel, consumer: &mut Consumer, dumps: &[Dump]) {
 }
 
 pub(crate) fn prefix(text: &str) -> Prefix {
-    let (address, len) = text.split_once('/').unwrap();
-    Prefix::new(address.parse().unwrap(), len.parse().unwrap()).unwrap()
+    text.parse().unwrap()
 }

@@ -13,7 +13,7 @@ use millrace_rib::event::Source;
 use millrace_rib::{Event, Limits, Rib, VrfId};
 use millrace_types::Time;
 
-use crate::bed::{NETNS, Neighbour, apart, batch, run};
+use crate::bed::{NETNS, Neighbour, apart, batch};
 
 /// The longest time from the last change to a FIB without differences.
 const CONVERGENCE: Duration = Duration::from_secs(5);

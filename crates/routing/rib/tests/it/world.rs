@@ -31,8 +31,7 @@ pub(crate) fn ip(text: &str) -> IpAddr {
 }
 
 pub(crate) fn prefix(text: &str) -> Prefix {
-    let (address, len) = text.split_once('/').unwrap();
-    Prefix::new(ip(address), len.parse().unwrap()).unwrap()
+    text.parse().unwrap()
 }
 
 pub(crate) fn mac(last: u8) -> Mac {

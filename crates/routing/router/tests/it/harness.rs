@@ -184,9 +184,7 @@ impl TestBed {
 
     /// Adds a route of VRF 0 by its text, with next hops.
     pub fn route(&mut self, prefix: &str, hops: &[NextHopSpec]) -> (GroupId, Vec<NextHopId>) {
-        let (address, len) = prefix.split_once('/').unwrap();
-        let prefix = Prefix::new(address.parse().unwrap(), len.parse().unwrap()).unwrap();
-        self.route_in(0, prefix, hops)
+        self.route_in(0, prefix.parse().unwrap(), hops)
     }
 
     pub fn route_in(

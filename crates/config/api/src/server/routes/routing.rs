@@ -50,17 +50,8 @@ impl RouteParams {
     fn query(self) -> Result<RouteQuery, Problem> {
         let wrong = |detail: String| Problem::new(ProblemKind::BadRequest, detail);
         let prefix = |name: &str, text: &str| {
-            let form = || {
-                wrong(format!(
-                    "`{name}` is `{text}`: expected IP/LENGTH as in 10.0.0.0/8"
-                ))
-            };
-            let (address, length) = text.split_once('/').ok_or_else(form)?;
-            let (address, length) = (
-                address.parse().map_err(|_| form())?,
-                length.parse().map_err(|_| form())?,
-            );
-            Prefix::new(address, length).map_err(|error| wrong(format!("`{name}`: {error}")))
+            let parsed = text.parse::<Prefix>();
+            parsed.map_err(|error| wrong(format!("`{name}` is `{text}`: {error}")))
         };
         let limit = self.limit.unwrap_or(PAGE_LEN);
         if !(1..=PAGE_MAX_LEN).contains(&limit) {

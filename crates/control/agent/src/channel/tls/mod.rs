@@ -12,7 +12,7 @@ mod validity;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use millrace_model::{self as model, Host};
@@ -31,6 +31,8 @@ use error::{TlsFilesError, explain};
 use name::AnyName;
 pub(in crate::channel) use stream::TlsStream;
 use validity::Validity;
+
+use crate::lock::lock;
 
 /// The maximum duration of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -123,7 +125,7 @@ type Stamps = [Option<(SystemTime, u64)>; 3];
 
 impl TlsFiles {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Sets the files for new connections, and reads them if they changed.
