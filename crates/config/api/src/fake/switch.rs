@@ -28,6 +28,15 @@ pub(crate) fn port() -> view::Port {
     FakeSwitch::port("h1", 1, 0)
 }
 
+/// The only problem of the switch.
+fn problem() -> view::StatusProblem {
+    view::StatusProblem {
+        subject: "/bridge/br0/port/h2".to_owned(),
+        message: "the link is down".to_owned(),
+        next_step: "connect the other end".to_owned(),
+    }
+}
+
 /// A switch with one bridge `br0`, ports `h1` and `h2`, four flow entries and 16 cores. The packet counters of `h1`
 /// grow by 1000 with each read.
 #[derive(Debug, Default)]
@@ -176,11 +185,6 @@ impl Live for FakeSwitch {
             let complete = self.complete.swap(wanted, Ordering::Relaxed);
             complete == 0 || complete == wanted
         };
-        let problem = view::StatusProblem {
-            subject: "/bridge/br0/port/h2".to_owned(),
-            message: "the link is down".to_owned(),
-            next_step: "connect the other end".to_owned(),
-        };
         view::Status {
             desired_revision: wanted,
             running_revision: Some(running),
@@ -189,9 +193,19 @@ impl Live for FakeSwitch {
             } else {
                 view::Reconciliation::Working
             },
-            problems: is_complete.then_some(problem).into_iter().collect(),
+            problems: is_complete.then(problem).into_iter().collect(),
             restart_needed_for: Vec::new(),
         }
+    }
+
+    /// The journal's reading, at any time, brings no commit forward.
+    fn problems(&self) -> Vec<view::StatusProblem> {
+        let wanted = self
+            .store
+            .as_ref()
+            .map_or(1, |store| store.head().revision.number.0);
+        let is_complete = [0, wanted].contains(&self.complete.load(Ordering::Relaxed));
+        is_complete.then(problem).into_iter().collect()
     }
 
     fn bridges(&self) -> Vec<view::Bridge> {

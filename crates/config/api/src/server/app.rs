@@ -163,11 +163,11 @@ impl App {
 
     /// Publishes the parts of the switch that do not run as configured.
     pub(super) async fn publish_shortfalls(&self) {
-        let Ok(status) = self.with_live(<dyn super::live::Live>::status).await else {
+        let Ok(found) = self.with_live(<dyn super::live::Live>::problems).await else {
             return;
         };
         let mut shortfalls: BTreeMap<String, Vec<StatusProblem>> = BTreeMap::new();
-        for problem in status.problems {
+        for problem in found {
             shortfalls
                 .entry(problem.subject.clone())
                 .or_default()

@@ -46,6 +46,11 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the desired revision, the running one, and the problems between them.
     fn status(&self) -> view::Status;
 
+    /// Returns the problems of [`Live::status`], which the journal asks for once a second.
+    fn problems(&self) -> Vec<view::StatusProblem> {
+        self.status().problems
+    }
+
     /// Returns the bridges that run.
     fn bridges(&self) -> Vec<view::Bridge>;
 
