@@ -35,7 +35,28 @@ struct Document;
 
 /// Returns the OpenAPI document.
 pub(super) fn document() -> utoipa::openapi::OpenApi {
-    routes().into_openapi()
+    let mut document = routes().into_openapi();
+    for (path, item) in &mut document.paths.paths {
+        let name: String = path
+            .trim_start_matches("/api/v1")
+            .trim_start_matches('/')
+            .replace(['/', '-', '.'], "_")
+            .replace(['{', '}'], "");
+        let operations = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ];
+        // The function names of handlers are not unique, as operation ids must be (OpenAPI 3.1, section 4.8.10.1).
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(format!("{method}_{name}"));
+            }
+        }
+    }
+    document
 }
 
 /// Returns the router of all resources, with their OpenAPI descriptions.

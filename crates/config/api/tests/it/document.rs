@@ -70,8 +70,14 @@ fn every_reference_of_the_document_leads_somewhere_and_every_operation_tells_its
         let pointer = reference.strip_prefix('#').unwrap();
         assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
     }
+    let mut ids = BTreeSet::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
+            let id = operation["operationId"].as_str().unwrap();
+            assert!(
+                ids.insert(id.to_owned()),
+                "{method} {path}: another operation is {id}, too"
+            );
             assert!(operation["summary"].is_string(), "{method} {path} has no summary");
             let infallible = ["/health", "/ready", "/docs", "/openapi.json"].contains(&path.as_str());
             assert!(

@@ -53,10 +53,16 @@ pub(crate) enum DirectionParam {
     Tx,
 }
 
+/// A capture file.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "the schema of a body that is written block by block")]
+pub(crate) struct CaptureFile(Vec<u8>);
+
 /// Capture packets of a bridge as pcapng, until the client closes the connection
 #[utoipa::path(get, path = "/api/v1/bridges/{bridge}/capture", tag = "trace",
     params(("bridge" = String, Path, description = "Name of the bridge"), CaptureParams),
-    responses((status = 200, body = Vec<u8>, content_type = "application/x-pcapng"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = CaptureFile, content_type = "application/x-pcapng"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn capture(
     State(app): State<App>,
     Path(bridge): Path<String>,
