@@ -16,6 +16,7 @@ pub mod bytes;
 pub mod checksum;
 mod error;
 pub mod ethernet;
+pub mod flow_hash;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ip;

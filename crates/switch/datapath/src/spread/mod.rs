@@ -26,7 +26,6 @@
 
 pub(crate) mod balance;
 mod excluded;
-mod hash;
 pub(crate) mod links;
 mod load;
 mod policy;
@@ -34,7 +33,7 @@ pub(crate) mod reta;
 pub mod ring;
 mod trial;
 
-pub use hash::FlowHash;
+pub use millrace_wire::flow_hash::FlowHash;
 pub use policy::{Spread, SpreadStats};
 pub use reta::BUCKETS;
 

@@ -40,8 +40,8 @@ use millrace_flow::classify::BURST;
 use millrace_pipeline::{Counters, DropReason};
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
+use millrace_wire::flow_hash::FlowHash;
 
-use super::hash::FlowHash;
 use super::links::{FlowHandoff, Links};
 use super::policy::SpreadStats;
 use crate::counters::Counter;

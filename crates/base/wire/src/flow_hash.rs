@@ -11,6 +11,9 @@
 //!   packets fragmented therefore has two hashes.
 //! * Without the key, nobody can construct flows whose hashes collide.
 //!
+//! * Hardware computes the same hash (docs/nic-interface.md): it reads the first 128 bytes ([`WINDOW_SIZE`]), and takes 24 steps
+//!   ([`STEPS_MAX`]) of one header each. What lies beyond is not hashed.
+//!
 //! # Limits
 //! MPLS does not name its payload. An IPv4 header is accepted if its version and its checksum are right, an IPv6
 //! header if its version is right and its next header is a common one, an Ethernet header if its EtherType is known;
@@ -20,20 +23,28 @@
 //! chance for one in 65,536 packets without an IPv4 header.
 
 use millrace_types::split_mix;
-use millrace_wire::bytes::{be16, be32, be64};
-use millrace_wire::checksum;
 
-/// Maximum number of nested headers that are parsed, VLAN tags and MPLS labels not counted.
-const LAYERS_MAX: usize = 12;
-/// Maximum number of IPv6 extension headers that are skipped.
-const EXTENSIONS_MAX: usize = 8;
-/// Maximum number of labels that are skipped in search of the bottom of the stack.
-const LABELS_MAX: usize = 16;
+use self::number::{ether_type, port, proto};
+use crate::bytes::{be16, be32, be64};
+use crate::checksum;
+use crate::ethernet;
+
+mod number;
+
+/// Number of bytes at the front of a packet that are read.
+pub const WINDOW_SIZE: usize = 128;
+/// Maximum number of headers that are parsed: Ethernet, a tag, SNAP, PBB, a label, IP, an extension header, a transport header,
+/// GRE, the header of a tunnel over UDP and each extension header of GTP-U count one each.
+pub const STEPS_MAX: usize = 24;
+/// Number of bits by which the networks so far are rotated when another joins them.
+pub const NETWORK_ROTATION: u32 = 21;
+/// Number of keys.
+pub const KEYS: usize = 6;
 
 /// The hash of one switch, with its key.
 #[derive(Clone, Debug)]
 pub struct FlowHash {
-    keys: [u64; 6],
+    keys: [u64; KEYS],
 }
 
 /// The fields of the flow that are known so far; inner headers replace the fields of outer ones.
@@ -45,6 +56,24 @@ struct FlowFields {
     kind: u16,
     /// The networks that the ends are in: VLANs, service instances, tunnels.
     network: u64,
+    /// Number of headers that may still be parsed.
+    steps: usize,
+}
+
+impl FlowFields {
+    const NONE: FlowFields = FlowFields {
+        ends: 0,
+        kind: 0,
+        network: 0,
+        steps: STEPS_MAX,
+    };
+
+    /// Counts a header; returns `None` if it is one too many.
+    #[inline]
+    fn step(&mut self) -> Option<()> {
+        self.steps = self.steps.checked_sub(1)?;
+        Some(())
+    }
 }
 
 /// The type of the next header, whose bytes are not validated yet.
@@ -60,45 +89,6 @@ enum Layer {
     },
 }
 
-mod ether_type {
-    pub(super) const IPV4: u16 = 0x0800;
-    pub(super) const ARP: u16 = 0x0806;
-    pub(super) const TRANSPARENT_ETHERNET: u16 = 0x6558;
-    pub(super) const VLAN: u16 = 0x8100;
-    pub(super) const IPV6: u16 = 0x86dd;
-    pub(super) const MPLS: u16 = 0x8847;
-    pub(super) const MPLS_UPSTREAM: u16 = 0x8848;
-    pub(super) const SERVICE_VLAN: u16 = 0x88a8;
-    pub(super) const PBB: u16 = 0x88e7;
-    /// The EtherType that some switches put in front of an outer tag, before IEEE 802.1ad.
-    pub(super) const OLD_SERVICE_VLAN: u16 = 0x9100;
-}
-
-mod proto {
-    pub(super) const ICMPV4: u8 = 1;
-    pub(super) const IPV4: u8 = 4;
-    pub(super) const TCP: u8 = 6;
-    pub(super) const UDP: u8 = 17;
-    pub(super) const DCCP: u8 = 33;
-    pub(super) const IPV6: u8 = 41;
-    pub(super) const GRE: u8 = 47;
-    pub(super) const ICMPV6: u8 = 58;
-    pub(super) const SCTP: u8 = 132;
-    pub(super) const UDP_LITE: u8 = 136;
-}
-
-/// UDP destination ports of tunnels.
-mod port {
-    pub(super) const GTP_U: u16 = 2152;
-    pub(super) const VXLAN: u16 = 4789;
-    pub(super) const GENEVE: u16 = 6081;
-    pub(super) const MPLS: u16 = 6635;
-    /// The default port of VXLAN in Linux.
-    pub(super) const VXLAN_LINUX: u16 = 8472;
-
-    pub(super) const TUNNELS: [u16; 5] = [GTP_U, VXLAN, GENEVE, MPLS, VXLAN_LINUX];
-}
-
 impl FlowHash {
     /// Returns a hash whose key is derived from a seed that only the switch knows.
     pub fn new(seed: u64) -> FlowHash {
@@ -106,6 +96,11 @@ impl FlowHash {
         FlowHash {
             keys: core::array::from_fn(|_| split_mix::next(&mut state)),
         }
+    }
+
+    /// Returns the keys, for a device that computes the same hash.
+    pub const fn keys(&self) -> [u64; KEYS] {
+        self.keys
     }
 
     /// Returns the hash of a packet that begins with the bytes `head`. The high bits are mixed best.
@@ -137,8 +132,7 @@ impl FlowHash {
         };
         self.finish(&FlowFields {
             ends: address_ends().unwrap_or_default(),
-            kind: 0,
-            network: 0,
+            ..FlowFields::NONE
         })
     }
 
@@ -178,7 +172,7 @@ impl FlowHash {
 
     /// Returns the hash that a mark stands for; the lower half is 0.
     #[inline]
-    pub(crate) fn of_mark(mark: u32) -> u64 {
+    pub fn of_mark(mark: u32) -> u64 {
         u64::from(mark) << 32
     }
 
@@ -202,30 +196,22 @@ impl FlowHash {
         Some(self.finish(&FlowFields {
             ends: end(26, from).wrapping_add(end(30, to)),
             kind: protocol.into(),
-            network: 0,
+            ..FlowFields::NONE
         }))
     }
 
     /// Returns the hash of any packet.
     #[inline(never)]
     fn of_any(&self, head: &[u8]) -> u64 {
-        let mut found = FlowFields {
-            ends: 0,
-            kind: 0,
-            network: 0,
-        };
-        let mut next = (Layer::Ethernet, head);
-        for _ in 0..LAYERS_MAX {
-            let (layer, bytes) = next;
-            let payload = match layer {
+        let mut found = FlowFields::NONE;
+        let mut next = Some((Layer::Ethernet, head.get(..WINDOW_SIZE).unwrap_or(head)));
+        while let Some((layer, bytes)) = next {
+            // Each of these counts at least one step, or ends the walk.
+            next = match layer {
                 Layer::Ethernet => self.ethernet(bytes, &mut found),
                 Layer::EtherType(kind) => self.ether_typed(kind, bytes, &mut found),
                 Layer::Transport { proto, ends } => self.transport(proto, ends, bytes, &mut found),
             };
-            match payload {
-                Some(payload) => next = payload,
-                None => break,
-            }
         }
         self.finish(&found)
     }
@@ -244,6 +230,7 @@ impl FlowHash {
     }
 
     fn ethernet<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
+        found.step()?;
         let header = bytes.first_chunk::<14>()?;
         let kind = be16(header, 12);
         found.ends = self.mac_ends(header, 0);
@@ -267,7 +254,16 @@ impl FlowHash {
             ether_type::VLAN | ether_type::SERVICE_VLAN | ether_type::OLD_SERVICE_VLAN => {
                 self.tags(bytes, found)
             }
+            0..ether_type::MIN => {
+                // A length, which is no field of the flow.
+                found.kind = crate::EtherType::NOT_ETH_TYPE.0;
+                let kind = ethernet::snap(bytes)?.0;
+                found.step()?;
+                found.kind = kind;
+                Some((Layer::EtherType(kind), &bytes[ethernet::SNAP_SIZE..]))
+            }
             ether_type::PBB => {
+                found.step()?;
                 let tag = bytes.first_chunk::<18>()?;
                 found.network = join(found.network, be32(tag, 0) & 0x00ff_ffff);
                 found.ends = self.mac_ends(tag, 4);
@@ -287,6 +283,7 @@ impl FlowHash {
     fn tags<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
         let mut rest = bytes;
         loop {
+            found.step()?;
             let tag = rest.first_chunk::<4>()?;
             found.network = join(found.network, u32::from(be16(tag, 0) & 0x0fff));
             let kind = be16(tag, 2);
@@ -301,23 +298,22 @@ impl FlowHash {
         }
     }
 
+    /// Walks a label stack. Its labels are the network of the flow, unless its payload is recognized.
     fn mpls<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
-        let (mut rest, mut labels) = (bytes, 0);
-        for _ in 0..LABELS_MAX {
+        let outside = found.network;
+        let mut rest = bytes;
+        loop {
+            found.step()?;
             let entry = be32(rest.first_chunk::<4>()?, 0);
             rest = &rest[4..];
-            labels = join(labels, entry >> 12);
+            found.network = join(found.network, entry >> 12);
             // The bottom of the stack (RFC 3032, section 2.1).
             if entry & 0x100 != 0 {
-                let payload = self.mpls_payload(rest);
-                if payload.is_none() {
-                    found.network = found.network.rotate_left(17) ^ labels;
-                }
-                return payload;
+                let payload = self.mpls_payload(rest)?;
+                found.network = outside;
+                return Some(payload);
             }
         }
-        found.network = found.network.rotate_left(17) ^ labels;
-        None
     }
 
     /// Returns the payload below the bottom of a label stack, if it is recognized.
@@ -337,6 +333,7 @@ impl FlowHash {
     }
 
     fn ipv4<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
+        found.step()?;
         let header = bytes.first_chunk::<20>()?;
         let size = usize::from(header[0] & 0xf) * 4;
         let total = usize::from(be16(header, 2));
@@ -359,6 +356,7 @@ impl FlowHash {
     }
 
     fn ipv6<'a>(&self, bytes: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
+        found.step()?;
         let header = bytes.first_chunk::<40>()?;
         if header[0] >> 4 != 6 {
             return None;
@@ -366,35 +364,30 @@ impl FlowHash {
         let addresses = self.v6_ends(header);
         let end = (40 + usize::from(be16(header, 4))).min(bytes.len());
         let (mut protocol, mut rest) = (header[6], &bytes[40..end]);
-        for _ in 0..EXTENSIONS_MAX {
-            let size = match protocol {
-                // Hop-by-hop options, routing, destination options (RFC 8200, section 4), mobility (RFC 6275, section
-                // 6.1).
-                0 | 43 | 60 | 135 => rest.get(1).map(|words| 8 + 8 * usize::from(*words)),
-                // A fragment header ends the parsing, even of a first fragment: later fragments have only
-                // addresses.
-                44 => {
-                    let inner = rest.first().copied().unwrap_or(protocol);
-                    self.set_addresses(inner, addresses, found);
-                    return None;
-                }
-                _ => {
-                    self.set_addresses(protocol, addresses, found);
-                    let transport = Layer::Transport {
-                        proto: protocol,
-                        ends: addresses,
-                    };
-                    return Some((transport, rest));
-                }
-            };
-            let (Some(next), Some(size)) = (rest.first(), size) else {
-                break;
-            };
-            protocol = *next;
-            rest = rest.get(size..).unwrap_or(&[]);
-        }
         self.set_addresses(protocol, addresses, found);
-        None
+        // Hop-by-hop options, routing, fragment and destination options (RFC 8200, section 4), authentication (RFC 4302,
+        // section 2.2).
+        while matches!(protocol, 0 | 43 | 44 | 51 | 60) {
+            found.step()?;
+            let header = rest.first_chunk::<8>()?;
+            let size = match protocol {
+                44 => 8,
+                51 => 8 + 4 * usize::from(header[1]),
+                _ => 8 + 8 * usize::from(header[1]),
+            };
+            rest = rest.get(size..)?;
+            found.kind = header[0].into();
+            if protocol == 44 {
+                // A fragment header ends the parsing, even of a first fragment: later fragments have only addresses.
+                return None;
+            }
+            protocol = header[0];
+        }
+        let transport = Layer::Transport {
+            proto: protocol,
+            ends: addresses,
+        };
+        Some((transport, rest))
     }
 
     fn set_addresses(&self, protocol: u8, [one, two]: [u64; 2], found: &mut FlowFields) {
@@ -411,6 +404,7 @@ impl FlowHash {
     ) -> Option<(Layer, &'a [u8])> {
         match protocol {
             proto::TCP | proto::UDP | proto::SCTP | proto::DCCP | proto::UDP_LITE => {
+                found.step()?;
                 let ports = bytes.first_chunk::<4>()?;
                 let (port_from, port_to) = (be16(ports, 0), be16(ports, 2));
                 found.ends = self.end(from, port_from).wrapping_add(self.end(to, port_to));
@@ -419,8 +413,12 @@ impl FlowHash {
             }
             proto::IPV4 => Some((Layer::EtherType(ether_type::IPV4), bytes)),
             proto::IPV6 => Some((Layer::EtherType(ether_type::IPV6), bytes)),
-            proto::GRE => gre_payload(bytes),
+            proto::GRE => {
+                found.step()?;
+                gre_payload(bytes)
+            }
             proto::ICMPV4 | proto::ICMPV6 => {
+                found.step()?;
                 quoted(protocol, bytes).map(|(kind, packet)| (Layer::EtherType(kind), packet))
             }
             _ => None,
@@ -450,6 +448,7 @@ fn udp_payload<'a>(to: u16, payload: &'a [u8], found: &mut FlowFields) -> Option
     match to {
         port::VXLAN | port::VXLAN_LINUX => {
             // RFC 7348, section 5: the flag I says that the network identifier is valid.
+            found.step()?;
             let header = payload
                 .first_chunk::<8>()
                 .filter(|header| header[0] & 0x08 != 0)?;
@@ -459,12 +458,13 @@ fn udp_payload<'a>(to: u16, payload: &'a [u8], found: &mut FlowFields) -> Option
         port::GENEVE => {
             // RFC 8926, section 3.4: version, length of the options in words of four bytes, EtherType, network
             // identifier.
+            found.step()?;
             let header = payload.first_chunk::<8>().filter(|header| header[0] >> 6 == 0)?;
             let inner = payload.get(8 + 4 * usize::from(header[0] & 0x3f)..)?;
             found.network = join(found.network, be32(header, 4) >> 8);
             Some((Layer::EtherType(be16(header, 2)), inner))
         }
-        port::GTP_U => gtp_payload(payload),
+        port::GTP_U => gtp_payload(payload, found),
         port::MPLS => Some((Layer::EtherType(ether_type::MPLS), payload)),
         _ => None,
     }
@@ -472,7 +472,8 @@ fn udp_payload<'a>(to: u16, payload: &'a [u8], found: &mut FlowFields) -> Option
 
 /// Returns the payload of GTP-U (3GPP TS 29.281, section 5): version 1, protocol type GTP, a G-PDU. The tunnel
 /// endpoint identifier differs between the directions and is not hashed.
-fn gtp_payload(payload: &[u8]) -> Option<(Layer, &[u8])> {
+fn gtp_payload<'a>(payload: &'a [u8], found: &mut FlowFields) -> Option<(Layer, &'a [u8])> {
+    found.step()?;
     let header = payload.first_chunk::<8>()?;
     if header[0] >> 4 != 3 || header[1] != 255 {
         return None;
@@ -482,10 +483,8 @@ fn gtp_payload(payload: &[u8]) -> Option<(Layer, &[u8])> {
     if header[0] & 7 != 0 {
         let mut kind = if header[0] & 4 == 0 { 0 } else { *inner.get(3)? };
         inner = inner.get(4..)?;
-        for _ in 0..EXTENSIONS_MAX {
-            if kind == 0 {
-                break;
-            }
+        while kind != 0 {
+            found.step()?;
             let size = 4 * usize::from(*inner.first()?);
             kind = *inner.get(size.checked_sub(1)?)?;
             inner = &inner[size..];
@@ -562,13 +561,12 @@ fn is_ethernet(bytes: &[u8]) -> bool {
     }
 }
 
-/// Adds a network number to those in `networks`. Number 0 in the outermost tag changes nothing: VLAN 0 means
-/// no VLAN (IEEE 802.1Q-2018, section 9.6).
+/// Adds a network number of up to 24 bits to those in `networks`. Number 0 in the outermost tag changes nothing: VLAN 0
+/// means no VLAN (IEEE 802.1Q-2018, section 9.6). The rotation keeps up to three tags or labels apart; hardware takes one
+/// step for it, and the keyed product of [`FlowHash::finish`] mixes the result.
 #[inline]
-fn join(networks: u64, number: u32) -> u64 {
-    networks
-        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        .wrapping_add(u64::from(number))
+const fn join(networks: u64, number: u32) -> u64 {
+    networks.rotate_left(NETWORK_ROTATION) ^ number as u64
 }
 
 /// Returns the exclusive or of both halves of the product.
@@ -577,3 +575,6 @@ fn mix128(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);
     product as u64 ^ (product >> 64) as u64
 }
+
+#[cfg(test)]
+mod tests;
