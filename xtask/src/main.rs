@@ -1,5 +1,5 @@
 //! Checks of the project itself: `cargo xtask architecture`, `cargo xtask circles`, `cargo xtask index`,
-//! `cargo xtask ledger`, `cargo xtask words`; and `cargo xtask wasm`, which builds network functions as WebAssembly modules.
+//! `cargo xtask ledger`, `cargo xtask nic-registers`, `cargo xtask words`; and `cargo xtask wasm`, which builds network functions as WebAssembly modules.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout)]
@@ -8,6 +8,7 @@ mod architecture;
 mod circles;
 mod index;
 mod ledger;
+mod nic;
 mod wasm;
 mod words;
 
@@ -25,6 +26,7 @@ commands:
                    paths that make each; move the items that both sides use into a file below both
   index            fails if a page of docs/ has no line in docs/README.md, or a line there has no page
   ledger           compares docs/openflow-1.3.5.md with the tests that it names
+  nic-registers    writes rtl/pkg/millrace_nic_pkg.sv and docs/nic-interface.md from the tables of the crate `nic`
   words            finds comments without a subject or that repeat a name, public items without a comment, long files
   wasm             builds network functions as WebAssembly modules";
 
@@ -55,6 +57,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["index"] => index::check(root),
         ["ledger"] => ledger::check(root),
         ["words"] => words::check(root),
+        ["nic-registers"] => nic::write(root),
         ["wasm"] => wasm::build(root),
         _ => bail!("{USAGE}"),
     }

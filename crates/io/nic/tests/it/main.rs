@@ -1,0 +1,10 @@
+//! Integration tests of the NIC interface.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod documents;
