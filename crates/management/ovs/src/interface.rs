@@ -1,0 +1,212 @@
+//! The devices of interfaces.
+
+use std::collections::BTreeMap;
+
+use millrace_model as model;
+use millrace_types::PortNo;
+
+use crate::fault::RowName;
+use crate::one::One;
+use crate::rows::View;
+
+/// The place of an interface in the switch.
+pub(crate) enum Found {
+    /// The LOCAL port of its bridge.
+    Local,
+    Port(Box<model::Port>),
+}
+
+/// Options that ask for what a tunnel does anyway, or that matter to kernels only.
+const TUNNEL_SILENT: [&str; 3] = ["df_default", "egress_pkt_mark", "packet_type"];
+
+/// Returns the port of an interface, without the settings of its port.
+///
+/// # Errors
+/// The text of the column `error`.
+pub(crate) fn port(
+    one: &mut One<'_, '_>,
+    view: &View<'_>,
+    bridge: &model::Bridge,
+    number: Option<PortNo>,
+) -> Result<Found, String> {
+    let name = view.text("name").unwrap_or("");
+    if name == bridge.name.as_str() {
+        return Ok(Found::Local);
+    }
+    let model_name: model::PortName = name
+        .parse()
+        .map_err(|error: model::NameError| error.to_string())?;
+    let number = number.ok_or("no free OpenFlow port number: expected fewer ports")?;
+    let device = device(one, view, name)?;
+    let mut port = model::Port::new(model_name, number, device);
+    if let Some(mtu) = view.integer("mtu_request") {
+        match (&port.device, model::Mtu::new(u16::try_from(mtu).unwrap_or(0))) {
+            (model::Device::Kernel(_), _) => one.faults.ignore(
+                &view.row_name(),
+                format!("mtu_request={mtu} has no effect on an interface of the kernel: expected `ip link set {name} mtu {mtu}`"),
+            ),
+            (_, Ok(mtu)) => port.mtu = mtu,
+            (_, Err(error)) => one.faults.refuse(&view.row_name(), format!("mtu_request={mtu}: {error}")),
+        }
+    }
+    let options = view.map("options");
+    if let Some(queues) = options.get("n_rxq") {
+        match queues
+            .parse()
+            .ok()
+            .and_then(|queues| model::QueueCount::new(queues).ok())
+        {
+            Some(queues) => port.queues = Some(queues),
+            None => one.faults.ignore(
+                &view.row_name(),
+                format!("options:n_rxq={queues} has no effect: expected 1 to 64"),
+            ),
+        }
+    }
+    Ok(Found::Port(Box::new(port)))
+}
+
+fn device(one: &mut One<'_, '_>, view: &View<'_>, name: &str) -> Result<model::Device, String> {
+    let options = view.map("options");
+    let row = view.row_name();
+    let kind = view.text("type").unwrap_or("system");
+    let parse = |text: String| {
+        text.parse::<model::Device>()
+            .map_err(|error| format!("could not open network device {name} ({error})"))
+    };
+    let (known, text): (&[&str], _) = match kind {
+        "system" | "afxdp-nonpmd" => (
+            &["n_rxq", "xdp-mode", "use-need-wakeup"],
+            format!("kernel:{name}"),
+        ),
+        "internal" | "tap" => (&["n_rxq"], format!("tap:{name}")),
+        "afxdp" => (
+            &["n_rxq", "xdp-mode", "use-need-wakeup"],
+            format!("net_af_xdp_{name},iface={name}"),
+        ),
+        "dpdk" => match options.get("dpdk-devargs") {
+            Some(devargs) => (
+                &["dpdk-devargs", "n_rxq", "n_rxq_desc", "n_txq_desc"],
+                (*devargs).to_owned(),
+            ),
+            None => return Err(format!("'{name}' is missing 'options:dpdk-devargs'")),
+        },
+        "dpdkvhostuserclient" => match options.get("vhost-server-path") {
+            Some(path) => (
+                &["vhost-server-path", "n_rxq"],
+                format!("vhost:{path},role=client"),
+            ),
+            None => return Err(format!("'{name}' is missing 'options:vhost-server-path'")),
+        },
+        "patch" => return patch(one, view, name, &options),
+        "vxlan" | "gre" | "gtpu" => return tunnel(one, &row, kind, name, &options),
+        "dpdkvhostuser" => {
+            return Err(format!(
+                "type {kind}: expected dpdkvhostuserclient with options:vhost-server-path"
+            ));
+        }
+        _ => {
+            return Err(format!(
+                "could not open network device {name} (type {kind} is not available: expected {KINDS})"
+            ));
+        }
+    };
+    for (key, value) in &options {
+        if !known.contains(key) {
+            one.faults.ignore(
+                &row,
+                format!("options:{key}={value} has no effect on type {kind}"),
+            );
+        }
+    }
+    parse(text)
+}
+
+/// The types of interfaces that the switch has.
+const KINDS: &str = "system, internal, tap, patch, dpdk, dpdkvhostuserclient, afxdp, vxlan, gre or gtpu";
+
+fn patch(
+    one: &mut One<'_, '_>,
+    view: &View<'_>,
+    name: &str,
+    options: &BTreeMap<&str, &str>,
+) -> Result<model::Device, String> {
+    let Some(peer) = options.get("peer") else {
+        return Err(format!("{name}: patch type requires valid 'peer' argument"));
+    };
+    if *peer == name {
+        return Err(format!("{name}: patch peer must not be self"));
+    }
+    match one.links.get(&view.uuid) {
+        Some(link) => format!("link:{}", link.name)
+            .parse()
+            .map_err(|error: model::DeviceError| error.to_string()),
+        // Until the other end is there and names this one, packets go nowhere, as in Open vSwitch.
+        None => Ok(model::Device::Memory),
+    }
+}
+
+fn tunnel(
+    one: &mut One<'_, '_>,
+    row: &RowName,
+    kind: &str,
+    name: &str,
+    options: &BTreeMap<&str, &str>,
+) -> Result<model::Device, String> {
+    let remote = options
+        .get("remote_ip")
+        .ok_or_else(|| format!("{name}: {kind} type requires valid 'remote_ip' argument"))?;
+    if *remote == "flow" {
+        return Err(format!(
+            "{name}: remote_ip=flow is not available: expected an IP address"
+        ));
+    }
+    let (Some(local), Some(underlay)) = (options.get("local_ip"), options.get("underlay")) else {
+        return Err(format!(
+            "{name}: a tunnel needs options:local_ip and options:underlay, the port of the same bridge that carries its packets \
+             (docs/ovsdb.md#tunnels)"
+        ));
+    };
+    let mut text = format!("{kind}:remote={remote},local={local},underlay={underlay}");
+    let keys: Vec<&str> = ["key", "in_key", "out_key"]
+        .iter()
+        .filter_map(|key| options.get(key).copied())
+        .collect();
+    if let Some(key) = keys.first() {
+        if keys.iter().any(|other| other != key) {
+            return Err(format!(
+                "{name}: in_key and out_key differ: expected one key for both directions"
+            ));
+        }
+        text.push_str(&format!(",key={key}"));
+    }
+    for (key, value) in options {
+        match *key {
+            "remote_ip" | "local_ip" | "underlay" | "key" | "in_key" | "out_key" => {}
+            "dst_port" => text.push_str(&format!(",port={value}")),
+            "ttl" if *value != "inherit" => text.push_str(&format!(",ttl={value}")),
+            "csum" => text.push_str(&format!(",csum={value}")),
+            "gateway" => text.push_str(&format!(",gateway={value}")),
+            "tos" if *value == "inherit" => text.push_str(",dscp=inherit"),
+            "tos" => match parse_tos(value) {
+                Some(dscp) => text.push_str(&format!(",dscp={dscp}")),
+                None => return Err(format!("{name}: tos={value}: expected 0 to 255 or inherit")),
+            },
+            key if TUNNEL_SILENT.contains(&key) => {}
+            _ => one
+                .faults
+                .ignore(row, format!("options:{key}={value} has no effect on type {kind}")),
+        }
+    }
+    text.parse()
+        .map_err(|error: model::DeviceError| format!("{name}: {error}"))
+}
+
+/// Returns the DSCP of a TOS byte, decimal or after `0x`.
+fn parse_tos(text: &str) -> Option<u8> {
+    let tos = match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16).ok(),
+        None => text.parse::<u8>().ok(),
+    };
+    tos.map(|tos| tos >> 2)
+}

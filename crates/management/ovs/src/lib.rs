@@ -1,0 +1,42 @@
+//! Rows of an Open vSwitch database (ovs-vswitchd.conf.db(5)) as a configuration, and the state of the switch as rows.
+//! Without IO or clock.
+//!
+//! ```text
+//!  Replica ── translate ──▶ Translation ── settle ──▶ Config          (towards the switch)
+//!                              bridges, rows, faults
+//!  State + Translation ── Written::changes ──▶ operations of a transaction   (towards the database)
+//! ```
+//!
+//! A row that cannot be had never prevents another one: it becomes a [`Fault`] with the name of the row and the reason,
+//! and for an interface also the text of its column `error`.
+
+#![forbid(unsafe_code)]
+
+mod bridge;
+mod columns;
+mod controller;
+mod fault;
+mod interface;
+mod links;
+mod lldp;
+mod numbers;
+mod one;
+mod place;
+mod port;
+mod qos;
+mod rows;
+mod settle;
+mod spanning_tree;
+mod state;
+mod translate;
+mod values;
+mod write;
+
+pub use columns::{DATABASE, LOCK, MONITORED};
+pub use fault::{Fault, RowName, Severity};
+pub use numbers::Numbers;
+pub use place::{BridgeRow, ControllerRow, InterfaceRow, PortRow, Translation};
+pub use settle::settle;
+pub use state::{BridgeState, ChannelState, PortState, State};
+pub use translate::{Context, translate};
+pub use write::Written;

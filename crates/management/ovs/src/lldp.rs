@@ -1,0 +1,26 @@
+//! LLDP: a setting of an interface in Open vSwitch, of the bridge and its ports here.
+
+use millrace_model as model;
+use millrace_ovsdb::Replica;
+
+use crate::rows::View;
+
+fn is_enabled(interface: &View<'_>) -> bool {
+    interface.map("lldp").get("enable") == Some(&"true")
+}
+
+/// Enables LLDP of a bridge if an interface asks for it.
+pub(crate) fn bridge(replica: &Replica, view: &View<'_>, bridge: &mut model::Bridge) {
+    let ports = view.refer(replica, "ports", "Port").into_iter();
+    let mut interfaces = ports.flat_map(|port| port.refer(replica, "interfaces", "Interface"));
+    if interfaces.any(|interface| is_enabled(&interface)) {
+        bridge.lldp = Some(model::Lldp::new());
+    }
+}
+
+/// Sets LLDP of a port.
+pub(crate) fn port(interface: &View<'_>, bridge: &model::Bridge, port: &mut model::Port) {
+    if bridge.lldp.is_some() && !is_enabled(interface) {
+        port.lldp = model::PortLldp::Off;
+    }
+}

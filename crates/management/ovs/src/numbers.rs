@@ -1,0 +1,186 @@
+//! OpenFlow port numbers of interfaces. They are the same after a restart, or every flow entry of a controller would name
+//! another port.
+//!
+//! As in Open vSwitch, a running interface keeps its number; a free `ofport_request` decides for any other, then a free
+//! `ofport`, which the database has from an earlier run; then the next number that was not given before, so that flow entries
+//! of a removed port do not hit another one soon.
+
+use std::collections::BTreeMap;
+
+use millrace_ovsdb::Uuid;
+use millrace_types::PortNo;
+
+/// The highest number that is given without a request, as in Open vSwitch: the upper half is left to requests.
+const AUTOMATIC_MAX: u32 = 32_767;
+
+/// The highest number of a port in Open vSwitch (`OFPP_MAX` of OpenFlow 1.0).
+const MAX: u32 = 0xfeff;
+
+/// The numbers of the interfaces of each bridge.
+#[derive(Debug, Clone, Default)]
+pub struct Numbers(BTreeMap<Uuid, Bridge>);
+
+#[derive(Debug, Clone, Default)]
+struct Bridge {
+    given: BTreeMap<Uuid, u32>,
+    /// The number that was given last without a request.
+    last: u32,
+}
+
+/// An interface that needs a number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) interface: Uuid,
+    /// `ofport_request`.
+    pub(crate) wanted: Option<i64>,
+    /// `ofport` of an earlier run.
+    pub(crate) earlier: Option<i64>,
+}
+
+fn valid(number: Option<i64>) -> Option<u32> {
+    number
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| (1..=MAX).contains(number))
+}
+
+impl Bridge {
+    fn is_free(&self, number: u32) -> bool {
+        !self.given.values().any(|given| *given == number)
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        let first = self.last + 1;
+        let number = (first..=AUTOMATIC_MAX)
+            .chain(1..first)
+            .find(|number| self.is_free(*number))?;
+        self.last = number;
+        Some(number)
+    }
+}
+
+impl Numbers {
+    /// Forgets the bridges and interfaces that are not in `bridges`.
+    pub(crate) fn retain(&mut self, bridges: &[Uuid]) {
+        self.0.retain(|uuid, _| bridges.contains(uuid));
+    }
+
+    /// Returns the numbers of the interfaces of a bridge; an interface is left out if no number is free.
+    pub(crate) fn assign(&mut self, bridge: Uuid, requests: &[Request]) -> BTreeMap<Uuid, PortNo> {
+        let bridge = self.0.entry(bridge).or_default();
+        bridge
+            .given
+            .retain(|known, _| requests.iter().any(|request| request.interface == *known));
+        for Request {
+            interface, wanted, ..
+        } in requests
+        {
+            if let Some(wanted) = valid(*wanted).filter(|wanted| bridge.is_free(*wanted)) {
+                bridge.given.insert(*interface, wanted);
+            }
+        }
+        for Request {
+            interface, earlier, ..
+        } in requests
+        {
+            let earlier = valid(*earlier).filter(|earlier| bridge.is_free(*earlier));
+            if let Some(earlier) = earlier.filter(|_| !bridge.given.contains_key(interface)) {
+                bridge.given.insert(*interface, earlier);
+                if earlier <= AUTOMATIC_MAX {
+                    bridge.last = bridge.last.max(earlier);
+                }
+            }
+        }
+        for Request { interface, .. } in requests {
+            if !bridge.given.contains_key(interface)
+                && let Some(number) = bridge.next()
+            {
+                bridge.given.insert(*interface, number);
+            }
+        }
+        let numbers = bridge.given.iter();
+        numbers
+            .map(|(uuid, number)| (*uuid, PortNo::from_raw(*number)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u128) -> Uuid {
+        Uuid::from_u128(number)
+    }
+
+    fn assigned(numbers: &mut Numbers, requests: &[(u128, Option<i64>, Option<i64>)]) -> Vec<(u128, u32)> {
+        let wanted: Vec<_> = requests
+            .iter()
+            .map(|(interface, wanted, earlier)| Request {
+                interface: id(*interface),
+                wanted: *wanted,
+                earlier: *earlier,
+            })
+            .collect();
+        let given = numbers.assign(id(99), &wanted);
+        requests
+            .iter()
+            .filter_map(|(interface, ..)| Some((*interface, given.get(&id(*interface))?.raw())))
+            .collect()
+    }
+
+    #[test]
+    fn numbers_ascend_and_one_that_became_free_is_not_given_again_soon() {
+        let mut numbers = Numbers::default();
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (2, None, None)]),
+            [(1, 1), (2, 2)]
+        );
+        assert_eq!(assigned(&mut numbers, &[(1, None, None)]), [(1, 1)]);
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (3, None, None)]),
+            [(1, 1), (3, 3)]
+        );
+    }
+
+    #[test]
+    fn a_request_is_met_if_it_is_free_and_moves_a_running_interface() {
+        let mut numbers = Numbers::default();
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (2, Some(10), None)]),
+            [(1, 1), (2, 10)]
+        );
+        assert_eq!(
+            assigned(&mut numbers, &[(1, Some(10), None), (2, Some(10), None)]),
+            [(1, 1), (2, 10)]
+        );
+        assert_eq!(
+            assigned(&mut numbers, &[(1, Some(20), None), (2, Some(10), None)]),
+            [(1, 20), (2, 10)]
+        );
+        assert_eq!(
+            assigned(&mut numbers, &[(1, Some(0), None), (2, Some(70_000), None)]),
+            [(1, 20), (2, 10)]
+        );
+    }
+
+    #[test]
+    fn numbers_of_an_earlier_run_return_and_new_ones_follow_them() {
+        let mut numbers = Numbers::default();
+        let requests = [
+            (1, None, Some(7)),
+            (2, None, None),
+            (3, Some(7), None),
+            (4, None, Some(-1)),
+        ];
+        assert_eq!(
+            assigned(&mut numbers, &requests),
+            [(1, 1), (2, 2), (3, 7), (4, 3)],
+            "a request goes first"
+        );
+        let mut numbers = Numbers::default();
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, Some(7)), (2, None, None)]),
+            [(1, 7), (2, 8)]
+        );
+    }
+}

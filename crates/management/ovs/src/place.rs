@@ -1,0 +1,146 @@
+//! The place of every row in the configuration, and the rows that are taken out of it.
+
+use millrace_model as model;
+use millrace_ovsdb::Uuid;
+use millrace_types::PortNo;
+
+use crate::fault::{Fault, RowName, Severity};
+
+/// A bridge of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BridgeRow {
+    pub uuid: Uuid,
+    pub name: String,
+    /// The reason why the bridge does not exist in the switch.
+    pub error: Option<String>,
+    pub ports: Vec<PortRow>,
+    pub controllers: Vec<ControllerRow>,
+    /// True if the bridge takes part in a rapid spanning tree.
+    pub has_rstp: bool,
+}
+
+/// A port of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortRow {
+    pub uuid: Uuid,
+    pub name: String,
+    pub interfaces: Vec<InterfaceRow>,
+}
+
+/// An interface of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceRow {
+    pub uuid: Uuid,
+    pub name: String,
+    /// The column `type`, with `system` for an empty one.
+    pub kind: String,
+    /// The number of its port in the switch.
+    pub number: Option<PortNo>,
+    /// The reason why the interface is no port of the switch.
+    pub error: Option<String>,
+}
+
+/// A controller of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllerRow {
+    pub uuid: Uuid,
+    /// The target, as the model prints it; the column if it has none in the model.
+    pub target: String,
+    /// The reason why the bridge does not connect.
+    pub error: Option<String>,
+}
+
+/// The rows of a database as a configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Translation {
+    /// The row of table `Open_vSwitch`; `None` if the database is not initialised.
+    pub root: Option<Uuid>,
+    /// The number that every change of a client raises.
+    pub next_cfg: i64,
+    /// The interval of statistics, in milliseconds.
+    pub statistics_interval_ms: u64,
+    /// True if the column of `Open_vSwitch` is empty, so that the switch writes it.
+    pub lacks_version: bool,
+    pub lacks_db_version: bool,
+    /// The bridges of the configuration.
+    pub bridges: Vec<model::Bridge>,
+    /// All bridges of the database.
+    pub rows: Vec<BridgeRow>,
+    /// The differences between the rows and the configuration.
+    pub faults: Vec<Fault>,
+}
+
+impl Translation {
+    /// Takes a port out of the configuration, for a reason that its interface shows.
+    pub(crate) fn refuse_port(&mut self, bridge: &str, port: &str, reason: &str) {
+        for model in self
+            .bridges
+            .iter_mut()
+            .filter(|model| model.name.as_str() == bridge)
+        {
+            model.ports.retain(|made| made.name.as_str() != port);
+        }
+        let rows = self.rows.iter_mut().filter(|row| row.name == bridge);
+        let interfaces = rows
+            .flat_map(|row| &mut row.ports)
+            .flat_map(|row| &mut row.interfaces);
+        for row in interfaces.filter(|row| row.name == port && row.error.is_none()) {
+            row.error = Some(reason.to_owned());
+            row.number = None;
+            self.faults.push(Fault {
+                row: RowName {
+                    table: "Interface",
+                    uuid: row.uuid,
+                    name: row.name.clone(),
+                },
+                severity: Severity::Refused,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    /// Takes a bridge out of the configuration, for a reason that its interfaces show.
+    pub(crate) fn refuse_bridge(&mut self, bridge: &str, reason: &str) {
+        self.bridges.retain(|model| model.name.as_str() != bridge);
+        for row in self
+            .rows
+            .iter_mut()
+            .filter(|row| row.name == bridge && row.error.is_none())
+        {
+            row.error = Some(reason.to_owned());
+            for interface in row.ports.iter_mut().flat_map(|port| &mut port.interfaces) {
+                interface.number = None;
+                interface
+                    .error
+                    .get_or_insert_with(|| format!("bridge {bridge} is not in effect: {reason}"));
+            }
+            self.faults.push(Fault {
+                row: RowName {
+                    table: "Bridge",
+                    uuid: row.uuid,
+                    name: row.name.clone(),
+                },
+                severity: Severity::Refused,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    /// Takes a controller out of the configuration.
+    pub(crate) fn refuse_controller(&mut self, bridge: &str, target: &str, reason: &str) {
+        for row in self.rows.iter_mut().filter(|row| row.name == bridge) {
+            for controller in row.controllers.iter_mut().filter(|row| row.target == target) {
+                controller.error.get_or_insert_with(|| reason.to_owned());
+                self.faults.push(Fault {
+                    row: RowName {
+                        table: "Controller",
+                        uuid: controller.uuid,
+                        name: target.to_owned(),
+                    },
+                    severity: Severity::Refused,
+                    reason: reason.to_owned(),
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! The settings of ports: VLANs, policing, liveness, and what the model does not have.
+
+use millrace_model as model;
+use millrace_types::Vid;
+
+use crate::fault::{Faults, RowName};
+use crate::lldp;
+use crate::one::One;
+use crate::qos;
+use crate::rows::View;
+use crate::spanning_tree;
+use crate::values::rate;
+
+/// The VLAN of dead ports in Neutron. No packet of another port may reach it.
+const DEAD_VLAN: i64 = 4095;
+
+/// Returns the reason why a port with several interfaces is not in effect.
+pub(crate) fn no_bond(port: &View<'_>) -> String {
+    let name = port.text("name").unwrap_or("");
+    format!("port {name}: a bond is not available: expected a port with one interface")
+}
+
+/// Applies the settings of the port of the LOCAL interface.
+pub(crate) fn local(
+    one: &mut One<'_, '_>,
+    port: &View<'_>,
+    interface: &View<'_>,
+    bridge: &mut model::Bridge,
+) {
+    let row = interface.row_name();
+    if let Some(mtu) = interface.integer("mtu_request") {
+        match model::Mtu::new(u16::try_from(mtu).unwrap_or(0)) {
+            Ok(mtu) => bridge.local_mtu = mtu,
+            Err(error) => one.faults.refuse(&row, format!("mtu_request={mtu}: {error}")),
+        }
+    }
+    for column in ["tag", "trunks", "qos"] {
+        if port.has(column) {
+            one.faults.refuse(
+                &port.row_name(),
+                format!(
+                    "{column} of the LOCAL port is not available: expected another internal port with it"
+                ),
+            );
+        }
+    }
+    mac(interface, &row, one.faults);
+}
+
+fn mac(interface: &View<'_>, row: &RowName, faults: &mut Faults) {
+    if let Some(mac) = interface.text("mac") {
+        let name = &row.name;
+        faults.ignore(
+            row,
+            format!("mac={mac} has no effect: expected `ip link set {name} address {mac}`"),
+        );
+    }
+}
+
+/// Applies the settings of a port and its interface.
+pub(crate) fn settings(
+    one: &mut One<'_, '_>,
+    view: &View<'_>,
+    interface: &View<'_>,
+    bridge: &model::Bridge,
+    port: &mut model::Port,
+) {
+    let (row, interface_row) = (view.row_name(), interface.row_name());
+    vlan(view, &row, port, one.faults);
+    qos::port(one, view, &row, port);
+    policing(interface, &interface_row, port, one.faults);
+    liveness(interface, &interface_row, port, one.faults);
+    lldp::port(interface, bridge, port);
+    spanning_tree::port(view, &row, bridge, port, one.faults);
+    mac(interface, &interface_row, one.faults);
+    if view.is_true("protected") {
+        one.faults.refuse(
+            &row,
+            "protected=true is not available: expected flow entries that drop between these ports",
+        );
+    }
+    for (key, value) in view.map("other_config") {
+        let has_meaning = !spanning_tree::PORT_KEYS.contains(&key) && !IGNORED.contains(&key);
+        if has_meaning {
+            one.faults.ignore(
+                &row,
+                format!("other_config:{key}={value} has no effect: the key is not known here"),
+            );
+        }
+    }
+}
+
+/// Keys of `other_config` of a port that other programs read, or that matter to bonds only.
+const IGNORED: [&str; 4] = ["transient", "priority-tags", "bond-primary", "lacp-time"];
+
+fn vlan(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
+    let tag = view.integer("tag");
+    let all = || (1..=4094).filter_map(|raw| Vid::new(raw).ok());
+    let mut trunks: Vec<Vid> = Vec::new();
+    for raw in view.integers("trunks") {
+        match u16::try_from(raw)
+            .ok()
+            .filter(|raw| (1..=4094).contains(raw))
+            .and_then(|raw| Vid::new(raw).ok())
+        {
+            Some(vid) => trunks.push(vid),
+            None if raw == 0 => {
+                faults.ignore(row, "trunks: VLAN 0, untagged packets, has no effect beside others: expected vlan_mode=native-untagged with tag");
+            }
+            // Nothing else uses VLAN 4095, which the standard reserves.
+            None => {}
+        }
+    }
+    let access = |port: &mut model::Port, faults: &mut Faults| match tag {
+        Some(DEAD_VLAN) => {
+            (port.no_recv, port.no_fwd) = (true, true);
+        }
+        Some(0) => faults.ignore(
+            row,
+            "tag=0: the port also accepts tagged packets: expected a VLAN of 1 to 4094 for an access port",
+        ),
+        Some(tag) => port.vlan = u16::try_from(tag).ok().and_then(|raw| Vid::new(raw).ok()),
+        None => faults.ignore(row, "vlan_mode without tag: the port is a trunk"),
+    };
+    match (view.text("vlan_mode"), tag) {
+        (None, Some(_)) => {
+            if !trunks.is_empty() {
+                faults.ignore(
+                    row,
+                    "trunks has no effect beside tag: expected vlan_mode=native-untagged for both",
+                );
+            }
+            access(port, faults);
+        }
+        (Some("access"), _) => access(port, faults),
+        (None, None) => port.trunks = trunks,
+        (Some("trunk"), tag) => {
+            if tag.is_some() {
+                faults.ignore(row, "tag has no effect with vlan_mode=trunk");
+            }
+            port.trunks = trunks;
+        }
+        (Some("native-untagged"), _) => {
+            access(port, faults);
+            // An access port is one without trunks in the model; none means all here.
+            let tagged: Vec<Vid> = if trunks.is_empty() {
+                all().collect()
+            } else {
+                trunks
+            };
+            if let Some(native) = port.vlan {
+                port.trunks = tagged.into_iter().filter(|vid| *vid != native).collect();
+            }
+        }
+        (Some(mode), _) => {
+            faults.refuse(
+                row,
+                format!("vlan_mode={mode} is not available: expected access, trunk or native-untagged; the port carries no packets"),
+            );
+            (port.no_recv, port.no_fwd) = (true, true);
+        }
+    }
+}
+
+fn policing(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
+    if view
+        .integer("ingress_policing_kpkts_rate")
+        .is_some_and(|rate| rate > 0)
+    {
+        faults.refuse(
+            row,
+            "ingress_policing_kpkts_rate is not available: expected ingress_policing_rate, or a meter",
+        );
+    }
+    let Some(kbps) = view
+        .integer("ingress_policing_rate")
+        .and_then(|rate| u64::try_from(rate).ok())
+        .filter(|rate| *rate > 0)
+    else {
+        return;
+    };
+    let cir = match rate(kbps.saturating_mul(1000)) {
+        Ok(cir) => cir,
+        Err(reason) => return faults.refuse(row, format!("ingress_policing_rate={kbps}: {reason}")),
+    };
+    let mut policer = model::Policer::new(model::PolicerKind::SingleRate, cir);
+    // One bucket: what is above the rate and its burst is dropped.
+    policer.yellow = model::ColorAction::new(model::ColorVerdict::Drop);
+    let kbit = view
+        .integer("ingress_policing_burst")
+        .and_then(|burst| u64::try_from(burst).ok())
+        .unwrap_or(0);
+    // The default of Open vSwitch, 8,000 kbit.
+    let bytes = if kbit == 0 {
+        1_000_000
+    } else {
+        kbit.saturating_mul(125)
+    };
+    let bytes = u32::try_from(bytes)
+        .unwrap_or(u32::MAX)
+        .clamp(1600, 1_073_741_824);
+    policer.cbs = model::BurstSize::new(bytes).ok();
+    port.policer = Some(policer);
+}
+
+fn liveness(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
+    let bfd = view.map("bfd");
+    if bfd.get("enable") == Some(&"true") {
+        let mut made = model::Bfd::new();
+        let interval = |key: &str, default| {
+            let given = bfd.get(key).and_then(|text| text.parse::<u16>().ok());
+            given
+                .and_then(|ms| model::BfdInterval::new(ms.clamp(50, 1000)).ok())
+                .unwrap_or(default)
+        };
+        made.min_tx_ms = interval("min_tx", made.min_tx_ms);
+        made.min_rx_ms = interval("min_rx", made.min_rx_ms);
+        if let Some(multiplier) = bfd.get("mult").and_then(|text| text.parse().ok()) {
+            made.multiplier = model::BfdMultiplier::new(multiplier).unwrap_or(made.multiplier);
+        }
+        let address = |key: &str, default| bfd.get(key).and_then(|text| text.parse().ok()).unwrap_or(default);
+        made.local = address("bfd_src_ip", made.local);
+        made.remote = address("bfd_dst_ip", made.remote);
+        for key in bfd.keys().filter(|key| !BFD_KEYS.contains(key)) {
+            faults.ignore(row, format!("bfd:{key} has no effect"));
+        }
+        port.bfd = Some(made);
+    }
+    let Some(mpid) = view.integer("cfm_mpid") else {
+        return;
+    };
+    match u16::try_from(mpid)
+        .ok()
+        .and_then(|mpid| model::MepNumber::new(mpid).ok())
+    {
+        Some(mep) => {
+            let mut ccm = model::Ccm::new(mep);
+            let other = view.map("other_config");
+            ccm.interval = match other.get("cfm_interval").copied().unwrap_or("1000") {
+                "100" => model::CcmInterval::Ms100,
+                "10000" => model::CcmInterval::S10,
+                _ => model::CcmInterval::S1,
+            };
+            port.ccm = Some(ccm);
+        }
+        None => faults.refuse(row, format!("cfm_mpid={mpid}: expected 1 to 8191")),
+    }
+}
+
+/// Keys of the column `bfd` that are read, or that matter to tunnels only.
+const BFD_KEYS: [&str; 8] = [
+    "enable",
+    "min_tx",
+    "min_rx",
+    "mult",
+    "bfd_src_ip",
+    "bfd_dst_ip",
+    "check_tnl_key",
+    "cpath_down",
+];

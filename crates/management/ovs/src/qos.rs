@@ -1,0 +1,99 @@
+//! QoS rows and their queues as rates and egress queues of a port.
+
+use millrace_model as model;
+use millrace_types::QueueId;
+
+use crate::fault::{Faults, RowName};
+use crate::one::One;
+use crate::rows::View;
+use crate::values::rate;
+
+/// The highest priority of a queue in the model; 0 is the highest in linux-htb.
+const PRIORITY_MAX: u8 = 7;
+
+/// Sets the rate and the queues of a port.
+pub(crate) fn port(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, port: &mut model::Port) {
+    let Some(qos) = view.refer(one.replica, "qos", "QoS").into_iter().next() else {
+        return;
+    };
+    let row = qos.named(&format!("of port {}", row.name));
+    let other = qos.map("other_config");
+    match qos.text("type").unwrap_or("") {
+        "linux-htb" | "linux-hfsc" => {}
+        "linux-noop" | "linux-sfq" | "linux-codel" | "linux-fq_codel" => return,
+        "egress-policer" => {
+            // `cir` counts bytes a second.
+            match other.get("cir").and_then(|text| text.parse::<u64>().ok()) {
+                Some(bytes) => set_rate(port, bytes.saturating_mul(8), &row, one.faults),
+                None => one
+                    .faults
+                    .refuse(&row, "egress-policer without other_config:cir, bytes a second"),
+            }
+            return;
+        }
+        kind => {
+            one.faults.refuse(
+                &row,
+                format!("type {kind} is not available: expected linux-htb or linux-hfsc"),
+            );
+            return;
+        }
+    }
+    if let Some(text) = other.get("max-rate") {
+        match text.parse::<u64>() {
+            Ok(bps) => set_rate(port, bps, &row, one.faults),
+            Err(_) => one
+                .faults
+                .refuse(&row, format!("other_config:max-rate={text}: expected bit/s")),
+        }
+    }
+    for (number, queue) in qos.numbered(one.replica, "queues", "Queue") {
+        let row = queue.named(&format!("{number} {}", row.name));
+        let Some(id) = u32::try_from(number).ok() else {
+            continue;
+        };
+        let mut made = model::Queue::new(QueueId(id));
+        let other = queue.map("other_config");
+        let mut read = |key: &str| {
+            let text = other.get(key)?;
+            match text
+                .parse::<u64>()
+                .map_err(|_| "expected bit/s".to_owned())
+                .and_then(rate)
+            {
+                Ok(rate) => Some(rate),
+                Err(reason) => {
+                    one.faults
+                        .refuse(&row, format!("other_config:{key}={text}: {reason}"));
+                    None
+                }
+            }
+        };
+        made.min_rate = read("min-rate");
+        // As in Open vSwitch, a rate above that of the port, or below the guaranteed one, is brought to it.
+        made.max_rate = read("max-rate").map(|max| max.min(port.rate.unwrap_or(max)));
+        if let (Some(min), Some(max)) = (made.min_rate, made.max_rate) {
+            made.max_rate = Some(max.max(min));
+        }
+        let priority = other
+            .get("priority")
+            .and_then(|text| text.parse::<u8>().ok())
+            .unwrap_or(0);
+        let priority = PRIORITY_MAX - priority.min(PRIORITY_MAX);
+        made.priority = model::QueuePriority::new(priority).unwrap_or(made.priority);
+        if queue.has("dscp") {
+            one.faults.ignore(
+                &row,
+                "dscp has no effect: expected the action set_field:N->ip_dscp",
+            );
+        }
+        port.egress_queues.push(made);
+    }
+}
+
+fn set_rate(port: &mut model::Port, bps: u64, row: &RowName, faults: &mut Faults) {
+    match rate(bps) {
+        Ok(rate) => port.rate = Some(rate),
+        Err(reason) => faults.refuse(row, format!("the rate: {reason}")),
+    }
+}

@@ -1,0 +1,238 @@
+//! The rows of a database as bridges of a configuration.
+
+use std::collections::BTreeMap;
+
+use millrace_model as model;
+use millrace_ovsdb::{Replica, Uuid};
+use millrace_types::PortNo;
+
+use crate::bridge;
+use crate::controller;
+use crate::fault::Faults;
+use crate::interface::{self, Found};
+use crate::links::links;
+use crate::numbers::{Numbers, Request};
+use crate::one::One;
+use crate::place::{BridgeRow, InterfaceRow, PortRow, Translation};
+use crate::port;
+use crate::rows::View;
+
+/// The context of a translation.
+#[derive(Debug)]
+pub struct Context<'a> {
+    /// The directory of the management sockets `BRIDGE.mgmt`; without one, bridges have none.
+    pub run_dir: Option<&'a str>,
+    /// The numbers of ports that earlier translations gave.
+    pub numbers: &'a mut Numbers,
+}
+
+/// The default interval of statistics (ovs-vswitchd.conf.db(5), `stats-update-interval`), which is also the shortest.
+const STATISTICS_INTERVAL_MS: u64 = 5000;
+
+/// Returns the configuration that the rows ask for.
+pub fn translate(replica: &Replica, context: &mut Context<'_>) -> Translation {
+    let mut translation = Translation {
+        statistics_interval_ms: STATISTICS_INTERVAL_MS,
+        ..Translation::default()
+    };
+    let root = replica.rows("Open_vSwitch").next();
+    let Some(root) = root.and_then(|(uuid, _)| View::of(replica, "Open_vSwitch", uuid)) else {
+        return translation;
+    };
+    let mut faults = Faults::default();
+    translation.root = Some(root.uuid);
+    translation.next_cfg = root.integer("next_cfg").unwrap_or(0);
+    translation.lacks_version = !root.has("ovs_version");
+    translation.lacks_db_version = !root.has("db_version");
+    translation.statistics_interval_ms = process_settings(&root, &mut faults);
+    let mut views = root.refer(replica, "bridges", "Bridge");
+    // The order of UUIDs means nothing to people.
+    views.sort_by_key(|bridge| bridge.text("name").unwrap_or("").to_owned());
+    let bridges: Vec<Uuid> = views.iter().map(|bridge| bridge.uuid).collect();
+    context.numbers.retain(&bridges);
+    let links = links(replica, &views);
+    for view in views {
+        let mut one = One {
+            replica,
+            tls: tls(replica, &root),
+            faults: &mut faults,
+            links: &links,
+        };
+        let (row, bridge) = translate_bridge(&mut one, &view, context);
+        translation.bridges.extend(bridge);
+        translation.rows.push(row);
+    }
+    translation.faults = faults.0;
+    translation.faults.sort();
+    translation.faults.dedup();
+    translation
+}
+
+/// Settings of the process that Millrace has in its own configuration.
+const PROCESS_SETTINGS: [(&str, &str); 6] = [
+    ("dpdk-init", "system"),
+    ("dpdk-extra", "system"),
+    ("dpdk-socket-mem", "system.memory_mib"),
+    ("dpdk-lcore-mask", "system.worker_cores"),
+    ("pmd-cpu-mask", "system.worker_cores"),
+    ("hw-offload", "no key: the switch forwards in software"),
+];
+
+fn process_settings(root: &View<'_>, faults: &mut Faults) -> u64 {
+    let row = root.named(".");
+    let other = root.map("other_config");
+    for (key, place) in PROCESS_SETTINGS {
+        if let Some(value) = other
+            .get(key)
+            .filter(|value| !matches!(**value, "false" | "0" | ""))
+        {
+            faults.ignore(
+                &row,
+                format!(
+                    "other_config:{key}={value} has no effect here: expected in {place} of the configuration"
+                ),
+            );
+        }
+    }
+    let interval = other
+        .get("stats-update-interval")
+        .and_then(|text| text.parse().ok());
+    interval
+        .unwrap_or(STATISTICS_INTERVAL_MS)
+        .max(STATISTICS_INTERVAL_MS)
+}
+
+fn tls(replica: &Replica, root: &View<'_>) -> Option<model::Tls> {
+    let ssl = root.refer(replica, "ssl", "SSL").into_iter().next()?;
+    let path = |column| ssl.text(column).map(std::path::PathBuf::from);
+    let mut tls = model::Tls::new(path("private_key")?, path("certificate")?, path("ca_cert")?);
+    // Open vSwitch accepts any certificate of the authority.
+    tls.check_names = false;
+    Some(tls)
+}
+
+fn translate_bridge<'a>(
+    one: &mut One<'a, '_>,
+    view: &View<'a>,
+    context: &mut Context<'_>,
+) -> (BridgeRow, Option<model::Bridge>) {
+    let name = view.text("name").unwrap_or("");
+    let mut row = BridgeRow {
+        uuid: view.uuid,
+        name: name.to_owned(),
+        error: None,
+        ports: Vec::new(),
+        controllers: Vec::new(),
+        has_rstp: false,
+    };
+    let mut ports = view.refer(one.replica, "ports", "Port");
+    ports.sort_by_key(|port| port.text("name").unwrap_or("").to_owned());
+    let made = name
+        .parse::<model::BridgeName>()
+        .map_err(|error| error.to_string());
+    let made = made.and_then(|model_name| bridge::bridge(one, view, model_name));
+    let mut bridge = match made {
+        Ok(bridge) => bridge,
+        Err(reason) => {
+            one.faults.refuse(&view.row_name(), &*reason);
+            row.ports = ports
+                .iter()
+                .map(|port| without_bridge(one, port, name, &reason))
+                .collect();
+            row.error = Some(reason);
+            return (row, None);
+        }
+    };
+    row.has_rstp = bridge
+        .rstp
+        .as_ref()
+        .is_some_and(|rstp| rstp.version == model::RstpVersion::Rstp);
+    row.controllers = controller::controllers(one, view, &mut bridge);
+    if let Some(run_dir) = context.run_dir {
+        let target = format!("punix:{run_dir}/{name}.mgmt");
+        match target.parse() {
+            Ok(target) => bridge.listen.push(model::Listener::new(target)),
+            Err(error) => one
+                .faults
+                .refuse(&view.row_name(), format!("the management socket: {error}")),
+        }
+    }
+    let requests: Vec<Request> = ports
+        .iter()
+        .flat_map(|port| port.refer(one.replica, "interfaces", "Interface"))
+        .filter(|interface| interface.text("name") != Some(name))
+        .map(|interface| Request {
+            interface: interface.uuid,
+            wanted: interface.integer("ofport_request"),
+            earlier: interface.integer("ofport"),
+        })
+        .collect();
+    let numbers = context.numbers.assign(view.uuid, &requests);
+    row.ports = ports
+        .iter()
+        .map(|port| translate_port(one, port, &mut bridge, &numbers))
+        .collect();
+    (row, Some(bridge))
+}
+
+fn translate_port<'a>(
+    one: &mut One<'a, '_>,
+    port: &View<'a>,
+    bridge: &mut model::Bridge,
+    numbers: &BTreeMap<Uuid, PortNo>,
+) -> PortRow {
+    let interfaces = port.refer(one.replica, "interfaces", "Interface");
+    let is_bond = interfaces.len() > 1;
+    let rows = interfaces.iter().map(|interface| {
+        let mut row = InterfaceRow {
+            uuid: interface.uuid,
+            name: interface.text("name").unwrap_or("").to_owned(),
+            kind: interface.text("type").unwrap_or("system").to_owned(),
+            number: None,
+            error: None,
+        };
+        let found = match is_bond {
+            true => Err(port::no_bond(port)),
+            false => interface::port(one, interface, bridge, numbers.get(&interface.uuid).copied()),
+        };
+        match found {
+            Ok(Found::Local) => {
+                port::local(one, port, interface, bridge);
+                row.number = Some(PortNo::LOCAL);
+            }
+            Ok(Found::Port(mut made)) => {
+                port::settings(one, port, interface, bridge, &mut made);
+                row.number = Some(made.number);
+                bridge.ports.push(*made);
+            }
+            Err(reason) => {
+                one.faults.refuse(&interface.row_name(), &*reason);
+                row.error = Some(reason);
+            }
+        }
+        row
+    });
+    PortRow {
+        uuid: port.uuid,
+        name: port.text("name").unwrap_or("").to_owned(),
+        interfaces: rows.collect(),
+    }
+}
+
+fn without_bridge<'a>(one: &mut One<'a, '_>, port: &View<'a>, bridge: &str, reason: &str) -> PortRow {
+    let interfaces = port.refer(one.replica, "interfaces", "Interface");
+    PortRow {
+        uuid: port.uuid,
+        name: port.text("name").unwrap_or("").to_owned(),
+        interfaces: interfaces
+            .iter()
+            .map(|interface| InterfaceRow {
+                uuid: interface.uuid,
+                name: interface.text("name").unwrap_or("").to_owned(),
+                kind: interface.text("type").unwrap_or("system").to_owned(),
+                number: None,
+                error: Some(format!("bridge {bridge} is not in effect: {reason}")),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,223 @@
+//! The columns that the switch writes: of each row the whole state, of which only what changed is sent.
+
+use std::collections::BTreeMap;
+
+use millrace_ovsdb::{Datum, Operation, Row, RowRef, Uuid};
+
+use crate::place::{BridgeRow, ControllerRow, InterfaceRow, Translation};
+use crate::state::{BridgeState, ChannelState, PortState, State};
+
+/// The columns that the switch wrote in this session.
+#[derive(Debug, Default)]
+pub struct Written(BTreeMap<(&'static str, Uuid), Row>);
+
+/// The types of datapaths that clients may name.
+const DATAPATH_TYPES: [&str; 2] = ["netdev", "system"];
+
+/// The types of interfaces that the switch has without DPDK, and those that need it.
+const INTERFACE_TYPES: [&str; 8] = [
+    "afxdp-nonpmd",
+    "dpdkvhostuserclient",
+    "gre",
+    "gtpu",
+    "internal",
+    "patch",
+    "tap",
+    "vxlan",
+];
+const DPDK_INTERFACE_TYPES: [&str; 2] = ["afxdp", "dpdk"];
+
+impl Written {
+    /// Returns the operations that make the database equal to the state, `cur_cfg` last, and notes them as written.
+    pub fn changes(
+        &mut self,
+        translation: &Translation,
+        state: &State,
+        schema_version: &str,
+    ) -> Vec<Operation> {
+        let mut rows = BTreeMap::new();
+        for bridge in &translation.rows {
+            bridge_rows(bridge, state.bridges.get(&bridge.name), &mut rows);
+        }
+        let mut operations: Vec<Operation> = rows
+            .iter()
+            .filter_map(|((table, uuid), columns)| self.changed(table, *uuid, columns))
+            .collect();
+        if let Some(root) = translation.root {
+            let columns = root_row(translation, state, schema_version);
+            operations.extend(self.changed("Open_vSwitch", root, &columns));
+            rows.insert(("Open_vSwitch", root), columns);
+        }
+        self.0 = rows;
+        operations
+    }
+
+    /// Forgets what was written: the next call writes everything.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    fn changed(&self, table: &'static str, uuid: Uuid, columns: &Row) -> Option<Operation> {
+        let before = self.0.get(&(table, uuid));
+        let is_new = |name: &String, value: &Datum| before.and_then(|row| row.get(name)) != Some(value);
+        let columns: Row = columns
+            .iter()
+            .filter(|(name, value)| is_new(name, value))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        (!columns.is_empty()).then_some(Operation::Update {
+            table,
+            rows: RowRef::Uuid(uuid),
+            columns,
+        })
+    }
+}
+
+type Rows = BTreeMap<(&'static str, Uuid), Row>;
+
+fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
+    columns
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+fn none() -> Datum {
+    Datum::from(None::<i64>)
+}
+
+fn root_row(translation: &Translation, state: &State, schema_version: &str) -> Row {
+    let dpdk = DPDK_INTERFACE_TYPES.into_iter().filter(|_| state.has_dpdk);
+    let mut columns = row([
+        ("datapath_types", Datum::set(DATAPATH_TYPES)),
+        ("iface_types", Datum::set(INTERFACE_TYPES.into_iter().chain(dpdk))),
+        ("dpdk_initialized", Datum::from(state.has_dpdk)),
+        ("dpdk_version", Datum::from(state.dpdk_version.clone())),
+        ("cur_cfg", Datum::from(translation.next_cfg)),
+    ]);
+    if translation.lacks_version {
+        columns.insert("ovs_version".to_owned(), Datum::from(state.version.as_str()));
+    }
+    if translation.lacks_db_version && !schema_version.is_empty() {
+        columns.insert("db_version".to_owned(), Datum::from(schema_version));
+    }
+    columns
+}
+
+fn bridge_rows(bridge: &BridgeRow, state: Option<&BridgeState>, rows: &mut Rows) {
+    let columns = row([
+        ("datapath_id", Datum::from(state.map(|state| state.dpid.clone()))),
+        ("datapath_version", Datum::from("<built-in>")),
+    ]);
+    rows.insert(("Bridge", bridge.uuid), columns);
+    for controller in &bridge.controllers {
+        let channel = state.and_then(|state| {
+            state
+                .channels
+                .iter()
+                .find(|channel| channel.target == controller.target)
+        });
+        rows.insert(
+            ("Controller", controller.uuid),
+            controller_row(controller, channel),
+        );
+    }
+    for interface in bridge.ports.iter().flat_map(|port| &port.interfaces) {
+        rows.insert(("Interface", interface.uuid), interface_row(interface, state));
+    }
+}
+
+fn controller_row(controller: &ControllerRow, channel: Option<&ChannelState>) -> Row {
+    let mut status = BTreeMap::new();
+    if let Some(channel) = channel {
+        status.insert("state", channel.state.to_owned());
+        let key = if channel.is_connected {
+            "sec_since_connect"
+        } else {
+            "sec_since_disconnect"
+        };
+        status.insert(key, channel.since_s.to_string());
+    }
+    let error = controller
+        .error
+        .clone()
+        .or_else(|| channel.and_then(|channel| channel.last_error.clone()));
+    if let Some(error) = error {
+        status.insert("last_error", error);
+    }
+    row([
+        (
+            "is_connected",
+            Datum::from(channel.is_some_and(|channel| channel.is_connected)),
+        ),
+        ("role", Datum::from(channel.and_then(|channel| channel.role))),
+        ("status", Datum::map(status)),
+    ])
+}
+
+fn interface_row(interface: &InterfaceRow, bridge: Option<&BridgeState>) -> Row {
+    let port = bridge
+        .and_then(|bridge| bridge.ports.get(&interface.name))
+        .filter(|_| interface.number.is_some());
+    let Some((port, number)) = port.zip(interface.number) else {
+        return failed_row(interface, bridge);
+    };
+    running_row(interface, port, number.raw())
+}
+
+fn running_row(interface: &InterfaceRow, port: &PortState, number: u32) -> Row {
+    // The number of LOCAL in a database is that of OpenFlow 1.0.
+    let number = if number == millrace_types::PortNo::LOCAL.raw() {
+        65_534
+    } else {
+        i64::from(number)
+    };
+    let up_down = |is_up| Datum::from(if is_up { "up" } else { "down" });
+    let has_device = !matches!(interface.kind.as_str(), "patch" | "vxlan" | "gre" | "gtpu");
+    let mut columns = row([
+        ("ofport", Datum::from(number)),
+        ("error", none()),
+        ("mac_in_use", Datum::from(port.mac.as_str())),
+        ("admin_state", up_down(port.is_up)),
+        ("link_state", up_down(port.has_link)),
+        ("ifindex", Datum::from(port.ifindex.unwrap_or(0))),
+        (
+            "link_resets",
+            Datum::from(i64::try_from(port.link_resets).unwrap_or(i64::MAX)),
+        ),
+        ("statistics", Datum::map(port.statistics.clone())),
+    ]);
+    let speed = port.speed.and_then(|speed| i64::try_from(speed).ok());
+    columns.insert("link_speed".to_owned(), Datum::from(speed));
+    columns.insert("duplex".to_owned(), Datum::from(speed.map(|_| "full")));
+    let mtu = has_device.then_some(port.mtu);
+    columns.insert("mtu".to_owned(), Datum::from(mtu));
+    let driver = port.driver.iter().map(|driver| ("driver_name", driver.clone()));
+    columns.insert("status".to_owned(), Datum::map(driver));
+    columns
+}
+
+fn failed_row(interface: &InterfaceRow, bridge: Option<&BridgeState>) -> Row {
+    let name = &interface.name;
+    let problem = bridge.and_then(|bridge| bridge.problems.get(name));
+    let error = interface.error.clone().unwrap_or_else(|| match problem {
+        Some(reason) => format!("could not open network device {name} ({reason})"),
+        None => format!("could not open network device {name} (the switch does not run it yet)"),
+    });
+    let mut columns = row([("ofport", Datum::from(-1i64)), ("error", Datum::from(error))]);
+    for column in [
+        "mac_in_use",
+        "admin_state",
+        "link_state",
+        "link_speed",
+        "duplex",
+        "mtu",
+        "ifindex",
+        "link_resets",
+    ] {
+        columns.insert(column.to_owned(), none());
+    }
+    columns.insert("statistics".to_owned(), Datum::map(BTreeMap::<&str, i64>::new()));
+    columns.insert("status".to_owned(), Datum::map(BTreeMap::<&str, &str>::new()));
+    columns
+}

@@ -1,0 +1,13 @@
+//! Rows of a database as a configuration, and back.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests may fail"
+)]
+
+mod database;
+mod rows_to_model;
+mod state_to_rows;
+mod together;
