@@ -1,0 +1,27 @@
+//! The bit-exact model of the classifying NIC, by which the RTL is judged and with which the switch is tested.
+//!
+//! ```text
+//!   frame --> parser: window of 128 bytes, one header a step --> key, flow fields
+//!                                                                 |      |
+//!                          key & mask of the port's bank <--------+      +--> flow hash --> bucket --> queue
+//!                                    |            |                                                     |
+//!                              exact table   ternary table --> action (mark, queue, drop, class) ------> dispatcher
+//! ```
+//! docs/nic-interface.md is the specification. The model is pure: it has no clock (the time of a completion is an argument) and
+//! no IO. The parser is another implementation of the flow hash and of the flow key than those of the switch, on purpose:
+//! tests compare them.
+
+#![forbid(unsafe_code)]
+
+mod device;
+pub mod frames;
+mod parser;
+mod recognize;
+mod simulator;
+pub mod stimulus;
+mod table;
+mod view;
+
+pub use device::{Classified, Model, Outcome};
+pub use parser::{Parsed, parse};
+pub use simulator::Simulator;

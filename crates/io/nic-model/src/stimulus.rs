@@ -1,0 +1,246 @@
+//! Seeded records: the input with which a simulator of the RTL and the model are compared.
+
+use millrace_nic::hash::rows;
+use millrace_nic::key::Key;
+use millrace_nic::record::{COMPLETIONS, Input};
+use millrace_nic::register::by_name;
+use millrace_nic::{Action, BUCKETS, Capabilities, Command, Config, Counter, HashKeys, command};
+
+use crate::frames::{self, Random};
+use crate::parser::parse;
+
+/// Number of frames after which all queues get buffers and completions back.
+const ROUND: usize = 64;
+/// Number of different frames that entries are made for.
+const KNOWN: usize = 24;
+
+/// Returns the records that configure a device, give its queues buffers, and enable it.
+#[must_use]
+pub fn prologue(capabilities: &Capabilities, config: &Config) -> Vec<Input> {
+    let control = by_name("CONTROL").map_or(0, |register| register.offset as u16);
+    let mut records: Vec<Input> = config
+        .registers()
+        .into_iter()
+        .map(|(offset, value)| Input::Config { offset, value })
+        .collect();
+    records.push(Input::Config {
+        offset: control,
+        value: 1,
+    });
+    records.extend((0..capabilities.queues).map(|queue| Input::Buffers {
+        queue,
+        buffers: (0..ROUND as u16).collect(),
+    }));
+    records
+}
+
+/// A seeded stream of records: frames of every header chain and their mutations, commands between any two of them, stalls,
+/// buffers that run out, and bits that flip.
+#[derive(Debug)]
+pub struct Stimulus {
+    random: Random,
+    capabilities: Capabilities,
+    config: Config,
+    masks: [Key; 4],
+    known: Vec<Vec<u8>>,
+    tag: u32,
+    since_round: usize,
+}
+
+impl Stimulus {
+    /// Returns the stream of a seed.
+    #[must_use]
+    pub fn new(seed: u64, capabilities: Capabilities) -> Stimulus {
+        let mut random = Random::new(seed);
+        let mut masks = [Key::ALL; 4];
+        // A five-tuple, and two masks of any bits.
+        masks[1] = Key([
+            0xffff << 48,
+            0,
+            0,
+            u64::MAX,
+            0,
+            u64::MAX,
+            0x00ff_0000_ffff_ffff,
+            0,
+        ]);
+        for mask in &mut masks[2..] {
+            mask.0 = core::array::from_fn(|_| random.bits() & random.bits());
+        }
+        let known = (0..KNOWN).map(|_| frames::mutated(&mut random)).collect();
+        Stimulus {
+            config: Config::new(HashKeys::new(seed)),
+            random,
+            capabilities,
+            masks,
+            known,
+            tag: 0,
+            since_round: 0,
+        }
+    }
+
+    /// Returns the records before all others.
+    #[must_use]
+    pub fn prologue(&self) -> Vec<Input> {
+        prologue(&self.capabilities, &self.config)
+    }
+
+    /// Adds the next records: a frame, and what goes before it.
+    pub fn next(&mut self, out: &mut Vec<Input>) {
+        self.since_round += 1;
+        if self.since_round >= ROUND && self.random.once_in(4) {
+            self.since_round = 0;
+            self.give_back(out);
+        }
+        while self.random.once_in(4) {
+            self.command(out);
+        }
+        if self.random.once_in(40) {
+            out.push(Input::Stall {
+                queue: self.random.below(self.capabilities.queues.into()) as u8,
+                cycles: self.random.below(400) as u16,
+            });
+        }
+        if self.random.once_in(100) {
+            out.push(Input::Flip {
+                way: self.random.below(4) as u8,
+                row: self.random.below(1 << self.capabilities.row_bits) as u32,
+                bit: self.random.below(576) as u16,
+            });
+        }
+        let known = self.random.below(self.known.len());
+        let bytes = match self.random.below(3) {
+            _ if self.random.once_in(200) => vec![0x5a; self.random.pick(&[1, 13, 9601, 9700])],
+            0 => frames::mutated(&mut self.random),
+            _ => self.known[known].clone(),
+        };
+        let stall = if self.random.once_in(3) {
+            self.random.below(60) as u16
+        } else {
+            0
+        };
+        out.push(Input::Frame {
+            port: self.random.below(self.capabilities.ports.into()) as u8,
+            bad_fcs: self.random.once_in(60),
+            stall: stall | if self.random.once_in(8) { 0x8000 } else { 0 },
+            bytes,
+        });
+    }
+
+    /// Gives most queues buffers and completions; the others run out.
+    fn give_back(&mut self, out: &mut Vec<Input>) {
+        for queue in 0..self.capabilities.queues {
+            if self.random.once_in(6) {
+                continue;
+            }
+            // Some queues run out of completions, so that fences find their reserve in use.
+            let most = if self.random.once_in(12) { COMPLETIONS } else { 9 };
+            let number = self.random.below(most) as u16;
+            out.push(Input::Take { queue, number });
+            let first = self.random.bits() as u16;
+            let buffers = (0..ROUND as u16)
+                .map(|number| first.wrapping_add(number))
+                .collect();
+            out.push(Input::Buffers { queue, buffers });
+        }
+    }
+
+    fn push(&mut self, command: &Command, out: &mut Vec<Input>) {
+        self.tag = self.tag.wrapping_add(1);
+        let mut bytes = command.to_bytes(self.tag);
+        if self.random.once_in(100) {
+            // Any byte may be wrong, too; not the words and the queues, where any value is right.
+            bytes[self.random.below(16)] = self.random.bits() as u8;
+        }
+        let stall = if self.random.once_in(4) {
+            self.random.below(30) as u16
+        } else {
+            0
+        };
+        out.push(Input::Command { stall, bytes });
+    }
+
+    fn action(&mut self) -> Action {
+        Action {
+            mark: self.random.bits() as u32 >> self.random.below(20),
+            queue: self.random.once_in(3).then(|| self.random.below(32) as u8),
+            drop: self.random.once_in(12),
+            class: self.random.below(16) as u8,
+        }
+    }
+
+    fn command(&mut self, out: &mut Vec<Input>) {
+        let form = 1 + self.random.below(4) as u8;
+        let mask = self.masks[usize::from(form - 1)];
+        let known = self.random.below(self.known.len());
+        let port = self.random.below(self.capabilities.ports.into()) as u8;
+        let key = parse(&self.known[known], port, &self.config).key;
+        let commands = match self.random.below(12) {
+            0 => {
+                let bank = (form - 1) % self.capabilities.banks;
+                let form = if self.random.once_in(8) { 0 } else { form };
+                let mut commands = Command::stage(&mask).to_vec();
+                commands.push(Command::SetMask { port, bank, form });
+                commands
+            }
+            1..=4 => self.row(&key.masked(&mask), form),
+            5 => self.rule(&key),
+            6 => vec![Command::ClearTernary {
+                rule: self.random.below(usize::from(self.capabilities.rules) + 1) as u32,
+            }],
+            7 => {
+                let len = 1 + self.random.below(command::BUCKETS_LEN_MAX);
+                let first = self.random.below(BUCKETS - len + 1) as u16;
+                let queues = (0..len).map(|_| self.random.below(32) as u8).collect();
+                vec![Command::SetBuckets { first, queues }]
+            }
+            8 => vec![Command::Commit {
+                fence: self.random.once_in(2).then(|| self.random.bits() as u32),
+            }],
+            9 => vec![Command::Fence {
+                number: self.random.bits() as u32,
+            }],
+            10 => {
+                let (counter, ..) = Counter::ALL[self.random.below(Counter::ALL.len())];
+                vec![Command::ReadCount {
+                    counter,
+                    queue: self.random.below(32) as u16,
+                }]
+            }
+            _ => vec![Command::Nop],
+        };
+        for command in commands {
+            self.push(&command, out);
+        }
+    }
+
+    /// Returns the commands that write or clear the row of a masked key in any way.
+    fn row(&mut self, masked: &Key, form: u8) -> Vec<Command> {
+        let way = self.random.below(4);
+        let places = rows(self.config.keys.table(masked), self.capabilities.row_bits.into());
+        let (way, row) = (way as u8, places[way] as u32);
+        if self.random.once_in(3) {
+            return vec![Command::ClearRow { way, row }];
+        }
+        let mut commands = Command::stage(masked).to_vec();
+        let action = self.action();
+        commands.push(Command::WriteRow {
+            way,
+            row,
+            form,
+            action,
+        });
+        commands
+    }
+
+    /// Returns the commands that write a rule for a key under any mask.
+    fn rule(&mut self, key: &Key) -> Vec<Command> {
+        let mask = core::array::from_fn(|_| self.random.bits() & self.random.bits() & self.random.bits());
+        let mut commands = Command::stage_ternary(key.ternary(), mask).to_vec();
+        commands.push(Command::WriteTernary {
+            rule: self.random.below(self.capabilities.rules.into()) as u32,
+            action: self.action(),
+        });
+        commands
+    }
+}
