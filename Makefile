@@ -128,7 +128,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	cargo build --release --locked -p millraced -p millrace -p millrace-ix
 	MILLRACE_TARGET=$(CURDIR)/target/release MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_tenants.py tests/interop/test_exchange_scale.py tests/interop/test_exchange_rules.py tests/interop/test_exchange_load.py
 	@scripts/setup.sh api-clients
-	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_api.py
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_api.py tests/interop/test_openapi.py
 
 portal: ## build the web page of the exchange (needs Node 20.19: scripts/setup.sh node; without it the engine serves the API only)
 	@scripts/portal.sh

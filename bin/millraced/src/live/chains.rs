@@ -161,7 +161,7 @@ pub(super) fn restart<B: Backend>(
     match control.restart_hop(chain, hop) {
         Ok(true) => Ok(()),
         Ok(false) => Err(no_hop(control.chain_stats(), bridge, chain, hop)),
-        Err(error) => Err(LiveError::Unavailable {
+        Err(error) => Err(LiveError::Contradicted {
             message: error.to_string(),
             next_step: "correct its settings; until then the running functions are not changed".to_owned(),
         }),

@@ -268,7 +268,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn save_flows(&self, bridge: &str) -> Result<view::FlowsSaved, LiveError> {
         if !self.store.head().config.system.keep_flows {
-            return Err(LiveError::Unavailable {
+            return Err(LiveError::Contradicted {
                 message: "system.keep_flows is false: no start would restore the flow entries".to_owned(),
                 next_step: "set system.keep_flows = true in the configuration".to_owned(),
             });

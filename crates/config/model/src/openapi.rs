@@ -8,6 +8,15 @@ use utoipa::openapi::{Ref, RefOr};
 
 use crate::schema::{Key, Section, Shape};
 
+/// Returns the name of a section's schema. A bridge, a port or a VRF also has a state, which an API describes under the bare
+/// name.
+pub(crate) fn schema_name(section: &Section) -> String {
+    match section.name {
+        root @ "Config" => root.to_owned(),
+        name => format!("{name}Config"),
+    }
+}
+
 /// Returns the schema of a section; other sections are referred to by name.
 pub(crate) fn schema(section: &Section) -> RefOr<Schema> {
     let mut object = ObjectBuilder::new()
@@ -32,8 +41,9 @@ pub(crate) fn nested(section: &Section, schemas: &mut Vec<(String, RefOr<Schema>
         }
         if let Shape::Table(inner) = shape {
             let inner = inner();
-            if !schemas.iter().any(|(name, _)| name == inner.name) {
-                schemas.push((inner.name.to_owned(), schema(&inner)));
+            let name = schema_name(&inner);
+            if !schemas.iter().any(|(other, _)| *other == name) {
+                schemas.push((name, schema(&inner)));
                 nested(&inner, schemas);
             }
         }
@@ -56,7 +66,7 @@ fn key_schema(key: &Key) -> RefOr<Schema> {
         // OpenAPI 3.1 allows a description beside a reference.
         Shape::Table(section) => RefOr::Ref(
             Ref::builder()
-                .ref_location_from_schema_name(section().name)
+                .ref_location_from_schema_name(schema_name(&section()))
                 .description(Some(description))
                 .build(),
         ),
@@ -77,7 +87,7 @@ fn value_schema(shape: &Shape) -> RefOr<Schema> {
         )),
         Shape::Table(section) => {
             let section = section();
-            let table = RefOr::Ref(Ref::from_schema_name(section.name));
+            let table = RefOr::Ref(Ref::from_schema_name(schema_name(&section)));
             match (section.shorthand, section.keys.first()) {
                 (Some(_), Some(key)) => RefOr::T(Schema::OneOf(
                     OneOfBuilder::new()
@@ -125,33 +135,33 @@ mod tests {
             names,
             [
                 "Config",
-                "System",
-                "Api",
-                "Bridge",
-                "Table",
-                "Controller",
-                "Listener",
-                "Tls",
-                "Description",
-                "Sflow",
-                "Rstp",
-                "Lldp",
-                "Port",
-                "Queue",
-                "Policer",
-                "ColorAction",
-                "Bfd",
-                "Ccm",
-                "FlapDamping",
-                "PortRstp",
-                "Chain",
-                "Hop",
-                "Wan",
-                "WanPath",
-                "WanClass",
-                "Vrf",
-                "Interface",
-                "Acl"
+                "SystemConfig",
+                "ApiConfig",
+                "BridgeConfig",
+                "TableConfig",
+                "ControllerConfig",
+                "ListenerConfig",
+                "TlsConfig",
+                "DescriptionConfig",
+                "SflowConfig",
+                "RstpConfig",
+                "LldpConfig",
+                "PortConfig",
+                "QueueConfig",
+                "PolicerConfig",
+                "ColorActionConfig",
+                "BfdConfig",
+                "CcmConfig",
+                "FlapDampingConfig",
+                "PortRstpConfig",
+                "ChainConfig",
+                "HopConfig",
+                "WanConfig",
+                "WanPathConfig",
+                "WanClassConfig",
+                "VrfConfig",
+                "InterfaceConfig",
+                "AclConfig"
             ]
         );
         let text = serde_json::to_string(&schemas).unwrap();
@@ -165,7 +175,7 @@ mod tests {
     fn the_schema_tells_ranges_defaults_and_what_is_required() {
         let mut schemas = Vec::new();
         Config::schemas(&mut schemas);
-        let port = schemas.iter().find(|(name, _)| name == "Port").unwrap();
+        let port = schemas.iter().find(|(name, _)| name == "PortConfig").unwrap();
         let port = serde_json::to_value(&port.1).unwrap();
         assert_eq!(port["required"], serde_json::json!(["name", "number", "device"]));
         assert_eq!(port["additionalProperties"], false);

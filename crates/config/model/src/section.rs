@@ -205,6 +205,10 @@ macro_rules! interchange {
 
         #[cfg(feature = "openapi")]
         impl utoipa::ToSchema for $Name {
+            fn name() -> std::borrow::Cow<'static, str> {
+                $crate::openapi::schema_name(&$Name::section()).into()
+            }
+
             fn schemas(
                 schemas: &mut Vec<(
                     String,

@@ -75,7 +75,8 @@ pub trait Live: Send + Sync + 'static {
     /// Saves the flow entries, groups and meters of a bridge for the next start.
     ///
     /// # Errors
-    /// [`LiveError::NoBridge`]; [`LiveError::Unavailable`] if a restart keeps none, or the file cannot be written.
+    /// [`LiveError::NoBridge`]; [`LiveError::Contradicted`] if a restart keeps none; [`LiveError::Unavailable`] if the file
+    /// cannot be written.
     fn save_flows(&self, bridge: &str) -> Result<view::FlowsSaved, LiveError>;
 
     /// Sets the counters of the selected flow entries to zero; the limit of the query is ignored. Returns the number
@@ -148,7 +149,7 @@ pub trait Live: Send + Sync + 'static {
     /// Re-creates the functions of a hop.
     ///
     /// # Errors
-    /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::Unavailable`].
+    /// [`LiveError::NoBridge`], [`LiveError::NoHop`], [`LiveError::Contradicted`].
     fn restart_hop(&self, bridge: &str, chain: &str, hop: &str) -> Result<(), LiveError>;
 
     /// Loads the files of a hop again.
@@ -293,6 +294,14 @@ pub enum LiveError {
         code: String,
         /// The cause, and the expected value.
         message: String,
+    },
+    /// The configuration contradicts the request.
+    #[error("{message}")]
+    Contradicted {
+        /// The cause.
+        message: String,
+        /// The next step for the operator.
+        next_step: String,
     },
     /// The switch cannot do this at present.
     #[error("{message}")]

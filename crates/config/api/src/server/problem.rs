@@ -44,6 +44,9 @@ impl From<LiveError> for Problem {
             LiveError::LogFilter { .. } | LiveError::NothingToLoad { .. } => {
                 Problem::new(ProblemKind::Invalid, detail)
             }
+            LiveError::Contradicted { next_step, .. } => {
+                Problem::new(ProblemKind::Conflict, detail).with_next_step(next_step)
+            }
             LiveError::Unavailable { next_step, .. } => {
                 Problem::new(ProblemKind::Unavailable, detail).with_next_step(next_step)
             }

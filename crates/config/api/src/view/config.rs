@@ -158,9 +158,11 @@ pub struct Change {
     pub kind: ChangeKind,
     /// The value before the change; `null` if it was added.
     #[serde(default)]
+    #[cfg_attr(feature = "server", schema(value_type = Json))]
     pub old: Option<Json>,
     /// The value after the change; `null` if it was removed.
     #[serde(default)]
+    #[cfg_attr(feature = "server", schema(value_type = Json))]
     pub new: Option<Json>,
     /// True if the change takes effect only after a restart of the daemon.
     pub restart: bool,

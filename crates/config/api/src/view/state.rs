@@ -94,6 +94,7 @@ pub struct StateEvent {
     pub key: String,
     /// The whole new value; `null` if the key is gone.
     #[serde(default)]
+    #[cfg_attr(feature = "server", schema(value_type = Json))]
     pub value: Option<Json>,
 }
 
