@@ -101,7 +101,7 @@ netns = "own"
     with Millrace(tmp_path, ports=[(1, "link:a"), (2, "link:a")]) as switch:
         root = switch.url.removesuffix("/api/v1")
         document = switch.rest.get(f"{root}/openapi.json", timeout=10).json()
-        flows = {"flow_mods": ["add priority=5,tcp,tp_dst=80,actions=output:2", "add priority=1,actions=normal"]}
+        flows = {"command": "add", "flows": ["priority=5,tcp,tp_dst=80,actions=output:2", "priority=1,actions=normal"]}
         assert switch.rest.post(f"{switch.url}/bridges/br0/flow-mods", json=flows, timeout=10).status_code == 200
         checked = 0
         for path, item in document["paths"].items():
