@@ -164,18 +164,6 @@ impl FlowHash {
         })
     }
 
-    /// Returns the upper half of the hash. A device may attach this mark to all packets of the flow, so that
-    /// workers need not parse them.
-    pub fn mark(&self, head: &[u8]) -> u32 {
-        (self.of(head) >> 32) as u32
-    }
-
-    /// Returns the hash that a mark stands for; the lower half is 0.
-    #[inline]
-    pub fn of_mark(mark: u32) -> u64 {
-        u64::from(mark) << 32
-    }
-
     /// Returns the hash of a packet of the common case: Ethernet, IPv4 without options and not a fragment,
     /// TCP or UDP without a tunnel.
     #[inline(always)]

@@ -43,4 +43,4 @@ pub use ethernet::EtherType;
 pub use ip::IpProto;
 pub use ipv6::{ExtHeaders, Fragment};
 pub use layers::{Depth, L3, L4, Layers};
-pub use packet::{Frame, FramePool, NoHeadroom, Packet};
+pub use packet::{Frame, FramePool, Mark, NoHeadroom, Packet};

@@ -6,7 +6,7 @@
 //! sent without being read.
 
 use core::fmt;
-use core::num::NonZeroU16;
+use core::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -95,16 +95,18 @@ pub trait Packet: Sized + Send {
     /// Appends the first `max_len` bytes, over all segments, to `out`.
     fn copy_to(&self, out: &mut Vec<u8>, max_len: usize);
 
-    /// Returns the mark that a flow rule of the device put on the packet, if there is one.
+    /// Takes the mark that a flow rule of the device put on the packet out of the buffer. The receive path calls this once,
+    /// so that no packet carries a mark further than to the worker that received it: a mark says something about the bytes
+    /// that the device has seen.
     #[inline]
-    fn mark(&self) -> Option<u32> {
+    fn take_mark(&mut self) -> Option<Mark> {
         None
     }
 
-    /// Sets the mark of the packet, as a device with flow rules does (DPDK: `RTE_FLOW_ACTION_TYPE_MARK`). A
-    /// device that fills the buffer again clears the mark.
+    /// Sets the mark of the packet, as a device with flow rules does (DPDK: `RTE_FLOW_ACTION_TYPE_MARK`). Copies, segments
+    /// and reassembled packets have none.
     #[inline]
-    fn set_mark(&mut self, mark: u32) {
+    fn set_mark(&mut self, mark: Mark) {
         let _ = mark;
     }
 
@@ -159,6 +161,25 @@ pub trait Packet: Sized + Send {
     }
 }
 
+/// The number that a device puts on packets that match a rule; never 0, because to some devices mark 0 means no mark.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Mark(NonZeroU32);
+
+impl Mark {
+    /// Returns the mark with this number; `None` for 0.
+    pub const fn new(number: u32) -> Option<Mark> {
+        match NonZeroU32::new(number) {
+            Some(number) => Some(Mark(number)),
+            None => None,
+        }
+    }
+
+    /// Returns the number.
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
 /// The error for a packet whose headroom is too small for another header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no headroom is left in front of the packet")]
@@ -176,7 +197,7 @@ pub struct Frame {
     /// Offset of the end of the packet.
     end: usize,
     home: Option<Arc<ArrayQueue<Box<[u8]>>>>,
-    mark: Option<u32>,
+    mark: Option<Mark>,
     segment_size: Option<NonZeroU16>,
 }
 
@@ -239,12 +260,12 @@ impl Packet for Frame {
     }
 
     #[inline]
-    fn mark(&self) -> Option<u32> {
-        self.mark
+    fn take_mark(&mut self) -> Option<Mark> {
+        self.mark.take()
     }
 
     #[inline]
-    fn set_mark(&mut self, mark: u32) {
+    fn set_mark(&mut self, mark: Mark) {
         self.mark = Some(mark);
     }
 
@@ -296,7 +317,7 @@ impl Packet for Frame {
         let mut bytes = self.bytes().to_vec();
         bytes.extend_from_slice(tail.bytes());
         let mut joined = Frame::segmented(&bytes, self.head_end - self.start);
-        (joined.mark, joined.segment_size) = (self.mark, self.segment_size);
+        joined.segment_size = self.segment_size;
         *self = joined;
         Ok(())
     }
@@ -318,6 +339,7 @@ impl Packet for Frame {
         Some(Frame {
             buffer,
             home: Some(Arc::clone(home)),
+            mark: None,
             ..*self
         })
     }
@@ -383,6 +405,7 @@ impl Clone for Frame {
         Frame {
             buffer: self.buffer.clone(),
             home: None,
+            mark: None,
             ..*self
         }
     }
@@ -528,6 +551,25 @@ mod tests {
         drop(second);
         assert_eq!(pool.free_len(), 2);
         assert!(pool.take(&[0; 65]).is_none());
+    }
+
+    #[test]
+    fn a_mark_is_taken_once_and_no_copy_has_it() {
+        assert_eq!(Mark::new(0), None);
+        let mark = Mark::new(7).unwrap();
+        let pool = FramePool::new(2, 64);
+        for mut frame in [Frame::new(&[1, 2, 3]), pool.take(&[1, 2, 3]).unwrap()] {
+            frame.set_mark(mark);
+            let copies = [Some(frame.clone()), frame.try_clone(), frame.alloc_like(&[4])];
+            for mut copy in copies.into_iter().flatten() {
+                assert_eq!(copy.take_mark(), None);
+            }
+            assert_eq!(frame.take_mark(), Some(mark));
+            assert_eq!(frame.take_mark(), None);
+            frame.set_mark(mark);
+            frame.chain(Frame::new(&[4])).unwrap();
+            assert_eq!(frame.take_mark(), None, "a reassembled packet has other bytes");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+/* rte_eth_rx_metadata_negotiate is experimental, in DPDK 22.11 and in 24.11. */
+#define ALLOW_EXPERIMENTAL_API
 #include "shim.h"
 
 #include <dlfcn.h>
@@ -258,6 +260,16 @@ int shim_port_configure(uint16_t port, const struct shim_port_conf *want)
 	return rte_eth_dev_configure(port, want->rx_queues, want->tx_queues, &conf);
 }
 
+int shim_port_negotiate_marks(uint16_t port)
+{
+	uint64_t features = RTE_ETH_RX_METADATA_USER_MARK;
+	int rc = rte_eth_rx_metadata_negotiate(port, &features);
+
+	if (rc != 0)
+		return rc;
+	return (features & RTE_ETH_RX_METADATA_USER_MARK) != 0;
+}
+
 int shim_link(uint16_t port, struct shim_link *link)
 {
 	struct rte_eth_link now;
@@ -378,10 +390,12 @@ struct flow_parts {
 	struct rte_flow_action actions[SHIM_FLOW_LEN_MAX + 1];
 	/* Items are headers as on the wire, followed by DPDK's own fields, which stay zero. */
 	uint8_t headers[2 * SHIM_FLOW_LEN_MAX][64] __rte_aligned(8);
+	uint16_t queues[RTE_MAX_QUEUES_PER_PORT];
 	union {
 		struct rte_flow_action_queue queue;
 		struct rte_flow_action_mark mark;
 		struct rte_flow_action_count count;
+		struct rte_flow_action_rss rss;
 	} confs[SHIM_FLOW_LEN_MAX];
 };
 
@@ -420,6 +434,14 @@ static void flow_build(const struct shim_flow_rule *rule, struct flow_parts *par
 			break;
 		case SHIM_FLOW_ACTION_MARK:
 			parts->confs[i].mark.id = action->value;
+			parts->actions[i].conf = &parts->confs[i];
+			break;
+		case SHIM_FLOW_ACTION_RSS:
+			/* The hash function, its key and its fields are those of the port. */
+			parts->confs[i].rss.queue_num = RTE_MIN(action->value, (uint32_t)RTE_DIM(parts->queues));
+			for (uint32_t at = 0; at < parts->confs[i].rss.queue_num; at++)
+				parts->queues[at] = (uint16_t)at;
+			parts->confs[i].rss.queue = parts->queues;
 			parts->actions[i].conf = &parts->confs[i];
 			break;
 		case SHIM_FLOW_ACTION_COUNT:

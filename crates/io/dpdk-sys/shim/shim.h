@@ -166,6 +166,10 @@ struct shim_port_conf {
 /* Calls rte_eth_dev_configure, without offloads that the device lacks. Returns 0 or a negative errno. */
 int shim_port_configure(uint16_t port, const struct shim_port_conf *conf);
 
+/* Asks the driver to deliver the marks of flow rules, before shim_port_configure. Returns 1 if it will, 0 if it will not, and a
+ * negative errno if it cannot tell: -ENOTSUP from drivers without this negotiation. */
+int shim_port_negotiate_marks(uint16_t port);
+
 struct shim_link {
 	/* Mbit/s; 0 if unknown, UINT32_MAX if the driver reports it as meaningless */
 	uint32_t speed;
@@ -214,6 +218,8 @@ enum {
 	SHIM_FLOW_ACTION_QUEUE = RTE_FLOW_ACTION_TYPE_QUEUE,
 	SHIM_FLOW_ACTION_MARK = RTE_FLOW_ACTION_TYPE_MARK,
 	SHIM_FLOW_ACTION_COUNT = RTE_FLOW_ACTION_TYPE_COUNT,
+	/* value: the number of receive queues, from 0, over which the device's RSS spreads the packets */
+	SHIM_FLOW_ACTION_RSS = RTE_FLOW_ACTION_TYPE_RSS,
 
 	SHIM_FLOW_LEN_MAX = 8,
 };

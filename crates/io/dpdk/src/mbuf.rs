@@ -253,14 +253,18 @@ impl Mbuf {
         PortId(unsafe { field::port(self.raw.as_ptr()) })
     }
 
-    /// Returns the mark that a flow rule of the device put on the packet ([`crate::FlowAction::Mark`]).
+    /// Takes the mark that a flow rule of the device put on the packet ([`crate::FlowAction::Mark`]) out of the buffer.
     #[inline]
-    #[must_use]
-    pub fn mark(&self) -> Option<u32> {
+    pub fn take_mark(&mut self) -> Option<u32> {
         // SAFETY: the packet is ours, by the module's invariant.
         let flags = unsafe { field::ol_flags(self.raw.as_ptr()) };
-        // SAFETY: as above; the flag says that the field is set.
-        (flags & sys::SHIM_MBUF_F_MARK != 0).then(|| unsafe { field::mark(self.raw.as_ptr()) })
+        if flags & sys::SHIM_MBUF_F_MARK == 0 {
+            return None;
+        }
+        // SAFETY: as above.
+        unsafe { field::set_ol_flags(self.raw.as_ptr(), flags & !sys::SHIM_MBUF_F_MARK) };
+        // SAFETY: as above; the flag said that the field is set.
+        Some(unsafe { field::mark(self.raw.as_ptr()) })
     }
 
     /// Returns the segment size of a GSO packet in bytes of TCP data; `None` for any other packet.

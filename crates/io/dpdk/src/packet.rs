@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 
 use arrayvec::ArrayVec;
 use millrace_wire::checksum::Sum;
-use millrace_wire::{NoHeadroom, Packet};
+use millrace_wire::{Mark, NoHeadroom, Packet};
 
 use crate::{Mbuf, free_burst};
 
@@ -119,8 +119,8 @@ impl Packet for Mbuf {
     }
 
     #[inline]
-    fn mark(&self) -> Option<u32> {
-        Mbuf::mark(self)
+    fn take_mark(&mut self) -> Option<Mark> {
+        Mbuf::take_mark(self).and_then(Mark::new)
     }
 
     #[inline]

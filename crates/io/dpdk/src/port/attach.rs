@@ -10,6 +10,7 @@ use millrace_dpdk_sys as sys;
 use nix::net::if_::if_nametoindex;
 
 use super::driver_resources::DriverResources;
+use super::flow::MarkDelivery;
 use super::{AttachError, DevArgs, PortError, PortId, StartError};
 use crate::eal::log;
 use crate::{Eal, Errno};
@@ -45,6 +46,8 @@ pub(super) struct Device {
     resources: DriverResources,
     /// The number of packets that were dropped because the device cannot send them.
     dropped: AtomicU64,
+    /// The answer of the driver at the last start.
+    mark_delivery: MarkDelivery,
     /// The number of [`FlowRule`](super::FlowRule)s, each of which owns the device, too.
     flow_rules: AtomicUsize,
 }
@@ -60,6 +63,7 @@ impl Device {
             is_on_bus: false,
             resources: DriverResources::default(),
             dropped: AtomicU64::new(0),
+            mark_delivery: MarkDelivery::Unknown,
             flow_rules: AtomicUsize::new(0),
         })
     }
@@ -146,6 +150,15 @@ impl Device {
 
     pub(super) fn flow_rules(&self) -> usize {
         self.flow_rules.load(Ordering::Relaxed)
+    }
+
+    /// Returns the driver's answer to the question for marks, at the last start.
+    pub(super) fn mark_delivery(&self) -> MarkDelivery {
+        self.mark_delivery
+    }
+
+    pub(super) fn set_mark_delivery(&mut self, delivery: MarkDelivery) {
+        self.mark_delivery = delivery;
     }
 
     pub(super) fn add_flow_rule(&self) {

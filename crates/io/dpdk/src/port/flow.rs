@@ -101,7 +101,9 @@ pub enum FlowAction {
     Drop,
     /// Direct the packet to this receive queue.
     Queue(u16),
-    /// Mark the packet with this number: [`crate::Mbuf::mark`].
+    /// Spread the packets over this many receive queues, from 0, as the RSS of the port does.
+    Rss(u16),
+    /// Mark the packet with this number, which is not 0: [`crate::Mbuf::take_mark`].
     Mark(u32),
     /// Count the packet: [`FlowRule::count`].
     Count,
@@ -112,6 +114,7 @@ impl FlowAction {
         let (kind, value) = match self {
             Self::Drop => (sys::SHIM_FLOW_ACTION_DROP, 0),
             Self::Queue(queue) => (sys::SHIM_FLOW_ACTION_QUEUE, queue.into()),
+            Self::Rss(queues) => (sys::SHIM_FLOW_ACTION_RSS, queues.into()),
             Self::Mark(mark) => (sys::SHIM_FLOW_ACTION_MARK, mark),
             Self::Count => (sys::SHIM_FLOW_ACTION_COUNT, 0),
         };
@@ -317,12 +320,45 @@ impl fmt::Debug for FlowRule {
 pub struct FlowOffload {
     /// True if the device directs an exact IPv4 5-tuple to a queue.
     pub steer: bool,
-    /// True if the device marks an exact IPv4 5-tuple.
-    pub mark: bool,
+    /// Number of bits of the widest marks that the device puts on an exact IPv4 5-tuple; `None` if it takes no marks, or
+    /// does not deliver them.
+    pub mark: Option<u8>,
     /// True if the device directs a VLAN to a queue.
     pub steer_vlan: bool,
     /// True if the device directs an MPLS label, under a mask, to a queue.
     pub steer_mpls: bool,
+}
+
+/// Widths of marks in bits that devices have, the widest first.
+const MARK_WIDTHS: [u8; 4] = [32, 24, 20, 16];
+
+/// Returns the width of the widest marks that a device accepts. `accepts` tries a mark of a width.
+fn widest_mark(mut accepts: impl FnMut(u32) -> bool) -> Option<u8> {
+    MARK_WIDTHS.into_iter().find(|bits| accepts(1 << (bits - 1)))
+}
+
+/// The answer of a driver that was asked to deliver the marks of flow rules. Some drivers validate and create such rules,
+/// although the receive function that they chose leaves marks out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum MarkDelivery {
+    /// The driver does not answer, or has not been asked.
+    #[default]
+    Unknown,
+    /// The driver delivers marks.
+    Yes,
+    /// The driver does not deliver marks.
+    No,
+}
+
+impl MarkDelivery {
+    /// Returns the answer for the result of `shim_port_negotiate_marks`.
+    pub(super) fn of_code(code: i32) -> MarkDelivery {
+        match code {
+            0 => MarkDelivery::No,
+            1.. => MarkDelivery::Yes,
+            _ => MarkDelivery::Unknown,
+        }
+    }
 }
 
 impl FlowOffload {
@@ -411,9 +447,10 @@ impl Port {
             self.validate_flow(&spec).is_ok()
         };
         let queue = FlowAction::Queue(0);
+        let mark = || widest_mark(|mark| takes(&five_tuple(), &[FlowAction::Mark(mark), queue]));
         FlowOffload {
             steer: takes(&five_tuple(), &[queue]),
-            mark: takes(&five_tuple(), &[FlowAction::Mark(1), queue]),
+            mark: mark().filter(|_| self.device.mark_delivery() != MarkDelivery::No),
             steer_vlan: takes(&vlan(), &[queue]),
             steer_mpls: takes(&mpls(), &[queue]),
         }
@@ -425,6 +462,30 @@ mod tests {
     use super::*;
     use crate::eal::tests::small_eal;
     use crate::{Mempool, MempoolConfig, PortConfig, PortError, StartError};
+
+    #[test]
+    fn the_widest_marks_that_a_device_accepts_are_found_by_trial_and_never_0() {
+        for (limit, found) in [
+            (u64::from(u32::MAX), Some(32)),
+            (0xff_ffff, Some(24)),
+            (0xf_ffff, Some(20)),
+            (0xffff, Some(16)),
+            (0xff, None),
+        ] {
+            let accepts = |mark: u32| {
+                assert_ne!(mark, 0);
+                u64::from(mark) <= limit
+            };
+            assert_eq!(widest_mark(accepts), found, "{limit:#x}");
+        }
+    }
+
+    #[test]
+    fn a_driver_that_answers_no_delivers_no_marks_and_one_that_does_not_answer_may() {
+        assert_eq!(MarkDelivery::of_code(0), MarkDelivery::No);
+        assert_eq!(MarkDelivery::of_code(1), MarkDelivery::Yes);
+        assert_eq!(MarkDelivery::of_code(-nix::libc::ENOTSUP), MarkDelivery::Unknown);
+    }
 
     #[test]
     fn a_port_that_a_flow_rule_keeps_from_its_start_names_the_rule() {

@@ -4,6 +4,7 @@ use millrace_dpdk_sys as sys;
 
 use super::attach::Device;
 use super::driver_resources::settle;
+use super::flow::MarkDelivery;
 use super::info::{FRAME_OVERHEAD, driver_name, max_mtu};
 use super::{PortConfig, StartError};
 use crate::eal::log;
@@ -48,6 +49,10 @@ pub(super) fn start(device: &mut Device, config: &PortConfig, pool: Mempool) -> 
         settle();
     }
     let id = device.id().0;
+    // Some drivers choose a receive function without marks unless they are asked before they are configured.
+    // SAFETY: the port is attached and stopped, and the caller excludes other users.
+    let delivery = MarkDelivery::of_code(unsafe { sys::shim_port_negotiate_marks(id) });
+    device.set_mark_delivery(delivery);
     let start = || log::capture(|| configure(id, &info, config, pool));
     let (outcome, warnings) = if only_once {
         device.note_sockets(start)

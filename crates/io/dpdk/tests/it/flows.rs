@@ -64,7 +64,7 @@ fn a_tap_takes_rules_as_far_as_the_kernel_does_and_tells_why_not() {
         let (port, queues) = open("net_tap22,iface=flows22", 2, "flows-tap");
         let offload = port.flow_offload();
         assert!(offload.steer && offload.steer_vlan, "{offload:?}");
-        assert!(!offload.mark && !offload.steer_mpls, "{offload:?}");
+        assert!(offload.mark.is_none() && !offload.steer_mpls, "{offload:?}");
         let marked = port
             .validate_flow(&five_tuple(1, FlowAction::Mark(7)))
             .unwrap_err();

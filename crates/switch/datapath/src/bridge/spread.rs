@@ -1,6 +1,7 @@
 //! The spreading of a bridge's receive queues over the workers.
 
 use millrace_types::PortNo;
+use millrace_wire::Mark;
 
 use super::Bridge;
 use crate::io::Backend;
@@ -28,14 +29,13 @@ impl<B: Backend> Bridge<B> {
         reta.is_some()
     }
 
-    /// Lets a port's device mark packets of the flow and direction of `packet`, so that the receiving worker
-    /// finds their bucket without parsing them. The packets are processed as before.
+    /// Lets a port's device mark packets of the flow and direction of `packet`. The packets are processed as before, by the
+    /// same workers.
     ///
     /// # Errors
-    /// [`SteerError`]; the flow is then spread in software, as before.
-    pub fn mark_flow(&mut self, port: PortNo, packet: &[u8]) -> Result<RuleId, SteerError> {
-        let spreading = self.spreading.as_ref().ok_or(SteerError::None)?;
-        let rule = mark_rule(packet, spreading.hash.mark(packet))?;
+    /// [`SteerError`]; nothing has changed then.
+    pub fn mark_flow(&mut self, port: PortNo, packet: &[u8], mark: Mark) -> Result<RuleId, SteerError> {
+        let rule = mark_rule(packet, mark)?;
         let device = self.ports.get_mut(&port).map(|port| &mut port.device);
         let steering = device.and_then(|device| device.steering());
         steering.ok_or(SteerError::None)?.install(&rule)

@@ -4,6 +4,7 @@
 use core::cell::Cell;
 use std::collections::BTreeMap;
 
+use arrayvec::ArrayVec;
 use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
 use millrace_types::Mac;
 
@@ -42,7 +43,7 @@ impl DpdkDevice {
             _owned: owned,
             steers: Steers {
                 flows: offload.steer,
-                marks: offload.mark,
+                marks: offload.mark.is_some(),
                 vlans: offload.steer_vlan,
                 labels: offload.steer_mpls,
             },
@@ -118,11 +119,7 @@ impl Steering for DpdkDevice {
     fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError> {
         let items: Option<Vec<FlowItem>> = rule.headers.iter().map(item).collect();
         let items = items.ok_or(SteerError::Packet)?;
-        let spec = match rule.action {
-            SteerAction::Queue(queue) => FlowSpec::new(items, [FlowAction::Queue(queue)]),
-            // Most drivers require a queue in addition to the mark.
-            SteerAction::Mark(mark) => FlowSpec::new(items, [FlowAction::Mark(mark), FlowAction::Queue(0)]),
-        };
+        let spec = FlowSpec::new(items, actions(rule.action, self.rx_queues));
         let rule = self
             .port
             .create_flow(&spec)
@@ -135,6 +132,21 @@ impl Steering for DpdkDevice {
 
     fn remove(&mut self, rule: RuleId) -> bool {
         self.rules.remove(&rule).is_some()
+    }
+}
+
+/// Returns the actions of the driver for an action of a rule, on a port with this many receive queues. Most drivers require
+/// the fate of a packet in addition to its mark; a mark changes no queue, so RSS chooses it as for other packets.
+fn actions(action: SteerAction, rx_queues: u16) -> ArrayVec<FlowAction, 2> {
+    match action {
+        SteerAction::Queue(queue) => ArrayVec::from_iter([FlowAction::Queue(queue)]),
+        SteerAction::Mark(mark) => {
+            let queue = match rx_queues {
+                ..=1 => FlowAction::Queue(0),
+                queues => FlowAction::Rss(queues),
+            };
+            ArrayVec::from([FlowAction::Mark(mark.get()), queue])
+        }
     }
 }
 
@@ -151,4 +163,25 @@ fn item(part: &HeaderMatch) -> Option<FlowItem> {
         return Some(FlowItem::any(header));
     }
     FlowItem::new(header, &part.bytes, &part.mask)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millrace_wire::Mark;
+
+    #[test]
+    fn a_mark_leaves_the_queue_of_its_packets_to_rss() {
+        let mark = Mark::new(5).unwrap();
+        let of = |action, queues| actions(action, queues).to_vec();
+        assert_eq!(
+            of(SteerAction::Mark(mark), 4),
+            [FlowAction::Mark(5), FlowAction::Rss(4)]
+        );
+        assert_eq!(
+            of(SteerAction::Mark(mark), 1),
+            [FlowAction::Mark(5), FlowAction::Queue(0)]
+        );
+        assert_eq!(of(SteerAction::Queue(3), 4), [FlowAction::Queue(3)]);
+    }
 }

@@ -7,15 +7,14 @@
 //! label, from the moment the port opens.
 //!
 //! # Marks
-//! The mark of a flow is the hash that the worker would compute ([`FlowHash`]). Packets therefore come to the
-//! same bucket with and without the mark: before the rule exists, if the device refuses the rule, and after
-//! the rule is removed. A device that marks wrongly can disturb the order of packets, and nothing else.
+//! A mark is a claim about packets: all packets with it agree in the fields that its rule matches. It changes no queue, no
+//! bucket and no worker, and is never 0 ([`Mark`]). A device that marks wrongly can therefore change nothing but the time
+//! that a packet takes.
 //!
 //! The trait [`Steering`] is implemented with rte_flow (`dpdk`, drivers that have it) and by the memory
 //! device. The memory device applies rules as a NIC would, for tests of the layers above.
-//!
-//! [`FlowHash`]: crate::spread::FlowHash
 
+use millrace_wire::Mark;
 use thiserror::Error;
 
 /// The type of a header.
@@ -51,8 +50,8 @@ pub struct HeaderMatch {
 pub enum SteerAction {
     /// Steers the packet to this receive queue.
     Queue(u16),
-    /// Sets this mark, and does not change the queue. Drivers that need a queue steer to queue 0.
-    Mark(u32),
+    /// Sets this mark, and does not change the queue.
+    Mark(Mark),
 }
 
 /// A rule that a NIC applies in hardware: headers to match, and an action.
@@ -155,7 +154,7 @@ pub fn label_rules(queues: u16) -> Vec<SteerRule> {
 ///
 /// # Errors
 /// Returns [`SteerError::Packet`].
-pub fn mark_rule(packet: &[u8], mark: u32) -> Result<SteerRule, SteerError> {
+pub fn mark_rule(packet: &[u8], mark: Mark) -> Result<SteerRule, SteerError> {
     let any = |header| HeaderMatch {
         header,
         bytes: Vec::new(),
@@ -248,6 +247,8 @@ impl SteerRule {
 mod tests {
     use super::*;
 
+    const MARK: Mark = Mark::new(7).unwrap();
+
     fn udp(vlan: Option<u16>, source: u16) -> Vec<u8> {
         let mut frame = vec![2; 12];
         if let Some(vid) = vlan {
@@ -265,7 +266,7 @@ mod tests {
     #[test]
     fn a_mark_rule_matches_its_flow_and_no_other() {
         for vlan in [None, Some(5)] {
-            let rule = mark_rule(&udp(vlan, 1), 7).unwrap();
+            let rule = mark_rule(&udp(vlan, 1), MARK).unwrap();
             let mut later = udp(vlan, 1);
             // The offset of the TTL after a VLAN tag, if any.
             let ttl = if vlan.is_some() { 26 } else { 22 };
@@ -281,7 +282,7 @@ mod tests {
         let mut fragment = udp(None, 1);
         fragment[20] = 0x20;
         for packet in [&fragment[..], &[0; 60], &udp(None, 1)[..30], &[]] {
-            assert!(matches!(mark_rule(packet, 7), Err(SteerError::Packet)));
+            assert!(matches!(mark_rule(packet, MARK), Err(SteerError::Packet)));
         }
     }
 

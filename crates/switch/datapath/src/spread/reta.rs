@@ -390,11 +390,7 @@ impl<P: Packet> Spreader<P> {
         let mut buckets = ArrayVec::<u16, BURST>::new();
         let mut all_ours = self.ready.is_empty();
         for packet in burst.iter() {
-            let hash = match packet.mark() {
-                Some(mark) => FlowHash::of_mark(mark),
-                None => self.hash.of(packet.head()),
-            };
-            let bucket = (hash >> BUCKET_SHIFT) as u16;
+            let bucket = (self.hash.of(packet.head()) >> BUCKET_SHIFT) as u16;
             all_ours &= self.owners[usize::from(bucket)] == self.me;
             self.reta.buckets[usize::from(bucket)].packets.add(1);
             buckets.push(bucket);

@@ -18,7 +18,7 @@ use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, WorkerStats
 use millrace_flow::{Action, Field, Instructions, Match};
 use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Port};
 use millrace_types::{PortNo, Priority, TableId, Time};
-use millrace_wire::{Frame, Packet};
+use millrace_wire::{Frame, Mark, Packet};
 
 const BOUND: Duration = Duration::from_secs(30);
 const OPTIONS: DeviceOptions = DeviceOptions::PLAIN;
@@ -429,7 +429,7 @@ fn a_device_that_takes_rules_spreads_labels_over_its_queues() {
 }
 
 #[test]
-fn marks_change_nothing_but_who_looks_into_the_packet() {
+fn marks_change_no_packet_and_no_worker() {
     let mut testbed = TestBed::new(3, 1, Spread::Always);
     let port = PortNo::ordinary(1).unwrap();
     let mut numbers = [0_u32; 100];
@@ -455,7 +455,10 @@ fn shares_without_with_and_after_marks(
 ) -> [Vec<u64>; 3] {
     let without = shares_of_rounds(testbed, numbers);
     let rules: Vec<_> = (0..100)
-        .map(|flow| testbed.bridge.mark_flow(port, &packet(0, flow, 0)).unwrap())
+        .map(|flow| {
+            let mark = Mark::new(flow + 1).unwrap();
+            testbed.bridge.mark_flow(port, &packet(0, flow, 0), mark).unwrap()
+        })
         .collect();
     let with = shares_of_rounds(testbed, numbers);
     // Rules are removed while packets of their flows are in flight.
@@ -500,16 +503,22 @@ fn shares_of_rounds(testbed: &TestBed, numbers: &mut [u32]) -> Vec<u64> {
 }
 
 #[test]
-fn a_wrong_mark_is_no_worse_than_a_wrong_worker() {
+fn a_wrong_mark_moves_no_packet_to_another_worker() {
     let testbed = TestBed::new(2, 1, Spread::Always);
-    for number in 0..100 {
+    for number in 1..=100 {
         let mut frame = Frame::new(&packet(0, 1, number));
-        frame.set_mark(number.wrapping_mul(0x9e37_79b9));
+        frame.set_mark(Mark::new(number.wrapping_mul(0x9e37_79b9)).unwrap());
         assert!(testbed.sources[0].send_packet(frame));
     }
-    for _ in 0..100 {
-        assert!(testbed.sink.receive_within(BOUND).is_some());
+    // One flow has one worker, and its order.
+    for number in 1..=100_u32 {
+        let got = testbed.sink.receive_within(BOUND).expect("nothing is lost");
+        assert_eq!(got[47..51], number.to_be_bytes());
     }
+    let workers = stats_after(&testbed, 100)
+        .into_iter()
+        .filter(|stats| stats.packets > 0);
+    assert_eq!(workers.count(), 1);
     assert_eq!(lost(&testbed.control), []);
 }
 
@@ -517,17 +526,8 @@ fn a_wrong_mark_is_no_worse_than_a_wrong_worker() {
 fn where_no_rule_can_be_made_the_caller_hears_it() {
     let port = PortNo::ordinary(1).unwrap();
     let mut testbed = TestBed::new(2, 1, Spread::Always);
-    assert!(testbed.bridge.mark_flow(port, &labelled(1, 0)).is_err());
-    assert!(
-        testbed
-            .bridge
-            .mark_flow(PortNo::ordinary(50).unwrap(), &packet(0, 1, 0))
-            .is_err()
-    );
-    assert!(
-        TestBed::new(1, 1, Spread::Always)
-            .bridge
-            .mark_flow(port, &packet(0, 1, 0))
-            .is_err()
-    );
+    let mark = Mark::new(1).unwrap();
+    assert!(testbed.bridge.mark_flow(port, &labelled(1, 0), mark).is_err());
+    let unknown = PortNo::ordinary(50).unwrap();
+    assert!(testbed.bridge.mark_flow(unknown, &packet(0, 1, 0), mark).is_err());
 }
