@@ -5,6 +5,7 @@ import pathlib
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 
 import requests
@@ -115,6 +116,16 @@ def rest_over(path):
     session.trust_env = False
     session.mount("http://localhost", SocketAdapter(path))
     return session
+
+
+def opened(folder):
+    """Lets users other than root pass a temporary folder and those above it, which pytest closes to them, and returns it."""
+    folder, top = pathlib.Path(folder), pathlib.Path(tempfile.gettempdir())
+    for one in (folder, *folder.parents):
+        if one == top:
+            break
+        one.chmod(0o755)
+    return folder
 
 
 class Millrace:

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from switches import TARGET, Millrace, free_port
+from switches import TARGET, Millrace, free_port, opened
 
 NOBODY = 65534
 DROPPED = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all"]
@@ -60,9 +60,7 @@ def switch(tmp_path):
     with Millrace(tmp_path / "switch", api=f'listen = "127.0.0.1:{port}"') as switch:
         switch.port = port
         # As with /run/millrace, every user may enter the folder, so that only the mode of the socket protects it.
-        for folder in [tmp_path / "switch", *(tmp_path / "switch").parents]:
-            if str(folder).startswith("/tmp/"):
-                folder.chmod(0o755)
+        opened(tmp_path / "switch")
         yield switch
 
 

@@ -16,7 +16,7 @@ import time
 import pytest
 
 from namespaces import inside, made
-from switches import Millrace, end, run, wait_for
+from switches import Millrace, end, opened, run, wait_for
 
 pytestmark = [
     pytest.mark.measures,
@@ -46,6 +46,7 @@ class Daemons:
         self.processes[-1].send_signal(how)
 
     def __enter__(self):
+        opened(self.folder.parent)
         self.folder.chmod(0o777)
         self.start()
         return self

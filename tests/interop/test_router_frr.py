@@ -12,7 +12,7 @@ import pytest
 import router_topology
 from namespaces import inside
 from router_topology import Topology, address, interface, is_installed, link_address, loopback, network
-from switches import TARGET, Millrace, run, wait_for
+from switches import TARGET, Millrace, opened, run, wait_for
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
@@ -84,13 +84,6 @@ class FpmRouter(Router):
     def start(self):
         super().start()
         self.configure("fpm address 127.0.0.1 port 2620")
-
-
-def opened(folder):
-    """Lets FRR's daemons, which run as a user of their own, reach their sockets in a folder."""
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
-    return folder
 
 
 @pytest.mark.parametrize("kind", [Router, FpmRouter])

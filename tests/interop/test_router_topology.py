@@ -7,7 +7,7 @@ import os
 import pytest
 
 from router_topology import HOSTS, ROUTERS, Topology, address, interface, is_installed, loopback, network
-from switches import wait_for
+from switches import opened, wait_for
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
@@ -17,11 +17,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def topology(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("routers")
     # FRR's daemons, which run as a user of their own, reach their sockets in it.
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
-    with Topology(folder) as topology:
+    with Topology(opened(tmp_path_factory.mktemp("routers"))) as topology:
         topology.wait_converged()
         yield topology
 
