@@ -12,7 +12,7 @@
 //! [`row`]. [`document`] writes them as a SystemVerilog package and as docs/nic-interface.md, so that hardware, model and
 //! switch read one source. [`record`] is the format in which a simulator is driven with the same input as the model.
 //!
-//! The crate does no IO. Every number of the other side is read once and checked before it is used.
+//! The crate passes the memory of a device in software over a socket ([`connection`]), and does no other IO. Every number of the other side is read once and checked before it is used.
 
 #![forbid(unsafe_code)]
 
@@ -21,10 +21,14 @@ pub mod command;
 pub mod command_completion;
 pub mod completion;
 pub mod config;
+pub mod connection;
 pub mod counter;
+pub mod device;
 pub mod document;
+pub mod driver;
 pub mod hash;
 pub mod key;
+pub mod memory;
 pub mod record;
 pub mod register;
 pub mod row;

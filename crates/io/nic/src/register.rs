@@ -63,7 +63,7 @@ const fn register(
 }
 
 /// All registers, by offset.
-pub const REGISTERS: [Register; 15] = [
+pub const REGISTERS: [Register; 16] = [
     register("ID", 0x000, 1, Access::Read, "0x434e524d, \"MRNC\".", &[]),
     register(
         "VERSION",
@@ -129,6 +129,27 @@ pub const REGISTERS: [Register; 15] = [
         Access::ReadWrite,
         "State that the driver asks for.",
         &[field("enable", 0, 1, "1 to receive frames.")],
+    ),
+    register(
+        "CAP_MEMORY",
+        0x01c,
+        1,
+        Access::Read,
+        "Sizes of shared memory; 0 for a device without.",
+        &[
+            field(
+                "ring_bits",
+                0,
+                8,
+                "Each queue has 2^ring_bits buffers in each direction; 4 to 12.",
+            ),
+            field(
+                "buffer_size",
+                16,
+                16,
+                "Size of a buffer in units of 64 bytes, up to 16,384 bytes.",
+            ),
+        ],
     ),
     register(
         "HASH_KEY",

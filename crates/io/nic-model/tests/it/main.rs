@@ -9,4 +9,5 @@
 
 mod device;
 mod flow_hash;
+mod rings;
 mod stimulus;

@@ -1,0 +1,126 @@
+//! A NIC in software: the model behind the rings that a driver shares.
+//!
+//! Commands and frames take effect in the order in which the caller passes them: it calls [`SoftwareNic::poll`] between
+//! bursts of frames, as the sequencer of the hardware puts commands between frames.
+
+use millrace_nic::device::Device;
+use millrace_nic::memory::{Memory, MemoryError};
+use millrace_nic::{Config, FRAME_SIZE_MIN};
+
+use crate::device::{Model, Outcome};
+
+/// The most commands that one call of [`SoftwareNic::poll`] takes.
+const COMMANDS_MAX: usize = 64;
+
+/// A NIC in software, between a driver and a wire.
+#[derive(Debug)]
+pub struct SoftwareNic {
+    device: Device,
+    /// `None` until the driver enables the device.
+    model: Option<Model>,
+    /// Frames that were longer than a buffer.
+    too_long: u64,
+    /// The queue whose frames are sent next.
+    next_queue: u8,
+}
+
+impl SoftwareNic {
+    /// Returns a device that is not enabled, in memory that [`Memory::create`] made.
+    ///
+    /// # Errors
+    /// [`MemoryError`]
+    pub fn new(memory: Memory) -> Result<SoftwareNic, MemoryError> {
+        Ok(SoftwareNic {
+            device: Device::new(memory)?,
+            model: None,
+            too_long: 0,
+            next_queue: 0,
+        })
+    }
+
+    /// Returns the model, while the device is enabled.
+    #[must_use]
+    pub fn model(&self) -> Option<&Model> {
+        self.model.as_ref()
+    }
+
+    /// Returns the number of wrong entries and indices of the driver so far.
+    #[must_use]
+    pub fn violations(&self) -> u64 {
+        self.device.violations()
+    }
+
+    /// Takes buffers, read completions and commands of the driver. Returns the number of commands.
+    pub fn poll(&mut self) -> usize {
+        let memory = self.device.memory();
+        let layout = *memory.layout();
+        let len = usize::from(layout.ring_len());
+        let is_enabled = memory.read_register("CONTROL", 0) & 1 == 1;
+        if !is_enabled {
+            self.model = None;
+            return 0;
+        }
+        let model = self.model.get_or_insert_with(|| {
+            let config = Config::from_registers(|offset| memory.read_at(offset));
+            // Keys are secret: nobody reads them again.
+            for (name, len) in [("HASH_KEY", 12), ("TABLE_KEY", 16)] {
+                (0..len).for_each(|at| memory.write_register(name, at, 0));
+            }
+            Model::new(layout.capabilities, config, len)
+        });
+        memory.write_register("STATUS", 0, 1);
+        memory.write_register("GENERATION", 0, model.generation());
+        for queue in 0..layout.capabilities.queues {
+            let read = self.device.take_read(queue);
+            model.take(queue, read, len);
+            self.device
+                .take_buffers(queue, |buffer| model.post(queue, buffer, len));
+        }
+        let mut commands = 0;
+        while commands < COMMANDS_MAX
+            && let Some(bytes) = self.device.next_command()
+        {
+            let (completion, fence) = model.command(&bytes);
+            if let Some(fence) = fence {
+                (0..layout.capabilities.queues).for_each(|queue| self.device.complete(queue, &fence, &[]));
+            }
+            self.device.complete_command(completion);
+            commands += 1;
+        }
+        commands
+    }
+
+    /// Takes a frame from the wire at a port; `time` is that of the completion. Returns the queue that received it.
+    pub fn receive(&mut self, port: u8, frame: &[u8], time: u32) -> Option<u8> {
+        let model = self.model.as_mut()?;
+        if frame.len() < FRAME_SIZE_MIN || frame.len() > self.device.memory().layout().buffer_size as usize {
+            self.too_long += 1;
+            return None;
+        }
+        match model.frame(port, frame, time) {
+            Outcome::Received { queue, completion } => {
+                self.device.complete(queue, &completion, frame);
+                Some(queue)
+            }
+            Outcome::Dropped { .. } => None,
+        }
+    }
+
+    /// Calls `send` with up to `max` frames that the driver sends, from each queue in turn. Returns their number.
+    pub fn transmit(&mut self, max: usize, buffer: &mut Vec<u8>, mut send: impl FnMut(&[u8])) -> usize {
+        let queues = self.device.memory().layout().capabilities.queues;
+        let (mut frames, mut empty) = (0, 0);
+        while frames < max && empty < queues {
+            if self.device.next_transmit(self.next_queue, buffer) {
+                send(buffer);
+                (frames, empty) = (frames + 1, 0);
+            } else {
+                empty += 1;
+                self.next_queue = (self.next_queue + 1) % queues;
+            }
+        }
+        // The next call begins with another queue, so that none waits for ever.
+        self.next_queue = (self.next_queue + 1) % queues;
+        frames
+    }
+}

@@ -1,0 +1,206 @@
+//! A driver and a NIC in software over one memory: frames, commands, fences, and what the other side may write.
+
+use millrace_nic::completion::flag;
+use millrace_nic::driver::{Driver, Entry, Violation};
+use millrace_nic::memory::{Layout, Memory, MemoryError};
+use millrace_nic::{Capabilities, Command, Config, Counter, HashKeys, Status};
+use millrace_nic_model::{SoftwareNic, frames};
+
+const LAYOUT: Layout = Layout {
+    capabilities: Capabilities {
+        queues: 2,
+        ..Capabilities::TEN
+    },
+    ring_bits: 4,
+    buffer_size: 2048,
+};
+
+fn pair() -> (Driver, SoftwareNic) {
+    let (memory, file) = Memory::create(LAYOUT).unwrap();
+    let mut nic = SoftwareNic::new(memory).unwrap();
+    let config = Config::new(HashKeys::new(5));
+    let driver = Driver::start(Memory::open(file).unwrap(), &config).unwrap();
+    assert_eq!(driver.memory.layout(), &LAYOUT);
+    nic.poll();
+    (driver, nic)
+}
+
+/// Runs a command, and returns its status and value.
+fn run(driver: &mut Driver, nic: &mut SoftwareNic, command: &Command) -> (Status, u64) {
+    assert!(driver.commands.submit(command));
+    assert_eq!(driver.commands.poll(), Ok(None));
+    nic.poll();
+    let completion = driver.commands.poll().unwrap().unwrap();
+    (completion.status, completion.value)
+}
+
+/// Returns the frames and the numbers of fences of a queue, in order.
+fn received(driver: &mut Driver, queue: usize) -> Vec<Result<Vec<u8>, u32>> {
+    let mut entries = Vec::new();
+    let take = |entry: Entry<'_>| {
+        entries.push(match entry {
+            Entry::Frame { bytes, completion } => {
+                assert!(completion.has(flag::HASH));
+                let mut frame = vec![0; bytes.size()];
+                bytes.read(&mut frame);
+                Ok(frame)
+            }
+            Entry::Fence(number) => Err(number),
+        });
+        true
+    };
+    driver.receivers[queue].receive(take).unwrap();
+    entries
+}
+
+#[test]
+fn frames_pass_both_ways_for_many_rounds_of_the_rings() {
+    let (mut driver, mut nic) = pair();
+    let mut random = frames::Random::new(1);
+    for round in 0..200_u32 {
+        let sent: Vec<Vec<u8>> = (0..1 + round % 12)
+            .map(|_| {
+                let mut frame = frames::mutated(&mut random);
+                frame.truncate(2048);
+                frame
+            })
+            .collect();
+        for frame in &sent {
+            assert_eq!(nic.receive(0, frame, 0), Some(0), "round {round}");
+        }
+        let expected: Vec<_> = sent.iter().cloned().map(Ok).collect();
+        assert_eq!(received(&mut driver, 0), expected, "round {round}");
+        let sender = &mut driver.senders[1];
+        for frame in &sent {
+            assert!(sender.room().unwrap() > 0 && sender.send(frame.len(), [&frame[..]].into_iter()));
+        }
+        sender.publish();
+        let (mut out, mut buffer) = (Vec::new(), Vec::new());
+        nic.transmit(32, &mut buffer, |frame| out.push(frame.to_vec()));
+        assert_eq!(out, sent, "round {round}");
+        nic.poll();
+    }
+    assert_eq!(nic.violations(), 0);
+}
+
+#[test]
+fn buckets_change_their_queue_at_the_fence() {
+    let (mut driver, mut nic) = pair();
+    let frame = frames::chains().remove(1).1;
+    nic.receive(0, &frame, 0);
+    for first in (0..1024).step_by(32) {
+        let command = Command::SetBuckets {
+            first,
+            queues: vec![1; 32],
+        };
+        assert_eq!(run(&mut driver, &mut nic, &command), (Status::Ok, 0));
+    }
+    nic.receive(0, &frame, 0);
+    assert_eq!(
+        run(&mut driver, &mut nic, &Command::Commit { fence: Some(9) }).0,
+        Status::Ok
+    );
+    assert_eq!(nic.receive(0, &frame, 0), Some(1));
+    assert_eq!(
+        received(&mut driver, 0),
+        [Ok(frame.clone()), Ok(frame.clone()), Err(9)]
+    );
+    assert_eq!(received(&mut driver, 1), [Err(9), Ok(frame)]);
+    let count = Command::ReadCount {
+        counter: Counter::Received,
+        queue: 0,
+    };
+    assert_eq!(run(&mut driver, &mut nic, &count), (Status::Ok, 2));
+}
+
+#[test]
+fn a_queue_that_nobody_reads_drops_frames_and_still_takes_four_fences() {
+    let (mut driver, mut nic) = pair();
+    let frame = frames::chains().remove(1).1;
+    let taken = (0..20).filter(|_| nic.receive(0, &frame, 0).is_some()).count();
+    assert_eq!(taken, 12, "16 completions, 4 of them for fences");
+    for number in 0..4 {
+        assert_eq!(
+            run(&mut driver, &mut nic, &Command::Fence { number }).0,
+            Status::Ok
+        );
+    }
+    assert_eq!(
+        run(&mut driver, &mut nic, &Command::Fence { number: 4 }).0,
+        Status::Busy
+    );
+    assert_eq!(received(&mut driver, 0).len(), 16);
+    assert_eq!(received(&mut driver, 1).len(), 4);
+    nic.poll();
+    assert_eq!(nic.receive(0, &frame, 0), Some(0));
+}
+
+#[test]
+fn a_device_that_names_buffers_it_does_not_have_is_found_out() {
+    let (mut driver, _nic) = pair();
+    let (memory, _file) = Memory::create(LAYOUT).unwrap();
+    // A device of our own writes to the memory of the driver.
+    drop(memory);
+    let mut device = millrace_nic::device::Device::new(driver.memory.clone()).unwrap();
+    let completion = |buffer, length, bucket| millrace_nic::Completion {
+        buffer,
+        length,
+        bucket,
+        ..millrace_nic::Completion::default()
+    };
+    device.complete(0, &completion(15, 60, 0), &[]);
+    assert_eq!(
+        driver.receivers[0].receive(|_| true),
+        Err(Violation::Buffer(15)),
+        "it has 12"
+    );
+    device.complete(1, &completion(3, 2049, 0), &[]);
+    assert_eq!(
+        driver.receivers[1].receive(|_| true),
+        Err(Violation::Length(2049))
+    );
+    let (mut driver, _nic) = pair();
+    let mut device = millrace_nic::device::Device::new(driver.memory.clone()).unwrap();
+    device.complete(0, &completion(3, 60, 1024), &[]);
+    assert_eq!(
+        driver.receivers[0].receive(|_| true),
+        Err(Violation::Bucket(1024))
+    );
+    // A buffer that was given back with the first completion is the device's again; one completion names it once.
+    device.complete(1, &completion(3, 60, 0), &[]);
+    assert_eq!(driver.receivers[1].receive(|_| true), Ok(1));
+}
+
+#[test]
+fn memory_of_something_else_is_refused_with_the_reason() {
+    let (memory, file) = Memory::create(LAYOUT).unwrap();
+    for (name, value, wrong) in [
+        ("ID", 1, MemoryError::Id(1)),
+        (
+            "VERSION",
+            0x0002_0003,
+            MemoryError::Version { major: 2, minor: 3 },
+        ),
+    ] {
+        let right = memory.read_register(name, 0);
+        memory.write_register(name, 0, value);
+        assert_eq!(Memory::open(file.try_clone().unwrap()).err(), Some(wrong));
+        memory.write_register(name, 0, right);
+    }
+    for (name, value) in [
+        ("CAP_QUEUES", 33),
+        ("CAP_QUEUES", 32 | 1 << 8),
+        ("CAP_MEMORY", 13),
+        ("CAP_MEMORY", 4),
+    ] {
+        let right = memory.read_register(name, 0);
+        memory.write_register(name, 0, value);
+        let refused = Memory::open(file.try_clone().unwrap());
+        assert!(
+            matches!(refused, Err(MemoryError::Capabilities { .. })),
+            "{name} {value}"
+        );
+        memory.write_register(name, 0, right);
+    }
+    assert!(Memory::open(file).is_ok());
+}
