@@ -1,6 +1,7 @@
 //! `millrace show`: the desired and the running state.
 
 mod flows;
+mod lag;
 mod lldp;
 mod oam;
 mod openflow;
@@ -46,6 +47,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
         Show::Oam(of) => per_bridge(session, of, oam::monitored, oam::table),
         Show::Lldp(of) => per_bridge(session, of, lldp::ports, lldp::table),
+        Show::Lag { name } => lag::show(session, name.as_deref()),
         Show::Rstp(of) => per_bridge(session, of, rstp::ports, rstp::table),
         Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
         Show::Vrfs => session.print_table(&client.vrfs()?, |list| routing::vrfs(list)),

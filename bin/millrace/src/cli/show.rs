@@ -31,6 +31,12 @@ pub(crate) enum Show {
     Oam(BridgeSelection),
     /// Neighbours of ports by LLDP
     Lldp(BridgeSelection),
+    /// LAGs and their members: LACP, partners, counters
+    Lag {
+        /// Only this LAG, with its members
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+    },
     /// The spanning tree of bridges, and the part of each port
     Rstp(BridgeSelection),
     /// sFlow: collectors, and samples of ports

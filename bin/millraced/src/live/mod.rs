@@ -10,6 +10,7 @@ mod chains;
 mod controllers;
 mod flows;
 mod groups;
+mod lags;
 mod lldp;
 mod oam;
 mod observed;
@@ -388,6 +389,13 @@ impl<B: Backend> Live for LiveSwitch<B> {
     fn wans(&self) -> Vec<view::WanPath> {
         let states = self.switch.datapath().backend().wans().states();
         wans::wans(&states, &self.store.head().config)
+    }
+
+    fn lags(&self) -> Vec<view::Lag> {
+        self.ask_all(lags::view)
+            .into_iter()
+            .flat_map(|(_, lags)| lags)
+            .collect()
     }
 
     fn vrfs(&self) -> Vec<view::Vrf> {

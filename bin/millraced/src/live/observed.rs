@@ -23,6 +23,30 @@ pub(crate) fn observer(journal: Journal) -> Observer {
             journal.remove(StateKind::Lldp, &key);
             journal.remove_all(&format!("{key}/"));
         }
+        Observation::Member {
+            bridge,
+            port,
+            member,
+            info,
+            distributes,
+        } => {
+            let link = Link {
+                bridge: (*bridge).to_owned(),
+                port: (*member).to_owned(),
+                lag: Some((*port).to_owned()),
+                link: match info.link_up {
+                    true => LinkState::Up,
+                    false => LinkState::Down,
+                },
+                live: *distributes,
+                damped: false,
+                speed_bps: info.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
+            };
+            journal.publish(StateKind::Links, &format!("{bridge}/{port}/{member}"), &link);
+        }
+        Observation::MemberGone { bridge, port, member } => {
+            journal.remove(StateKind::Links, &format!("{bridge}/{port}/{member}"))
+        }
         Observation::Neighbour {
             bridge,
             port,
@@ -68,6 +92,7 @@ fn link(bridge: &str, status: &PortStatus) -> Link {
     Link {
         bridge: bridge.to_owned(),
         port: status.model.name.to_string(),
+        lag: None,
         link: match state.has(StateBits::LINK_DOWN) {
             true => LinkState::Down,
             false => LinkState::Up,

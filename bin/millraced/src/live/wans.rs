@@ -14,12 +14,12 @@ fn wan(state: &PathState, config: &Config) -> view::WanPath {
         let ports = config
             .bridges
             .iter()
-            .flat_map(|bridge| bridge.ports.iter().map(move |port| (bridge, port)));
+            .flat_map(|bridge| bridge.devices().map(move |device| (bridge, device)));
         let is_end = |device: &Device| matches!(device, Device::Wan(end) if end.name.as_str() == state.name && end.is_b == is_b);
-        let mut ports = ports.filter(|(_, port)| is_end(&port.device));
+        let mut ports = ports.filter(|(_, (_, device))| is_end(device));
         let named = ports
             .next()
-            .map(|(bridge, port)| format!("{}/{}", bridge.name, port.name));
+            .map(|(bridge, (name, _))| format!("{}/{name}", bridge.name));
         match (state.is_open[usize::from(is_b)], named) {
             (true, Some(port)) => port,
             (false, Some(port)) => format!("{port} (down)"),

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path as FilePath;
 
-use millrace_model::{Bridge, Config, ConfigError, Device, ListenTarget, LocalPort, Path};
+use millrace_model::{Bridge, Config, ConfigError, Device, Lag, LagMember, ListenTarget, LocalPort, Path};
 
 use super::fault::note;
 
@@ -39,9 +39,12 @@ pub(super) fn check(config: &Config, kernel: &Kernel<'_>) -> Vec<ConfigError> {
         if bridge.local == LocalPort::Tap {
             note(&mut errors, &path.key("local"), tap(bridge.name.as_str(), kernel));
         }
-        for (at, port) in bridge.ports.iter().enumerate() {
-            let path = path.key("port").index(at).key("device");
-            note(&mut errors, &path, device(&port.device, kernel));
+        for (of_port, path) in bridge.device_paths(&path) {
+            note(&mut errors, &path, device(of_port, kernel));
+        }
+        for (at, lag) in bridge.lags.iter().enumerate() {
+            let path = path.key("lag").index(at).key("member");
+            note(&mut errors, &path, speeds(lag, kernel));
         }
         addresses(bridge, &path, &mut errors);
     }
@@ -73,8 +76,33 @@ fn device(device: &Device, kernel: &Kernel<'_>) -> Result<(), String> {
         | Device::Wan(_)
         | Device::Tunnel(_)
         | Device::Nsh(_)
+        | Device::Lag(_)
         | Device::Memory
         | Device::Chain(_) => Ok(()),
+    }
+}
+
+/// Checks that those members of a LAG whose speed the kernel knows have the same.
+fn speeds(lag: &Lag, kernel: &Kernel<'_>) -> Result<(), String> {
+    let speed = |member: &LagMember| {
+        let Device::Kernel(name) = &member.device else {
+            return None;
+        };
+        let file = kernel.sys.join("class/net").join(name.as_str()).join("speed");
+        // Without a link the file has -1, or cannot be read.
+        let mbps: u32 = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+        Some((member.name.to_string(), mbps))
+    };
+    let mut known = lag.members.iter().filter_map(speed);
+    let Some((first, mbps)) = known.next() else {
+        return Ok(());
+    };
+    match known.find(|(_, other)| *other != mbps) {
+        None => Ok(()),
+        Some((other, different)) => Err(format!(
+            "{first} has {mbps} Mb/s and {other} has {different} Mb/s, and members of different speed do not carry packets \
+             together: expected one speed"
+        )),
     }
 }
 
@@ -248,7 +276,7 @@ mod tests {
     }
 
     /// The keys whose text may name something of the machine, and the check that looks at it.
-    const REFERENCES: [(&str, &str); 24] = [
+    const REFERENCES: [(&str, &str); 27] = [
         ("system.state_dir", "store"),
         ("api.socket", "probe of the API"),
         ("api.listen", "probe of the API"),
@@ -264,6 +292,9 @@ mod tests {
         ("bridge.sflow.collectors", "nothing: other machines"),
         ("bridge.sflow.source", "devices"),
         ("bridge.port.device", "files, devices"),
+        ("bridge.lag.member.device", "files, devices"),
+        ("bridge.lag.system", "nothing: an identifier"),
+        ("bridge.lag.mac", "nothing: the switch gives it to the port"),
         ("bridge.chain.hop.function", "files"),
         ("bridge.chain.hop.settings", "files"),
         ("wan.scenario", "files"),

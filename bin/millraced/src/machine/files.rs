@@ -44,9 +44,8 @@ pub(super) fn check(config: &Config) -> Vec<ConfigError> {
 }
 
 fn ports(bridge: &Bridge, path: &Path, errors: &mut Vec<ConfigError>) {
-    for (at, port) in bridge.ports.iter().enumerate() {
-        let path = path.key("port").index(at).key("device");
-        match &port.device {
+    for (device, path) in bridge.device_paths(path) {
+        match device {
             Device::Pcap(files) => capture_files(files, &path, errors),
             Device::Vnic(vnic) => socket_of(vnic, &path, errors),
             _ => {}

@@ -9,6 +9,8 @@ use crate::choice::{
     AuxiliaryTransport, FailMode, FlowCache, Fragments, LocalPort, SelectField, StandaloneFlows, WhenFull,
 };
 use crate::device::Device;
+use crate::error::Path;
+use crate::lag::Lag;
 use crate::lldp::Lldp;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName, SoftwareText};
 use crate::number::{
@@ -91,6 +93,8 @@ section! {
             pub lldp: Option<Lldp> = None,
             /// The ports.
             pub ports as "port": Vec<Port> = Vec::new(),
+            /// The link aggregation groups; each is the device of a port.
+            pub lags as "lag": Vec<Lag> = Vec::new(),
             /// The chains of network functions.
             pub chains as "chain": Vec<Chain> = Vec::new(),
         }
@@ -232,6 +236,28 @@ impl Bridge {
     /// Returns all ports: the LOCAL port, if there is one, and then the others.
     pub fn all_ports(&self) -> impl Iterator<Item = Port> + '_ {
         self.local_port().into_iter().chain(self.ports.iter().cloned())
+    }
+
+    /// Returns the devices of the ports and of the members of LAGs, each with the name of its port or member.
+    pub fn devices(&self) -> impl Iterator<Item = (&PortName, &Device)> {
+        let members = self.lags.iter().flat_map(|lag| &lag.members);
+        let ports = self.ports.iter().map(|port| (&port.name, &port.device));
+        ports.chain(members.map(|member| (&member.name, &member.device)))
+    }
+
+    /// Returns the devices of the ports and of the members of LAGs, each with its path; `path` is that of the bridge.
+    pub fn device_paths(&self, path: &Path) -> Vec<(&Device, Path)> {
+        let list = path.key("port");
+        let ports = self.ports.iter().enumerate();
+        let mut devices: Vec<_> = ports
+            .map(|(at, port)| (&port.device, list.index(at).key("device")))
+            .collect();
+        for (at, lag) in self.lags.iter().enumerate() {
+            let list = path.key("lag").index(at).key("member");
+            let members = lag.members.iter().enumerate();
+            devices.extend(members.map(|(at, member)| (&member.device, list.index(at).key("device"))));
+        }
+        devices
     }
 
     /// Returns the port with this name.

@@ -85,6 +85,29 @@ choice! {
         /// No LLDP: LLDPDUs pass through the port like any packet.
         Off = "off",
     }
+    /// The decision which members of a LAG carry packets.
+    LagMode {
+        /// LACP, with LACPDUs in any case.
+        Active = "active",
+        /// LACP, with LACPDUs to a partner that sends LACPDUs.
+        Passive = "passive",
+        /// No LACP: all members with a link carry packets.
+        On = "on",
+    }
+    /// The rate of LACPDUs that a LAG asks its partner for.
+    LagRate {
+        /// One each 30 seconds; a silent partner is given up after 90 seconds.
+        Slow = "slow",
+        /// One each second; a silent partner is given up after 3 seconds.
+        Fast = "fast",
+    }
+    /// The behaviour of a LAG with LACP while no member hears a partner.
+    LagFallback {
+        /// The LAG is down.
+        None = "none",
+        /// One member carries packets: of those with a link the one with the lowest `priority`, and then number.
+        Individual = "individual",
+    }
     /// The part of the switch that decides about packets that arrive at a port.
     PortPipeline {
         /// The flow tables.

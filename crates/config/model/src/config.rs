@@ -145,8 +145,8 @@ impl Config {
     pub fn needs_dpdk(&self) -> bool {
         self.bridges
             .iter()
-            .flat_map(|bridge| &bridge.ports)
-            .any(|port| port.device.needs_dpdk())
+            .flat_map(Bridge::devices)
+            .any(|(_, device)| device.needs_dpdk())
     }
 }
 

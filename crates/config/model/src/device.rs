@@ -13,6 +13,7 @@
 //! | `vhost:PATH`, `virtio-user:PATH`, `memif:PATH` | a virtual NIC: a virtual machine, a container or a process |
 //! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets are sent encapsulated by a port of the same bridge |
 //! | `nsh:…` | a logical port of service paths: packets are sent with a network service header by a port of the same bridge |
+//! | `lag:NAME` | the members of the `[[bridge.lag]]` NAME as one port |
 //! | `memory` | queues in memory, without DPDK: for tests, and as a sink of packets |
 
 mod dpdk;
@@ -26,7 +27,7 @@ use millrace_types::TunnelKind;
 use thiserror::Error;
 
 use crate::decode::{nearest, text_field};
-use crate::name::{ChainName, InterfaceName, LinkName, PortName};
+use crate::name::{ChainName, InterfaceName, LagName, LinkName, PortName};
 use crate::node::shorten;
 use crate::nsh::Nsh;
 use crate::tunnel::Tunnel;
@@ -71,6 +72,8 @@ pub enum Device {
     Nsh(Box<Nsh>),
     /// A virtual NIC, reached by a Unix socket.
     Vnic(Box<Vnic>),
+    /// The members of a LAG of the bridge.
+    Lag(LagName),
     /// Queues in memory.
     Memory,
     /// A logical port of a chain. `[[bridge.chain]]` creates it; no text parses to it.
@@ -90,6 +93,7 @@ impl Device {
             | Device::Kernel(_)
             | Device::Tunnel(_)
             | Device::Nsh(_)
+            | Device::Lag(_)
             | Device::Memory
             | Device::Chain(_) => false,
         }
@@ -131,6 +135,7 @@ impl fmt::Display for Device {
             Device::Tap(name) => write!(f, "tap:{name}"),
             Device::Kernel(name) => write!(f, "kernel:{name}"),
             Device::Chain(name) => write!(f, "chain:{name}"),
+            Device::Lag(name) => write!(f, "lag:{name}"),
             Device::Tunnel(tunnel) => write!(f, "{tunnel}"),
             Device::Nsh(nsh) => write!(f, "{nsh}"),
             Device::Vnic(vnic) => write!(f, "{vnic}"),
@@ -154,7 +159,7 @@ const EXPECTED: &str = "expected a PCI address (0000:01:00.0), kernel:INTERFACE 
                         DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC \
                         (vhost:PATH, virtio-user:PATH or memif:PATH), a tunnel \
                         (vxlan:remote=IP,local=IP,underlay=PORT), a port of service paths \
-                        (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX) or memory";
+                        (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX), lag:NAME or memory";
 
 /// The beginnings of names that the kernel and systemd give to interfaces.
 const KERNEL_PREFIXES: [&str; 10] = [
@@ -162,11 +167,12 @@ const KERNEL_PREFIXES: [&str; 10] = [
 ];
 
 /// The words with which devices begin, apart from the names of DPDK drivers.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 15] = [
     "memory",
     "kernel:",
     "pcap:",
     "link:",
+    "lag:",
     "wan:",
     "tap:",
     "vhost:",
@@ -196,6 +202,9 @@ fn parse(text: &str) -> Result<Device, String> {
     }
     if let Some(name) = text.strip_prefix("link:") {
         return name.parse().map(Device::Link).map_err(|error| format!("{error}"));
+    }
+    if let Some(name) = text.strip_prefix("lag:") {
+        return name.parse().map(Device::Lag).map_err(|error| format!("{error}"));
     }
     if let Some(end) = text.strip_prefix("wan:") {
         return wan::parse(end).map(Device::Wan);

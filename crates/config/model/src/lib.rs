@@ -32,6 +32,7 @@ mod device;
 mod diff;
 mod error;
 mod function;
+mod lag;
 mod lldp;
 mod merge;
 mod name;
@@ -64,29 +65,31 @@ pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
-    HugePages, Idle, InterfaceEgress, LocalPort, OnFailure, PolicerKind, PortLldp, PortPipeline, RstpEdge,
-    RstpVersion, SelectField, Spread, StandaloneFlows, WanBypass, WhenFull,
+    HugePages, Idle, InterfaceEgress, LagFallback, LagMode, LagRate, LocalPort, OnFailure, PolicerKind,
+    PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, Spread, StandaloneFlows, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
 pub use diff::diff;
 pub use error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 pub use function::{FunctionName, FunctionNameError};
+pub use lag::{Lag, LagMember};
 pub use lldp::Lldp;
 pub use merge::merge_patch;
 pub use name::{
-    AclName, BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LinkName,
-    NameError, NamespaceName, PortName, SoftwareText, VrfName, WanName,
+    AclName, BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LagName,
+    LinkName, NameError, NamespaceName, PortName, SoftwareText, VrfName, WanName,
 };
 pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BfdInterval, BfdMultiplier, BridgePriority, BurstSize, CodePoint, CoreId, CpuPercent,
     DampingTime, DatagramSize, DiscardLimit, EchoInterval, FlapCount, ForwardDelay, FrameOverhead, Fuel,
-    FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount, KernelTable, LaneCount, LldpHold,
-    LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel, MaxAge, MaxBackoff, MemoryMib, MepNumber,
-    MissSendLen, Mtu, PacketInBurst, PacketInRate, PathCost, PollingInterval, PortPriority, QueueCount,
-    QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime, SampledHeaderSize,
-    SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu, WanSeed, WorkerCount,
+    FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount, KernelTable, LacpPriority, LaneCount,
+    LldpHold, LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel, MaxAge, MaxBackoff, MemoryMib,
+    MepNumber, MinLinks, MissSendLen, Mtu, PacketInBurst, PacketInRate, PathCost, PollingInterval,
+    PortPriority, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
+    SampledHeaderSize, SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu,
+    WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use object::{ObjectError, ObjectName};

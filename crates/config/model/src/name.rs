@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use millrace_types::{Dpid, PortNo};
+use millrace_types::{Dpid, Mac, PortNo};
 use thiserror::Error;
 
 use crate::decode::{Decoder, Detail, Field, decode_text, text_field};
@@ -102,6 +102,8 @@ name! {
     HopName, "hop name", "firewall";
     /// The name of a link between two ports of this switch.
     LinkName, "link name", "patch0";
+    /// The name of a LAG, unique in its bridge.
+    LagName, "LAG name", "uplink";
     /// The name of an emulated path, unique in the switch.
     WanName, "path name", "geo";
     /// The name of an interface of the kernel, unique in its network namespace.
@@ -127,10 +129,17 @@ impl From<&BridgeName> for InterfaceName {
 }
 
 /// Returns the FNV-1a hash of bytes, which is the same on every machine and in every release.
-pub(crate) fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
+fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
+}
+
+/// Returns a locally administered MAC address that is derived from a name.
+pub(crate) fn derived_mac(name: impl Iterator<Item = u8>) -> Mac {
+    let hash = fnv1a(name);
+    let [.., a, b, c, d, e] = (hash ^ (hash >> 40)).to_be_bytes();
+    Mac([0x02, a, b, c, d, e])
 }
 
 impl BridgeName {

@@ -143,6 +143,10 @@ bounded! {
     LldpInterval(u16) in 1..=3600, " seconds";
     /// The number of intervals for which LLDP information is valid.
     LldpHold(u8) in 1..=100, "";
+    /// A priority in LACP; lower is better.
+    LacpPriority(u16) in 0..=65_535, "";
+    /// The number of usable members below which a LAG is down.
+    MinLinks(u16) in 1..=16, "";
     /// The number of the sub-agent of a bridge in sFlow.
     SubAgent(u32) in 0..=4_294_967_295, "";
     /// The maximum number of sFlow notifications of dropped packets per second.
@@ -297,6 +301,14 @@ impl LldpInterval {
 impl LldpHold {
     /// The default of IEEE 802.1AB-2016, 4 intervals.
     pub const DEFAULT: LldpHold = LldpHold(4);
+}
+impl LacpPriority {
+    /// The default of most systems.
+    pub const DEFAULT: LacpPriority = LacpPriority(32_768);
+}
+impl MinLinks {
+    /// One member.
+    pub const ONE: MinLinks = MinLinks(1);
 }
 impl SubAgent {
     /// The first sub-agent.

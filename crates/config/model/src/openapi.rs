@@ -154,6 +154,8 @@ mod tests {
                 "CcmConfig",
                 "FlapDampingConfig",
                 "PortRstpConfig",
+                "LagConfig",
+                "LagMemberConfig",
                 "ChainConfig",
                 "HopConfig",
                 "WanConfig",

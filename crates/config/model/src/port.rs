@@ -27,7 +27,7 @@ section! {
             /// creates), a virtual NIC (`vhost:PATH`, `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
             /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`; see
             /// docs/tunnels.md), a port of service paths (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`)
-            /// or `memory`. Only NICs, DPDK's virtual devices and `virtio-user` need DPDK.
+            /// `lag:NAME` (the members of the `[[bridge.lag]]` NAME; see docs/lag.md) or `memory`. Only NICs, DPDK's virtual devices and `virtio-user` need DPDK.
             pub device: Device,
         }
         optional {

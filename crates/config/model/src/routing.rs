@@ -13,7 +13,7 @@ use thiserror::Error;
 
 use crate::choice::InterfaceEgress;
 use crate::decode::text_field;
-use crate::name::{AclName, BridgeName, DescriptionText, InterfaceName, NamespaceName, VrfName, fnv1a};
+use crate::name::{AclName, BridgeName, DescriptionText, InterfaceName, NamespaceName, VrfName, derived_mac};
 use crate::node::shorten;
 use crate::number::{KernelTable, Mtu};
 use crate::section::{deserialize, section};
@@ -106,11 +106,9 @@ impl Interface {
         self.mac.map_or_else(
             || {
                 let names = self.bridge.as_str().bytes().chain([b'/']);
-                let hash = fnv1a(names.chain(self.name.as_str().bytes()));
-                let [.., a, b, c, d, e] = (hash ^ (hash >> 40)).to_be_bytes();
-                Mac([0x02, a, b, c, d, e])
+                derived_mac(names.chain(self.name.as_str().bytes()))
             },
-            |mac| mac.0,
+            UnicastMac::get,
         )
     }
 

@@ -5,6 +5,7 @@ mod chains;
 mod checks;
 mod devices;
 mod functions;
+mod lags;
 mod lldp;
 mod ports;
 mod routing;
@@ -26,7 +27,7 @@ use crate::target::ListenTarget;
 pub(crate) use functions::check as check_functions;
 
 use checks::{Checks, Unique, with_dropped};
-use walk::{all_ports, bridges, ports};
+use walk::{all_devices, bridges, ports};
 
 /// The limit of controllers of a bridge.
 const CONTROLLERS_MAX: usize = 8;
@@ -48,6 +49,7 @@ pub(crate) fn cross_check(
     checks.sflow(config);
     checks.lldp(config);
     checks.rstp(config);
+    checks.lags(config, dropped.is_empty() && decoded.is_empty());
     checks.routing(config, dropped.is_empty() && decoded.is_empty());
     if dropped.is_empty() && decoded.is_empty() {
         checks.links(config);
@@ -244,6 +246,7 @@ impl Checks {
             }
             self.port(port, &path);
         }
+        self.lag_members(bridge, path, &mut names, &mut numbers);
         chains::check(self, bridge, path, &mut names, &mut numbers);
     }
 
@@ -321,9 +324,8 @@ impl Checks {
                 devices.check(resource.clone(), &resource, path.key("local"), &mut self.issues);
             }
         }
-        for (port, path) in all_ports(config) {
-            let path = path.key("device");
-            for resource in devices::resources(&port.device) {
+        for (device, path) in all_devices(config) {
+            for resource in devices::resources(device) {
                 let before = self.issues.len();
                 devices.check(resource.clone(), &resource, path.clone(), &mut self.issues);
                 if self.issues.len() > before {
@@ -336,13 +338,13 @@ impl Checks {
     fn links(&mut self, config: &Config) {
         let mut ends: HashMap<&str, Vec<Path>> = HashMap::new();
         let mut order = Vec::new();
-        for (port, path) in all_ports(config) {
-            if let Device::Link(name) = &port.device {
+        for (device, path) in all_devices(config) {
+            if let Device::Link(name) = device {
                 let list = ends.entry(name.as_str()).or_default();
                 if list.is_empty() {
                     order.push(name.as_str());
                 }
-                list.push(path.key("device"));
+                list.push(path);
             }
         }
         for name in order {

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use millrace_datapath::io::DeviceInfo;
 use millrace_types::Mac;
 
 use crate::port::PortStatus;
@@ -24,6 +25,28 @@ pub enum Observation<'a> {
         bridge: &'a str,
         /// The name of the port.
         port: &'a str,
+    },
+    /// A member of a LAG was opened, its link changed, or it began or ceased to carry packets.
+    Member {
+        /// The name of the bridge.
+        bridge: &'a str,
+        /// The name of the port of the LAG.
+        port: &'a str,
+        /// The name of the member.
+        member: &'a str,
+        /// The device after the change.
+        info: &'a DeviceInfo,
+        /// True if the member sends packets of the LAG.
+        distributes: bool,
+    },
+    /// A member of a LAG was closed; those of a LAG whose port was closed are closed with it.
+    MemberGone {
+        /// The name of the bridge.
+        bridge: &'a str,
+        /// The name of the port of the LAG.
+        port: &'a str,
+        /// The name of the member.
+        member: &'a str,
     },
     /// The MAC address of a neighbour on the underlay link of a tunnel was learned, changed or forgotten.
     Neighbour {

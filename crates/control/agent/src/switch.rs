@@ -346,6 +346,7 @@ fn needs_new_port(running: &model::Port, wanted: &model::Port) -> bool {
 fn close_obsolete<B: Backend>(member: &Member<B>, wanted: &model::Bridge) {
     let ports: Vec<model::Port> = wanted.all_ports().collect();
     let chains = wanted.chains.clone();
+    let bridge = wanted.clone();
     let closed = member.bridge.handle().call_blocking(move |control| {
         let obsolete: Vec<_> = control
             .ports
@@ -363,6 +364,7 @@ fn close_obsolete<B: Backend>(member: &Member<B>, wanted: &model::Bridge) {
         for number in obsolete {
             control.remove_port(number);
         }
+        control.close_obsolete_members(&bridge);
         control.remove_chains(&chains);
     });
     if let Err(error) = closed {
@@ -387,6 +389,7 @@ fn apply_bridge<B: Backend>(member: &mut Member<B>, wanted: &model::Bridge, prob
                 problems.push((format!("port {}", problem.name), problem.source.to_string()));
             }
         }
+        problems.extend(control.apply_lags());
         let chains = control.apply_chains(&bridge.chains).into_iter();
         problems.extend(chains.map(|(name, reason)| (format!("chain {name}"), reason)));
         problems.extend(control.sflow_problems());

@@ -107,6 +107,8 @@ const SPEEDS: [u32; 13] = [
 ];
 
 impl LagNumber {
+    /// The smallest number.
+    pub const FIRST: LagNumber = LagNumber(1);
     /// The largest number.
     pub const MAX: u16 = 1023;
 

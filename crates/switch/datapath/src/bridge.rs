@@ -1,6 +1,7 @@
 //! The control side's handle of one bridge in the data plane. The handle publishes changes of the tables that
 //! workers read, receives events from the workers, and adds and removes ports ([`ports`]) and services.
 
+mod lags;
 mod packet_out;
 mod port;
 mod ports;
@@ -22,6 +23,7 @@ use self::port::BridgePort;
 use crate::capture::{CaptureFilter, Captures};
 use crate::events::{CapturedPacket, Events};
 use crate::io::Backend;
+use crate::lag::Distribution;
 use crate::pipeline::BridgePipeline;
 use crate::publish::{READERS_MAX, Replica, Writer};
 use crate::sampling::SampleQueues;
@@ -86,6 +88,8 @@ pub struct Bridge<B: Backend> {
     /// The queues of packet samples; `None` until sampling is switched on for the first time.
     samples: Option<Arc<SampleQueues>>,
     ports: BTreeMap<PortNo, BridgePort>,
+    /// The distribution of flows over the members of each LAG.
+    distributions: BTreeMap<PortNo, Distribution>,
     /// The worker of each service.
     services: BTreeMap<ServiceId, usize>,
     /// Number of services added so far.
@@ -152,6 +156,7 @@ impl<B: Backend> Bridge<B> {
             events,
             samples: None,
             ports: BTreeMap::new(),
+            distributions: BTreeMap::new(),
             services: BTreeMap::new(),
             services_added: 0,
             processor,

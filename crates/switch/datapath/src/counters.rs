@@ -63,6 +63,17 @@ pub struct PortStats {
     pub tx_dropped: u64,
 }
 
+impl PortStats {
+    /// Adds the counters of another port.
+    pub(crate) fn add(&mut self, other: &PortStats) {
+        self.rx_packets += other.rx_packets;
+        self.rx_bytes += other.rx_bytes;
+        self.tx_packets += other.tx_packets;
+        self.tx_bytes += other.tx_bytes;
+        self.tx_dropped += other.tx_dropped;
+    }
+}
+
 impl PortCounters {
     pub(crate) fn add_to(&self, sum: &mut PortStats) {
         sum.rx_packets += self.rx_packets.read();

@@ -36,9 +36,10 @@ impl<P: Packet> WorkerEgress<'_, P> {
         let expects_gso = self.tx.expects_gso;
         let captures = self.tx.captures.shared();
         let Some(tx) = self.tx.find(port) else { return };
-        if let Some(captures) = captures.filter(|_| !tx.is_of_other_worker()) {
+        if let Some(captures) = captures.filter(|_| !tx.is_sent_elsewhere()) {
             for packet in burst.iter() {
-                self.events.tap(&captures, port, Direction::Tx, self.now, packet);
+                self.events
+                    .tap(&captures, tx.captured_as(), Direction::Tx, self.now, packet);
             }
         }
         if expects_gso && matches!(tx.path, TxPath::Scheduled(_)) && has_gso(burst) {
@@ -62,6 +63,7 @@ impl<P: Packet> WorkerEgress<'_, P> {
                 inbox.put(to, burst);
                 DropReason::TransmitFull
             }
+            TxPath::Lag(_) => return self.send_to_members(port, queue, burst),
             // The caller sends packets of these ports itself.
             TxPath::Queue(_) => return,
         };
@@ -70,6 +72,44 @@ impl<P: Packet> WorkerEgress<'_, P> {
             self.counters.drops.add(reason, burst.len() as u64);
             self.record_discards(Some(port), reason, burst);
             P::discard(burst);
+        }
+    }
+
+    /// Sends packets of a LAG by its members, in order for each of them.
+    #[inline(never)]
+    fn send_to_members(&mut self, lag: PortNo, queue: Option<QueueId>, burst: &mut Burst<P>) {
+        while !burst.is_empty() {
+            let Some(TxPath::Lag(distributor)) = self.tx.find(lag).map(|tx| &tx.path) else {
+                return;
+            };
+            let (mut member, mut of_member, mut others) = (None, Burst::new(), Burst::new());
+            for packet in burst.drain(..) {
+                let found = distributor.member_of(&packet);
+                if of_member.is_empty() || found == member {
+                    member = found;
+                    of_member.push(packet);
+                } else {
+                    others.push(packet);
+                }
+            }
+            *burst = others;
+            match member {
+                Some(member) => self.transmit_burst(member, queue, &mut of_member),
+                None => {
+                    self.drop_undistributed(lag, of_member.len() as u64);
+                    self.record_discards(Some(lag), DropReason::LagNotDistributing, &of_member);
+                    P::discard(&mut of_member);
+                }
+            }
+        }
+    }
+
+    /// Counts packets of a LAG that no member sends.
+    #[cold]
+    fn drop_undistributed(&mut self, lag: PortNo, packets: u64) {
+        self.counters.drops.add(DropReason::LagNotDistributing, packets);
+        if let Some(tx) = self.tx.find(lag) {
+            tx.counters.tx_dropped.add(packets);
         }
     }
 
@@ -124,6 +164,20 @@ impl<P: Packet> WorkerEgress<'_, P> {
         }
     }
 
+    /// Sends a packet by a member of a LAG.
+    #[inline(never)]
+    fn send_by_member(&mut self, member: PortNo, queue: Option<QueueId>, packet: P) -> Option<DropReason> {
+        // The sample names the LAG.
+        let is_noting = core::mem::replace(&mut self.is_noting, false);
+        let mut burst = Burst::new();
+        burst.push(packet);
+        let dropped = |egress: &mut Self| egress.tx.find(member).map(|tx| tx.counters.tx_dropped.read());
+        let before = dropped(self);
+        self.transmit_burst(member, queue, &mut burst);
+        self.is_noting = is_noting;
+        (before != dropped(self)).then_some(DropReason::TransmitFull)
+    }
+
     /// Sends a packet out of a port. Returns the reason if the packet was dropped.
     #[inline(always)]
     pub(crate) fn send(&mut self, port: PortNo, queue: Option<QueueId>, packet: P) -> Option<DropReason> {
@@ -133,10 +187,19 @@ impl<P: Packet> WorkerEgress<'_, P> {
             self.counters.drops.add(DropReason::NoSuchPort, 1);
             return Some(DropReason::NoSuchPort);
         };
-        if let Some(captures) = captures.filter(|_| !tx.is_of_other_worker()) {
-            self.events.tap(&captures, port, Direction::Tx, self.now, &packet);
+        if let Some(captures) = captures.filter(|_| !tx.is_sent_elsewhere()) {
+            self.events
+                .tap(&captures, tx.captured_as(), Direction::Tx, self.now, &packet);
         }
         match &mut tx.path {
+            TxPath::Lag(distributor) => {
+                let Some(member) = distributor.member_of(&packet) else {
+                    self.drop_undistributed(port, 1);
+                    self.record_discards(Some(port), DropReason::LagNotDistributing, &[packet]);
+                    return Some(DropReason::LagNotDistributing);
+                };
+                self.send_by_member(member, queue, packet)
+            }
             TxPath::Queue(_) => {
                 if tx.buffer.is_full() {
                     tx.flush();
@@ -222,7 +285,8 @@ impl<P: Packet> Egress<P> for WorkerEgress<'_, P> {
         };
         if let Some(captures) = captures {
             for packet in burst.iter() {
-                self.events.tap(&captures, port, Direction::Tx, self.now, packet);
+                self.events
+                    .tap(&captures, tx.captured_as(), Direction::Tx, self.now, packet);
             }
         }
         tx.accept(burst);

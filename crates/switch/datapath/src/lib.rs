@@ -23,6 +23,7 @@ mod events;
 mod handoff;
 mod idle;
 pub mod io;
+mod lag;
 mod pipeline;
 pub mod publish;
 mod sampling;
@@ -41,6 +42,7 @@ pub use counters::{PortStats, WorkerStats};
 pub use datapath::{Datapath, StartError, TIME_AT_START, Workers, usable_cores};
 pub use events::{CapturedPacket, Direction};
 pub use idle::{Idle, POLL_BEFORE_DUE, SLEEP_MAX};
+pub use lag::LagRole;
 pub use sampling::{
     DiscardedPacket, SAMPLE_HEADER_MAX, SampleOutcome, SampleRemainder, SampledHeader, SampledPacket,
     SamplingPlan,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_flow::Action;
-use millrace_pipeline::{Counters, Forwarding, Processor};
+use millrace_pipeline::{Counters, DropReason, Forwarding, Processor};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
@@ -194,6 +194,21 @@ impl<P: Packet> BridgePipeline<P> {
             now,
             &mut egress,
         );
+    }
+
+    /// Sends a frame of a link protocol ahead of all packets that wait for the port.
+    pub(crate) fn send_first(&mut self, port: PortNo, packet: P, now: Time) {
+        let captures = self.tx.captures.shared();
+        let Some(tx) = self.tx.find(port) else {
+            self.counters.drops.add(DropReason::NoSuchPort, 1);
+            return;
+        };
+        if let Some(captures) = captures {
+            self.events
+                .tap(&captures, tx.captured_as(), Direction::Tx, now, &packet);
+        }
+        let dropped = tx.send_first(packet);
+        self.counters.drops.add(DropReason::TransmitFull, dropped);
     }
 
     /// Copies received packets for the captures that select them.

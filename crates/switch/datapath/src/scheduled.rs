@@ -222,6 +222,7 @@ mod tests {
                 is_behind: false,
                 has_other_queues: false,
                 parked: None,
+                lag: None,
             });
             TestBed {
                 ports,

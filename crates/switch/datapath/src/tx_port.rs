@@ -5,6 +5,7 @@
 //!   TxPort
 //!     |- Queue:      buffer -> queue of the device                 (a run of packets at once, the rest in flush())
 //!     |- Scheduled:  scheduler -> buffer -> queue of the device    (in flush(); see `scheduled`)
+//!     |- Lag:        the TxPort of a member, by the hash of the flow (see `lag`)
 //!     `- Worker:     inbox of the worker that sends for the port
 //! ```
 
@@ -19,6 +20,7 @@ use crate::capture::Captures;
 use crate::counters::PortCounters;
 use crate::handoff::Inbox;
 use crate::io::{Burst, TxQueue};
+use crate::lag::{Distribution, Distributor};
 use crate::schedule::Scheduler;
 use crate::segmentation::SegmentingTx;
 
@@ -31,6 +33,8 @@ pub(crate) enum TxPath<P> {
     Scheduled(Box<Scheduled<P>>),
     /// The inbox of the worker that owns a queue.
     Worker(Inbox<P>),
+    /// One of the members of a LAG, each of which is a port of this list.
+    Lag(Box<Distributor>),
 }
 
 impl<P> TxPath<P> {
@@ -39,6 +43,7 @@ impl<P> TxPath<P> {
             TxPath::Queue(_) => "Queue",
             TxPath::Scheduled(_) => "Scheduled",
             TxPath::Worker(_) => "Worker",
+            TxPath::Lag(_) => "Lag",
         }
     }
 }
@@ -55,6 +60,8 @@ pub(crate) struct TxPort<P> {
     pub(crate) has_other_queues: bool,
     /// The worker's own queue while another worker schedules the port's packets, so that the queue is unused.
     pub(crate) parked: Option<Box<dyn TxQueue<P>>>,
+    /// The LAG of which the port is a member.
+    pub(crate) lag: Option<PortNo>,
 }
 
 /// Minimum number of packets that go to the device at once. Fewer packets wait for the end of the round, so that a
@@ -68,7 +75,7 @@ impl<P: Packet + 'static> TxPort<P> {
         self.path = match self.path {
             TxPath::Queue(queue) => TxPath::Queue(wrap(queue)),
             TxPath::Scheduled(scheduled) => TxPath::Scheduled(Box::new(scheduled.map_queue(wrap))),
-            TxPath::Worker(inbox) => TxPath::Worker(inbox),
+            path @ (TxPath::Worker(_) | TxPath::Lag(_)) => path,
         };
         self.parked = self.parked.map(wrap);
         self
@@ -76,10 +83,17 @@ impl<P: Packet + 'static> TxPort<P> {
 }
 
 impl<P: Packet> TxPort<P> {
-    /// Returns true if another worker sends the packets of this worker.
+    /// Returns true if another worker, or a member of the LAG, sends the packets of this port, so that they are not
+    /// captured here.
     #[inline]
-    pub(crate) fn is_of_other_worker(&self) -> bool {
-        matches!(self.path, TxPath::Worker(_))
+    pub(crate) fn is_sent_elsewhere(&self) -> bool {
+        matches!(self.path, TxPath::Worker(_) | TxPath::Lag(_))
+    }
+
+    /// Returns the port that people know: the LAG of a member, or else the port.
+    #[inline]
+    pub(crate) fn captured_as(&self) -> PortNo {
+        self.lag.unwrap_or(self.port)
     }
 
     /// Sends the buffered packets, as far as the device takes them. The rest stays for the next round. Returns the number
@@ -89,12 +103,41 @@ impl<P: Packet> TxPort<P> {
         let queue = match &mut self.path {
             TxPath::Queue(queue) => &mut **queue,
             TxPath::Scheduled(scheduled) => &mut *scheduled.queue,
-            TxPath::Worker(_) => return 0,
+            TxPath::Worker(_) | TxPath::Lag(_) => return 0,
         };
         let buffered = self.buffer.len();
         send(queue, &mut self.buffer, &self.counters);
         self.is_behind = !self.buffer.is_empty();
         buffered - self.buffer.len()
+    }
+
+    /// Sends a packet ahead of those in the buffer and in the scheduler. Returns the number of packets dropped for it: a
+    /// device that takes nothing keeps the buffer full.
+    pub(crate) fn send_first(&mut self, packet: P) -> u64 {
+        let queue = match &mut self.path {
+            TxPath::Queue(queue) => &mut **queue,
+            TxPath::Scheduled(scheduled) => &mut *scheduled.queue,
+            // The control side chooses the worker that has the queue of a device.
+            TxPath::Worker(_) | TxPath::Lag(_) => {
+                self.counters.tx_dropped.add(1);
+                return 1;
+            }
+        };
+        let mut first = Burst::new();
+        first.push(packet);
+        send(queue, &mut first, &self.counters);
+        let Some(packet) = first.pop() else {
+            return 0;
+        };
+        let dropped = match self.buffer.is_full() {
+            true => self.buffer.pop(),
+            false => None,
+        };
+        self.buffer.insert(0, packet);
+        self.is_behind = true;
+        let dropped = u64::from(dropped.is_some());
+        self.counters.tx_dropped.add(dropped);
+        dropped
     }
 
     /// Returns true if packets of another worker might overtake packets that were sent here.
@@ -104,6 +147,8 @@ impl<P: Packet> TxPort<P> {
             TxPath::Scheduled(scheduled) => scheduled.queue.has_in_flight(),
             // All workers put their packets into the same inbox, in order.
             TxPath::Worker(_) => false,
+            // Its members say so for themselves.
+            TxPath::Lag(_) => false,
         }
     }
 
@@ -167,6 +212,8 @@ pub(crate) struct TxPorts<P> {
     pub(crate) ports: Vec<TxPort<P>>,
     /// True if a port has a scheduler in this worker.
     pub(crate) has_scheduled: bool,
+    /// True if flows of a LAG wait for their move to another member.
+    has_moves: bool,
     /// The port that [`TxPorts::take_last_output`] returns.
     pub(crate) last_output: Option<PortNo>,
     /// True if GSO packets may arrive.
@@ -184,6 +231,7 @@ impl<P> TxPorts<P> {
         TxPorts {
             ports: Vec::new(),
             has_scheduled: false,
+            has_moves: false,
             last_output: None,
             expects_gso: false,
             captures: Captures::default(),
@@ -268,6 +316,35 @@ impl<P: Packet> TxPorts<P> {
         self.ports.iter().any(TxPort::has_in_flight)
     }
 
+    /// Distributes the flows of a LAG over its members. Flows of members that left move now, others when no packet can be
+    /// overtaken.
+    pub(crate) fn distribute(&mut self, lag: PortNo, to: &Distribution, now: Time) {
+        if let Some(port) = self.find(lag)
+            && let TxPath::Lag(distributor) = &mut port.path
+        {
+            self.has_moves |= distributor.set(to.clone(), now);
+        }
+    }
+
+    /// Moves the flows that wait, where no packet can be overtaken.
+    #[cold]
+    fn finish_moves(&mut self, now: Time) {
+        let waiting: Vec<PortNo> = self
+            .ports
+            .iter()
+            .filter(|port| {
+                !port.buffer.is_empty() || port.has_in_flight() || matches!(port.path, TxPath::Worker(_))
+            })
+            .map(|port| port.port)
+            .collect();
+        self.has_moves = false;
+        for port in &mut self.ports {
+            if let TxPath::Lag(distributor) = &mut port.path {
+                self.has_moves |= distributor.finish(now, |member| waiting.contains(&member));
+            }
+        }
+    }
+
     /// Sends the buffered packets, and the scheduled packets that may leave now.
     pub(crate) fn flush(&mut self, now: Time) -> Flushed {
         let mut flushed = Flushed::default();
@@ -282,6 +359,9 @@ impl<P: Packet> TxPorts<P> {
                     flushed.may_be_overtaken |= port.has_other_queues;
                 }
             }
+        }
+        if self.has_moves {
+            self.finish_moves(now);
         }
         flushed
     }
@@ -371,6 +451,7 @@ mod tests {
             is_behind: false,
             has_other_queues: false,
             parked: None,
+            lag: None,
         };
         (port, sent)
     }
@@ -391,6 +472,28 @@ mod tests {
         assert_eq!(*sent.lock().unwrap(), (0..60).collect::<Vec<u8>>());
         assert_eq!(port.counters.tx_packets.read(), 60);
         assert_eq!(port.counters.tx_bytes.read(), 60 * 60);
+    }
+
+    #[test]
+    fn a_frame_of_a_link_protocol_leaves_ahead_of_all_packets_even_if_the_buffer_is_full() {
+        let (mut port, sent) = port(&[0, 0, BURST]);
+        port.accept(&mut burst(0..64));
+        assert_eq!(
+            port.send_first(Frame::new(&[99; 60])),
+            1,
+            "the last packet makes room"
+        );
+        port.flush();
+        port.flush();
+        let expected: Vec<u8> = [99].into_iter().chain(0..63).collect();
+        assert_eq!(*sent.lock().unwrap(), expected);
+        assert_eq!(port.counters.tx_dropped.read(), 1);
+        assert_eq!(port.send_first(Frame::new(&[98; 60])), 0);
+        assert_eq!(
+            sent.lock().unwrap().last(),
+            Some(&98),
+            "it does not wait for the end of the round"
+        );
     }
 
     /// A device that takes up to `takes` packets, and refuses packets that begin with 9. Without a peer, it

@@ -81,7 +81,10 @@ reasons! {
     Policer = "policer": "The packet exceeds the rate of its ingress port's policer.";
     FunctionDrop = "function_drop": "A network function of a chain dropped the packet.";
     HopDown = "hop_down": "A hop of a chain is down and fails closed.";
-    OamFull = "oam_full": "The queue of frames of OAM (BFD, continuity checks) to the control side is full.";
+    OamFull = "oam_full": "The queue of frames of OAM and link protocols (BFD, continuity checks, LACP, RSTP, LLDP) to the control side is full.";
+    LinkProtocolLimit = "link_protocol_limit": "The member of a LAG received more than 100 LACPDUs, markers and LLDPDUs in a second.";
+    LagNotCollecting = "lag_not_collecting": "The packet arrived at a member of a LAG that does not collect: LACP has no partner there, or the LAG is down.";
+    LagNotDistributing = "lag_not_distributing": "The packet is for a LAG of which no member distributes.";
     PacketInFull = "packet_in_full": "The queue of packet-ins to the control side is full.";
     NoController = "no_controller": "The packet is for a controller, and none is connected that takes it: slaves and asynchronous configurations may refuse packet-ins.";
     PacketInLimit = "packet_in_limit": "The packet-in rate limit was reached.";

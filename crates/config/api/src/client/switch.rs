@@ -2,7 +2,7 @@
 
 use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
-use crate::view::{Drop, Log, LogChange, Ready, Status, Version, WanPath, Worker};
+use crate::view::{Drop, Lag, Log, LogChange, Ready, Status, Version, WanPath, Worker};
 
 impl Client {
     /// Returns the versions of the program and its libraries.
@@ -36,6 +36,11 @@ impl Client {
     /// Returns the readiness of the switch, with the reasons why it is not ready.
     pub fn ready(&self) -> Result<Ready, ClientError> {
         self.get("/ready")
+    }
+
+    /// Returns the LAGs of all bridges.
+    pub fn lags(&self) -> Result<Vec<Lag>, ClientError> {
+        self.get("/api/v1/lags")
     }
 
     /// Returns the emulated paths.

@@ -2,6 +2,7 @@
 
 mod chains;
 mod flows;
+mod lags;
 mod queues;
 mod routing;
 mod server;

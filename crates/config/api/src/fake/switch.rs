@@ -11,7 +11,7 @@ use millrace_store::Store;
 use millrace_types::{PortNo, TableId, Vid};
 use tokio::sync::mpsc;
 
-use super::{chains, flows, queues, routing, wans};
+use super::{chains, flows, lags, queues, routing, wans};
 use crate::server::{
     CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, TracePacket,
 };
@@ -447,6 +447,10 @@ impl Live for FakeSwitch {
 
     fn wans(&self) -> Vec<view::WanPath> {
         wans::wans()
+    }
+
+    fn lags(&self) -> Vec<view::Lag> {
+        lags::lags()
     }
 
     fn vrfs(&self) -> Vec<view::Vrf> {

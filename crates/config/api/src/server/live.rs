@@ -161,6 +161,9 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the emulated paths, in order of names.
     fn wans(&self) -> Vec<view::WanPath>;
 
+    /// Returns the LAGs of all bridges.
+    fn lags(&self) -> Vec<view::Lag>;
+
     /// Returns the VRFs of the router, in order of names.
     fn vrfs(&self) -> Vec<view::Vrf>;
 

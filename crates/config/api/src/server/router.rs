@@ -15,7 +15,7 @@ use super::app::App;
 use super::guard::guard;
 use super::limits::BODY_LIMIT;
 use super::routes::{
-    bridges, capture, chains, config, docs, events, flow_mods, lock, log, metrics, owners, revisions,
+    bridges, capture, chains, config, docs, events, flow_mods, lags, lock, log, metrics, owners, revisions,
     routing, state, switch, trace, wans,
 };
 use super::small_body::read_small_body;
@@ -103,6 +103,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(wans::wans))
         .routes(routes!(wans::wan))
         .routes(routes!(wans::configured, wans::patch))
+        .routes(routes!(lags::lags))
         .routes(routes!(routing::vrfs))
         .routes(routes!(routing::interfaces))
         .routes(routes!(routing::routes))

@@ -13,6 +13,7 @@ mod from_flow;
 #[cfg(feature = "server")]
 mod from_store;
 mod group;
+mod lag;
 mod lock;
 mod port;
 mod problem;
@@ -37,6 +38,7 @@ pub use flow_mod::{
     ResetFlowCounters, ResetPortCounters,
 };
 pub use group::{Band, Bucket, Group, Meter};
+pub use lag::{Lacp, LacpParticipant, Lag, LagMember};
 pub use lock::{Lock, LockState, LockTaken};
 pub use millrace_wan_control::{
     Delay as WanDelay, DirectionStatus as WanDirection, DropCount as WanDrop,

@@ -19,7 +19,7 @@ pub enum StateKind {
     Confirmation,
     /// Ports, by `BRIDGE/PORT`: a `PortState`.
     Ports,
-    /// Links of ports, by `BRIDGE/PORT`: a `Link`.
+    /// Links of ports, by `BRIDGE/PORT`, and of members of LAGs, by `BRIDGE/PORT/MEMBER`: a `Link`.
     Links,
     /// Neighbours, by `BRIDGE/PORT/ADDRESS`: a `TunnelNeighbour`.
     Neighbours,
@@ -130,17 +130,20 @@ pub struct PortState {
     pub admin: super::AdminState,
 }
 
-/// The link of a port.
+/// The link of a port, or of a member of a LAG.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct Link {
     /// The name of the bridge.
     pub bridge: String,
-    /// The name of the port.
+    /// The name of the port, or of the member.
     pub port: String,
+    /// The port of the LAG of which this is a member; `null` for a port.
+    #[serde(default)]
+    pub lag: Option<String>,
     /// The operational state.
     pub link: super::LinkState,
-    /// True if fast-failover groups may use the port.
+    /// True if fast-failover groups may use the port, or if the member sends packets of the LAG.
     pub live: bool,
     /// True while flap damping holds the port down.
     pub damped: bool,

@@ -43,7 +43,12 @@ pub(super) fn resources(device: &Device) -> HashSet<String> {
         Device::Wan(_) => {
             taken.insert(device.to_string());
         }
-        Device::Link(_) | Device::Tunnel(_) | Device::Nsh(_) | Device::Memory | Device::Chain(_) => {}
+        Device::Link(_)
+        | Device::Tunnel(_)
+        | Device::Nsh(_)
+        | Device::Lag(_)
+        | Device::Memory
+        | Device::Chain(_) => {}
     }
     taken
 }

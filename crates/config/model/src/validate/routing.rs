@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
+use millrace_types::PortNo;
+
 use super::checks::{Checks, Unique};
 use super::walk::bridges;
 use crate::bridge::Bridge;
@@ -11,6 +13,7 @@ use crate::choice::InterfaceEgress;
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::Path;
+use crate::name::PortName;
 use crate::routing::{Interface, RouteSource, Vrf};
 
 /// The smallest MTU of IPv6 (RFC 8200, section 5).
@@ -128,11 +131,10 @@ impl Checks {
             return self.conflict(path.key("bridge"), message);
         };
         if let Some(number) = interface.number
-            && let Some(port) = bridge.all_ports().find(|port| port.number == number)
+            && let Some(name) = holder(bridge, number)
         {
             let message = format!(
-                "{number} is the number of port `{}` of this bridge: expected a number of its own",
-                port.name
+                "{number} is the number of port `{name}` of this bridge: expected a number of its own"
             );
             self.conflict(path.key("number"), message);
         }
@@ -191,4 +193,14 @@ fn network(address: IpAddr, len: u8) -> (bool, u128) {
         address.is_ipv4(),
         bits.checked_shr(size - u32::from(len)).unwrap_or(0),
     )
+}
+
+/// Returns the name of the port, or of the member of a LAG, that has this number.
+fn holder(bridge: &Bridge, number: PortNo) -> Option<PortName> {
+    let ports = bridge.all_ports().map(|port| (port.number, port.name));
+    let members = bridge.lags.iter().flat_map(|lag| &lag.members);
+    let members = members.map(|member| (member.number, member.name.clone()));
+    ports
+        .chain(members)
+        .find_map(|(of, name)| (of == number).then_some(name))
 }

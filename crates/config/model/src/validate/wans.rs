@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use millrace_wan_emulator::{DirectionId, NoSources, Plan, PlanError, Seed};
 
 use super::checks::{Checks, Unique};
-use super::walk::all_ports;
+use super::walk::all_devices;
 use crate::config::Config;
 use crate::device::Device;
 use crate::error::Path;
@@ -22,9 +22,8 @@ impl Checks {
             self.wan(wan, &path);
         }
         let mut ends: BTreeMap<&str, [Option<Path>; 2]> = BTreeMap::new();
-        for (port, path) in all_ports(config) {
-            let Device::Wan(end) = &port.device else { continue };
-            let path = path.key("device");
+        for (device, path) in all_devices(config) {
+            let Device::Wan(end) = device else { continue };
             if !config.wans.iter().any(|wan| wan.name == end.name) {
                 self.conflict(
                     path.clone(),

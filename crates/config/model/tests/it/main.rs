@@ -8,6 +8,7 @@
 )]
 
 mod chains;
+mod lags;
 mod messages;
 mod oam;
 mod qos;

@@ -72,7 +72,7 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
              kernel:INTERFACE (kernel:eth1), DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC (vhost:PATH, \
              virtio-user:PATH or memif:PATH), a tunnel \
              (vxlan:remote=IP,local=IP,underlay=PORT), a port of service paths \
-             (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX) or memory; did you mean `kernel:eth0`?",
+             (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX), lag:NAME or memory; did you mean `kernel:eth0`?",
             "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
             "m.toml:23:3: bridge[1].port[1]: missing key `number`: expected a whole number from 1 to 4294967040",
         ],
@@ -408,7 +408,7 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
              "detail": "-1 is out of range: expected 64 to 1048576 MiB"},
             {"pointer": "/bridge/0/a~1b~0c", "code": "unknown-key",
              "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, standalone_flows, flow_cache, select_hash, fragments, match_extensions, local, local_mtu, tables, table, controllers, listen, \
-                        tls, description, normal_vlans, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, sflow, rstp, lldp, port, chain"},
+                        tls, description, normal_vlans, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, sflow, rstp, lldp, port, lag, chain"},
             {"pointer": "/bridge/0/port/0/number", "code": "wrong-type",
              "detail": "found the number 1.5: expected a whole number from 1 to 4294967040"},
         ])

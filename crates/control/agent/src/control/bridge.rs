@@ -12,6 +12,7 @@ use millrace_types::{PortNo, TableId, Time};
 
 use super::chains::Chains;
 use super::hops::HopProblems;
+use super::lag::RunningLag;
 use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::recording::Recording;
@@ -75,6 +76,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) oam: Oam,
     /// The spanning tree; `None` if RSTP is not configured.
     pub(super) rstp: Option<SpanningTree>,
+    /// The LAGs, by the numbers of their ports.
+    pub(super) lags: BTreeMap<PortNo, RunningLag>,
     /// The LLDP agent; `None` if LLDP is not configured.
     pub(super) lldp: Option<Agent>,
     /// The sFlow agent, and the sampling plan of the workers.
@@ -147,6 +150,7 @@ impl<B: Backend> BridgeControl<B> {
             neighbours: Neighbours::default(),
             oam: Oam::new(seed),
             rstp: None,
+            lags: BTreeMap::new(),
             lldp: None,
             sflow: Sflow::default(),
             sflow_seed: seed,

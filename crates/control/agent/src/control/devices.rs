@@ -5,13 +5,13 @@ use std::path::Path;
 use millrace_datapath::io::{DeviceSpec, SocketAccess, VnicKind, VnicSpec};
 use millrace_model as model;
 
-/// Returns the device of a port.
+/// Returns the device of a port or of a member of a LAG, whose name is `name`.
 ///
 /// A memory device has no name in the configuration; it is named after its bridge and port.
-pub(super) fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
-    match &port.device {
-        model::Device::Pci(_) => DeviceSpec::Pci(port.device.to_string()),
-        model::Device::Vdev(_) => DeviceSpec::Vdev(port.device.to_string()),
+pub(super) fn device_spec(bridge: &str, name: &str, device: &model::Device) -> DeviceSpec {
+    match device {
+        model::Device::Pci(_) => DeviceSpec::Pci(device.to_string()),
+        model::Device::Vdev(_) => DeviceSpec::Vdev(device.to_string()),
         model::Device::Pcap(files) => DeviceSpec::Pcap {
             rx: files.rx().map(Path::to_owned),
             tx: files.tx().map(Path::to_owned),
@@ -25,12 +25,13 @@ pub(super) fn spec_of(bridge: &str, port: &model::Port) -> DeviceSpec {
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
         model::Device::Kernel(name) => DeviceSpec::Kernel(name.to_string()),
         model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
-        // Tunnels and NSH ports have no device, and a chain supplies the devices of its ports, so no device
-        // is opened.
+        // Tunnels and NSH ports have no device, a LAG has those of its members, and a chain supplies the devices of
+        // its ports, so no device is opened.
         model::Device::Memory
         | model::Device::Tunnel(_)
         | model::Device::Nsh(_)
-        | model::Device::Chain(_) => DeviceSpec::Memory(format!("{bridge}/{}", port.name)),
+        | model::Device::Lag(_)
+        | model::Device::Chain(_) => DeviceSpec::Memory(format!("{bridge}/{name}")),
     }
 }
 

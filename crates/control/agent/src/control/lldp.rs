@@ -1,8 +1,11 @@
 //! LLDP of a bridge: its configuration becomes that of the agent in `l2ctl`, whose frames leave and arrive like those of OAM.
 
+use std::collections::BTreeMap;
+
 use millrace_datapath::io::Backend;
 use millrace_l2ctl::lldp::{
-    Agent, Capabilities, ChassisId, Counters, ManagementAddress, Neighbour, PortId, PortSettings, Settings,
+    Agent, Aggregation, Capabilities, ChassisId, Counters, ManagementAddress, Neighbour, PortId,
+    PortSettings, Settings,
 };
 use millrace_model::{self as model, PortLldp};
 use millrace_pipeline::{PortConfig, PortState};
@@ -42,22 +45,47 @@ impl<B: Backend> BridgeControl<B> {
         };
         let chassis = ChassisId::Mac(Mac::from_u64(self.config.datapath_id().0));
         let settings = settings_of(wanted, chassis);
+        let ports = self.lldp_ports();
         let agent = self.lldp.get_or_insert_with(|| Agent::new(settings.clone()));
         agent.set_settings(settings, now);
-        let ports = &self.ports;
-        let gone: Vec<PortNo> = agent
-            .ports()
-            .filter(|port| ports.get(port).is_none_or(|status| !has_lldp(&status.model)))
-            .collect();
+        let gone: Vec<PortNo> = agent.ports().filter(|port| !ports.contains_key(port)).collect();
         for port in gone {
             agent.remove_port(port);
         }
-        for (number, status) in ports.iter().filter(|(_, status)| has_lldp(&status.model)) {
-            agent.set_port(*number, port_settings_of(status), now);
-            let is_up = !status.state.has(PortState::LINK_DOWN) && !status.config.has(PortConfig::DOWN);
-            agent.set_link(*number, is_up, now);
+        for (number, (settings, is_up)) in ports {
+            agent.set_port(number, settings, now);
+            agent.set_link(number, is_up, now);
         }
         self.run_lldp();
+    }
+
+    /// Returns the settings and the link state of each port with LLDP: a LAG has one for each member.
+    fn lldp_ports(&self) -> BTreeMap<PortNo, (PortSettings, bool)> {
+        let mut ports = BTreeMap::new();
+        for (number, status) in self.ports.iter().filter(|(_, status)| has_lldp(&status.model)) {
+            let is_enabled = !status.config.has(PortConfig::DOWN);
+            let Some(lag) = self.lags.get(number) else {
+                let is_up = is_enabled && !status.state.has(PortState::LINK_DOWN);
+                ports.insert(*number, (port_settings_of(status), is_up));
+                continue;
+            };
+            for (member, running) in &lag.members {
+                let settings = PortSettings {
+                    mac: running.info.mac,
+                    id: PortId::InterfaceName(running.model.name.to_string()),
+                    description: running.model.device.to_string(),
+                    aggregation: Some(Aggregation {
+                        is_capable: true,
+                        is_enabled: true,
+                        port_id: number.raw(),
+                    }),
+                    max_frame_size: Some(running.info.mtu.saturating_add(FRAME_OVERHEAD)),
+                    ..port_settings_of(status)
+                };
+                ports.insert(*member, (settings, is_enabled && running.info.link_up));
+            }
+        }
+        ports
     }
 
     /// Returns true if the control thread takes the LLDPDUs that a port receives.
@@ -81,7 +109,11 @@ impl<B: Backend> BridgeControl<B> {
         };
         let frames = agent.poll(now);
         for transmit in &frames {
-            self.send_frame(transmit.port, &transmit.frame);
+            if self.member_name(transmit.port).is_some() {
+                let _no_buffer = self.datapath.send(transmit.port, &transmit.frame);
+            } else {
+                self.send_frame(transmit.port, &transmit.frame);
+            }
         }
         frames.len() as u64
     }

@@ -17,9 +17,9 @@
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
 //! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `router_port`, `taps`, `chains`, `monitors`,
-//!    `oam_status`, `recording`, `spanning_tree`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
+//!    `oam_status`, `recording`, `spanning_tree`, `lag`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
-//! 3. `fail_mode`, `router`, `tunnels`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
+//! 3. `fail_mode`, `router`, `tunnels`, `lacp`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
 //!    `record`: operations on a bridge
 //! 4. `handle`: tasks; `thread`: the loop that runs them
 
@@ -32,6 +32,8 @@ mod devices;
 mod fail_mode;
 mod handle;
 mod hops;
+pub mod lacp;
+mod lag;
 mod lldp;
 mod monitors;
 mod neighbour_frames;

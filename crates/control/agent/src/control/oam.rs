@@ -5,7 +5,7 @@
 //! peer wait in the queue.
 
 use millrace_datapath::io::{Backend, DeviceInfo};
-use millrace_l2ctl::BRIDGE_GROUP;
+use millrace_l2ctl::{BRIDGE_GROUP, SLOW_PROTOCOLS};
 use millrace_model as model;
 use millrace_oam::{Damping, DampingSettings, WaitToRestore, bfd, ccm};
 use millrace_pipeline::{OamPort, OamPorts, PortState};
@@ -105,12 +105,16 @@ impl<B: Backend> BridgeControl<B> {
         self.configure_lldp();
     }
 
-    /// Handles a frame of OAM or LLDP that arrived at `time`.
+    /// Handles a frame of OAM or of a link protocol that arrived at `time`.
     pub(super) fn receive_oam(&mut self, port: PortNo, time: Time, packet: &B::Packet) {
         let mut frame = Vec::new();
         packet.copy_to(&mut frame, usize::MAX);
         if frame.get(12..14) == Some(&LLDP) {
             self.receive_lldp(port, time, &frame);
+            return;
+        }
+        if frame.get(..6) == Some(&SLOW_PROTOCOLS.0) {
+            self.receive_slow_protocol(port, time, &frame);
             return;
         }
         if frame.get(..6) == Some(&BRIDGE_GROUP.0) {

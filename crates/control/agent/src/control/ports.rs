@@ -8,7 +8,7 @@ use millrace_types::{PortNo, Time};
 use thiserror::Error;
 
 use super::bridge::BridgeControl;
-use super::devices::spec_of;
+use super::devices::device_spec;
 use super::oam::link_state;
 use super::qos::{plan_of, policer_of};
 use super::tunnels::is_logical;
@@ -58,6 +58,11 @@ impl<B: Backend> BridgeControl<B> {
     /// Opens the device of a port that the pipeline knows.
     pub(super) fn open_device(&mut self, wanted: &model::Port) -> Result<(), AddPortError> {
         let number = wanted.number;
+        if let Some(lag) = self.config.lag_of(wanted).cloned() {
+            self.open_lag(wanted, &lag)?;
+            self.apply_qos(wanted);
+            return Ok(());
+        }
         let options = DeviceOptions {
             queues: wanted
                 .queues
@@ -65,16 +70,21 @@ impl<B: Backend> BridgeControl<B> {
             only_if_spread: wanted.queues.is_none(),
             mtu: wanted.mtu.get(),
         };
-        let spec = spec_of(self.config.name.as_str(), wanted);
+        let spec = device_spec(self.config.name.as_str(), wanted.name.as_str(), &wanted.device);
         self.datapath.add_port(number, &spec, options)?;
-        self.datapath.schedule(number, &plan_of(wanted));
+        self.apply_qos(wanted);
+        Ok(())
+    }
+
+    /// Gives a port that was opened its queues, policer and backpressure.
+    fn apply_qos(&mut self, wanted: &model::Port) {
+        self.datapath.schedule(wanted.number, &plan_of(wanted));
         if let Some(plan) = policer_of(wanted) {
-            self.datapath.police(number, Some(&plan));
+            self.datapath.police(wanted.number, Some(&plan));
         }
         if wanted.backpressure {
             set_backpressure(&mut self.datapath, &self.config.name, wanted);
         }
-        Ok(())
     }
 
     /// Adds a port of a chain, and reports it to the controllers. The device of the port is already open.
@@ -129,6 +139,7 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Closes a port and reports it to the controllers. Flow entries that name it stay (OpenFlow 1.3.5, section 6.4).
     pub(crate) fn remove_port(&mut self, number: PortNo) {
+        self.close_lag(number);
         let Some(status) = self.ports.remove(&number) else {
             return;
         };
@@ -231,6 +242,7 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Polls the devices of all ports, and reports ports whose link or description changed to the controllers.
     pub(super) fn poll_links(&mut self) {
+        self.poll_lags();
         let mut has_changed = false;
         let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for number in numbers {

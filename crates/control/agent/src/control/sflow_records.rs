@@ -27,9 +27,11 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         | DropReason::RouteAclIn
         | DropReason::RouteAclOut => DropCode::ACL,
         DropReason::InvalidTtl | DropReason::NshTtl | DropReason::RouteTtl => DropCode::TTL,
-        DropReason::Meter | DropReason::Policer | DropReason::PacketInLimit | DropReason::RoutePuntLimit => {
-            DropCode::RATE_LIMIT
-        }
+        DropReason::Meter
+        | DropReason::Policer
+        | DropReason::PacketInLimit
+        | DropReason::LinkProtocolLimit
+        | DropReason::RoutePuntLimit => DropCode::RATE_LIMIT,
         DropReason::TransmitFull
         | DropReason::QueueFull
         | DropReason::NoBuffer
@@ -72,6 +74,8 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         | DropReason::PortNoForward
         | DropReason::PortNoReceive
         | DropReason::PortBlocked
+        | DropReason::LagNotCollecting
+        | DropReason::LagNotDistributing
         | DropReason::NormalReserved
         | DropReason::TooShort => DropCode::UNKNOWN_L2,
         DropReason::PortNoPacketIn

@@ -160,6 +160,7 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         let mut busy = run_tasks(bridge, tasks);
         busy |= handle_events(bridge);
         bridge.run_oam();
+        bridge.run_lacp();
         bridge.run_rstp();
         bridge.run_lldp();
         busy |= bridge.run_sflow();
@@ -174,12 +175,15 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         if !busy {
             let rstp = bridge.rstp.as_ref().and_then(SpanningTree::deadline);
             let lldp = bridge.lldp.as_ref().and_then(Agent::deadline);
-            let deadlines = [bridge.oam.deadline(), lldp, rstp].into_iter().flatten();
+            let deadlines = [bridge.oam.deadline(), bridge.lacp_deadline(), lldp, rstp]
+                .into_iter()
+                .flatten();
             let wake = deadlines.fold(next_tick, Time::min);
             std::thread::park_timeout(wake.since(bridge.datapath.now()));
         }
     }
     bridge.shut_down_all_lldp();
+    bridge.shut_down_lags();
 }
 
 /// Runs one batch of tasks. Returns true if there were any.

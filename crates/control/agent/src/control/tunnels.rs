@@ -52,6 +52,9 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Returns the information of a port's device; for a logical port, information in the same form.
     pub(super) fn info_of(&self, port: &model::Port) -> Option<DeviceInfo> {
+        if let Some(lag) = self.lags.get(&port.number) {
+            return Some(lag.info(&self.config, port));
+        }
         if !is_logical(port) {
             return self.datapath.device_info(port.number);
         }

@@ -144,6 +144,23 @@ impl Lag {
         frames
     }
 
+    /// Detaches all members, and returns the LACPDUs that say so: the partner moves its flows at once, and not after its
+    /// timeout. The caller drops the LAG, or a part of its members, afterwards.
+    pub fn shut_down(&mut self, now: Time) -> Vec<Transmit> {
+        let settings = self.settings;
+        self.members
+            .iter_mut()
+            .filter_map(|member| {
+                let MemberSettings { port, mac, .. } = member.settings;
+                let body = member.leave(&settings, now)?;
+                Some(Transmit {
+                    port,
+                    frame: frame::with_ether_type(SLOW_PROTOCOLS, mac, SLOW_ETHER_TYPE, &body),
+                })
+            })
+            .collect()
+    }
+
     /// Returns the time at which [`Lag::poll`] is due; `None` if nothing is.
     pub fn deadline(&self) -> Option<Time> {
         let deadlines = self

@@ -403,15 +403,27 @@ impl Member {
         let pdu = may_send.then(|| {
             self.needs_to_transmit = false;
             self.sent.record(now);
-            self.counters.sent += 1;
-            let lacpdu = Lacpdu {
-                actor: self.actor(settings),
-                partner: self.partner,
-                collector_max_delay: 0,
-            };
-            lacpdu.emit().to_vec()
+            self.lacpdu(settings)
         });
         response.into_iter().chain(pdu)
+    }
+
+    /// Detaches the member for good. Returns the body of the LACPDU that tells the partner, if there is one.
+    pub(super) fn leave(&mut self, settings: &Settings, now: Time) -> Option<Vec<u8>> {
+        self.selected = Selected::Unselected;
+        while self.run_mux(false, now) {}
+        self.knows_partner().then(|| self.lacpdu(settings))
+    }
+
+    /// Returns the body of an LACPDU of the present state, and counts it as sent.
+    fn lacpdu(&mut self, settings: &Settings) -> Vec<u8> {
+        self.counters.sent += 1;
+        let lacpdu = Lacpdu {
+            actor: self.actor(settings),
+            partner: self.partner,
+            collector_max_delay: 0,
+        };
+        lacpdu.emit().to_vec()
     }
 
     /// Returns the time at which the member has something to do, apart from its wait for others.

@@ -523,3 +523,20 @@ fn keys_differ_by_lag_and_by_speed() {
     assert_eq!(LagNumber::new(1023).unwrap().key(Mbps(800_000)), 0xffcd);
     assert_eq!((LagNumber::new(0), LagNumber::new(1024)), (None, None));
 }
+
+#[test]
+fn a_lag_that_shuts_down_tells_each_partner_that_its_member_is_out_of_synchronization() {
+    let mut lag = lag(settings());
+    agree(&mut lag, 0, 5_000);
+    assert!(lag.distributes(1) && lag.distributes(2));
+    let frames = lag.shut_down(ms(5_000));
+    for port in [1, 2] {
+        let [pdu] = sent(&frames, port)[..] else {
+            panic!("one LACPDU at port {port}");
+        };
+        let said = pdu.actor.state;
+        assert!(!said.contains(State::SYNCHRONIZATION), "{said:?}");
+        assert!(!said.contains(State::COLLECTING) && !said.contains(State::DISTRIBUTING));
+    }
+    assert!(!lag.is_up());
+}

@@ -10,7 +10,7 @@ use super::port::BridgePort;
 use crate::events::{CapturedPacket, Direction, Events};
 use crate::handoff::Destination;
 use crate::io::Backend;
-use crate::worker::WorkerHandle;
+use crate::worker::{Command, WorkerHandle};
 
 impl<B: Backend> Bridge<B> {
     /// Executes a list of actions on a packet of the control side (OpenFlow 1.3.5, section 7.3.7). `origin` has the ingress
@@ -35,18 +35,19 @@ impl<B: Backend> Bridge<B> {
         Some(())
     }
 
-    /// Sends a frame of a link protocol out of a port, even if the port is blocked: neither actions nor the state of the
-    /// port apply. Returns `None` if no buffer is free.
+    /// Sends a frame of a link protocol out of a port or a member of a LAG, even if the port is blocked: neither actions nor
+    /// the state of the port apply, and the frame leaves ahead of all packets that wait in the switch. Returns `None` if no buffer is free.
     pub fn send(&mut self, port: PortNo, bytes: &[u8]) -> Option<()> {
         let packet = self.backend.packet(bytes)?;
-        let mut egress = ControlEgress {
-            bridge: self.number,
-            workers: &self.workers,
-            ports: &self.ports,
-            events: &self.events,
-            counters: &self.counters,
+        let Some(out) = self.ports.get(&port) else {
+            self.counters.drops.add(DropReason::NoSuchPort, 1);
+            return Some(());
         };
-        egress.transmit(port, None, packet);
+        self.workers[out.owner].send(Command::SendFirst {
+            bridge: self.number,
+            port,
+            packet,
+        });
         Some(())
     }
 }

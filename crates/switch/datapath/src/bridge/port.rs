@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use millrace_pipeline::PolicerCounters;
 use millrace_types::PortNo;
 use thiserror::Error;
 
-use crate::counters::PortCounters;
+use crate::counters::{PortCounters, PortStats};
 use crate::io::{Device, OpenError};
 use crate::schedule::PortQueues;
 use crate::spread::reta::Reta;
+use crate::worker::Policing;
 
 /// The reason why a port cannot be added.
 #[derive(Debug, Error)]
@@ -36,5 +36,21 @@ pub(super) struct BridgePort {
     /// The worker that sends for workers without a transmit queue.
     pub(super) owner: usize,
     pub(super) queues: PortQueues,
-    pub(super) policed: Option<Arc<PolicerCounters>>,
+    pub(super) policed: Option<Policing>,
+    /// The LAG of which the device is a member.
+    pub(super) lag: Option<PortNo>,
+    /// The counters of members that were removed, if the port is a LAG.
+    pub(super) past: PortStats,
+}
+
+impl BridgePort {
+    /// Returns the sum of the counters of the port itself.
+    pub(super) fn stats(&self) -> PortStats {
+        let mut sum = self.past;
+        self.control_counters.add_to(&mut sum);
+        self.counters
+            .iter()
+            .for_each(|counters| counters.add_to(&mut sum));
+        sum
+    }
 }

@@ -11,6 +11,7 @@ use crate::io::steer::label_rules;
 use crate::io::{
     Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, Opened, TxQueue,
 };
+use crate::lag::LagMember;
 use crate::schedule::PortQueues;
 use crate::tx_port::{TxPath, TxPort};
 use crate::worker::{Command, RxPort};
@@ -41,6 +42,16 @@ impl<B: Backend> Bridge<B> {
     /// # Errors
     /// [`AddPortError::Exists`].
     pub fn attach_port(&mut self, port: PortNo, opened: Opened<B::Packet>) -> Result<(), AddPortError> {
+        self.attach(port, opened, None)
+    }
+
+    /// Adds a device that is open, as a port, or as a member of a LAG.
+    pub(super) fn attach(
+        &mut self,
+        port: PortNo,
+        opened: Opened<B::Packet>,
+        lag: Option<PortNo>,
+    ) -> Result<(), AddPortError> {
         if self.ports.contains_key(&port) {
             return Err(AddPortError::Exists(port));
         }
@@ -52,7 +63,8 @@ impl<B: Backend> Bridge<B> {
         let counters: Vec<Arc<PortCounters>> = self.workers.iter().map(|_| Arc::default()).collect();
         // Ports start at different workers, so that ports with one queue spread over all of them.
         let owner = self.ports.len() % self.workers.len();
-        self.add_tx_port(port, owner, tx, &counters);
+        self.add_tx_port(port, owner, tx, &counters, lag);
+        let policed = lag.and_then(|lag| self.ports.get(&lag)?.policed.clone());
         let (mut rx_workers, mut retas, rx_len) = (Vec::new(), Vec::new(), rx.len());
         for (i, queue) in rx.into_iter().enumerate() {
             let worker = (owner + i) % self.workers.len();
@@ -64,14 +76,15 @@ impl<B: Backend> Bridge<B> {
             let (reta, spreader) = spread.unzip();
             retas.extend(reta);
             let rx = RxPort {
-                port,
+                port: lag.unwrap_or(port),
                 queue,
                 counters: Arc::clone(&counters[worker]),
                 spreader,
-                policing: None,
+                policing: policed.clone(),
                 backpressure: false,
                 waits_for: None,
                 is_segmenting: false,
+                member: lag.map(|_| LagMember::new(port)),
             };
             self.workers[worker].send(Command::AddRxPort {
                 bridge: self.number,
@@ -89,6 +102,8 @@ impl<B: Backend> Bridge<B> {
                 owner,
                 queues: PortQueues::default(),
                 policed: None,
+                lag,
+                past: PortStats::default(),
             },
         );
         Ok(())
@@ -103,6 +118,7 @@ impl<B: Backend> Bridge<B> {
         owner: usize,
         tx: Vec<Box<dyn TxQueue<B::Packet>>>,
         counters: &[Arc<PortCounters>],
+        lag: Option<PortNo>,
     ) {
         debug_assert!(!tx.is_empty(), "port {port} has no transmit queue");
         let workers = self.workers.len();
@@ -125,6 +141,7 @@ impl<B: Backend> Bridge<B> {
                 is_behind: false,
                 has_other_queues,
                 parked: None,
+                lag,
             };
             worker.send(Command::AddTxPort {
                 bridge: self.number,
@@ -166,6 +183,9 @@ impl<B: Backend> Bridge<B> {
     /// Removes a port from the workers and closes its device. The caller must have removed the port from the pipeline
     /// and published that. Returns false if there was no such port.
     pub fn remove_port(&mut self, port: PortNo) -> bool {
+        for member in self.members_of(port) {
+            self.remove_port(member);
+        }
         let Some(removed) = self.ports.remove(&port) else {
             return false;
         };
@@ -180,11 +200,15 @@ impl<B: Backend> Bridge<B> {
         drop(done);
         // All queues come back and are dropped here, before the device.
         while back.recv().is_ok() {}
+        if let Some(lag) = removed.lag.and_then(|lag| self.ports.get_mut(&lag)) {
+            lag.past.add(&removed.stats());
+        }
+        self.distributions.remove(&port);
         drop(removed);
         true
     }
 
-    /// Returns the numbers of the open ports.
+    /// Returns the numbers of the open ports, LAGs and members of LAGs.
     pub fn ports(&self) -> impl Iterator<Item = PortNo> + '_ {
         self.ports.keys().copied()
     }
@@ -211,36 +235,58 @@ impl<B: Backend> Bridge<B> {
 
     /// Returns the counters of a port's device.
     pub fn device_stats(&self, port: PortNo) -> Option<DeviceStats> {
-        Some(self.ports.get(&port)?.device.stats())
+        let mut sum = self.ports.get(&port)?.device.stats();
+        for member in self
+            .members_of(port)
+            .iter()
+            .filter_map(|member| self.ports.get(member))
+        {
+            let of_member = member.device.stats();
+            sum.rx_missed += of_member.rx_missed;
+            sum.rx_errors += of_member.rx_errors;
+            sum.rx_no_buffer += of_member.rx_no_buffer;
+            sum.tx_errors += of_member.tx_errors;
+        }
+        Some(sum)
     }
 
     /// Returns the number of frames that a port's device refused (`Device::refused_frames`).
     pub fn refused_frames(&self, port: PortNo) -> u64 {
-        self.ports
-            .get(&port)
-            .map_or(0, |port| port.device.refused_frames())
+        let members = self.members_of(port);
+        let devices = members
+            .iter()
+            .chain([&port])
+            .filter_map(|port| self.ports.get(port));
+        devices.map(|port| port.device.refused_frames()).sum()
     }
 
     /// Returns what an operator can do about the refused frames of a port.
     pub fn refusal_remedy(&self, port: PortNo) -> String {
-        self.ports
-            .get(&port)
-            .map_or_else(String::new, |port| port.device.refusal_remedy())
+        let members = self.members_of(port);
+        let devices = members
+            .iter()
+            .chain([&port])
+            .filter_map(|port| self.ports.get(port));
+        let refusing = devices.max_by_key(|port| port.device.refused_frames());
+        refusing.map_or_else(String::new, |port| port.device.refusal_remedy())
     }
 
-    /// Returns the sum of the counters of a port: those of the workers, and of packet_outs.
+    /// Returns the sum of the counters of a port: those of the workers, and of packet_outs. Those of a LAG are the sums of
+    /// its members, and of the members that it had.
     pub fn port_stats(&self, port: PortNo) -> Option<PortStats> {
-        let mut sum = PortStats::default();
-        let port = self.ports.get(&port)?;
-        port.control_counters.add_to(&mut sum);
-        port.counters
-            .iter()
-            .for_each(|counters| counters.add_to(&mut sum));
+        let mut sum = self.ports.get(&port)?.stats();
+        for member in self.members_of(port) {
+            let member = self.ports.get(&member).map(BridgePort::stats);
+            sum.add(&member.unwrap_or_default());
+        }
         Some(sum)
     }
 
-    /// Sets a port's link up or down, if its device can.
+    /// Sets a port's link up or down, if its device can; the links of all members of a LAG.
     pub fn set_link(&mut self, port: PortNo, up: bool) {
+        for member in self.members_of(port) {
+            self.set_link(member, up);
+        }
         if let Some(port) = self.ports.get_mut(&port) {
             port.device.set_link(up);
         }

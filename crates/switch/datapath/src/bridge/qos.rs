@@ -58,9 +58,13 @@ impl<B: Backend> Bridge<B> {
         };
         let policing = plan.map(|plan| Policing {
             policer: Arc::new(Policer::new(*plan, now)),
-            counters: state.policed.clone().unwrap_or_default(),
+            counters: state
+                .policed
+                .as_ref()
+                .map(|policing| Arc::clone(&policing.counters))
+                .unwrap_or_default(),
         });
-        state.policed = policing.as_ref().map(|policing| Arc::clone(&policing.counters));
+        state.policed.clone_from(&policing);
         for worker in &*self.workers {
             worker.send(Command::SetPolicing {
                 bridge: self.number,
@@ -73,6 +77,6 @@ impl<B: Backend> Bridge<B> {
 
     /// Returns the number of green, yellow and red packets that the policer of a port counted, if it has one.
     pub fn policed(&self, port: PortNo) -> Option<[ColorCount; 3]> {
-        Some(self.ports.get(&port)?.policed.as_ref()?.read())
+        Some(self.ports.get(&port)?.policed.as_ref()?.counters.read())
     }
 }

@@ -10,6 +10,7 @@ use super::context::{BridgeContext, Policing, RxPort};
 use crate::capture::Captures;
 use crate::counters::WorkerCounters;
 use crate::handoff::Inbox;
+use crate::lag::{Distribution, LagRole};
 use crate::sampling::WorkerSampling;
 use crate::scheduled::SchedulerRole;
 use crate::service::{Service, ServiceId};
@@ -82,10 +83,25 @@ pub(crate) enum Command<P> {
         port: PortNo,
         policing: Option<Policing>,
     },
+    /// Sends a frame of a link protocol ahead of all packets that wait for the port.
+    SendFirst { bridge: u32, port: PortNo, packet: P },
+    /// Sets what the members of a LAG do.
+    SetLag {
+        bridge: u32,
+        port: PortNo,
+        state: Arc<LagState>,
+        done: SyncSender<()>,
+    },
     /// Prepares all queues for GSO packets.
     ExpectGso { done: SyncSender<()> },
     /// Ends the worker.
     Stop,
+}
+
+/// What the members of a LAG do.
+pub(crate) struct LagState {
+    pub(crate) members: Vec<LagRole>,
+    pub(crate) distribution: Distribution,
 }
 
 /// The queues of a port, returned by a worker.

@@ -8,6 +8,7 @@ use millrace_wire::Packet;
 
 use crate::counters::PortCounters;
 use crate::io::{Burst, RxQueue};
+use crate::lag::LagMember;
 use crate::pipeline::BridgePipeline;
 use crate::segmentation::SegmentingRx;
 use crate::service::{Service, ServiceId};
@@ -38,6 +39,8 @@ pub(crate) struct RxPort<P> {
     pub(crate) waits_for: Option<PortNo>,
     /// True if `queue` segments GSO packets.
     pub(crate) is_segmenting: bool,
+    /// The member of the LAG `port` whose queue this is; `None` if the port is no LAG.
+    pub(crate) member: Option<LagMember>,
 }
 
 /// The policer of a port. All workers that receive from the port share it.
@@ -67,6 +70,13 @@ impl Policing {
             sampler.sample_dropped(port, &dropped, reason, now);
         }
         P::discard(&mut dropped);
+    }
+}
+
+impl<P> RxPort<P> {
+    /// Returns the number under which the device was added: that of the port, or of the member of a LAG.
+    pub(super) fn device(&self) -> PortNo {
+        self.member.as_ref().map_or(self.port, |member| member.number)
     }
 }
 
@@ -105,6 +115,9 @@ impl<P: Packet> RxPort<P> {
             .rx_bytes
             .add(burst.iter().map(|packet| packet.len() as u64).sum());
         pipeline.capture_received(self.port, burst, now);
+        if let Some(member) = &mut self.member {
+            member.filter(burst, &pipeline.events, &pipeline.counters, now);
+        }
         if let Some(policing) = &self.policing {
             policing.police(self.port, burst, pipeline, now);
         }

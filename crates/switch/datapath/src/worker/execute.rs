@@ -43,6 +43,8 @@ impl<P: Packet + 'static> Worker<P> {
                 | Command::SetBackpressure { bridge, .. }
                 | Command::SetCaptures { bridge, .. }
                 | Command::SetSampling { bridge, .. }
+                | Command::SendFirst { bridge, .. }
+                | Command::SetLag { bridge, .. }
                 | Command::SetPolicing { bridge, .. } => {
                     let now = self.now();
                     let context = self.bridges.iter_mut().find(|context| context.bridge() == bridge);
@@ -76,7 +78,13 @@ impl<P: Packet + 'static> BridgeContext<P> {
     fn run(&mut self, command: Command<P>, now: Time) {
         let tx = &mut self.pipeline.tx;
         match command {
-            Command::AddRxPort { port, .. } => self.rx.push(*port),
+            Command::AddRxPort { port, .. } => {
+                let is_policed = port.policing.is_some();
+                self.rx.push(*port);
+                if is_policed && tx.expects_gso {
+                    self.segment_policed();
+                }
+            }
             Command::AddTxPort { port, done, .. } => {
                 tx.insert(match tx.expects_gso {
                     true => port.with_segmentation(&self.pipeline.counters),
@@ -86,7 +94,7 @@ impl<P: Packet + 'static> BridgeContext<P> {
             }
             Command::RemovePort { port, done, .. } => {
                 let removed = RemovedPort {
-                    _rx: self.rx.extract_if(.., |rx| rx.port == port).collect(),
+                    _rx: self.rx.extract_if(.., |rx| rx.device() == port).collect(),
                     _tx: tx.remove(port),
                 };
                 let _waiter_ended = done.send(removed);
@@ -112,6 +120,18 @@ impl<P: Packet + 'static> BridgeContext<P> {
             }
             Command::SetSampling { sampling, done, .. } => {
                 let _waiter_ended = done.send(core::mem::replace(&mut self.pipeline.sampling, sampling));
+            }
+            Command::SendFirst { port, packet, .. } => self.pipeline.send_first(port, packet, now),
+            Command::SetLag {
+                port, state, done, ..
+            } => {
+                for member in self.rx.iter_mut().filter_map(|rx| rx.member.as_mut()) {
+                    if let Some(role) = state.members.iter().find(|role| role.number == member.number) {
+                        member.set_role(role);
+                    }
+                }
+                tx.distribute(port, &state.distribution, now);
+                drop(done);
             }
             Command::SetPolicing { port, policing, .. } => {
                 for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {

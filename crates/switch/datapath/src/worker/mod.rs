@@ -51,7 +51,7 @@ mod context;
 mod execute;
 mod inbound;
 
-pub(crate) use self::command::{Command, WorkerHandle};
+pub(crate) use self::command::{Command, LagState, WorkerHandle};
 pub(crate) use self::context::{BridgeContext, Policing, RxPort};
 
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -10,6 +10,7 @@
 mod congestion;
 mod flow_hash;
 mod gso;
+mod lag;
 mod lost;
 mod no_allocation;
 mod queues;

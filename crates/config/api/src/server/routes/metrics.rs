@@ -303,6 +303,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     queues(out, live, &bridges);
     super::chain_metrics::chains(out, live, &bridges);
     super::wan_metrics::wans(out, live);
+    super::lag_metrics::lags(out, live);
 }
 
 /// A function that returns one counter of a queue.

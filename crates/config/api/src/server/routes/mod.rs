@@ -9,6 +9,8 @@ pub(super) mod config;
 pub(super) mod docs;
 pub(super) mod events;
 pub(super) mod flow_mods;
+mod lag_metrics;
+pub(super) mod lags;
 pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod metrics;
