@@ -61,6 +61,12 @@ def cable():
         yield
 
 
+def followed(switch):
+    """Returns what those see who follow the events of LLDP, by port."""
+    state = switch.rest.get(f"{switch.url}/state?kinds=lldp", timeout=60).json()["state"]
+    return state["lldp"]
+
+
 def test_lldpd_and_the_switch_know_each_other_until_one_says_farewell(tmp_path, cable):
     switch = Millrace(tmp_path / "millrace", ports=[(1, f"kernel:{OURS}")], extra=LLDP)
     with Lldpd(tmp_path) as lldpd, switch:
@@ -87,6 +93,7 @@ def test_lldpd_and_the_switch_know_each_other_until_one_says_farewell(tmp_path, 
         lldpd.cli("configure", "system", "hostname", "peer9")
         lldpd.cli("update")
         wait_for("their new name", lambda: neighbours(switch)[0]["system_name"] == "peer9")
+        wait_for("the event", lambda: followed(switch)["br0/p1"]["neighbours"][0]["system_name"] == "peer9")
         # A port without LLDP says farewell and forgets its neighbours; the default is both directions.
         switch.change(lambda config: config["bridge"][0]["port"][0].update(lldp="off"))
         wait_for("our farewell", lambda: not lldpd.neighbour())
@@ -97,6 +104,7 @@ def test_lldpd_and_the_switch_know_each_other_until_one_says_farewell(tmp_path, 
         wait_for("our neighbour again", lambda: neighbours(switch))
         end(lldpd.process)
         wait_for("their farewell", lambda: not neighbours(switch))
+        wait_for("the event", lambda: not followed(switch))
 
 
 def test_the_switch_says_farewell_when_it_stops(tmp_path, cable):

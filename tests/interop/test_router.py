@@ -134,6 +134,24 @@ def test_hosts_of_two_vlans_reach_each_other_and_the_router(router):
     assert ttl[1] == "63", "the router takes one from the TTL"
 
 
+def test_those_who_follow_events_see_neighbours_and_metrics_name_what_the_router_does(router):
+    wait_until_it_routes()
+
+    def followed():
+        state = router.rest.get(f"{router.url}/state?kinds=neighbours", timeout=60).json()["state"]
+        return {(value["interface"], value["address"]) for value in state["neighbours"].values()}
+
+    wait_for("both hosts", lambda: {address for _, address in followed()} >= {"10.0.10.2", "10.0.20.2"})
+    metrics = router.rest.get("http://localhost/metrics", timeout=60).text
+    values = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#"))
+    found = {name.split("{")[0] for name in values}
+    assert {"millrace_vrf_routes", "millrace_interface_up", "millrace_router_fib_bytes"} <= found, sorted(found)
+    punted = {name: value for name, value in values.items() if name.startswith("millrace_interface_punted_packets_total")}
+    assert any('class="neighbours"' in name and float(value) > 0 for name, value in punted.items()), punted
+    synchronised = [value for name, value in values.items() if name.startswith("millrace_vrf_synchronised")]
+    assert synchronised == ["1"], synchronised
+
+
 def test_traceroute_shows_the_router_and_the_host(router):
     wait_until_it_routes()
     for version, address, hops in (("-4", "10.0.20.2", ["10.0.10.1", "10.0.20.2"]),

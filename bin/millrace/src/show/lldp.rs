@@ -1,7 +1,7 @@
 //! `millrace show lldp`.
 
 use millrace_api::client::{Client, ClientError};
-use millrace_api::view::Lldp;
+use millrace_api::view::{LagMember, Lldp};
 use serde::Serialize;
 
 use crate::human::or_dash;
@@ -14,15 +14,18 @@ pub(super) struct PortLldp {
     lldp: Lldp,
 }
 
-/// Returns the ports of a bridge that have LLDP.
+/// Returns the ports of a bridge, and the members of its LAGs, that have LLDP.
 pub(super) fn ports(client: &Client, bridge: &str) -> Result<Vec<PortLldp>, ClientError> {
     let ports = client.ports(bridge)?.into_iter();
-    let with_lldp = ports.filter_map(|port| {
-        let lldp = port.lldp?;
-        Some(PortLldp {
-            port: port.name,
-            lldp,
-        })
+    let ports = ports.map(|port| (port.name, port.lldp));
+    let lags = client.lags()?.into_iter().filter(|lag| lag.bridge == bridge);
+    let members = lags.flat_map(|lag| {
+        let named = move |member: LagMember| (format!("{}/{}", lag.port, member.name), member.lldp);
+        lag.members.into_iter().map(named)
+    });
+    let with_lldp = ports.chain(members).filter_map(|(port, lldp)| {
+        let lldp = lldp?;
+        Some(PortLldp { port, lldp })
     });
     Ok(with_lldp.collect())
 }

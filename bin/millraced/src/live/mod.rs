@@ -14,6 +14,7 @@ mod lags;
 mod lldp;
 mod oam;
 mod observed;
+mod ports;
 mod queues;
 mod routing;
 mod rstp;
@@ -33,12 +34,11 @@ use millrace_api::server::{
 };
 use millrace_api::view;
 use millrace_datapath::io::Backend;
-use millrace_datapath::spread::SpreadStats;
 use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
 use millrace_flow::text::FlowModText;
 use millrace_model::{Config, ConfigErrors};
-use millrace_pipeline::{DropReason, PortConfig, PortState, Standalone};
+use millrace_pipeline::{DropReason, Standalone};
 use millrace_store::Store;
 use millrace_types::{PortNo, Vid};
 use tokio::sync::mpsc;
@@ -241,7 +241,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
     }
 
     fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError> {
-        let mut running = self.ask(bridge, running_ports)?;
+        let mut running = self.ask(bridge, ports::running)?;
         // Configured ports that could not be opened are included.
         let config = Arc::clone(&self.store.head().config);
         let wanted = config
@@ -250,7 +250,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
             .filter(|wanted| wanted.name.as_str() == bridge);
         for port in wanted.flat_map(millrace_model::Bridge::all_ports) {
             if !running.iter().any(|shown| shown.number == port.number.raw()) {
-                running.push(missing_port(bridge, &port));
+                running.push(ports::missing(bridge, &port));
             }
         }
         running.sort_by_key(|port| port.number);
@@ -402,6 +402,13 @@ impl<B: Backend> Live for LiveSwitch<B> {
         self.switch.router().vrfs().iter().map(routing::vrf).collect()
     }
 
+    fn router_totals(&self) -> Option<view::RouterTotals> {
+        self.switch
+            .router()
+            .totals()
+            .map(|totals| routing::totals(&totals))
+    }
+
     fn router_interfaces(&self) -> Vec<view::RouterInterface> {
         self.switch
             .router()
@@ -426,11 +433,11 @@ impl<B: Backend> Live for LiveSwitch<B> {
     fn workers(&self) -> Vec<view::Worker> {
         let ports: Vec<_> = self
             .ask_all(|control| {
-                control
-                    .ports()
-                    .iter()
-                    .map(|(number, port)| (*number, port.model.name.to_string()))
-                    .collect()
+                let ports = control.ports().iter();
+                let ports = ports.map(|(number, port)| (*number, port.model.name.to_string()));
+                let members = control.members();
+                let members = members.map(|(number, port, member)| (number, format!("{port}/{member}")));
+                ports.chain(members).collect()
             })
             .into_iter()
             .flat_map(|(bridge, ports): (String, Vec<(PortNo, String)>)| {
@@ -501,99 +508,5 @@ impl<B: Backend> Live for LiveSwitch<B> {
         let spec = spec.clone();
         let name = bridge.to_owned();
         self.ask(bridge, move |control| trace::capture(control, &name, &spec))?
-    }
-}
-
-fn running_ports<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> {
-    let bridge = control.config().name.to_string();
-    let control = &*control;
-    let datapath = control.datapath();
-    let show = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
-        let counted = control.port_stats(*number);
-        let device = control.device_stats(*number);
-        view::Port {
-            bridge: bridge.clone(),
-            name: port.model.name.to_string(),
-            number: number.raw(),
-            device: port.model.device.to_string(),
-            driver: Some(port.info.driver.clone()),
-            rx_queues: port.info.rx_queues,
-            rss: port.info.rss.clone(),
-            offload: port.info.offload.clone(),
-            spread: spread(&datapath.spread(*number)),
-            mac: port.info.mac.to_string(),
-            admin: if port.config.has(PortConfig::DOWN) {
-                view::AdminState::Down
-            } else {
-                view::AdminState::Up
-            },
-            link: if port.state.has(PortState::LINK_DOWN) {
-                view::LinkState::Down
-            } else {
-                view::LinkState::Up
-            },
-            speed_bps: port.info.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
-            mtu: port.info.mtu.into(),
-            rx: view::Counters {
-                packets: counted.rx_packets,
-                bytes: counted.rx_bytes,
-                drops: device.rx_missed + device.rx_no_buffer,
-                errors: device.rx_errors,
-            },
-            tx: view::Counters {
-                packets: counted.tx_packets,
-                bytes: counted.tx_bytes,
-                drops: counted.tx_dropped,
-                errors: device.tx_errors,
-            },
-            policer: queues::policer(control, *number, &port.model),
-            oam: control.oam_status(*number).as_ref().map(oam::view),
-            lldp: control.lldp_status(*number).as_ref().map(lldp::view),
-            rstp: rstp::view(control, *number),
-            rates: None,
-        }
-    };
-    control.ports().iter().map(show).collect()
-}
-
-/// Returns the number of RETA buckets of each worker, over all queues with handoff.
-fn spread(queues: &[SpreadStats]) -> Vec<u32> {
-    let mut sum = Vec::new();
-    for queue in queues.iter().filter(|queue| queue.is_on) {
-        sum.resize(queue.buckets.len(), 0);
-        for (sum, buckets) in sum.iter_mut().zip(&queue.buckets) {
-            *sum += u32::try_from(*buckets).unwrap_or(u32::MAX);
-        }
-    }
-    sum
-}
-
-fn missing_port(bridge: &str, port: &millrace_model::Port) -> view::Port {
-    view::Port {
-        bridge: bridge.to_owned(),
-        name: port.name.to_string(),
-        number: port.number.raw(),
-        device: port.device.to_string(),
-        driver: None,
-        rx_queues: 0,
-        rss: None,
-        offload: None,
-        spread: Vec::new(),
-        mac: millrace_types::Mac::ZERO.to_string(),
-        admin: if port.down {
-            view::AdminState::Down
-        } else {
-            view::AdminState::Up
-        },
-        link: view::LinkState::Missing,
-        speed_bps: None,
-        mtu: port.mtu.get().into(),
-        rx: view::Counters::default(),
-        tx: view::Counters::default(),
-        policer: None,
-        oam: None,
-        lldp: None,
-        rstp: None,
-        rates: None,
     }
 }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use super::lldp;
 use millrace_agent::control::PortStatus;
 use millrace_agent::{Observation, Observer};
 use millrace_api::server::Journal;
-use millrace_api::view::{AdminState, Link, LinkState, PortState, StateKind, TunnelNeighbour};
+use millrace_api::view::{
+    AdminState, Link, LinkState, LldpState, PortState, RouterNeighbour, StateKind, TunnelNeighbour,
+};
 use millrace_pipeline::{PortConfig, PortState as StateBits};
 
 /// Returns an observer that publishes to `journal`.
@@ -45,7 +48,9 @@ pub(crate) fn observer(journal: Journal) -> Observer {
             journal.publish(StateKind::Links, &format!("{bridge}/{port}/{member}"), &link);
         }
         Observation::MemberGone { bridge, port, member } => {
-            journal.remove(StateKind::Links, &format!("{bridge}/{port}/{member}"))
+            let key = format!("{bridge}/{port}/{member}");
+            journal.remove(StateKind::Links, &key);
+            journal.remove(StateKind::Lldp, &key);
         }
         Observation::Neighbour {
             bridge,
@@ -66,6 +71,51 @@ pub(crate) fn observer(journal: Journal) -> Observer {
                 }
                 None => journal.remove(StateKind::Neighbours, &key),
             }
+        }
+        Observation::RouterNeighbour {
+            vrf,
+            interface,
+            address,
+            mac,
+        } => {
+            // No name of a bridge has a colon.
+            let key = format!("vrf:{vrf}/{interface}/{address}");
+            match mac {
+                Some(mac) => {
+                    let neighbour = RouterNeighbour {
+                        vrf: (*vrf).to_owned(),
+                        interface: (*interface).to_owned(),
+                        address: address.to_string(),
+                        mac: mac.to_string(),
+                    };
+                    journal.publish(StateKind::Neighbours, &key, &neighbour);
+                }
+                None => journal.remove(StateKind::Neighbours, &key),
+            }
+        }
+        Observation::Lldp {
+            bridge,
+            port,
+            member,
+            neighbours,
+        } => {
+            let key = match member {
+                Some(member) => format!("{bridge}/{port}/{member}"),
+                None => format!("{bridge}/{port}"),
+            };
+            if neighbours.is_empty() {
+                return journal.remove(StateKind::Lldp, &key);
+            }
+            let state = LldpState {
+                bridge: (*bridge).to_owned(),
+                port: member.unwrap_or(port).to_owned(),
+                lag: member.map(|_| (*port).to_owned()),
+                neighbours: neighbours
+                    .iter()
+                    .map(|(neighbour, left)| lldp::neighbour(neighbour, *left))
+                    .collect(),
+            };
+            journal.publish(StateKind::Lldp, &key, &state);
         }
         Observation::BridgeGone { bridge } => journal.remove_all(&format!("{bridge}/")),
     })

@@ -1,7 +1,7 @@
 //! The router, from the agent's values to those of REST.
 
 use millrace_agent::routing::{
-    self as agent, InterfaceStatus, NextHopGroupStatus, Router, VrfState, VrfStatus,
+    self as agent, InterfaceStatus, NextHopGroupStatus, Router, RouterTotals, VrfState, VrfStatus,
 };
 use millrace_api::server::{LiveError, RouteQuery, RouteSelection};
 use millrace_api::view;
@@ -9,6 +9,7 @@ use millrace_datapath::io::Backend;
 use millrace_fib::{NextHopKind, NextHopSpec};
 use millrace_rib::event::{NeighbourState, RouteKind};
 use millrace_rib::{HopView, NeighbourView, RouteView};
+use millrace_router::{ErrorClass, PuntClass};
 
 /// The origins of routes with a name (`RTPROT_*`; rt_protos of iproute2).
 const PROTOCOLS: [(u8, &str); 14] = [
@@ -45,7 +46,38 @@ pub(super) fn vrf(status: &VrfStatus) -> view::Vrf {
         nexthop_groups: status.nexthop_groups,
         neighbours: status.neighbours,
         fib_bytes: status.fib_bytes,
-        overruns: status.overruns,
+        overruns: status.kernel.overruns,
+        source_counters: view::RouteSourceCounters {
+            kernel_messages: status.kernel.messages,
+            fpm_messages: status.fpm.messages,
+            fpm_sessions: status.fpm.sessions,
+            failed_dumps: status.kernel.failed_dumps,
+            forwarding_resets: status.kernel.forwarding_resets,
+            refused_requests: status.kernel.refused_requests,
+            dropped_probes: status.kernel.dropped_probes,
+            ignored: ignored(status),
+        },
+    }
+}
+
+/// Returns the messages of both sources without effect, by reason.
+fn ignored(status: &VrfStatus) -> Vec<view::IgnoredMessages> {
+    let counted = status.kernel.ignored.by_reason().into_iter();
+    let both = counted.zip(status.fpm.ignored.by_reason());
+    both.map(|((reason, kernel), (_, fpm))| view::IgnoredMessages {
+        reason: reason.to_owned(),
+        messages: kernel + fpm,
+    })
+    .filter(|counted| counted.messages != 0)
+    .collect()
+}
+
+pub(super) fn totals(totals: &RouterTotals) -> view::RouterTotals {
+    view::RouterTotals {
+        fib_bytes: totals.usage.size as u64,
+        fib_used_bytes: totals.usage.nodes_size as u64,
+        refused: totals.counts.refused,
+        purged: totals.counts.purged,
     }
 }
 
@@ -72,7 +104,26 @@ pub(super) fn interface(status: &InterfaceStatus) -> view::RouterInterface {
         tx_packets: stats.tx_packets,
         tx_bytes: stats.tx_bytes,
         to_kernel: stats.punted.iter().sum(),
+        punted: PuntClass::ALL
+            .into_iter()
+            .map(|class| view::Punted {
+                class: class.name().to_owned(),
+                packets: stats.punted[class as usize],
+                limited: stats.punt_limited[class as usize],
+            })
+            .filter(|punted| punted.packets + punted.limited != 0)
+            .collect(),
         icmp_errors: stats.errors.iter().sum(),
+        icmp: ErrorClass::ALL
+            .into_iter()
+            .map(|class| view::IcmpErrors {
+                class: class.name().to_owned(),
+                sent: stats.errors[class as usize],
+                limited: stats.errors_limited[class as usize],
+            })
+            .filter(|errors| errors.sent + errors.limited != 0)
+            .collect(),
+        fragments: stats.fragments,
         drops: drops.collect(),
     }
 }

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_datapath::io::DeviceInfo;
-use millrace_types::Mac;
+use millrace_l2ctl::lldp::Neighbour;
+use millrace_types::{Duration, Mac};
 
 use crate::port::PortStatus;
 
@@ -58,6 +59,28 @@ pub enum Observation<'a> {
         address: IpAddr,
         /// The MAC address; `None` if it was forgotten.
         mac: Option<Mac>,
+    },
+    /// The MAC address of a neighbour of the router was learned, changed or forgotten.
+    RouterNeighbour {
+        /// The name of the VRF.
+        vrf: &'a str,
+        /// The name of the interface.
+        interface: &'a str,
+        /// The IP address of the neighbour.
+        address: IpAddr,
+        /// The MAC address; `None` if it was forgotten.
+        mac: Option<Mac>,
+    },
+    /// The neighbours of a port, or of a member of a LAG, by LLDP changed.
+    Lldp {
+        /// The name of the bridge.
+        bridge: &'a str,
+        /// The name of the port.
+        port: &'a str,
+        /// The name of the member, if the port is a LAG.
+        member: Option<&'a str>,
+        /// All neighbours now, each with the rest of its time to live.
+        neighbours: Vec<(&'a Neighbour, Duration)>,
     },
     /// A bridge was removed with its ports.
     BridgeGone {

@@ -96,8 +96,9 @@ impl<B: Backend> Switch<B> {
         let _first = self.keeper.set(keeper);
     }
 
-    /// Sets the observer that all bridges started later report to. The first call counts.
+    /// Sets the observer that all bridges started later, and the router, report to. The first call counts.
     pub fn observe(&self, observer: Observer) {
+        self.router.observe(Arc::clone(&observer));
         // A second observer would be a mistake of the caller, and changes nothing.
         let _first = self.observer.set(observer);
     }

@@ -17,6 +17,7 @@ pub struct InterfaceCounters {
     pub(crate) tx_bytes: Counter,
     pub(crate) fragments: Counter,
     pub(crate) punted: [Counter; PuntClass::COUNT],
+    pub(crate) punt_limited: [Counter; PuntClass::COUNT],
     pub(crate) errors: [Counter; ErrorClass::COUNT],
     pub(crate) errors_limited: [Counter; ErrorClass::COUNT],
     pub(crate) drops: DropCounts,
@@ -60,6 +61,8 @@ pub struct InterfaceStats {
     pub fragments: u64,
     /// Number of packets for the kernel that its interface got, by class.
     pub punted: [u64; PuntClass::COUNT],
+    /// Number of packets for the kernel that were dropped because their class had used up its rate, by class.
+    pub punt_limited: [u64; PuntClass::COUNT],
     /// Number of ICMP errors about packets that arrived here, by class.
     pub errors: [u64; ErrorClass::COUNT],
     /// Number of ICMP errors that were not sent because of their rate limit, by class.
@@ -90,6 +93,7 @@ impl InterfaceStats {
             tx_bytes: sum(|one| &one.tx_bytes),
             fragments: sum(|one| &one.fragments),
             punted: sums(counters, |one| &one.punted),
+            punt_limited: sums(counters, |one| &one.punt_limited),
             errors: sums(counters, |one| &one.errors),
             errors_limited: sums(counters, |one| &one.errors_limited),
             drops: drops.collect(),

@@ -90,6 +90,9 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         let class = PuntClass::Glean as usize;
         let rate = self.state.rates.punt[class];
         if !self.router.punt[class].passes(rate, self.now) {
+            if let Some(counters) = self.counters(interface) {
+                counters.punt_limited[class].add(1);
+            }
             return self.drop(packet, meta.interface, DropReason::RoutePuntLimit);
         }
         if let Some(counters) = self.counters(interface) {
@@ -193,6 +196,9 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         };
         let rate = self.state.rates.punt[class as usize];
         if !self.router.punt[class as usize].passes(rate, self.now) {
+            if let Some(counters) = self.counters(interface) {
+                counters.punt_limited[class as usize].add(1);
+            }
             return self.drop(packet, meta.interface, DropReason::RoutePuntLimit);
         }
         if let Some(counters) = self.counters(interface) {

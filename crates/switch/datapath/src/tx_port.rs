@@ -145,10 +145,8 @@ impl<P: Packet> TxPort<P> {
         match &self.path {
             TxPath::Queue(queue) => queue.has_in_flight(),
             TxPath::Scheduled(scheduled) => scheduled.queue.has_in_flight(),
-            // All workers put their packets into the same inbox, in order.
-            TxPath::Worker(_) => false,
-            // Its members say so for themselves.
-            TxPath::Lag(_) => false,
+            // All workers put their packets into the same inbox, in order. Members of a LAG report it for themselves.
+            TxPath::Worker(_) | TxPath::Lag(_) => false,
         }
     }
 

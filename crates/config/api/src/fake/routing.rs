@@ -4,8 +4,8 @@ use millrace_fib::Prefix;
 
 use crate::server::{LiveError, RouteQuery, RouteSelection};
 use crate::view::{
-    Drop, Neighbour, NextHopGroup, Route, RouteKind, RouteNextHop, RoutePage, RouteSourceState,
-    RouterInterface, Vrf,
+    Drop, IcmpErrors, IgnoredMessages, Neighbour, NextHopGroup, Punted, Route, RouteKind, RouteNextHop,
+    RoutePage, RouteSourceCounters, RouteSourceState, RouterInterface, RouterTotals, Vrf,
 };
 
 pub(super) fn vrfs() -> Vec<Vrf> {
@@ -20,8 +20,30 @@ pub(super) fn vrfs() -> Vec<Vrf> {
         nexthop_groups: 2,
         neighbours: 1,
         fib_bytes: 65_536,
-        overruns: 0,
+        overruns: 1,
+        source_counters: RouteSourceCounters {
+            kernel_messages: 120,
+            fpm_messages: 0,
+            fpm_sessions: 0,
+            failed_dumps: 0,
+            forwarding_resets: 1,
+            refused_requests: 2,
+            dropped_probes: 0,
+            ignored: vec![IgnoredMessages {
+                reason: "encapsulated".to_owned(),
+                messages: 3,
+            }],
+        },
     }]
+}
+
+pub(super) fn totals() -> RouterTotals {
+    RouterTotals {
+        fib_bytes: 65_536,
+        fib_used_bytes: 4096,
+        refused: 4,
+        purged: 2,
+    }
 }
 
 pub(super) fn interfaces() -> Vec<RouterInterface> {
@@ -40,7 +62,18 @@ pub(super) fn interfaces() -> Vec<RouterInterface> {
         tx_packets: 990,
         tx_bytes: 63_360,
         to_kernel: 12,
+        punted: vec![Punted {
+            class: "ospf".to_owned(),
+            packets: 12,
+            limited: 5,
+        }],
         icmp_errors: 1,
+        icmp: vec![IcmpErrors {
+            class: "time_exceeded".to_owned(),
+            sent: 1,
+            limited: 6,
+        }],
+        fragments: 7,
         drops,
     };
     let expired = Drop {

@@ -457,6 +457,10 @@ impl Live for FakeSwitch {
         routing::vrfs()
     }
 
+    fn router_totals(&self) -> Option<view::RouterTotals> {
+        Some(routing::totals())
+    }
+
     fn router_interfaces(&self) -> Vec<view::RouterInterface> {
         routing::interfaces()
     }

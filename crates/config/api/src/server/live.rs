@@ -167,6 +167,9 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the VRFs of the router, in order of names.
     fn vrfs(&self) -> Vec<view::Vrf>;
 
+    /// Returns the numbers of the router as a whole; `None` without VRFs.
+    fn router_totals(&self) -> Option<view::RouterTotals>;
+
     /// Returns the interfaces of the router, in order of names.
     fn router_interfaces(&self) -> Vec<view::RouterInterface>;
 

@@ -51,11 +51,14 @@ pub use port::{
 pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use queue::EgressQueue;
 pub use routing::{
-    Neighbour, NextHopGroup, Route, RouteKind, RouteNextHop, RoutePage, RouteSourceState, RouterInterface,
-    Vrf,
+    IcmpErrors, IgnoredMessages, Neighbour, NextHopGroup, Punted, Route, RouteKind, RouteNextHop, RoutePage,
+    RouteSourceCounters, RouteSourceState, RouterInterface, RouterTotals, Vrf,
 };
 pub use sflow::{Sflow, SflowCollector, SflowPort};
-pub use state::{Link, PortState, State, StateEvent, StateKind, StateKindError, StateReset, TunnelNeighbour};
+pub use state::{
+    Link, LldpState, PortState, RouterNeighbour, State, StateEvent, StateKind, StateKindError, StateReset,
+    TunnelNeighbour,
+};
 pub use switch::{
     Bridge, Controller, ControllerState, Dpdk, Drop, Forwarding, Health, Log, LogChange, Queue, Ready,
     Reconciliation, Role, Status, StatusProblem, Version, Worker,

@@ -30,6 +30,54 @@ pub struct Vrf {
     pub fib_bytes: u64,
     /// The number of times that the kernel had to drop events, each of which was followed by a complete reading.
     pub overruns: u64,
+    /// The counters of the connections to the kernel and to FRR. VRFs of one namespace share those of the kernel.
+    pub source_counters: RouteSourceCounters,
+}
+
+/// The counters of the connections over which routes are read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct RouteSourceCounters {
+    /// The number of messages of the kernel.
+    pub kernel_messages: u64,
+    /// The number of messages of FRR, by FPM.
+    pub fpm_messages: u64,
+    /// The number of sessions of FRR.
+    pub fpm_sessions: u64,
+    /// The number of readings of all routes that ended incomplete, each of which was repeated.
+    pub failed_dumps: u64,
+    /// The number of times at which somebody turned on the kernel's forwarding, and it was turned off again.
+    pub forwarding_resets: u64,
+    /// The number of requests that the kernel refused.
+    pub refused_requests: u64,
+    /// The number of requests for neighbours that were dropped because too many waited.
+    pub dropped_probes: u64,
+    /// The numbers of messages without effect, or without a part of it, by reason; without reasons at zero.
+    pub ignored: Vec<IgnoredMessages>,
+}
+
+/// Messages that changed nothing, or not all that they said.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct IgnoredMessages {
+    /// The reason: `encapsulated`, `by_source`, `cached`, `proxy`, `of_bridge`, `other`, `malformed`.
+    pub reason: String,
+    /// The number of messages.
+    pub messages: u64,
+}
+
+/// The numbers of the router as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct RouterTotals {
+    /// The memory of the lookup tables of all VRFs, in bytes.
+    pub fib_bytes: u64,
+    /// The part of `fib_bytes` that routes use.
+    pub fib_used_bytes: u64,
+    /// The number of routes, neighbours and next hops beyond the limits, or for which there was no memory.
+    pub refused: u64,
+    /// The number of routes that the kernel removed without a message.
+    pub purged: u64,
 }
 
 /// The state of the source of a VRF's routes.
@@ -79,10 +127,40 @@ pub struct RouterInterface {
     pub tx_bytes: u64,
     /// The number of packets given to the kernel: routing protocols, ARP, neighbour discovery, packets to the router.
     pub to_kernel: u64,
+    /// The packets given to the kernel by class, without classes at zero.
+    pub punted: Vec<Punted>,
     /// The number of ICMP errors sent.
     pub icmp_errors: u64,
+    /// The ICMP errors by class, without classes at zero.
+    pub icmp: Vec<IcmpErrors>,
+    /// The number of fragments sent.
+    pub fragments: u64,
     /// Dropped packets by reason, without reasons at zero.
     pub drops: Vec<Drop>,
+}
+
+/// The packets of one class for the kernel. Each class has a rate of its own in each worker.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct Punted {
+    /// The class: `neighbours`, `ospf`, `bgp`, `bfd`, `isis`, `vrrp`, `dhcp`, `glean`, `options`, `local`.
+    pub class: String,
+    /// The number of packets that the kernel got.
+    pub packets: u64,
+    /// The number of packets dropped because the class had used up its rate.
+    pub limited: u64,
+}
+
+/// The ICMP errors of one class.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct IcmpErrors {
+    /// The class: `time_exceeded`, `too_big`, `unreachable`, `parameter_problem`.
+    pub class: String,
+    /// The number of errors sent.
+    pub sent: u64,
+    /// The number of errors not sent because of their rate limit.
+    pub limited: u64,
 }
 
 /// A route as packets follow it.

@@ -21,9 +21,10 @@ pub enum StateKind {
     Ports,
     /// Links of ports, by `BRIDGE/PORT`, and of members of LAGs, by `BRIDGE/PORT/MEMBER`: a `Link`.
     Links,
-    /// Neighbours, by `BRIDGE/PORT/ADDRESS`: a `TunnelNeighbour`.
+    /// Neighbours of tunnels, by `BRIDGE/PORT/ADDRESS`: a `TunnelNeighbour`; and of the router, by
+    /// `vrf:VRF/INTERFACE/ADDRESS`: a `RouterNeighbour`.
     Neighbours,
-    /// Neighbours that LLDP found, by `BRIDGE/PORT`; empty while no bridge runs LLDP.
+    /// Neighbours that LLDP found, by `BRIDGE/PORT`, and by `BRIDGE/PORT/MEMBER` of a LAG: an `LldpState`.
     Lldp,
     /// Parts that do not run as configured, by subject: a list of `StatusProblem`.
     Shortfalls,
@@ -164,4 +165,33 @@ pub struct TunnelNeighbour {
     pub address: String,
     /// The MAC address.
     pub mac: String,
+}
+
+/// A neighbour of the router: an address on the link of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct RouterNeighbour {
+    /// The name of the VRF.
+    pub vrf: String,
+    /// The name of the interface.
+    pub interface: String,
+    /// The IP address.
+    pub address: String,
+    /// The MAC address.
+    pub mac: String,
+}
+
+/// The neighbours that a port, or a member of a LAG, heard by LLDP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
+pub struct LldpState {
+    /// The name of the bridge.
+    pub bridge: String,
+    /// The name of the port, or of the member.
+    pub port: String,
+    /// The port of the LAG of which this is a member; `null` for a port.
+    #[serde(default)]
+    pub lag: Option<String>,
+    /// The neighbours, 16 at most; `expires_in_s` is that of the time of the event.
+    pub neighbours: Vec<super::LldpNeighbour>,
 }

@@ -548,6 +548,7 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/owners",
         "/api/v1/lock",
         "/api/v1/state",
+        "/api/v1/lags",
         "/api/v1/bridges",
         "/api/v1/bridges/br0",
         "/api/v1/bridges/br0/tables",
@@ -559,5 +560,35 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/bridges/br0/queues",
     ] {
         assert_eq!(ask(&server, "GET", path).status, 200, "{path}");
+    }
+}
+
+#[test]
+fn every_metric_that_an_alert_reads_is_exposed() {
+    let server = FakeServer::start().unwrap();
+    let metrics = String::from_utf8(ask(&server, "GET", "/metrics").body).unwrap();
+    let rules = include_str!("../../../../../contrib/prometheus/millrace.rules.yml");
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = rules
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("description"))
+        .flat_map(|line| line.split(|c| !is_part(c)))
+        .filter(|word| word.starts_with("millrace_"));
+    let mut count = 0;
+    for name in names {
+        count += 1;
+        assert!(metrics.contains(&format!("# TYPE {name} ")), "{name}");
+    }
+    assert!(count >= 15, "{count} names found");
+    for line in [
+        r#"millrace_lag_member_distributing{bridge="br0",port="p5",lag="uplink",member="eth12"} 0"#,
+        r#"millrace_lag_member_churned{bridge="br0",port="p5",lag="uplink",member="eth12"} 1"#,
+        r#"millrace_vrf_routes{vrf="blue",family="ipv4"} 2"#,
+        r#"millrace_vrf_ignored_messages_total{vrf="blue",reason="encapsulated"} 3"#,
+        r#"millrace_interface_punt_limited_packets_total{vrf="blue",interface="v10",class="ospf"} 5"#,
+        r#"millrace_interface_icmp_errors_limited_total{vrf="blue",interface="v10",class="time_exceeded"} 6"#,
+        "millrace_router_refused_total 4",
+    ] {
+        assert!(metrics.contains(line), "{line}");
     }
 }

@@ -13,6 +13,7 @@ use millrace_types::{PortNo, TableId, Time};
 use super::chains::Chains;
 use super::hops::HopProblems;
 use super::lag::RunningLag;
+use super::lldp_changes::LldpChanges;
 use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::recording::Recording;
@@ -80,6 +81,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) lags: BTreeMap<PortNo, RunningLag>,
     /// The LLDP agent; `None` if LLDP is not configured.
     pub(super) lldp: Option<Agent>,
+    /// The neighbours by LLDP that were reported last.
+    pub(super) lldp_changes: LldpChanges,
     /// The sFlow agent, and the sampling plan of the workers.
     pub(super) sflow: Sflow,
     /// The state of the seeds of sampling plans.
@@ -152,6 +155,7 @@ impl<B: Backend> BridgeControl<B> {
             rstp: None,
             lags: BTreeMap::new(),
             lldp: None,
+            lldp_changes: LldpChanges::default(),
             sflow: Sflow::default(),
             sflow_seed: seed,
             router: None,

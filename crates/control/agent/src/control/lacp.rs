@@ -398,12 +398,19 @@ impl<B: Backend> BridgeControl<B> {
         })
     }
 
+    /// Returns the open members of all LAGs: the number, the name of the LAG's port, and the name of the member.
+    pub fn members(&self) -> impl Iterator<Item = (PortNo, &model::PortName, &model::PortName)> {
+        self.lags.iter().flat_map(|(port, lag)| {
+            let port = self.ports.get(port).map(|status| &status.model.name);
+            let members = lag.members.iter();
+            members.filter_map(move |(number, member)| Some((*number, port?, &member.model.name)))
+        })
+    }
+
     /// Returns the name of the LAG's port and of the member with this number; `None` if it is no member.
     pub fn member_name(&self, number: PortNo) -> Option<(&model::PortName, &model::PortName)> {
-        self.lags.iter().find_map(|(port, lag)| {
-            let member = lag.members.get(&number)?;
-            Some((&self.ports.get(port)?.model.name, &member.model.name))
-        })
+        let mut members = self.members();
+        members.find_map(|(of, port, member)| (of == number).then_some((port, member)))
     }
 }
 

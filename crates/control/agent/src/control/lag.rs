@@ -8,13 +8,13 @@ use millrace_l2ctl::lacp::{self, LagNumber, Mbps, MemberSettings};
 use millrace_model::{self as model, LagFallback, LagMode, LagRate};
 use millrace_types::{PortNo, Time};
 
-/// A running LAG.
+/// A LAG whose port is open.
 pub(super) struct RunningLag {
     pub(super) model: model::Lag,
     pub(super) machine: lacp::Lag,
     /// The members whose devices are open.
     pub(super) members: BTreeMap<PortNo, RunningMember>,
-    /// What the data plane does now.
+    /// The roles of the members in the data plane now.
     pub(super) roles: Vec<LagRole>,
 }
 

@@ -1,10 +1,10 @@
 //! LLDP of a bridge: its configuration becomes that of the agent in `l2ctl`, whose frames leave and arrive like those of OAM.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_datapath::io::Backend;
 use millrace_l2ctl::lldp::{
-    Agent, Aggregation, Capabilities, ChassisId, Counters, ManagementAddress, Neighbour, PortId,
+    Agent, Aggregation, Capabilities, ChassisId, Counters, Lldpdu, ManagementAddress, Neighbour, PortId,
     PortSettings, Settings,
 };
 use millrace_model::{self as model, PortLldp};
@@ -12,6 +12,8 @@ use millrace_pipeline::{PortConfig, PortState};
 use millrace_types::{Duration, Mac, PortNo, Time};
 
 use super::bridge::BridgeControl;
+use super::lldp_changes::LldpChanges;
+use crate::observe::Observation;
 use crate::port::PortStatus;
 
 /// Size of an Ethernet header with a VLAN tag and of the check sequence, in bytes.
@@ -148,6 +150,50 @@ impl<B: Backend> BridgeControl<B> {
         while sent(self) < expected && self.datapath.now() < bound {
             std::thread::sleep(FAREWELL_POLL);
         }
+    }
+
+    /// Reports the ports whose neighbours changed since the last call.
+    pub(super) fn report_lldp(&mut self) {
+        let Some(agent) = &self.lldp else {
+            self.lldp_changes = LldpChanges::default();
+            return;
+        };
+        if self.observer.is_none() || agent.changes() == self.lldp_changes.counted {
+            return;
+        }
+        let now = self.datapath.now();
+        let mut seen: BTreeMap<PortNo, Vec<(Mac, Lldpdu)>> = BTreeMap::new();
+        for (port, known) in agent.neighbours() {
+            seen.entry(port).or_default().push((known.mac, known.pdu.clone()));
+        }
+        let numbers: BTreeSet<PortNo> = seen
+            .keys()
+            .chain(self.lldp_changes.seen.keys())
+            .copied()
+            .collect();
+        for number in numbers {
+            if seen.get(&number) == self.lldp_changes.seen.get(&number) {
+                continue;
+            }
+            let (port, member) = match self.member_name(number) {
+                Some((port, member)) => (port, Some(member)),
+                None => match self.ports.get(&number) {
+                    Some(status) => (&status.model.name, None),
+                    None => continue,
+                },
+            };
+            let of_port = agent.neighbours().filter(|(of, _)| *of == number);
+            self.report(&Observation::Lldp {
+                bridge: self.config.name.as_str(),
+                port: port.as_str(),
+                member: member.map(model::PortName::as_str),
+                neighbours: of_port
+                    .map(|(_, known)| (known, known.expires.since(now)))
+                    .collect(),
+            });
+        }
+        let counted = agent.changes();
+        self.lldp_changes = LldpChanges { counted, seen };
     }
 
     /// Returns the LLDP state of a port; `None` if it has no LLDP.

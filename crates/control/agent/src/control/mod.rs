@@ -17,7 +17,7 @@
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
 //! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `router_port`, `taps`, `chains`, `monitors`,
-//!    `oam_status`, `recording`, `spanning_tree`, `lag`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
+//!    `oam_status`, `recording`, `spanning_tree`, `lag`, `lldp_changes`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
 //! 3. `fail_mode`, `router`, `tunnels`, `lacp`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
 //!    `record`: operations on a bridge
@@ -35,6 +35,7 @@ mod hops;
 pub mod lacp;
 mod lag;
 mod lldp;
+mod lldp_changes;
 mod monitors;
 mod neighbour_frames;
 mod neighbours;
@@ -65,6 +66,7 @@ pub use chain_trace::{ChainTrace, ChainTraceEnd, TracedHop};
 pub use handle::{BridgeHandle, TaskError};
 pub use hops::{HopProblem, HopProblems};
 pub use lldp::LldpStatus;
+pub use millrace_l2ctl::lldp::Neighbour as LldpNeighbour;
 pub use oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};
 pub use operator::RefusedFlowMod;
 pub use ports::PortProblem;

@@ -163,6 +163,7 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
         bridge.run_lacp();
         bridge.run_rstp();
         bridge.run_lldp();
+        bridge.report_lldp();
         busy |= bridge.run_sflow();
         let now = bridge.datapath.now();
         if now >= next_tick {

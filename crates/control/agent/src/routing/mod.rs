@@ -12,10 +12,11 @@
 
 mod interfaces;
 mod plan;
+mod reports;
 mod router;
 mod state;
 mod thread;
 mod view;
 
 pub use router::Router;
-pub use view::{InterfaceStatus, NextHopGroupStatus, RouteSelection, VrfState, VrfStatus};
+pub use view::{InterfaceStatus, NextHopGroupStatus, RouteSelection, RouterTotals, VrfState, VrfStatus};

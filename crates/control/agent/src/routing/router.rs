@@ -12,6 +12,7 @@ use super::state::{RouterProblem, State};
 use super::thread::RibThread;
 use crate::control::BridgeHandle;
 use crate::lock::lock;
+use crate::observe::Observer;
 
 /// The router of a switch.
 pub struct Router<B: Backend> {
@@ -19,6 +20,8 @@ pub struct Router<B: Backend> {
     seed: u64,
     /// Started with the first VRF.
     running: OnceLock<Running<B>>,
+    /// The observer of neighbours, if there is one.
+    observer: OnceLock<Observer>,
 }
 
 struct Running<B: Backend> {
@@ -32,7 +35,14 @@ impl<B: Backend> Router<B> {
             datapath,
             seed,
             running: OnceLock::new(),
+            observer: OnceLock::new(),
         }
+    }
+
+    /// Sets the observer of neighbours, before the first VRF. The first call counts.
+    pub(crate) fn observe(&self, observer: Observer) {
+        // A second observer would be a mistake of the caller, and changes nothing.
+        let _first = self.observer.set(observer);
     }
 
     /// Removes interfaces and VRFs that are not configured, or that must be made again, and takes the router out of bridges
@@ -74,8 +84,13 @@ impl<B: Backend> Router<B> {
         }
         let (state, inputs) = State::new(&self.datapath, self.seed);
         let state = Arc::new(Mutex::new(state));
-        let thread = RibThread::start(Arc::clone(&self.datapath), &state, inputs)
-            .map_err(|error| format!("the thread of the RIB cannot be started: {error}"))?;
+        let thread = RibThread::start(
+            Arc::clone(&self.datapath),
+            &state,
+            inputs,
+            self.observer.get().cloned(),
+        )
+        .map_err(|error| format!("the thread of the RIB cannot be started: {error}"))?;
         Ok(self.running.get_or_init(|| Running {
             state,
             _thread: thread,

@@ -9,10 +9,13 @@ use std::time::Duration;
 use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
 use millrace_rib::Action;
+use millrace_rib::event::{Change as EventChange, Object};
 use millrace_router::Change;
 
+use super::reports::NeighbourReports;
 use super::state::{Inputs, State};
 use crate::lock::lock;
+use crate::observe::Observer;
 
 /// The longest wait for events while workers may have neighbours to ask for: the delay of the first packet to one.
 const BUSY_WAIT: Duration = Duration::from_millis(1);
@@ -34,11 +37,12 @@ impl RibThread {
         datapath: Arc<Datapath<B>>,
         state: &Arc<Mutex<State<B>>>,
         inputs: Inputs,
+        observer: Option<Observer>,
     ) -> std::io::Result<RibThread> {
         let stop = Arc::new(AtomicBool::new(false));
         let thread = std::thread::Builder::new().name("rib".to_owned()).spawn({
             let (state, stop) = (Arc::clone(state), Arc::clone(&stop));
-            move || run(&datapath, &state, &inputs, &stop)
+            move || run(&datapath, &state, &inputs, observer.as_ref(), &stop)
         })?;
         Ok(RibThread {
             stop,
@@ -58,8 +62,15 @@ impl Drop for RibThread {
     }
 }
 
-fn run<B: Backend>(datapath: &Datapath<B>, state: &Mutex<State<B>>, inputs: &Inputs, stop: &AtomicBool) {
+fn run<B: Backend>(
+    datapath: &Datapath<B>,
+    state: &Mutex<State<B>>,
+    inputs: &Inputs,
+    observer: Option<&Observer>,
+    stop: &AtomicBool,
+) {
     let mut idle_rounds = 0;
+    let mut reports = NeighbourReports::default();
     while !stop.load(Ordering::Acquire) {
         let wait = if idle_rounds < IDLE_ROUNDS {
             BUSY_WAIT
@@ -79,6 +90,12 @@ fn run<B: Backend>(datapath: &Datapath<B>, state: &Mutex<State<B>>, inputs: &Inp
             .chain(inputs.events.try_iter().take(BATCHES_MAX))
         {
             for event in batch {
+                if !matches!(
+                    event.change,
+                    EventChange::There(Object::Route(_)) | EventChange::Gone(Object::Route(_))
+                ) {
+                    reports.note();
+                }
                 state.rib.handle(event, now);
             }
         }
@@ -93,6 +110,9 @@ fn run<B: Backend>(datapath: &Datapath<B>, state: &Mutex<State<B>>, inputs: &Inp
         state.act();
         state.reclaim();
         lock(&state.router).collect();
+        if let Some(observer) = observer {
+            reports.run(&state, observer, now);
+        }
         idle_rounds = if is_busy { 0 } else { idle_rounds.saturating_add(1) };
     }
 }

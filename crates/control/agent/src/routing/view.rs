@@ -23,8 +23,17 @@ pub struct VrfStatus {
     pub neighbours: u64,
     /// The memory of the lookup tables of all VRFs, in bytes.
     pub fib_bytes: u64,
-    /// The number of times that the kernel dropped events.
-    pub overruns: u64,
+    /// The connection to the kernel of the namespace.
+    pub kernel: millrace_netlink::Status,
+    /// The listener for FRR; empty without one.
+    pub fpm: millrace_netlink::Status,
+}
+
+/// The numbers of the router as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct RouterTotals {
+    pub usage: millrace_fib::Usage,
+    pub counts: millrace_rib::Counts,
 }
 
 /// The state of the source of a VRF's routes.
@@ -75,7 +84,8 @@ impl<B: Backend> State<B> {
         let vrf = self.vrfs.get(name)?;
         let kernel = self.namespaces.values().find(|held| held.netns == vrf.netns);
         let kernel = kernel.map(|held| held.kernel.status()).unwrap_or_default();
-        let is_away = vrf.fpm.as_ref().is_some_and(|fpm| fpm.status().messages == 0);
+        let fpm = vrf.fpm.as_ref().map(millrace_netlink::Fpm::status);
+        let is_away = fpm.as_ref().is_some_and(|fpm| fpm.messages == 0);
         let summary = self.rib.summary(vrf.id);
         let state = match (kernel.is_open, is_away, summary.is_synchronised) {
             (false, _, _) => VrfState::NoNamespace,
@@ -94,12 +104,13 @@ impl<B: Backend> State<B> {
                 .filter(|held| held.mac.is_some())
                 .count() as u64,
             fib_bytes: self.rib.usage().size as u64,
-            overruns: kernel.overruns,
+            fpm: fpm.unwrap_or_default(),
+            kernel,
         })
     }
 
     /// Returns the neighbours on the interfaces of a VRF.
-    fn neighbours(&self, name: &str) -> Vec<NeighbourView> {
+    pub(super) fn neighbours(&self, name: &str) -> Vec<NeighbourView> {
         let Some(vrf) = self.vrfs.get(name) else {
             return Vec::new();
         };
@@ -122,6 +133,15 @@ impl<B: Backend> Router<B> {
             .keys()
             .filter_map(|name| state.vrf_status(name))
             .collect()
+    }
+
+    /// Returns the numbers of the router as a whole; `None` without VRFs.
+    pub fn totals(&self) -> Option<RouterTotals> {
+        let state = self.state()?;
+        Some(RouterTotals {
+            usage: state.rib.usage(),
+            counts: state.rib.counts(),
+        })
     }
 
     /// Returns the names of the VRFs.

@@ -19,7 +19,7 @@ const LLDP_ETHER_TYPE: [u8; 2] = [0x88, 0xcc];
 const PROTOCOL_FRAMES_MAX: u32 = 100;
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What a member of a LAG does.
+/// The role of a member in its LAG.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LagRole {
     /// The number of the member.

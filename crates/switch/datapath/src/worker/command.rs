@@ -98,7 +98,7 @@ pub(crate) enum Command<P> {
     Stop,
 }
 
-/// What the members of a LAG do.
+/// The roles of the members of a LAG, and the flows of each.
 pub(crate) struct LagState {
     pub(crate) members: Vec<LagRole>,
     pub(crate) distribution: Distribution,

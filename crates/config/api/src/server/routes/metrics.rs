@@ -304,6 +304,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     super::chain_metrics::chains(out, live, &bridges);
     super::wan_metrics::wans(out, live);
     super::lag_metrics::lags(out, live);
+    super::routing_metrics::router(out, live);
 }
 
 /// A function that returns one counter of a queue.

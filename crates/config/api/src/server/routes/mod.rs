@@ -17,6 +17,7 @@ pub(super) mod metrics;
 pub(super) mod owners;
 pub(super) mod revisions;
 pub(super) mod routing;
+mod routing_metrics;
 mod sflow_metrics;
 pub(super) mod state;
 pub(super) mod switch;
