@@ -30,13 +30,13 @@ tokens=2
 # Runs the tests in Rust and prints their output; fails if one of them fails. A program takes one of the tokens of the pipe 8,
 # and gives it back; all `tokens` are there when the last program has ended.
 rust() {
-    local failed=0 programs=$PWD/$times/rust
-    env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/run-test-program.sh" "MILLRACE_TEST_TOKENS=$programs/tokens" \
+    local failed=0 logs=$PWD/$times/rust
+    env "CARGO_TARGET_${host}_RUNNER=$PWD/scripts/run-test-program.sh" "MILLRACE_TEST_TOKENS=$logs/tokens" \
         cargo test "${tests[@]}" --no-fail-fast || failed=1
     scripts/apart.sh cargo test --workspace --locked --doc --no-fail-fast || failed=1
     read -rN "$tokens" -u 8
-    cat "$programs"/*.log >"$times/rust.log"
-    if [ -e "$programs/failed" ]; then failed=1; fi
+    cat "$logs"/*.log >"$times/rust.log"
+    if [ -e "$logs/failed" ]; then failed=1; fi
     return $failed
 }
 
