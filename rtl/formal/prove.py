@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""Proves the properties of `formal/*.sv` with pyosys and abc's `pdr`, or z3's temporal induction: without a bound in time.
+
+    formal/prove.py [NAME ...]     proves all, or those named; prints one line each; exits with 1 if one fails
+    formal/prove.py --json FILE    also writes the rows
+
+A proof reads its own file and the modules it names, in the strictest front end (`read_verilog -formal`). Memories are
+shallow and words narrow; time is unbounded.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RTL = Path(__file__).resolve().parent.parent
+SECONDS_MAX = int(os.environ.get("NIC_PROOF_SECONDS", "600"))
+
+
+@dataclass
+class Proof:
+    name: str
+    properties: str
+    modules: list[str]
+    engine: str = "pdr"
+    steps: int = 20
+    defines: list[str] = field(default_factory=list)
+    file: str = ""
+
+
+PROOFS = [
+    Proof("fifo_lut", "loses, doubles and swaps no word", ["mem", "fifo"], file="fifo"),
+    Proof("fifo_block", "loses, doubles and swaps no word", ["mem", "fifo"], file="fifo", defines=["BLOCK"]),
+    Proof("bucket_table", "a lookup sees one copy, the active one", ["mem", "bucket_table"]),
+    Proof("queue_counter", "a count is between 0 and the maximum", ["mem", "queue_counter"]),
+    Proof("ternary_table", "a hit is the lowest valid rule that matches", ["mem", "ternary_table"],
+          engine="induction", steps=2, defines=["PROOF_CONTENTS"]),
+    Proof("exact_table", "a hit is a valid row with even parity, the port's form and the key; the lowest way",
+          ["mem", "exact_table"], engine="induction", steps=20, defines=["PROOF_WITHOUT_CONTENTS"]),
+    Proof("dispatcher", "one completion or one drop for each frame, in order, with its own beats; the reserve is kept",
+          ["mem", "queue_counter", "dispatcher"], engine="induction", steps=3, defines=["PROOF_WITHOUT_CONTENTS"]),
+    Proof("sequencer", "a table is written, and a fence is sent, only while a command is executed; rows have even parity",
+          ["mem", "sequencer"], engine="arrays", steps=2),
+    Proof("ingress", "heads, ends and beats of each frame that is not dropped; markers are between heads",
+          ["mem", "fifo", "ingress"], engine="arrays", steps=2, defines=["PROOF_WITHOUT_CONTENTS"]),
+    Proof("order", "results leave the parser in the order of arrival, and none passes a command", ["mem", "fifo", "parser"]),
+    Proof("engine", "a walk takes at most 24 steps, and slots are given back once", ["mem", "parser_window", "ipv4_sum", "parser_fields", "parser_engine"],
+          engine="arrays", steps=2),
+]
+
+SCRIPT = """
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+for line in sys.stdin.read().splitlines():
+    libyosys.run_pass(line, design)
+"""
+
+
+def sources(proof: Proof) -> list[str]:
+    package = os.environ.get("NIC_PACKAGE", str(RTL / "pkg/millrace_nic_pkg.sv"))
+    folder = Path(os.environ.get("NIC_SOURCES", RTL / "src"))
+    return [package, *(str(folder / f"{module}.sv") for module in proof.modules),
+            str(RTL / "formal" / f"{proof.file or proof.name}.sv")]
+
+
+def commands(proof: Proof, folder: Path) -> list[str]:
+    defines = " ".join(f"-D{define}" for define in ["PROOF", *proof.defines])
+    read = f"read_verilog -sv -formal {defines} {' '.join(sources(proof))}"
+    begin = [read, "hierarchy -check -top proof", "proc", "flatten", "opt -full", "async2sync", "chformal -lower"]
+    if proof.engine == "pdr":
+        return [*begin, "memory_map", "setundef -undriven -anyseq", "opt -full", "formalff -clk2ff -ff2anyinit", "delete -output",
+                "opt -full", "techmap", "opt -fast", "aigmap", "opt_clean",
+                f"write_aiger -I -B -zinit -no-startoffset {folder}/proof.aig"]
+    return [*begin, "memory_map" if proof.engine == "induction" else "memory_nordff", "opt -full", "formalff -clk2ff -ff2anyinit",
+            "setundef -undriven -anyseq", "opt_clean", f"write_smt2 -wires {folder}/proof.smt2"]
+
+
+def run(command: list[str], text: str | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=SECONDS_MAX)
+
+
+def prove(proof: Proof) -> dict:
+    begun = time.monotonic()
+    row = {"case": f"proof {proof.name}", "gate": f"unbounded: {proof.properties}"}
+    keep = os.environ.get("NIC_PROOFS_KEEP")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(keep) / proof.name if keep else Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            made = run([sys.executable, "-c", SCRIPT], "\n".join(commands(proof, folder)))
+            (folder / "yosys.log").write_text(made.stdout + made.stderr)
+            if made.returncode:
+                errors = [line for line in (made.stdout + made.stderr).splitlines() if "ERROR" in line]
+                return {**row, "reached": f"does not compile: {errors[:1]}", "met": False}
+            if proof.engine == "pdr":
+                abc = shutil.which("yosys-abc") or "abc"
+                told = run([abc, "-c", f"read_aiger {folder}/proof.aig; fold; strash; scorr; pdr -t {SECONDS_MAX}"])
+                is_proven = "Property proved" in told.stdout
+                how = "abc pdr"
+                if not is_proven and "asserted" in told.stdout:
+                    how = next(line.strip() for line in told.stdout.splitlines() if "asserted" in line)
+            else:
+                base = run(["yosys-smtbmc", "-s", "z3", "-t", str(proof.steps), f"{folder}/proof.smt2"])
+                told = run(["yosys-smtbmc", "-s", "z3", "-i", "-t", str(proof.steps), f"{folder}/proof.smt2"])
+                is_proven = "Status: PASSED" in base.stdout and "Status: PASSED" in told.stdout
+                how = f"z3, induction over {proof.steps} cycles"
+                told.stdout = base.stdout + told.stdout
+            (folder / "engine.log").write_text(told.stdout + told.stderr)
+        except subprocess.TimeoutExpired:
+            is_proven, how = False, f"no answer in {SECONDS_MAX} s"
+    seconds = time.monotonic() - begun
+    return {**row, "reached": f"{'proven' if is_proven else 'NOT proven'}: {how}, {seconds:.1f} s", "met": is_proven}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    chosen = [proof for proof in PROOFS if not options.names or proof.name in options.names]
+    unknown = set(options.names) - {proof.name for proof in PROOFS}
+    if unknown:
+        parser.error(f"no proof {', '.join(sorted(unknown))}; there are {', '.join(proof.name for proof in PROOFS)}")
+    rows = []
+    with ThreadPoolExecutor(2) as pool:
+        for row in pool.map(prove, chosen):
+            print(f"{row['case']}: {row['reached']}", flush=True)
+            rows.append(row)
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    return 0 if all(row["met"] for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,304 @@
+// The simulator of the RTL: reads records on standard input, drives the Verilator model, writes records to standard output.
+// docs/nic-interface.md, "Records of a simulator", has the format. The program knows no protocol and judges nothing.
+//
+//   nic_sim_ten                        records in, records out
+//   nic_sim_ten --wire GBPS MHZ COUNT  sends the frames of the input in turn, COUNT in all, at wire rate and without looking
+//                                      at `rx_room`; each queue always has buffers. Writes one line of figures.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+#include <deque>
+#include <unistd.h>
+#include "verilated.h"
+#include "verilated_cov.h"
+#ifdef FORTY
+#include "Vnic_forty.h"
+#include "Vnic_forty___024root.h"
+using Top = Vnic_forty;
+#define ROWS nic_forty__DOT__core__DOT__tables__DOT__exact__DOT__rows__DOT__words
+static const int WIDTH = 512, ROW_BITS = 14;
+#else
+#include "Vnic_ten.h"
+#include "Vnic_ten___024root.h"
+using Top = Vnic_ten;
+#define ROWS nic_ten__DOT__core__DOT__tables__DOT__exact__DOT__rows__DOT__words
+static const int WIDTH = 128, ROW_BITS = 9;
+#endif
+
+static const int BYTES = WIDTH / 8, QUEUES = 32, RING = 256;
+enum { FRAME = 1, COMMAND, BUFFERS, TAKE, STALL, FLIP, CONFIG, END };
+enum { COMPLETION = 0x81, DROP, COMMAND_COMPLETION, COUNT };
+static const int COUNT_FIFO_FULL = 1, OP_READ_COUNT = 10, CONTROL = 0x18;
+
+static Top top;
+static uint64_t cycles, stalls[QUEUES], random_state = 88172645463325252ull;
+static bool automatic, hides_commands;
+static uint64_t received, dropped, count_value, beats_lost;
+static std::deque<uint64_t> arrivals;
+static uint64_t latency_max;
+static std::string out;
+
+static uint64_t random_number() {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    return random_state ^= random_state << 17;
+}
+
+static void put(uint8_t kind, const std::vector<uint8_t>& body) {
+    uint32_t length = body.size() + 1;
+    out.append(reinterpret_cast<char*>(&length), 4);
+    out.push_back(kind);
+    out.append(body.begin(), body.end());
+    if (out.size() > 1 << 16) {
+        fwrite(out.data(), 1, out.size(), stdout);
+        out.clear();
+    }
+}
+
+template <typename Wide> static std::vector<uint8_t> bytes_of(const Wide& wide, int size) {
+    std::vector<uint8_t> bytes(size);
+    for (int i = 0; i < size; i++) bytes[i] = wide[i / 4] >> 8 * (i % 4);
+    return bytes;
+}
+
+// One cycle: outputs are taken as they are before its edge.
+static void tick() {
+    top.tx_ready = stalls[top.tx_queue] <= cycles;
+    top.completion_ready = stalls[top.completion_queue] <= cycles;
+    top.command_completion_ready = 1;
+    top.now = 0;
+    top.clk = 0;
+    top.eval();
+    int returned = -1;
+    if (top.completion_valid && top.completion_ready) {
+        std::vector<uint8_t> body = bytes_of(top.completion, 32);
+        body.insert(body.begin(), top.completion_queue);
+        if (automatic) returned = top.completion_queue;
+        else put(COMPLETION, body);
+        received++;
+    }
+    if (top.dropped) {
+        if (!automatic) put(DROP, {top.dropped_counter, top.dropped_queue});
+        dropped++;
+    }
+    if (automatic && !arrivals.empty() && (returned >= 0 || top.dropped)) {
+        uint64_t latency = cycles - arrivals.front();
+        if (latency > latency_max) latency_max = latency;
+        arrivals.pop_front();
+    }
+    if (top.rx_dropped) {
+        if (!automatic) put(DROP, {COUNT_FIFO_FULL, 0});
+        beats_lost++;
+        if (automatic && !arrivals.empty()) arrivals.pop_back();
+    }
+    if (top.command_completion_valid) {
+        count_value = top.command_completion[2] | uint64_t(top.command_completion[3]) << 32;
+        if (!hides_commands) put(COMMAND_COMPLETION, bytes_of(top.command_completion, 16));
+    }
+    bool command_done = top.command_ready;
+    top.clk = 1;
+    top.eval();
+    cycles++;
+    if (command_done) top.command_valid = 0;
+    top.rx_valid = 0;
+    top.post_valid = 0;
+    top.take_valid = 0;
+    top.register_write = 0;
+    if (returned >= 0) {
+        // A driver without work of its own: the buffer is free again at once.
+        top.post_valid = 1;
+        top.post_queue = returned;
+        top.take_valid = 1;
+        top.take_queue = returned;
+        top.take_number = 1;
+    }
+}
+
+static void idle(uint64_t number) {
+    while (number--) tick();
+}
+
+static void wait_quiet() {
+    for (int calm = 0, waited = 0; calm < 6; waited++) {
+        tick();
+        calm = top.quiet && !top.command_valid ? calm + 1 : 0;
+        if (waited > 10'000'000) {
+            fprintf(stderr, "nic_sim: the core is not quiet after 10,000,000 cycles\n");
+            exit(3);
+        }
+    }
+}
+
+static void send_frame(const uint8_t* bytes, size_t size, int port, bool bad_fcs, bool pauses) {
+    size_t at = 0;
+    do {
+        size_t here = size - at < size_t(BYTES) ? size - at : BYTES;
+        uint8_t beat[BYTES] = {};
+        memcpy(beat, bytes + at, here);
+        while (pauses && random_number() % 4 == 0) tick();
+        for (int word = 0; word < BYTES / 4; word++) {
+            const uint8_t* b = beat + BYTES - 4 - 4 * word;
+            top.rx_data[word] = uint32_t(b[0]) << 24 | b[1] << 16 | b[2] << 8 | b[3];
+        }
+        at += here;
+        top.rx_valid = 1;
+        top.rx_last = at == size;
+        top.rx_bytes = here;
+        top.rx_bad_fcs = bad_fcs;
+        top.rx_port = port;
+        tick();
+    } while (at < size);
+}
+
+static void send_command(const uint8_t* bytes) {
+    while (top.command_valid) tick();
+    memcpy(&top.command[0], bytes, 64);
+    top.command_valid = 1;
+    // The command has its place when the marker is taken, which the core shows before the edge.
+    for (bool accepted = false; !accepted;) {
+        top.clk = 0;
+        top.eval();
+        accepted = top.command_accepted;
+        tick();
+    }
+}
+
+static uint64_t read_count(int counter, int queue) {
+    uint8_t command[64] = {};
+    command[0] = OP_READ_COUNT;
+    command[1] = counter;
+    command[2] = queue;
+    send_command(command);
+    while (top.command_valid) tick();
+    return count_value;
+}
+
+static void configure(uint16_t offset, uint32_t value) {
+    top.register_write = 1;
+    top.register_offset = offset;
+    top.register_value = value;
+    tick();
+    if (offset == CONTROL && value & 1)
+        while (!top.ready) tick();
+}
+
+static void post(int queue, uint16_t buffer) {
+    top.post_valid = 1;
+    top.post_queue = queue;
+    top.post_buffer = buffer;
+    tick();
+}
+
+static void write_out() {
+    fwrite(out.data(), 1, out.size(), stdout);
+    fflush(stdout);
+    out.clear();
+#if VM_COVERAGE
+    if (const char* file = getenv("NIC_SIM_COVERAGE")) VerilatedCov::write(file);
+#endif
+}
+
+static int run_wire(const std::vector<std::vector<uint8_t>>& frames, double gbps, double mhz, uint64_t count) {
+    automatic = hides_commands = true;
+    for (int queue = 0; queue < QUEUES; queue++)
+        for (int buffer = 0; buffer < RING; buffer++) post(queue, buffer);
+    uint64_t begun = cycles;
+    double due = cycles;
+    for (uint64_t i = 0; i < count; i++) {
+        const std::vector<uint8_t>& body = frames[i % frames.size()];
+        size_t size = body.size() - 4;
+        while (double(cycles) < due) tick();
+        arrivals.push_back(cycles);
+        send_frame(&body[4], size, body[0], false, false);
+        // FCS, preamble and the gap between frames are 24 bytes.
+        due += (size + 24) * 8.0 / gbps * mhz / 1000.0;
+    }
+    uint64_t sending = cycles - begun;
+    wait_quiet();
+    uint64_t core_drops = dropped;
+    printf("{\"frames\": %llu, \"received\": %llu, \"dropped_by_queues\": %llu, \"dropped_by_core\": %llu, \"cycles\": %llu, \"latency_max\": %llu}\n",
+           (unsigned long long)count, (unsigned long long)received, (unsigned long long)core_drops,
+           (unsigned long long)beats_lost, (unsigned long long)sending, (unsigned long long)latency_max);
+    write_out();
+    return 0;
+}
+
+int main(int argc, char** argv) {
+    bool wire = argc == 5 && !strcmp(argv[1], "--wire");
+    if (argc != 1 && !wire) {
+        fprintf(stderr, "usage: %s [--wire GBPS MHZ COUNT] < records\n", argv[0]);
+        return 2;
+    }
+#ifdef MUTATION
+    // `check.py mutation` builds all mutants in one program.
+    if (const char* number = getenv("NIC_SIM_MUTATION")) top.rootp->nic_mutation__DOT__number = atoi(number);
+#endif
+    std::vector<std::vector<uint8_t>> frames;
+    top.reset = 1;
+    idle(4);
+    top.reset = 0;
+    uint32_t length;
+    while (fread(&length, 4, 1, stdin) == 1) {
+        if (length == 0 || length > 16384) {
+            fprintf(stderr, "nic_sim: a record has length %u, expected 1 to 16384\n", length);
+            return 2;
+        }
+        std::vector<uint8_t> record(length);
+        if (fread(record.data(), 1, length, stdin) != length) return 2;
+        const uint8_t* b = record.data() + 1;
+        size_t size = length - 1;
+        auto half = [&](int at) { return uint16_t(b[at] | b[at + 1] << 8); };
+        auto word = [&](int at) { return uint32_t(half(at)) | uint32_t(half(at + 2)) << 16; };
+        switch (record[0]) {
+            case FRAME:
+                if (wire) {
+                    frames.emplace_back(b, b + size);
+                    break;
+                }
+                idle(half(2) & 0x7fff);
+                while (!top.rx_room) tick();
+                send_frame(b + 4, size - 4, b[0], b[1] & 1, half(2) >> 15);
+                break;
+            case COMMAND: idle(half(0)); send_command(b + 2); break;
+            case BUFFERS:
+                wait_quiet();
+                for (size_t at = 1; at + 1 < size; at += 2) post(b[0], half(at));
+                break;
+            case TAKE:
+                wait_quiet();
+                top.take_valid = 1;
+                top.take_queue = b[0];
+                top.take_number = half(1);
+                tick();
+                break;
+            case STALL: stalls[b[0] % QUEUES] = cycles + half(1); break;
+            case FLIP:
+                wait_quiet();
+                if (b[0] < 4 && word(1) < 1u << ROW_BITS && half(5) < 576)
+                    top.rootp->ROWS[uint32_t(b[0]) << ROW_BITS | word(1)][half(5) / 32] ^= 1u << half(5) % 32;
+                break;
+            case CONFIG: configure(half(0), word(2)); break;
+            case END: {
+                if (wire) return run_wire(frames, atof(argv[2]), atof(argv[3]), strtoull(argv[4], nullptr, 10));
+                wait_quiet();
+                hides_commands = true;
+                for (int counter = 0; counter < 8; counter++)
+                    for (int queue = 0; queue < (counter >= 6 ? QUEUES : 1); queue++) {
+                        uint64_t value = read_count(counter, queue);
+                        std::vector<uint8_t> body = {uint8_t(counter), uint8_t(queue)};
+                        for (int i = 0; i < 8; i++) body.push_back(value >> 8 * i);
+                        put(COUNT, body);
+                    }
+                write_out();
+                return 0;
+            }
+            default: fprintf(stderr, "nic_sim: unknown record type %u\n", record[0]); return 2;
+        }
+    }
+    write_out();
+    return 0;
+}
