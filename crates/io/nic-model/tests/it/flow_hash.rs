@@ -5,7 +5,7 @@ use millrace_nic_model::{frames, parse};
 use millrace_wire::flow_hash::FlowHash;
 
 /// Number of mutated frames; `MILLRACE_NIC_LONG` asks for a million.
-fn mutations() -> usize {
+pub(crate) fn mutations() -> usize {
     if std::env::var_os("MILLRACE_NIC_LONG").is_some() {
         1_000_000
     } else {

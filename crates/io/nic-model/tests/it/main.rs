@@ -9,5 +9,6 @@
 
 mod device;
 mod flow_hash;
+mod flow_key;
 mod rings;
 mod stimulus;
