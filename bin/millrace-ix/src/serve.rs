@@ -7,6 +7,7 @@ use millrace_ix_engine::ForeignPolicy;
 use millrace_ix_samples::{Receiver, Shared};
 use millrace_ix_service::Service;
 use millrace_ix_store::{SigningKey, Sqlite, Store as _};
+use millrace_notify::{State, notify};
 use millrace_types::Duration;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
@@ -72,6 +73,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         api.block_on(heads::start(&settings.audit, &handle))?;
         network.block_on(switches.listen(&settings.openflow, epoch, &handle))?;
         tracing::info!("ready");
+        tell(State::Ready);
         api.block_on(async {
             let (mut terminate, mut interrupt) =
                 (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -79,12 +81,20 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
+            tell(State::Stopping);
             anyhow::Ok(())
         })
     };
     let outcome = serve();
     service.stop();
     outcome
+}
+
+/// Tells the service manager the state of the engine.
+fn tell(state: State) {
+    if let Err(error) = notify(state) {
+        tracing::warn!(%error, ?state, "the service manager was not told");
+    }
 }
 
 /// Returns a runtime with two workers, whose threads have this name.

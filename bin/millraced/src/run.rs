@@ -11,6 +11,7 @@ use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_datapath::{Datapath, Idle, Spread, Workers};
 use millrace_model::{self as model, System};
+use millrace_notify::{State, notify};
 use millrace_store::{Snapshot, Store};
 use tokio::sync::watch;
 
@@ -114,6 +115,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
     });
     wait_for_signal().await?;
     tracing::info!("stopping");
+    tell(State::Stopping);
     stop.send_replace(true);
     if let Some(timekeeper) = timekeeper {
         timekeeper.abort();
@@ -132,6 +134,7 @@ fn reconcile<B: Backend>(
     mut stopping: watch::Receiver<bool>,
     runtime: &tokio::runtime::Handle,
 ) {
+    let mut is_first = true;
     loop {
         let snapshot = Arc::clone(&wanted.borrow_and_update());
         let revision = snapshot.revision.number.0;
@@ -141,6 +144,10 @@ fn reconcile<B: Backend>(
             problems = status.problems.len(),
             "configuration applied"
         );
+        // Problems do not delay the start: the rest of the configuration runs.
+        if std::mem::take(&mut is_first) {
+            tell(State::Ready);
+        }
         let retry = !status.problems.is_empty();
         let go_on = runtime.block_on(async {
             tokio::select! {
@@ -152,6 +159,13 @@ fn reconcile<B: Backend>(
         if !go_on {
             return;
         }
+    }
+}
+
+/// Tells the service manager the state of the daemon.
+fn tell(state: State) {
+    if let Err(error) = notify(state) {
+        tracing::warn!(%error, ?state, "the service manager was not told");
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -301,4 +302,32 @@ fn a_check_counts_what_there_is_and_places_what_the_machine_lacks() {
         &output,
         &["switch.toml:3:3: system.worker_cores[1]: there is no core 900"],
     );
+}
+
+#[test]
+fn the_service_manager_learns_that_the_configuration_runs_and_that_the_daemon_ends() {
+    let site = Site::new(GOOD);
+    let path = site.state_dir().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let message = || {
+        let mut bytes = [0; 64];
+        let size = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..size]).into_owned()
+    };
+    let mut command = site.command(&["--state-dir"]);
+    let command = command.arg(site.state_dir()).env("NOTIFY_SOCKET", &path);
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(message(), "READY=1");
+    let client = Client::new(
+        &format!("unix:{}/api.sock", site.state_dir().display()),
+        None,
+        None,
+    )
+    .unwrap();
+    assert_eq!(client.ports("br0").unwrap().len(), 1);
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    assert_eq!(message(), "STOPPING=1");
+    assert!(child.wait().unwrap().success());
 }

@@ -98,6 +98,11 @@ struct GrantPath {
 }
 
 impl Grants {
+    /// Opens the audit log again, as after its rotation.
+    pub(crate) fn reopen_audit(&self) {
+        self.audit.reopen();
+    }
+
     pub(crate) fn new(config: &Config, audit: Audit) -> Grants {
         let grants = config.grants.iter().map(|grant| Arc::new(Grant::new(grant)));
         Grants {

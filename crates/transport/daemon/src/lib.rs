@@ -19,7 +19,6 @@ mod config;
 mod grants;
 mod http;
 mod metrics;
-mod notify;
 mod quota;
 mod serve;
 mod size;

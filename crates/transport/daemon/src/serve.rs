@@ -13,9 +13,9 @@ use crate::config::{Config, ConfigError};
 use crate::grants::Grants;
 use crate::http;
 use crate::metrics::{Daemon, render, status};
-use crate::notify::notify;
 use millrace_courier::identity::{Identity, IdentityError};
 use millrace_courier::{Event, ReceiveOptions, Session, SessionError, SessionHandle};
+use millrace_notify::{State, notify};
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -135,7 +135,7 @@ pub fn serve(path: &Path, on_start: impl FnOnce(&Serving)) -> Result<(), ServeEr
         socket: socket.clone(),
         metrics,
     });
-    notify("READY=1");
+    tell(State::Ready);
     signals.handle(
         path.to_owned(),
         session.handle(),
@@ -150,6 +150,13 @@ pub fn serve(path: &Path, on_start: impl FnOnce(&Serving)) -> Result<(), ServeEr
     let _ = fs::remove_file(socket);
     result?;
     Ok(())
+}
+
+/// Tells the service manager the state of the daemon.
+fn tell(state: State) {
+    if let Err(error) = notify(state) {
+        tracing::warn!(%error, ?state, "the service manager was not told");
+    }
 }
 
 /// Makes the state directory, and locks it against a second daemon.
@@ -200,12 +207,13 @@ impl Signals {
             let mut drain = drain;
             while let Ok(Some(signal)) = self.0.read_signal() {
                 if signal.ssi_signo == Signal::SIGHUP as u32 {
+                    grants.reopen_audit();
                     reload(&path, &grants, &mut drain);
                 } else if draining.swap(true, Ordering::Relaxed) {
                     session.cancel();
                 } else {
                     tracing::info!(?drain, "draining");
-                    notify("STOPPING=1");
+                    tell(State::Stopping);
                     session.drain(drain);
                 }
             }
