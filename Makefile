@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers damage-transfers exchange-check ips-check demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers damage-transfers exchange-check ips-check demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -46,6 +46,7 @@ test: setup ## run all tests but the long forms: Rust, loom, and Python with oth
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
 	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
 	@scripts/setup.sh management || echo "management: Ansible is not available; its tests are skipped"
+	@scripts/setup.sh packages || echo "packages: debhelper, mmdebstrap or systemd-nspawn is not available; their tests are skipped"
 	@scripts/test.sh
 
 test-times: ## print the slowest tests and build units of the last `make test`
@@ -61,6 +62,7 @@ test-interop: setup ## run the tests in Python only
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
 	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
 	@scripts/setup.sh management || echo "management: Ansible is not available; its tests are skipped"
+	@scripts/setup.sh packages || echo "packages: debhelper, mmdebstrap or systemd-nspawn is not available; their tests are skipped"
 	@scripts/test.sh python
 
 conformance: setup ## run os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
@@ -162,29 +164,32 @@ lint: setup ## check formatting, clippy, licences and advisories
 	@scripts/deny.sh
 
 install: build ## install into $(PREFIX), with units for systemd
-	install -Dm755 target/release/millraced $(DESTDIR)$(PREFIX)/sbin/millraced
-	install -Dm755 target/release/millrace-nf $(DESTDIR)$(PREFIX)/sbin/millrace-nf
-	install -Dm755 target/release/millrace-wan $(DESTDIR)$(PREFIX)/sbin/millrace-wan
-	install -Dm755 target/release/millrace $(DESTDIR)$(PREFIX)/bin/millrace
-	install -Dm755 target/release/millrace-bench $(DESTDIR)$(PREFIX)/bin/millrace-bench
-	install -Dm755 target/release/millrace-courier $(DESTDIR)$(PREFIX)/bin/millrace-courier
-	install -Dm755 target/release/millrace-generator $(DESTDIR)$(PREFIX)/bin/millrace-generator
-	install -Dm755 target/release/millrace-ix $(DESTDIR)$(PREFIX)/bin/millrace-ix
+	@$(MAKE) --no-print-directory install-files PROGRAMS=target/release
+	@[ -e "$${MILLRACE_PORTAL:-portal/dist}/index.html" ] || echo 'install: millrace-ix has no web page and serves the API only, because there is no Node 20.19; to add the page: scripts/setup.sh node && make install'
+
+packages: build ## build Debian packages into target/packages (docs/install.md)
+	@scripts/setup.sh packages
+	@scripts/packages.sh target/release
+
+packages-check: packages ## install, upgrade, remove and purge the packages in a clean Debian 12, and measure the packets that upgrades lose
+	@scripts/setup.sh python
+	MILLRACE_PACKAGES=target/packages MILLRACE_PACKAGES_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_packages.py
+
+# PROGRAMS is the folder of the programs; debian/rules calls this, too.
+install-files:
+	for program in millraced millrace-nf millrace-wan; do install -Dm755 -t $(DESTDIR)$(PREFIX)/sbin $(PROGRAMS)/$$program; done
+	for program in millrace millrace-bench millrace-courier millrace-generator millrace-ix; do install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)/$$program; done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	for unit in bin/millraced/millraced bin/millrace-ix/millrace-ix crates/transport/daemon/millrace-courier; do \
 	    sed 's|@PREFIX@|$(PREFIX)|' $$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}.service; done
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	target/release/millrace man $(DESTDIR)$(PREFIX)/share/man/man1
-	target/release/millrace-bench man $(DESTDIR)$(PREFIX)/share/man/man1
-	target/release/millrace-ix man $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(DESTDIR)$(PREFIX)/share/man/man8
-	target/release/millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8
-	install -d $(DESTDIR)$(PREFIX)/share/man/man5
-	target/release/millraced --man-config > $(DESTDIR)$(PREFIX)/share/man/man5/millraced.toml.5
-	target/release/millrace-wan --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-wan.8
-	target/release/millrace-courier --man > $(DESTDIR)$(PREFIX)/share/man/man8/millrace-courier.8
-	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	target/release/millrace-bench completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace-bench
-	target/release/millrace completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace
-	target/release/millrace-ix completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/millrace-ix
-	@[ -e "$${MILLRACE_PORTAL:-portal/dist}/index.html" ] || echo 'install: millrace-ix has no web page and serves the API only, because there is no Node 20.19; to add the page: scripts/setup.sh node && make install'
+	install -d $(foreach section,1 5 8,$(DESTDIR)$(PREFIX)/share/man/man$(section))
+	@# `millrace bench` and the program millrace-bench have pages of the same name: the program's is kept.
+	for program in millrace millrace-bench millrace-ix; do $(PROGRAMS)/$$program man $(DESTDIR)$(PREFIX)/share/man/man1; done
+	for program in millraced millrace-wan millrace-courier millrace-nf millrace-generator; do \
+	    $(PROGRAMS)/$$program --man > $(DESTDIR)$(PREFIX)/share/man/man8/$$program.8; done
+	$(PROGRAMS)/millraced --man-config > $(DESTDIR)$(PREFIX)/share/man/man5/millraced.toml.5
+	install -d $(foreach folder,bash-completion/completions zsh/site-functions fish/vendor_completions.d,$(DESTDIR)$(PREFIX)/share/$(folder))
+	for program in millrace millrace-bench millrace-ix; do \
+	    $(PROGRAMS)/$$program completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$program; \
+	    $(PROGRAMS)/$$program completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_$$program; \
+	    $(PROGRAMS)/$$program completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$program.fish; done

@@ -122,6 +122,23 @@ if [ "${1:-}" = management ]; then
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
+# Tools that build Debian packages, and a clean Debian 12 in which they are tried: with systemd, and with the packages that ours
+# need in apt's archive, so that the test needs no network.
+if [ "${1:-}" = packages ]; then
+    wanted=(debhelper lintian mmdebstrap systemd-container)
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    root=/var/cache/millrace/root
+    if [ "$(id -u)" -eq 0 ] && [ ! -d "$root/bookworm" ]; then
+        echo "setup: making a clean Debian 12 in $root/bookworm"
+        mkdir -p "$root"
+        mmdebstrap --quiet --variant=minbase --skip=cleanup/apt --include=systemd,systemd-sysv,dbus,iproute2,logrotate \
+            --customize-hook='chroot "$1" apt-get install -q -y --download-only --no-install-recommends \
+                adduser procps librte-meta-mempool libpcap0.8 libpcre2-8-0 libsqlite3-0 >/dev/null' \
+            bookworm "$root/bookworm.new" http://deb.debian.org/debian
+        mv "$root/bookworm.new" "$root/bookworm"
+    fi
+fi
+
 # Clients of the exchange's API that only the long tests use, in an environment of their own: they bring forty packages.
 if [ "${1:-}" = api-clients ] && [ ! -e target/api-clients/.installed ]; then
     echo "setup: installing schemathesis and arouteserver into target/api-clients"

@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 use compile::Compiler;
 use function::{load, set_scheduling};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
@@ -27,14 +27,31 @@ use options::Options;
 use sandbox::PacketSource;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    match without_environment().and_then(|()| run(options)) {
+    // The option of packages needs none of the others.
+    let outcome = if std::env::args_os().skip(1).eq(["--man"]) {
+        man()
+    } else {
+        let options = Options::parse();
+        without_environment().and_then(|()| run(options))
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("millrace-nf: {}", ErrorChain(error.as_ref()));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes `millrace-nf(8)` to standard output.
+fn man() -> Result<()> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Options::command())
+        .section("8")
+        .render(&mut page)?;
+    io::stdout()
+        .write_all(&page)
+        .context("standard output cannot be written")
 }
 
 fn run(mut options: Options) -> Result<()> {
