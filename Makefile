@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers damage-transfers exchange-check ips-check demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak bench bench-full bench-wan bench-transport simulate kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -47,6 +47,7 @@ test: setup ## run all tests but the long forms: Rust, loom, and Python with oth
 	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
 	@scripts/setup.sh management || echo "management: Ansible is not available; its tests are skipped"
 	@scripts/setup.sh packages || echo "packages: debhelper, mmdebstrap or systemd-nspawn is not available; their tests are skipped"
+	@scripts/setup.sh hardware || echo "hardware: Verilator or yosys is not available; the tests of the RTL are skipped"
 	@scripts/test.sh
 
 test-times: ## print the slowest tests and build units of the last `make test`
@@ -63,6 +64,7 @@ test-interop: setup ## run the tests in Python only
 	@scripts/setup.sh routers || echo "routers: BIRD 2, FRR or GoBGP is not available; their tests are skipped"
 	@scripts/setup.sh management || echo "management: Ansible is not available; its tests are skipped"
 	@scripts/setup.sh packages || echo "packages: debhelper, mmdebstrap or systemd-nspawn is not available; their tests are skipped"
+	@scripts/setup.sh hardware || echo "hardware: Verilator or yosys is not available; the tests of the RTL are skipped"
 	@scripts/test.sh python
 
 conformance: setup ## run os-ken's OpenFlow 1.3 suite, all 991 cases (half an hour)
@@ -142,6 +144,17 @@ ips-check: setup ## compare intrusion prevention with all recorded answers of Su
 	@scripts/setup.sh evebox
 	cargo build --locked -p millrace
 	target/venv/bin/python -m pytest -q -s tests/interop/test_eve.py
+
+nic-check: setup ## check the NIC's RTL: front ends, proofs, 10,000,000 frames against the model, wire rate, parity, coverage, mutations, counts, place and route (rows in out/bench/nic.json)
+	@scripts/setup.sh python
+	@scripts/setup.sh hardware || echo "hardware: Verilator, yosys or nextpnr is not available; their rows say so"
+	cargo build --locked -p millrace-nic-model --example records
+	target/venv/bin/python rtl/check.py $(ARGS)
+
+nic-timing: setup ## place and route the NIC's configuration `ten` with three seeds (13 minutes of processor time each)
+	@scripts/setup.sh python
+	@scripts/setup.sh hardware
+	target/venv/bin/python rtl/check.py timing
 
 portal-check: portal ## test the web page: units, journeys in Chromium against the API, and a path ordered from a running engine
 	@scripts/setup.sh portal

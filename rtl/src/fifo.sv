@@ -37,6 +37,9 @@ module fifo_lut #(
             if (pop && !empty) head_at <= head_at + 1'b1;
         end
     end
+`ifdef PROOF
+    always @* if (!reset) assert (count <= 1 << DEPTH_LOG2);
+`endif
 endmodule
 
 module fifo_block #(
@@ -77,5 +80,8 @@ module fifo_block #(
             end else if (pop) fetched <= 1'b0;
         end
     end
+`ifdef PROOF
+    always @* if (!reset) assert (stored <= 1 << DEPTH_LOG2);
+`endif
 endmodule
 `default_nettype wire

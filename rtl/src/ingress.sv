@@ -139,7 +139,7 @@ module ingress #(
     always @* if (!reset) begin
         // The MAC fills all beats but the last.
         assume (rx_bytes <= BYTES);
-        assert (received % BYTES == 0 || received > 14'd9600);
+        if (in_frame) assert (received % BYTES == 0 && received != 0 && (received <= 14'd9600 || received == 14'h3f80));
         // What a frame that began may still need is free.
         if (stores) assert (frame_room >= FRAME_BEATS - stored_before / BYTES);
         if (stores) assert (end_room >= 1);

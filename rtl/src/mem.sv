@@ -28,7 +28,12 @@ module mem_lut #(
     (* ram_style = "distributed", syn_ramstyle = "distributed" *)
     reg [WIDTH-1:0] words [0:(1 << DEPTH_LOG2) - 1];
     always @(posedge clk) if (write) words[write_at] <= write_data;
+`ifdef PROOF_WITHOUT_CONTENTS
+    (* anyseq *) wire [WIDTH-1:0] any_word;
+    assign read_data = any_word;
+`else
     assign read_data = words[read_at];
+`endif
 `ifdef PROOF_CONTENTS
     genvar word;
     generate
@@ -53,12 +58,12 @@ module mem_block #(
 );
     (* ram_style = "block", syn_ramstyle = "block_ram" *)
     reg [WIDTH-1:0] words [0:(1 << DEPTH_LOG2) - 1] /* verilator public_flat_rw */;
-`ifdef PROOF_WITHOUT_CONTENTS
+`ifdef PROOF_WITHOUT_BLOCKS
     (* anyseq *) wire [WIDTH-1:0] any_word;  // a proof about control alone holds for any contents
 `endif
     always @(posedge clk) begin
         if (write) words[write_at] <= write_data;
-`ifdef PROOF_WITHOUT_CONTENTS
+`ifdef PROOF_WITHOUT_BLOCKS
         if (read) read_data <= any_word;
 `else
         if (read) read_data <= words[read_at];
