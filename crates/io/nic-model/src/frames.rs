@@ -37,7 +37,7 @@ impl Random {
     }
 
     /// Returns one of the values.
-    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 }

@@ -1,5 +1,8 @@
 //! A driver and a NIC in software over one memory: frames, commands, fences, and what the other side may write.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+
 use millrace_nic::completion::flag;
 use millrace_nic::driver::{Driver, Entry, Violation};
 use millrace_nic::memory::{Layout, Memory, MemoryError};
@@ -16,13 +19,19 @@ const LAYOUT: Layout = Layout {
 };
 
 fn pair() -> (Driver, SoftwareNic) {
+    let (driver, nic, _file) = pair_and_file();
+    (driver, nic)
+}
+
+fn pair_and_file() -> (Driver, SoftwareNic, File) {
     let (memory, file) = Memory::create(LAYOUT).unwrap();
+    let copy = File::from(file.try_clone().unwrap());
     let mut nic = SoftwareNic::new(memory).unwrap();
     let config = Config::new(HashKeys::new(5));
     let driver = Driver::start(Memory::open(file).unwrap(), &config).unwrap();
     assert_eq!(driver.memory.layout(), &LAYOUT);
     nic.poll();
-    (driver, nic)
+    (driver, nic, copy)
 }
 
 /// Runs a command, and returns its status and value.
@@ -203,4 +212,59 @@ fn memory_of_something_else_is_refused_with_the_reason() {
         memory.write_register(name, 0, right);
     }
     assert!(Memory::open(file).is_ok());
+}
+
+/// Size in bytes of registers and rings of [`LAYOUT`], before the buffers.
+const RINGS_SIZE: usize = 4096 + 2 * (128 + 16 * 256) + 2 * (3 * 128 + 16 * (16 + 32 + 16));
+
+#[test]
+fn whatever_is_written_to_the_memory_each_side_stays_within_its_buffers() {
+    let mut random = frames::Random::new(77);
+    let (mut frames_taken, mut violations, mut ignored) = (0, 0, 0);
+    for _ in 0..60 {
+        let (mut driver, mut nic, file) = pair_and_file();
+        let frame = frames::chains().remove(1).1;
+        for _ in 0..80 {
+            for _ in 0..random.below(4) {
+                // Rings, and rarely a register; small numbers come near valid ones.
+                let first = if random.once_in(20) { 0 } else { 4096 };
+                let at = first + random.below((RINGS_SIZE - first) / 2) * 2;
+                let value = random.bits() >> (8 * random.below(8));
+                let size = random.pick(&[2, 4, 8]);
+                file.write_at(&value.to_le_bytes()[..size], at as u64).unwrap();
+            }
+            nic.poll();
+            nic.receive(0, &frame, 0);
+            nic.transmit(8, &mut Vec::new(), |frame| assert!(frame.len() <= 2048));
+            driver.commands.submit(&Command::Fence { number: 1 });
+            violations += usize::from(driver.commands.poll().is_err());
+            let sender = &mut driver.senders[0];
+            match sender.room() {
+                Ok(0) => {}
+                Ok(_) => {
+                    sender.send(60, [&[1_u8; 60][..]].into_iter());
+                    sender.publish();
+                }
+                Err(_) => violations += 1,
+            }
+            let receiver = &mut driver.receivers[random.below(2)];
+            let taken = receiver.receive(|entry| {
+                if let Entry::Frame { bytes, completion } = entry {
+                    assert!(bytes.size() <= 2048 && completion.bucket < 1024);
+                    bytes.read(&mut [0; 2048]);
+                    frames_taken += 1;
+                }
+                true
+            });
+            if taken.is_err() {
+                violations += 1;
+                break;
+            }
+        }
+        ignored += nic.violations();
+    }
+    assert!(
+        frames_taken > 100 && violations > 10 && ignored > 10,
+        "{frames_taken} {violations} {ignored}"
+    );
 }
