@@ -33,7 +33,6 @@ pub enum Violation {
 /// A driver of a device whose memory is mapped: its queues go to workers.
 #[derive(Debug)]
 pub struct Driver {
-    /// The memory.
     pub memory: Memory,
     /// The command ring.
     pub commands: Commands,
@@ -161,7 +160,6 @@ pub(crate) fn phase(index: u16, len: u16) -> bool {
 /// An entry of a receive queue.
 #[derive(Debug)]
 pub enum Entry<'a> {
-    /// A frame.
     Frame {
         /// The completion, whose buffer, length and bucket are checked.
         completion: Completion,

@@ -137,7 +137,6 @@ pub struct Memory {
     layout: Layout,
 }
 
-/// The rings of a queue.
 #[derive(Debug)]
 pub(crate) struct QueueRings {
     pub(crate) buffers: RingMemory,
