@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_a_link_protocol_leaves_ahead_of_all_packets_even_if_the_buffer_is_full() {
-        let (mut port, sent) = port(&[0, 0, BURST]);
+        let (mut port, sent) = port(&[0, 0, BURST, BURST, BURST]);
         port.accept(&mut burst(0..64));
         assert_eq!(
             port.send_first(Frame::new(&[99; 60])),
