@@ -130,18 +130,20 @@ impl NextHops {
     }
 
     /// Returns the next hop of a flow among the members for which `is_live` holds: a flow whose member is dead goes to
-    /// another, and no other flow moves. If none is live, returns the member that [`NextHops::member`] returns.
+    /// another, and no other flow moves. If none is live, returns the member that [`NextHops::member`] returns. The hash is
+    /// computed for groups with several members only.
     #[inline]
     pub fn live_member(
         &self,
         group: GroupId,
-        flow_hash: u64,
+        flow_hash: impl FnOnce() -> u64,
         mut is_live: impl FnMut(&NextHop) -> bool,
     ) -> Option<&NextHop> {
         let word = self.word(group)?;
         if word.members() == 1 {
             return self.shared.next_hops.get(word.at());
         }
+        let flow_hash = flow_hash();
         let mut hash = flow_hash;
         for _ in 0..TRIES {
             let next_hop = self.next_hop_of_cell(word, hash)?;

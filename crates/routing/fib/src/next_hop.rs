@@ -135,6 +135,12 @@ impl NextHop {
         self.words[1].load(Relaxed) as u16
     }
 
+    /// Returns false if the neighbour is the packet's destination.
+    #[inline]
+    pub fn has_gateway(&self) -> bool {
+        self.words[2].load(Relaxed) >> 8 & 0xff != 0
+    }
+
     /// Returns the neighbour's address; none if the neighbour is the packet's destination.
     #[inline]
     pub fn gateway(&self) -> Option<IpAddr> {

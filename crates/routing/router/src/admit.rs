@@ -4,7 +4,6 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use millrace_fib::GroupId;
 use millrace_pipeline::DropReason;
 use millrace_types::{Mac, Vid};
 use millrace_wire::checksum::Sum;
@@ -12,7 +11,7 @@ use millrace_wire::{EtherType, IpProto, Packet, ethernet, ipv4, ipv6};
 
 use crate::acl::{Acl, AclAction};
 use crate::class::{self, PuntClass};
-use crate::forward::{Meta, Pass, RouteOutput};
+use crate::forward::{Meta, Pass, RouteOutput, Verdict};
 use crate::icmp::IcmpError;
 use crate::interface::Interface;
 use crate::link::LINK_MAX;
@@ -28,45 +27,41 @@ const NLPID_ISIS: u8 = 0x83;
 /// The first bits of IPv4-mapped IPv6 addresses, which are never on the wire (RFC 4291, section 2.5.5.2).
 const MAPPED: u128 = 0xffff;
 
-/// The next stage of a packet whose header was checked.
-enum Checked {
-    Routed(Meta),
-    Kernel(Meta),
-    Refused(Meta, DropReason, IcmpError),
-    Dropped(DropReason),
-}
-
 impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
-    /// Returns a packet that is to be routed, and what is known of it. Other packets are gone.
+    /// Checks a frame, cuts padding off, and writes what is known of it.
     #[inline]
-    pub(crate) fn admit(&mut self, mut packet: P) -> Option<(P, Meta)> {
+    pub(crate) fn admit(&mut self, packet: &mut P, meta: &mut Meta) {
+        *meta = Meta::UNKNOWN;
         let head = packet.head();
         let Some(header) = head.first_chunk::<{ ethernet::SIZE }>() else {
-            self.drop(packet, u16::MAX, DropReason::TooShort);
-            return None;
+            return;
         };
         let [d0, d1, d2, d3, d4, d5, .., k0, k1] = *header;
         let dst = Mac([d0, d1, d2, d3, d4, d5]);
         let mut kind = u16::from_be_bytes([k0, k1]);
-        let (mut l3, mut vid) = (ethernet::SIZE, Vid::default());
+        let mut vid = Vid::default();
         if EtherType(kind).is_vlan()
             && let Some([t0, t1, k0, k1]) = head.get(ethernet::SIZE..LINK_MAX)
         {
             vid = Vid::from_tci(u16::from_be_bytes([*t0, *t1]));
-            (kind, l3) = (u16::from_be_bytes([*k0, *k1]), LINK_MAX);
+            kind = u16::from_be_bytes([*k0, *k1]);
+            meta.l3 = LINK_MAX as u8;
         }
         let interface = match self.arrival.interface {
             Some(index) => self.state.interface(index),
             None => self.state.interface_in(self.arrival.bridge, vid),
         };
         let Some(interface) = interface.filter(|interface| interface.is_up) else {
-            self.drop(packet, u16::MAX, DropReason::RouteNoInterface);
-            return None;
+            meta.verdict = Verdict::Drop(DropReason::RouteNoInterface);
+            return;
         };
-        if !dst.is_multicast() && !interface.has_mac(dst) {
-            self.drop(packet, interface.index, DropReason::RouteOtherHost);
-            return None;
+        meta.interface = interface.index;
+        meta.is_group_frame = dst.is_multicast();
+        if !meta.is_group_frame && !interface.has_mac(dst) {
+            meta.verdict = Verdict::Drop(DropReason::RouteOtherHost);
+            return;
         }
+        meta.vrf = interface.vrf;
         if let Some(counters) = self.counters(interface)
             && !self.arrival.is_again
         {
@@ -77,61 +72,43 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
             interface: interface.name.clone(),
             vrf: interface.vrf,
         });
-        let mut meta = Meta {
-            destination: 0,
-            group: GroupId::NONE,
-            interface: interface.index,
-            vrf: interface.vrf,
-            l3: l3 as u8,
-            header_size: 0,
-            record_route: 0,
-            is_v6: false,
-            is_group_frame: dst.is_multicast(),
-            has_options: false,
-        };
-        let checked = match EtherType(kind) {
-            EtherType::IPV4 => self.check4(&mut packet, interface, meta),
+        meta.verdict = match EtherType(kind) {
+            EtherType::IPV4 => self.check4(packet, interface, meta),
             EtherType::IPV6 => {
                 meta.is_v6 = true;
-                self.check6(&mut packet, interface, meta)
+                self.check6(packet, interface, meta)
             }
-            _ => {
-                let class = link_class(packet.head().get(l3..).unwrap_or_default(), kind);
-                match class {
-                    Some(class) => self.punt(packet, &meta, class),
-                    None => self.drop(packet, interface.index, DropReason::RouteEtherType),
-                }
-                return None;
-            }
+            _ => match link_class(packet.head().get(meta.l3()..).unwrap_or_default(), kind) {
+                Some(class) => Verdict::Punt(class),
+                None => Verdict::Drop(DropReason::RouteEtherType),
+            },
         };
-        match checked {
-            Checked::Routed(meta) => return Some((packet, meta)),
-            Checked::Kernel(meta) => self.to_kernel(packet, &meta),
-            Checked::Refused(meta, reason, error) => self.refuse(packet, &meta, reason, error),
-            Checked::Dropped(reason) => self.drop(packet, interface.index, reason),
-        }
-        None
     }
 
     #[inline]
-    fn check4(&mut self, packet: &mut P, interface: &Interface, mut meta: Meta) -> Checked {
+    fn check4(&mut self, packet: &mut P, interface: &Interface, meta: &mut Meta) -> Verdict {
         let ip = packet.head().get(meta.l3()..).unwrap_or_default();
         let Some(header) = ip.first_chunk::<{ ipv4::MIN_SIZE }>() else {
-            return Checked::Dropped(DropReason::RouteMalformed);
+            return Verdict::Drop(DropReason::RouteMalformed);
         };
         let header_size = usize::from(header[0] & 15) * 4;
         let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
         let Some(whole) = ip.get(..header_size) else {
-            return Checked::Dropped(DropReason::RouteMalformed);
+            return Verdict::Drop(DropReason::RouteMalformed);
         };
         if header[0] >> 4 != 4 || header_size < ipv4::MIN_SIZE {
-            return Checked::Dropped(DropReason::RouteMalformed);
+            return Verdict::Drop(DropReason::RouteMalformed);
         }
-        if Sum::of(whole).folded() != u16::MAX {
-            return Checked::Dropped(DropReason::RouteChecksum);
+        // The size of most headers is known when this is compiled, which leaves no loop.
+        let sum = match header_size {
+            ipv4::MIN_SIZE => Sum::of(header),
+            _ => Sum::of(whole),
+        };
+        if sum.folded() != u16::MAX {
+            return Verdict::Drop(DropReason::RouteChecksum);
         }
         if total < header_size || total > packet.len() - meta.l3() {
-            return Checked::Dropped(DropReason::RouteMalformed);
+            return Verdict::Drop(DropReason::RouteMalformed);
         }
         let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
         let (src, dst) = (address(12), address(16));
@@ -143,9 +120,9 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
                     let error = IcmpError::ParameterProblem {
                         pointer: u32::from(at),
                     };
-                    return Checked::Refused(meta, DropReason::RouteOptions, error);
+                    return Verdict::Refuse(DropReason::RouteOptions, error);
                 }
-                Ok(found) if found.has_source_route => return Checked::Dropped(DropReason::RouteOptions),
+                Ok(found) if found.has_source_route => return Verdict::Drop(DropReason::RouteOptions),
                 Ok(found) => {
                     meta.record_route = found.record_route.map_or(0, |at| at as u8);
                     meta.has_options = true;
@@ -157,40 +134,40 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
             packet.truncate(meta.l3() + total);
         }
         if src.is_multicast() || src.is_broadcast() || src.is_loopback() {
-            return Checked::Dropped(DropReason::RouteMartianSource);
+            return Verdict::Drop(DropReason::RouteMartianSource);
         }
         let is_broadcast = dst.is_broadcast() || interface.is_broadcast(dst);
         // A host without an address asks by broadcast (RFC 2131, section 4.1).
         if src.octets()[0] == 0 && !(is_broadcast && src.is_unspecified()) {
-            return Checked::Dropped(DropReason::RouteMartianSource);
+            return Verdict::Drop(DropReason::RouteMartianSource);
         }
         if self.state.vrf(meta.vrf).is_some_and(|vrf| vrf.is_own(src)) {
-            return Checked::Dropped(DropReason::RouteMartianSource);
+            return Verdict::Drop(DropReason::RouteMartianSource);
         }
         if dst.octets()[0] == 0 || dst.is_loopback() {
-            return Checked::Dropped(DropReason::RouteMartianDestination);
+            return Verdict::Drop(DropReason::RouteMartianDestination);
         }
         if !self.permits(packet, interface.acl_in.as_deref(), AclSide::In) {
-            return Checked::Dropped(DropReason::RouteAclIn);
+            return Verdict::Drop(DropReason::RouteAclIn);
         }
         match () {
             () if dst.is_multicast() && dst.octets()[..3] != [224, 0, 0] => {
-                Checked::Dropped(DropReason::RouteMulticast)
+                Verdict::Drop(DropReason::RouteMulticast)
             }
-            () if dst.is_multicast() || is_broadcast => Checked::Kernel(meta),
-            () => Checked::Routed(meta),
+            () if dst.is_multicast() || is_broadcast => Verdict::Kernel,
+            () => Verdict::Route,
         }
     }
 
     #[inline]
-    fn check6(&mut self, packet: &mut P, interface: &Interface, mut meta: Meta) -> Checked {
+    fn check6(&mut self, packet: &mut P, interface: &Interface, meta: &mut Meta) -> Verdict {
         let ip = packet.head().get(meta.l3()..).unwrap_or_default();
         let Some((header, payload)) = ip.split_first_chunk::<{ ipv6::SIZE }>() else {
-            return Checked::Dropped(DropReason::RouteMalformed);
+            return Verdict::Drop(DropReason::RouteMalformed);
         };
         let total = ipv6::SIZE + usize::from(u16::from_be_bytes([header[4], header[5]]));
         if header[0] >> 4 != 6 || total > packet.len() - meta.l3() {
-            return Checked::Dropped(DropReason::RouteMalformed);
+            return Verdict::Drop(DropReason::RouteMalformed);
         }
         let address = |at: usize| {
             let mut octets = [0; 16];
@@ -203,19 +180,19 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         let proto = IpProto(header[6]);
         let is_discovery = proto == IpProto::ICMPV6 && class::is_neighbour_discovery(payload);
         if src.is_multicast() || src.is_loopback() || src.to_bits() >> 32 == MAPPED {
-            return Checked::Dropped(DropReason::RouteMartianSource);
+            return Verdict::Drop(DropReason::RouteMartianSource);
         }
         if dst.is_loopback() || dst.is_unspecified() {
-            return Checked::Dropped(DropReason::RouteMartianDestination);
+            return Verdict::Drop(DropReason::RouteMartianDestination);
         }
         if proto == IpProto::HOP_BY_HOP {
             meta.has_options = true;
             match options::check_hop_by_hop(payload, dst.is_multicast()) {
                 Ok(()) => {}
-                Err(HopByHopError::Silent) => return Checked::Dropped(DropReason::RouteOptions),
+                Err(HopByHopError::Silent) => return Verdict::Drop(DropReason::RouteOptions),
                 Err(HopByHopError::Unknown(pointer)) => {
                     let error = IcmpError::ParameterProblem { pointer };
-                    return Checked::Refused(meta, DropReason::RouteOptions, error);
+                    return Verdict::Refuse(DropReason::RouteOptions, error);
                 }
             }
         }
@@ -224,19 +201,19 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         }
         // Neighbour discovery passes every list, as ARP does: without it there is no neighbour to permit.
         if !is_discovery && !self.permits(packet, interface.acl_in.as_deref(), AclSide::In) {
-            return Checked::Dropped(DropReason::RouteAclIn);
+            return Verdict::Drop(DropReason::RouteAclIn);
         }
         if dst.is_multicast() {
             // The scope of a group (RFC 4291, section 2.7).
             return match dst.octets()[1] & 15 {
-                2 => Checked::Kernel(meta),
-                _ => Checked::Dropped(DropReason::RouteMulticast),
+                2 => Verdict::Kernel,
+                _ => Verdict::Drop(DropReason::RouteMulticast),
             };
         }
         match src.is_unspecified() {
             // Only a host that asks if its address is in use has none (RFC 4862, section 5.4.2).
-            true => Checked::Dropped(DropReason::RouteMartianSource),
-            false => Checked::Routed(meta),
+            true => Verdict::Drop(DropReason::RouteMartianSource),
+            false => Verdict::Route,
         }
     }
 

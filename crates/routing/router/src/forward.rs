@@ -7,7 +7,7 @@ use millrace_fib::{GroupId, NextHop, NextHopKind};
 use millrace_flow::classify::BURST;
 use millrace_pipeline::DropReason;
 use millrace_types::Time;
-use millrace_wire::{IpProto, Packet, ipv4, ipv6};
+use millrace_wire::{IpProto, Packet, ethernet, ipv4, ipv6};
 
 use crate::class::PuntClass;
 use crate::hash::NextHopHash;
@@ -79,9 +79,25 @@ pub trait RouteOutput<P> {
     fn dropped(&mut self, reason: DropReason, packet: Option<P>);
 }
 
+/// The decision of the first stage about a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// The route of its destination decides.
+    Route,
+    /// It is for this machine.
+    Kernel,
+    /// The kernel gets the frame, which is not an IP packet.
+    Punt(PuntClass),
+    /// It is dropped, and its sender is told.
+    Refuse(DropReason, IcmpError),
+    /// It is dropped.
+    Drop(DropReason),
+}
+
 /// A packet between its arrival and its departure.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Meta {
+    pub(crate) verdict: Verdict,
     /// The destination: an IPv4 address in the low bits, or an IPv6 address.
     pub(crate) destination: u128,
     pub(crate) group: GroupId,
@@ -101,6 +117,20 @@ pub(crate) struct Meta {
 }
 
 impl Meta {
+    pub(crate) const UNKNOWN: Meta = Meta {
+        verdict: Verdict::Drop(DropReason::TooShort),
+        destination: 0,
+        group: GroupId::NONE,
+        interface: u16::MAX,
+        vrf: u16::MAX,
+        l3: ethernet::SIZE as u8,
+        header_size: 0,
+        record_route: 0,
+        is_v6: false,
+        is_group_frame: false,
+        has_options: false,
+    };
+
     pub(crate) fn l3(&self) -> usize {
         usize::from(self.l3)
     }
@@ -123,6 +153,8 @@ pub struct Router {
     pub(crate) punt: [Bucket; PuntClass::COUNT],
     /// By [`ErrorClass`].
     pub(crate) errors: [Bucket; ErrorClass::COUNT],
+    /// What the first stage finds of each packet of a burst.
+    metas: Vec<Meta>,
 }
 
 impl Router {
@@ -141,6 +173,7 @@ impl Router {
             hash: NextHopHash::new(seed),
             punt: Default::default(),
             errors: Default::default(),
+            metas: vec![Meta::UNKNOWN; BURST],
         }
     }
 
@@ -166,6 +199,9 @@ impl Router {
         out: &mut S,
         observer: &mut O,
     ) {
+        // Written in place: a value that is moved right after it was written in parts waits for the writes.
+        let mut memory = core::mem::take(&mut self.metas);
+        let metas = memory.get_mut(..burst.len()).unwrap_or_default();
         let mut pass = Pass {
             router: self,
             state,
@@ -175,18 +211,22 @@ impl Router {
             observer,
             packet: core::marker::PhantomData,
         };
-        let mut packets: ArrayVec<P, BURST> = ArrayVec::new();
-        let mut metas: ArrayVec<Meta, BURST> = ArrayVec::new();
-        for packet in burst.drain(..) {
-            if let Some((packet, meta)) = pass.admit(packet) {
-                packets.push(packet);
-                metas.push(meta);
+        for (packet, meta) in burst.iter_mut().zip(&mut *metas) {
+            pass.admit(packet, meta);
+        }
+        pass.look_up(metas);
+        // The loads of one packet's next hop depend on each other; those of all packets do not.
+        let mut hops: [Option<&NextHop>; BURST] = [None; BURST];
+        for ((packet, meta), hop) in burst.iter().zip(&*metas).zip(&mut hops) {
+            *hop = pass.member(packet, meta);
+        }
+        for ((packet, meta), hop) in burst.drain(..).zip(&*metas).zip(&hops) {
+            match meta.verdict {
+                Verdict::Route => pass.route(packet, meta, *hop),
+                _ => pass.refrain(packet, meta),
             }
         }
-        pass.look_up(&mut metas);
-        for (packet, meta) in packets.into_iter().zip(&metas) {
-            pass.route(packet, meta);
-        }
+        self.metas = memory;
     }
 
     /// Returns true if a packet that waited would not wait any longer.
@@ -198,7 +238,7 @@ impl Router {
             IpAddr::V4(address) => vrf.fib.lookup_v4(address.to_bits()),
             IpAddr::V6(address) => vrf.fib.lookup_v6(address.to_bits()),
         };
-        let member = live_member(state, group, 0);
+        let member = live_member(state, group, || 0);
         member.is_none_or(|hop| hop.kind() != NextHopKind::Glean)
     }
 
@@ -208,7 +248,7 @@ impl Router {
         &mut self,
         state: &RouterState,
         arrival: Arrival,
-        packet: P,
+        mut packet: P,
         now: Time,
         out: &mut S,
     ) {
@@ -221,14 +261,12 @@ impl Router {
             observer: &mut NoObserver,
             packet: core::marker::PhantomData,
         };
-        if let Some((packet, meta)) = pass.admit(packet) {
-            pass.refuse(
-                packet,
-                &meta,
-                DropReason::RouteNeighbour,
-                IcmpError::HostUnreachable,
-            );
+        let mut meta = Meta::UNKNOWN;
+        pass.admit(&mut packet, &mut meta);
+        if meta.verdict == Verdict::Route {
+            meta.verdict = Verdict::Refuse(DropReason::RouteNeighbour, IcmpError::HostUnreachable);
         }
+        pass.refrain(packet, &meta);
     }
 }
 
@@ -258,16 +296,28 @@ impl<'a, P: Packet, S: RouteOutput<P>, O: Observer> Pass<'a, P, S, O> {
         }
     }
 
-    /// Sends a packet where its group says.
+    /// Executes the decision of the first stage about a packet that is not routed.
+    #[cold]
+    fn refrain(&mut self, packet: P, meta: &Meta) {
+        match meta.verdict {
+            Verdict::Kernel => self.to_kernel(packet, meta),
+            Verdict::Punt(class) => self.punt(packet, meta, class),
+            Verdict::Refuse(reason, error) => self.refuse(packet, meta, reason, error),
+            Verdict::Drop(reason) => self.drop(packet, meta.interface, reason),
+            // `forward_observed` and `give_up` keep these.
+            Verdict::Route => self.drop(packet, meta.interface, DropReason::RouteNone),
+        }
+    }
+
+    /// Sends a packet where the next hop of its group says.
     #[inline]
-    fn route(&mut self, packet: P, meta: &Meta) {
+    fn route(&mut self, packet: P, meta: &Meta, hop: Option<&NextHop>) {
         let group = (!meta.group.is_none()).then(|| meta.group.number());
         self.observer.note(|| RouteStep::Route {
             destination: meta.destination(),
             group,
         });
-        let hash = self.flow_hash(&packet, meta);
-        let Some(hop) = self.member(meta.group, hash) else {
+        let Some(hop) = hop else {
             return self.refuse(packet, meta, DropReason::RouteNone, IcmpError::NoRoute);
         };
         self.observer.note(|| RouteStep::NextHop(hop.spec()));
@@ -289,15 +339,14 @@ impl<'a, P: Packet, S: RouteOutput<P>, O: Observer> Pass<'a, P, S, O> {
         }
     }
 
-    /// Returns the next hop of a flow: one that is live, if the group has any.
+    /// Returns the next hop of a packet: one that is live, if the group of its route has any.
     #[inline]
-    pub(crate) fn member(&self, group: GroupId, hash: u64) -> Option<&'a NextHop> {
-        live_member(self.state, group, hash)
+    pub(crate) fn member(&self, packet: &P, meta: &Meta) -> Option<&'a NextHop> {
+        live_member(self.state, meta.group, || self.flow_hash(packet, meta))
     }
 
     /// Returns the hash of the flow of a packet.
-    #[inline]
-    pub(crate) fn flow_hash(&self, packet: &P, meta: &Meta) -> u64 {
+    fn flow_hash(&self, packet: &P, meta: &Meta) -> u64 {
         let ip = packet.head().get(meta.l3()..).unwrap_or_default();
         if meta.is_v6 {
             return self.flow_hash6(ip);
@@ -359,7 +408,7 @@ impl<'a, P: Packet, S: RouteOutput<P>, O: Observer> Pass<'a, P, S, O> {
 
 /// Returns the next hop of a flow: one that is live, if the group has any.
 #[inline]
-fn live_member(state: &RouterState, group: GroupId, hash: u64) -> Option<&NextHop> {
+fn live_member(state: &RouterState, group: GroupId, hash: impl FnOnce() -> u64) -> Option<&NextHop> {
     state
         .next_hops()
         .live_member(group, hash, |hop| match hop.kind() {

@@ -14,7 +14,7 @@ const PRIORITY: u16 = 0xf000;
 ///
 /// # Errors
 /// [`NoHeadroom`] if the header needs more room than there is.
-#[inline]
+#[inline(always)]
 pub(crate) fn write<P: Packet>(
     packet: &mut P,
     l3: usize,
@@ -35,20 +35,24 @@ pub(crate) fn write<P: Packet>(
         true => packet.prepend(size - l3)?,
         false => packet.trim_front(l3 - size),
     }
+    let (dst, src) = (macs.0.to_u64(), macs.1.to_u64());
+    // The two addresses in one store of eight bytes and one of four.
+    let first = (dst << 16 | src >> 32).to_be_bytes();
+    let second = (src as u32).to_be_bytes();
     let head = packet.head_mut();
-    let Some(header) = head.first_chunk_mut::<{ ethernet::SIZE }>() else {
-        return Err(NoHeadroom);
-    };
-    header[..6].copy_from_slice(&macs.0.0);
-    header[6..12].copy_from_slice(&macs.1.0);
     if size == ethernet::SIZE {
+        let header = head.first_chunk_mut::<{ ethernet::SIZE }>().ok_or(NoHeadroom)?;
+        header[..8].copy_from_slice(&first);
+        header[8..12].copy_from_slice(&second);
         header[12..].copy_from_slice(&kind.0.to_be_bytes());
         return Ok(size);
     }
-    header[12..].copy_from_slice(&EtherType::VLAN.0.to_be_bytes());
-    let tag = head.get_mut(ethernet::SIZE..LINK_MAX).ok_or(NoHeadroom)?;
-    tag[..2].copy_from_slice(&(priority | vid.raw()).to_be_bytes());
-    tag[2..].copy_from_slice(&kind.0.to_be_bytes());
+    let header = head.first_chunk_mut::<LINK_MAX>().ok_or(NoHeadroom)?;
+    header[..8].copy_from_slice(&first);
+    header[8..12].copy_from_slice(&second);
+    let tag = u32::from(EtherType::VLAN.0) << 16 | u32::from(priority | vid.raw());
+    header[12..16].copy_from_slice(&tag.to_be_bytes());
+    header[16..].copy_from_slice(&kind.0.to_be_bytes());
     Ok(size)
 }
 

@@ -28,11 +28,7 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         if meta.is_group_frame {
             return self.drop(packet, meta.interface, DropReason::RouteBroadcast);
         }
-        let neighbour = hop.gateway().unwrap_or_else(|| meta.destination());
-        if let IpAddr::V4(address) = neighbour
-            && hop.gateway().is_none()
-            && interface.is_broadcast(address)
-        {
+        if !meta.is_v6 && !hop.has_gateway() && interface.is_broadcast((meta.destination as u32).into()) {
             return self.drop(packet, meta.interface, DropReason::RouteBroadcast);
         }
         let l3 = meta.l3();
@@ -59,6 +55,7 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
             return self.drop(packet, meta.interface, DropReason::RouteAclOut);
         }
         if hop.kind() != NextHopKind::Forward {
+            let neighbour = hop.gateway().unwrap_or_else(|| meta.destination());
             return self.wait(packet, meta, interface, neighbour);
         }
         hop.mark_used();
@@ -307,8 +304,7 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
             false => vrf.fib.lookup_v4(destination as u32),
             true => vrf.fib.lookup_v6(destination),
         };
-        let hash = self.flow_hash(&answer, &meta);
-        let Some(hop) = self.member(meta.group, hash) else {
+        let Some(hop) = self.member(&answer, &meta) else {
             return;
         };
         let Some(interface) = self.state.interface(hop.interface()).filter(|out| out.is_up) else {

@@ -69,12 +69,21 @@ pub(crate) struct Vrf {
     pub(crate) fib: Fib,
     /// The IPv4 addresses of its interfaces, sorted: none of them is the source of a packet from outside.
     own: Vec<Ipv4Addr>,
+    /// The bits of [`filter_bit`] of all of them.
+    own_filter: u64,
+}
+
+/// Returns one of 64 bits for an address: most addresses have none of those of a few others.
+#[inline]
+fn filter_bit(address: Ipv4Addr) -> u64 {
+    // 2^32 divided by the golden ratio.
+    1 << (address.to_bits().wrapping_mul(0x9e37_79b9) >> 26)
 }
 
 impl Vrf {
     #[inline]
     pub(crate) fn is_own(&self, address: Ipv4Addr) -> bool {
-        self.own.binary_search(&address).is_ok()
+        self.own_filter & filter_bit(address) != 0 && self.own.binary_search(&address).is_ok()
     }
 }
 
@@ -166,6 +175,9 @@ impl RouterState {
         let mut own: Vec<Ipv4Addr> = addresses.map(|own| own.address).collect();
         own.sort_unstable();
         if let Some(Some(vrf)) = self.vrfs.get_mut(usize::from(index)) {
+            vrf.own_filter = own
+                .iter()
+                .fold(0, |filter, address| filter | filter_bit(*address));
             vrf.own = own;
         }
     }
@@ -183,7 +195,11 @@ impl Replica for RouterState {
                 if self.vrfs.len() <= at {
                     self.vrfs.resize(at + 1, None);
                 }
-                self.vrfs[at] = fib.clone().map(|fib| Vrf { fib, own: Vec::new() });
+                self.vrfs[at] = fib.clone().map(|fib| Vrf {
+                    fib,
+                    own: Vec::new(),
+                    own_filter: 0,
+                });
                 self.collect_addresses(*index);
             }
             Change::Rates(rates) => self.rates = Arc::clone(rates),

@@ -136,7 +136,8 @@ impl Processor {
             observer,
             origin,
             now,
-            learned: None,
+            recent_source: None,
+            recent_targets: [None; normal::RECENT_TARGETS],
             is_packet_out: false,
             to_tables: None,
             // The list is written out, so that each batch is built in place: `array::from_fn` copies each

@@ -11,6 +11,9 @@ use super::packet_source::PacketSource;
 use super::run::Run;
 use crate::{DropReason, Egress, FdbKey, Learn, NormalIngress, Port, PortConfig};
 
+/// The number of destinations that NORMAL remembers until the end of a burst.
+pub(crate) const RECENT_TARGETS: usize = 16;
+
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Forwards as a learning bridge with VLANs (IEEE 802.1Q).
     pub(crate) fn normal(&mut self, i: usize, source: PacketSource<'_, P>) {
@@ -36,16 +39,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if O::IS_REAL && in_port.is_some() {
             self.learn(FdbKey { vid, mac: src });
         }
-        let key = FdbKey { vid, mac: dst };
-        let known = if dst.is_multicast() {
-            None
-        } else {
-            self.fwd.fdb().lookup(key)
-        };
-        // A worker may have learned an address just before the VLANs of the port changed.
-        let target = known
-            .and_then(|entry| self.fwd.port(entry.port))
-            .filter(|port| port.vlan.carries(vid));
+        let target = self.target(FdbKey { vid, mac: dst });
         self.observer.mac_lookup(target.map(|port| port.number));
         let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
         match target {
@@ -63,22 +57,83 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
     }
 
+    /// Returns the port of an address of one host, if it is known. A burst has few destinations, so those that were looked
+    /// up last are remembered until its end.
+    #[inline]
+    fn target(&mut self, key: FdbKey) -> Option<&'a Port> {
+        if key.mac.is_multicast() {
+            return None;
+        }
+        let recent = usize::from(key.mac.0[5]) % RECENT_TARGETS;
+        if let Some((held, port)) = self.recent_targets[recent]
+            && held == key
+        {
+            return Some(port);
+        }
+        let port = self.fwd.port(self.fwd.fdb().lookup(key)?.port)?;
+        // A worker may have learned an address just before the VLANs of the port changed.
+        if !port.vlan.carries(key.vid) {
+            return None;
+        }
+        self.recent_targets[recent] = Some((key, port));
+        Some(port)
+    }
+
+    #[inline]
     fn learn(&mut self, key: FdbKey) {
+        if self.recent_source == Some(key) {
+            return;
+        }
+        self.recent_source = Some(key);
         let port = self.origin.in_port;
         match self.fwd.fdb().lookup(key) {
             Some(entry) if entry.port == port => entry.refresh(self.now),
             Some(entry) if entry.is_static => {}
-            _ if key.mac.is_multicast() || self.learned == Some(key) => {}
+            _ if key.mac.is_multicast() => {}
             _ => {
-                self.learned = Some(key);
                 let FdbKey { vid, mac } = key;
                 self.egress.learn(Learn { vid, mac, port });
             }
         }
     }
 
-    /// Forwards packets of a logical port, which are from no host of the bridge. Runs of packets to one neighbour are
-    /// looked up once.
+    /// Forwards a whole burst that needs neither keys nor observation.
+    pub(super) fn normal_burst(&mut self, burst: &mut ArrayVec<P, BURST>) {
+        self.scratch.initial_state = u64::MAX;
+        let in_port = self.fwd.port(self.origin.in_port);
+        for (i, mut packet) in burst.drain(..).enumerate() {
+            if let Some((tag, vid, port)) = self.bridged(packet.head(), in_port)
+                && retag(&mut packet, tag, vid, port) == Effect::Done
+            {
+                self.enqueue(i, packet, port.number);
+            } else {
+                // A flood, or a drop.
+                self.state(i);
+                self.normal(i, PacketSource::Move(packet));
+            }
+        }
+        self.flush();
+    }
+
+    /// Returns the tag, the VLAN and the target of a frame from `in_port` to a known host behind another port.
+    #[inline]
+    fn bridged(&mut self, head: &[u8], in_port: Option<&Port>) -> Option<(Option<Vid>, Vid, &'a Port)> {
+        let (in_port, header) = (in_port?, head.first_chunk::<{ ethernet::SIZE }>()?);
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
+        let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
+        let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
+        let vid = in_port.vlan.classify(tag)?;
+        let port = self.target(FdbKey { vid, mac: dst })?;
+        if port.number == in_port.number {
+            return None;
+        }
+        if O::IS_REAL {
+            self.learn(FdbKey { vid, mac: src });
+        }
+        Some((tag, vid, port))
+    }
+
+    /// Forwards packets of a logical port, which are from no host of the bridge.
     pub(crate) fn forward_burst(&mut self, burst: &mut ArrayVec<P, BURST>) {
         let fwd = self.fwd;
         let Some(in_port) = fwd.port(self.origin.in_port) else {
@@ -87,12 +142,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         if let Some(reason) = in_port.ingress_block() {
             return self.drop_all(burst, reason);
         }
-        if fwd.tunnels().is_some() {
+        let has_tunnels = fwd.tunnels().is_some();
+        if has_tunnels {
             // Encapsulation reads the key.
             self.scratch.keys[..burst.len()].fill(self.origin.key());
         }
         self.scratch.initial_state = u64::MAX;
-        let mut last: Option<(FdbKey, &'a Port)> = None;
         for (i, mut packet) in burst.drain(..).enumerate() {
             let head = packet.head();
             let Some([d0, d1, d2, d3, d4, d5, ..]) = head.first_chunk::<{ ethernet::SIZE }>().copied() else {
@@ -101,22 +156,18 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             };
             let mac = Mac([d0, d1, d2, d3, d4, d5]);
             let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
-            let key = in_port.vlan.classify(tag).map(|vid| FdbKey { vid, mac });
-            if key.is_none() || key != last.map(|(key, _)| key) {
-                last = key.filter(|key| !key.mac.is_multicast()).and_then(|key| {
-                    let port = fwd.port(fwd.fdb().lookup(key)?.port)?;
-                    port.vlan.carries(key.vid).then_some((key, port))
-                });
-            }
-            let Some((key, port)) = last else {
+            let vid = in_port.vlan.classify(tag);
+            let Some((vid, port)) = vid.and_then(|vid| Some((vid, self.target(FdbKey { vid, mac })?))) else {
                 // A flood, or a drop.
                 self.state(i);
                 self.normal(i, PacketSource::Move(packet));
                 continue;
             };
-            match retag(&mut packet, tag, key.vid, port) {
+            match retag(&mut packet, tag, vid, port) {
                 Effect::Done => {
-                    self.state(i);
+                    if has_tunnels {
+                        self.state(i);
+                    }
                     self.enqueue(i, packet, port.number);
                 }
                 Effect::NoHeadroom | Effect::TtlExpired => {
@@ -162,6 +213,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 }
 
 /// Changes the tag of a packet of VLAN `vid` for the port by which it leaves. `tag` is the tag on arrival.
+#[inline]
 fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> Effect {
     match (tag, port.vlan.tags(vid)) {
         (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),

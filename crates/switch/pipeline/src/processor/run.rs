@@ -18,6 +18,7 @@ use millrace_wire::Packet;
 use super::batch::{self, Batch, OutputRestriction, PORT_BATCHES, PortBatch};
 use super::budget::Budget;
 use super::lookup_results::LookupResults;
+use super::normal::RECENT_TARGETS;
 use super::observe::{NormalReason, Observer};
 use super::origin::Origin;
 use super::packet_source::PacketSource;
@@ -25,7 +26,9 @@ use super::scratch::{PacketState, Scratch};
 use super::traversal_cache::TraversalCache;
 use crate::action_summary::{ActionSummary, Kind};
 use crate::tunnel::CompiledTunnel;
-use crate::{Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode, OamPort, Standalone};
+use crate::{
+    Assembler, Counters, DropReason, Egress, FdbKey, Forwarding, FragmentMode, OamPort, Port, Standalone,
+};
 
 /// The maximum number of packets that one packet-out can submit to the tables.
 const SUBMITTED: usize = 4;
@@ -41,8 +44,10 @@ pub(crate) struct Run<'a, P, E, O> {
     pub(crate) observer: &'a mut O,
     pub(crate) origin: Origin,
     pub(crate) now: Time,
-    /// The MAC address reported last, so that a burst from one host reports it once.
-    pub(crate) learned: Option<FdbKey>,
+    /// The source that NORMAL saw last: a burst from one host is looked up and reported once.
+    pub(crate) recent_source: Option<FdbKey>,
+    /// Destinations that NORMAL found, and their ports, by the low bits of their MAC address.
+    pub(crate) recent_targets: [Option<(FdbKey, &'a Port)>; RECENT_TARGETS],
     /// True for a packet-out: its packets were not received, and none belongs to a session of OAM.
     pub(crate) is_packet_out: bool,
     /// In a packet-out: the packets that were output to TABLE.
@@ -440,9 +445,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 
     /// Forwards the whole burst by NORMAL, without the tables.
-    #[cold]
     #[inline(never)]
     pub(super) fn all_normal(&mut self, burst: &mut ArrayVec<P, BURST>, reason: NormalReason) {
+        // Tunnels and traces read the keys of packets.
+        let is_plain = self.fwd.tunnels().is_none() && self.fwd.traces().is_empty();
+        if is_plain && !O::IS_WATCHING && self.scratch.observation.packets == 0 {
+            return self.normal_burst(burst);
+        }
         self.keys(burst);
         self.scratch.initial_state = u64::MAX;
         for (i, packet) in burst.drain(..).enumerate() {

@@ -199,6 +199,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     fn forget_ingress(&mut self) {
         self.flush();
         self.port_batches = core::array::from_fn(|_| PortBatch::none());
-        self.learned = None;
+        self.recent_source = None;
     }
 }

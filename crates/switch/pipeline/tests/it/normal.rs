@@ -284,3 +284,58 @@ fn ports_and_vlans_with_a_normal_pipeline_have_no_flow_tables() {
     set(&mut bridge, NormalIngress::default());
     assert_eq!(ports(&bridge.one(1, &plain)), [0_u32; 0]);
 }
+
+/// NORMAL remembers hosts until the end of a burst: hosts whose addresses share their last byte, unknown hosts, groups, and hosts
+/// behind the ingress port go where they go in bursts of their own, in the same order at each port.
+#[test]
+fn a_burst_to_many_hosts_goes_where_its_packets_go_alone() {
+    let bridge = || {
+        let mut bridge = Bridge::new(4);
+        bridge.change(|control, ops| control.set_standalone(Standalone::All, ops));
+        for host in 1..=20u8 {
+            for block in 0..3u8 {
+                let mac = Mac([2, 0, 0, 0, block, host]);
+                let port = PortNo::from_raw(1 + u32::from(host + block) % 4);
+                let learn = Learn {
+                    vid: Vid::default(),
+                    mac,
+                    port,
+                };
+                let now = bridge.now;
+                bridge.change(|control, ops| control.learn(learn, now, ops));
+            }
+        }
+        bridge
+    };
+    let mut state = 3u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 33) % below
+    };
+    let frames: Vec<Vec<u8>> = (0..60)
+        .map(|_| {
+            // Block 3 and hosts beyond 20 are unknown; each seventh frame is for a group.
+            let first = if random(7) == 0 { "01" } else { "02" };
+            let (block, host, sender) = (random(4), 1 + random(22), random(3));
+            frame(&format!(
+                "ip,dl_src=02:00:00:00:09:{sender:02x},dl_dst={first}:00:00:00:{block:02x}:{host:02x}"
+            ))
+        })
+        .collect();
+    let at_once = sent(&bridge().receive(1, &frames));
+    let mut alone = bridge();
+    let one_by_one: Vec<(u32, Vec<u8>)> = frames
+        .iter()
+        .flat_map(|frame| sent(&alone.receive(1, std::slice::from_ref(frame))))
+        .collect();
+    let of_port = |sent: &[(u32, Vec<u8>)], port: u32| -> Vec<Vec<u8>> {
+        sent.iter()
+            .filter(|(at, _)| *at == port)
+            .map(|(_, bytes)| bytes.clone())
+            .collect()
+    };
+    for port in 1..=4 {
+        assert_eq!(of_port(&at_once, port), of_port(&one_by_one, port), "port {port}");
+    }
+    assert!((2..=4).all(|port| of_port(&at_once, port).len() > 10));
+}
