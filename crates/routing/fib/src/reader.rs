@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::Family;
 use crate::groups::{GroupId, Shared};
-use crate::node::{self, Entry};
+use crate::node::{self, Entry, Form};
 use crate::table::Table;
 
 /// The number of addresses that are looked up side by side.
@@ -48,25 +48,43 @@ trait Address: Copy {
     /// The number of bits.
     const BITS: u32;
 
+    /// True if nodes may decide by the rest of a segment.
+    const HAS_SEGMENTS: bool;
+
     /// Returns eight bits that follow the first `base` ones.
     fn byte(self, base: u32) -> u8;
+
+    /// Returns the segment of bit `base`.
+    fn segment(self, base: u8) -> u32;
 }
 
 impl Address for u32 {
     const BITS: u32 = 32;
+    const HAS_SEGMENTS: bool = false;
 
     #[inline(always)]
     fn byte(self, base: u32) -> u8 {
         (self >> (24u32.wrapping_sub(base) & 31)) as u8
     }
+
+    #[inline(always)]
+    fn segment(self, _: u8) -> u32 {
+        0
+    }
 }
 
 impl Address for u128 {
     const BITS: u32 = 128;
+    const HAS_SEGMENTS: bool = true;
 
     #[inline(always)]
     fn byte(self, base: u32) -> u8 {
         (self >> (120u32.wrapping_sub(base) & 127)) as u8
+    }
+
+    #[inline(always)]
+    fn segment(self, base: u8) -> u32 {
+        (self << (node::segment_start(base) & 127) >> 96) as u32
     }
 }
 
@@ -145,18 +163,40 @@ impl Fib {
             if len == 0 {
                 return;
             }
-            // Loads that nothing depends on bring the first lines of all nodes.
-            let mut heads = 0;
+            // Loads that nothing depends on bring the first lines of all nodes, and then those with the entries of segments. The
+            // loops are short, so that the processor sees the loads of many packets at once.
+            let mut touched = 0;
             for at in &links[..len.min(BURST)] {
                 let at = usize::from(*at) & (BURST - 1);
-                heads |= node::touch(&self.shared.lines, entries[at].line());
+                touched |= node::touch(&self.shared.lines, entries[at].line());
             }
-            std::hint::black_box(heads);
+            let (mut lines, mut keys, mut segments) = ([0u32; BURST], [0u32; BURST], [0u8; BURST]);
+            let mut segments_len = 0;
             for at in &links[..len.min(BURST)] {
                 let at = usize::from(*at) & (BURST - 1);
-                let byte = addresses[at].byte(u32::from(bases[at]));
-                entries[at] = node::entry(&self.shared.lines, entries[at].line(), byte);
-                bases[at] += node::STRIDE;
+                let (link, base) = (entries[at], bases[at]);
+                if A::HAS_SEGMENTS && link.form() != Form::Byte {
+                    let key = addresses[at].segment(base);
+                    let slot = segments_len & (BURST - 1);
+                    lines[slot] = node::line_of(&self.shared.lines, link, key);
+                    keys[slot] = key;
+                    segments[slot] = at as u8;
+                    segments_len += 1;
+                } else {
+                    let byte = addresses[at].byte(u32::from(base));
+                    entries[at] = node::entry(&self.shared.lines, link.line(), byte);
+                    bases[at] = base + node::STRIDE;
+                }
+            }
+            let segments_len = segments_len.min(BURST);
+            for line in &lines[..segments_len] {
+                touched |= node::touch(&self.shared.lines, *line);
+            }
+            std::hint::black_box(touched);
+            for ((line, key), at) in lines.iter().zip(&keys).zip(&segments[..segments_len]) {
+                let at = usize::from(*at) & (BURST - 1);
+                entries[at] = node::entry_in_line(&self.shared.lines, *line, *key);
+                bases[at] = node::segment_end(bases[at]);
             }
             if !DEEP {
                 return;

@@ -3,7 +3,7 @@
 //! ```text
 //!   few routes (at most 4,096)          many routes
 //!
-//!   root ──> node ──> node ...          direct table: an entry for each /24 of a range ──> node (bits 24..32) ──> ...
+//!   root ──> node ──> node ...          direct table: an entry for each /24 of a range ──> node ──> ...
 //!                                       rest: the root of a tree, for the addresses outside of the range
 //! ```
 //!
@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 use std::sync::OnceLock;
 
 use crate::arena::{Allocator, Block, Full, Lines};
-use crate::node::{self, Entry, Runs, STRIDE};
+use crate::node::{self, Entry, Runs, STRIDE, Span, segment_start};
 use crate::prefix::mask;
 use crate::{Family, Prefix};
 
@@ -110,7 +110,7 @@ impl Means<'_> {
     fn make(&mut self, runs: &Runs, inherited: Entry) -> Result<Entry, Full> {
         let block = self.allocator.allocate(self.memory, runs.lines())?;
         runs.fill(self.memory, block.line, inherited);
-        Ok(Entry::link(block.line))
+        Ok(Entry::link(runs.form(), block.line))
     }
 
     fn retire(&mut self, line: u32, runs: &Runs) {
@@ -123,7 +123,7 @@ impl Means<'_> {
     /// Retires a node and all below it.
     fn retire_tree(&mut self, entry: Entry) {
         if entry.is_link() {
-            let runs = Runs::read(self.memory, entry.line());
+            let runs = Runs::read(self.memory, entry);
             for (_, _, below) in runs.iter() {
                 self.retire_tree(below);
             }
@@ -133,10 +133,12 @@ impl Means<'_> {
 
     /// Makes the nodes for a route that is longer than `base`, where there was a leaf.
     fn grow(&mut self, leaf: Entry, base: u8, prefix: &Prefix, group: u32) -> Result<Entry, Full> {
-        let all = Runs::new(Entry::leaf(0, leaf.group()));
-        let (first, last) = entries_of(prefix, base);
-        let new = if prefix.len() > base + STRIDE {
-            self.grow(Entry::leaf(0, leaf.group()), base + STRIDE, prefix, group)?
+        let span = Span::at(prefix.family(), base);
+        let all = Runs::new(span, Entry::leaf(0, leaf.group()));
+        let (first, last) = keys_of(prefix, base, span);
+        let end = span.end(base);
+        let new = if prefix.len() > end {
+            self.grow(Entry::leaf(0, leaf.group()), end, prefix, group)?
         } else {
             Entry::leaf(prefix.len() - base, group)
         };
@@ -144,21 +146,43 @@ impl Means<'_> {
     }
 
     /// Changes what an entry leads to, by a route that is longer than `base`, the number of address bits that lead to the
-    /// entry. Returns the entry's new value.
-    fn change(&mut self, entry: Entry, base: u8, prefix: &Prefix, change: Change) -> Result<Entry, Full> {
+    /// entry. `above` is the number of bits at which depths of leaves beside the entry count from 0. Returns the entry's new
+    /// value.
+    fn change(
+        &mut self,
+        entry: Entry,
+        above: u8,
+        base: u8,
+        prefix: &Prefix,
+        change: Change,
+    ) -> Result<Entry, Full> {
         if !entry.is_link() {
             return match change {
                 Change::Set(group) => self.grow(entry, base, prefix, group),
                 Change::Clear { .. } => Ok(entry),
             };
         }
+        if let Change::Clear {
+            cover_len,
+            cover_group,
+        } = change
+            && cover_len <= base
+        {
+            // The cover of the route is what the node inherits. See `split`: until now, the node may not have known it.
+            let leaf = Entry::leaf(cover_len.saturating_sub(above), cover_group);
+            if node::inherited(self.memory, entry) != leaf {
+                node::inherit(self.memory, entry, leaf);
+            }
+        }
         let line = entry.line();
-        let before = Runs::read(self.memory, line);
-        let inherited = node::inherited(self.memory, line);
-        let (first, last) = entries_of(prefix, base);
-        let after = if prefix.len() > base + STRIDE {
+        let before = Runs::read(self.memory, entry);
+        let inherited = node::inherited(self.memory, entry);
+        let span = before.span();
+        let (first, last) = keys_of(prefix, base, span);
+        let end = span.end(base);
+        let after = if prefix.len() > end {
             let below = before.get(first);
-            let new = self.change(below, base + STRIDE, prefix, change)?;
+            let new = self.change(below, base, end, prefix, change)?;
             if new == below {
                 return Ok(entry);
             }
@@ -176,9 +200,81 @@ impl Means<'_> {
         if after.store_in_place(self.memory, line, &before) {
             return Ok(entry);
         }
-        let new = self.make(&after, inherited)?;
+        let new = if after.is_too_long() {
+            self.split(&after, base, first, inherited)?
+        } else {
+            self.make(&after, inherited)?
+        };
         self.retire(line, &before);
         Ok(new)
+    }
+
+    /// Makes a node of the form `Byte` of the runs of a segment that are too many for one node, and nodes for the rest of the
+    /// segment below it. `key` is any key of the node.
+    ///
+    /// A new node inherits the longest route that leads to all its keys, as its leaves show. If longer routes hide that route
+    /// from all its keys, the node does not know it, and records a shorter one, which no lookup finds. The route matters
+    /// when one of those that hide it goes; its removal says what covered it ([`Means::change`]).
+    fn split(&mut self, runs: &Runs, base: u8, key: u32, inherited: Entry) -> Result<Entry, Full> {
+        let done = base - segment_start(base);
+        let shift = u32::from(32 - done - STRIDE);
+        let node = key & !u32::MAX.checked_shr(u32::from(done)).unwrap_or(0);
+        let mut all = Runs::empty(Span::Byte);
+        for byte in 0..=0xff {
+            let (first, last) = (node | byte << shift, node | byte << shift | ((1 << shift) - 1));
+            let inside = || {
+                let overlaps = |(start, end, _): &(u32, u32, Entry)| *start <= last && *end >= first;
+                runs.iter().filter(overlaps)
+            };
+            let only = runs.get(first);
+            let is_one = inside().count() == 1;
+            if is_one && (shift == 0 || !only.is_link() && only.depth() <= STRIDE) {
+                all.push(byte, only);
+                continue;
+            }
+            // What the new node inherits, and its runs. Keys that do not lead to it have the inherited leaf.
+            let mut leaf = Entry::leaf(0, inherited.group());
+            for (_, _, entry) in inside() {
+                let own = self.leaf_of(entry);
+                if own.depth() <= STRIDE && own.depth() >= leaf.depth() {
+                    leaf = own;
+                }
+            }
+            let outside = Entry::leaf(0, leaf.group());
+            let mut below = Runs::empty(Span::Segment);
+            if first > 0 {
+                below.push(0, outside);
+            }
+            for (start, _, entry) in inside() {
+                let own = self.leaf_of(entry);
+                let deeper = Entry::leaf(own.depth().saturating_sub(STRIDE), own.group());
+                if entry.is_link() {
+                    node::record_inherited(self.memory, entry, deeper);
+                    below.push(start.max(first), entry);
+                } else {
+                    below.push(start.max(first), deeper);
+                }
+            }
+            if last < u32::MAX {
+                below.push(last + 1, outside);
+            }
+            let link = if below.is_too_long() {
+                self.split(&below, base + STRIDE, first, leaf)?
+            } else {
+                self.make(&below, leaf)?
+            };
+            all.push(byte, link);
+        }
+        self.make(&all, inherited)
+    }
+
+    /// Returns a leaf, or the leaf that the node of a link inherits.
+    fn leaf_of(&self, entry: Entry) -> Entry {
+        if entry.is_link() {
+            node::inherited(self.memory, entry)
+        } else {
+            entry
+        }
     }
 
     /// Changes an entry that a route covers: a leaf by value, a link by the leaf that its node inherits.
@@ -186,10 +282,10 @@ impl Means<'_> {
         if !entry.is_link() {
             return change(entry);
         }
-        let before = node::inherited(self.memory, entry.line());
+        let before = node::inherited(self.memory, entry);
         let after = change(before);
         if after != before {
-            node::inherit(self.memory, entry.line(), after);
+            node::inherit(self.memory, entry, after);
         }
         entry
     }
@@ -200,7 +296,7 @@ impl Means<'_> {
         let after = if prefix.len() == 0 {
             self.cover(before, |leaf| change.apply(leaf, 0, 0, 0))
         } else {
-            self.change(before, 0, prefix, change)?
+            self.change(before, 0, 0, prefix, change)?
         };
         if after != before {
             root.store(after.0, Release);
@@ -209,13 +305,13 @@ impl Means<'_> {
     }
 
     /// Copies a node and all below it; `inherited` is the leaf of the entry above the copy.
-    fn copy(&mut self, line: u32, inherited: Entry) -> Result<Entry, Full> {
-        let runs = Runs::read(self.memory, line);
+    fn copy(&mut self, link: Entry, inherited: Entry) -> Result<Entry, Full> {
+        let runs = Runs::read(self.memory, link);
         let mut copy = runs.clone();
         for (first, last, below) in runs.iter() {
             if below.is_link() {
-                let leaf = node::inherited(self.memory, below.line());
-                let new = self.copy(below.line(), leaf)?;
+                let leaf = node::inherited(self.memory, below);
+                let new = self.copy(below, leaf)?;
                 copy = copy.changed(first, last, |_| new);
             }
         }
@@ -223,11 +319,16 @@ impl Means<'_> {
     }
 }
 
-/// Returns the first and the last entry that a prefix covers in a node below `base` address bits.
-fn entries_of(prefix: &Prefix, base: u8) -> (u8, u8) {
-    let byte = (prefix.bits() >> (128 - u32::from(base) - u32::from(STRIDE))) as u8;
-    let fixed = (prefix.len() - base).min(STRIDE);
-    (byte, byte | (0xff_u32 >> fixed) as u8)
+/// Returns the first and the last key that a prefix covers in a node below `base` address bits.
+fn keys_of(prefix: &Prefix, base: u8, span: Span) -> (u32, u32) {
+    let (start, size) = match span {
+        Span::Byte => (base, STRIDE),
+        Span::Segment => (segment_start(base), 32),
+    };
+    let key = (prefix.bits() << start >> (128 - u32::from(size))) as u32;
+    let fixed = (prefix.len() - start).min(size);
+    let rest = u32::MAX.checked_shr(32 - u32::from(size - fixed)).unwrap_or(0);
+    (key, key | rest)
 }
 
 impl Direct {
@@ -267,7 +368,7 @@ impl Direct {
         for position in Self::positions(family, prefix) {
             let before = Entry(self.entries[position].load(Acquire));
             let after = if prefix.len() > DIRECT_BITS {
-                means.change(before, DIRECT_BITS, prefix, change)?
+                means.change(before, 0, DIRECT_BITS, prefix, change)?
             } else {
                 means.cover(before, |leaf| change.apply(leaf, 0, prefix.len(), 0))
             };
@@ -291,13 +392,13 @@ impl Direct {
         direct.copy(means, family, root, Prefix::default_route(family), root)?;
         if family == Family::V6 {
             let rest = if root.is_link() {
-                let leaf = node::inherited(means.memory, root.line());
-                let runs = Runs::read(means.memory, root.line());
+                let leaf = node::inherited(means.memory, root);
+                let runs = Runs::read(means.memory, root);
                 let mut copy = runs.changed(0x20, 0x3f, |_| Entry::leaf(0, leaf.group()));
                 for (first, last, below) in copy.clone().iter() {
                     if below.is_link() {
-                        let inherited = node::inherited(means.memory, below.line());
-                        let new = means.copy(below.line(), inherited)?;
+                        let inherited = node::inherited(means.memory, below);
+                        let new = means.copy(below, inherited)?;
                         copy = copy.changed(first, last, |_| new);
                     }
                 }
@@ -326,14 +427,14 @@ impl Direct {
     ) -> Result<(), Full> {
         if entry.is_link() && at.len() < DIRECT_BITS {
             let inherited = if at.len() == 0 {
-                node::inherited(means.memory, entry.line())
+                node::inherited(means.memory, entry)
             } else {
                 leaf
             };
-            let runs = Runs::read(means.memory, entry.line());
+            let runs = Runs::read(means.memory, entry);
             for (first, last, below) in runs.iter() {
                 let own = if below.is_link() {
-                    node::inherited(means.memory, below.line())
+                    node::inherited(means.memory, below)
                 } else {
                     below
                 };
@@ -352,7 +453,7 @@ impl Direct {
             return Ok(());
         }
         let value = if entry.is_link() {
-            means.copy(entry.line(), leaf)?
+            means.copy(entry, leaf)?
         } else {
             leaf
         };

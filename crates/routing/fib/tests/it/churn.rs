@@ -112,6 +112,52 @@ fn a_table_that_becomes_direct_equals_a_list_of_routes() {
     }
 }
 
+/// Routes that crowd one /24 split its node again and again, and longer routes hide shorter ones from all addresses: what
+/// remains after removals in any order equals a list of routes, and leaves no memory.
+#[test]
+fn a_crowded_part_of_ipv6_equals_a_list_of_routes() {
+    let mut both = Both::new(50);
+    let mut state = 11;
+    let mut routes: Vec<Prefix> = Vec::new();
+    let mut random = || split_mix::next(&mut state);
+    for step in 0..6000 {
+        let number = random();
+        // Four values for the byte behind the /24, and up to twelve bits of each later one: siblings fill their parents.
+        let rest = (number & 3) << 30 | (number >> 8 & 0xfff) << 18 | (number >> 24 & 7) << 8;
+        let bits = 0x2001_0000_u128 << 96 | u128::from(rest) << 72 | u128::from(number >> 40 & 3) << 70;
+        let len = 20 + (number >> 48) as u8 % 38;
+        let prefix = Prefix::new(address(Family::V6, bits), len).unwrap();
+        both.set(prefix, both.groups[(number >> 56) as usize % 50]);
+        routes.push(prefix);
+        if step % 3 != 0 {
+            let at = random() as usize % routes.len();
+            // A pair of siblings hides the route above it.
+            let half = routes[at].len() + 1;
+            for sibling in 0..2 {
+                let bits = millrace_fib::bits_of(routes[at].address()) | sibling << (128 - half);
+                let prefix = Prefix::new(address(Family::V6, bits), half).unwrap();
+                both.set(prefix, both.groups[random() as usize % 50]);
+                routes.push(prefix);
+            }
+        }
+        for _ in 0..if step < 4000 { 1 } else { 4 } {
+            let gone = routes.swap_remove(random() as usize % routes.len());
+            both.remove(gone);
+            both.check_around(&gone, u128::from(random()) << 64);
+        }
+        both.check_around(&prefix, u128::from(random()) << 40);
+        if step % 100 == 0 {
+            both.reclaim();
+        }
+    }
+    for prefix in routes {
+        both.remove(prefix);
+        both.check_around(&prefix, u128::from(random()) << 64);
+    }
+    both.reclaim();
+    assert_eq!(both.writer.usage().nodes_size, 0);
+}
+
 /// Bursts of any length agree with `prefix-trie`.
 #[test]
 fn bursts_equal_the_trie_of_another_author() {
