@@ -418,4 +418,15 @@ millrace lab down transfer >/dev/null
 rm -rf "$transfer"
 export MILLRACE_LAB=demo
 
+step 'Two Millrace routers and a kernel router: OSPF and BGP by FRR, and a link that is cut under traffic'
+if [[ -x /usr/lib/frr/zebra ]]; then
+    MILLRACE_TARGET=$(dirname "$MILLRACE") PYTHON=target/venv/bin/python
+    [[ -x $PYTHON ]] || PYTHON=python3
+    export MILLRACE_TARGET
+    printf '%s$ %s%s\n' "$dim" 'demo/routing.py' "$off"
+    "$PYTHON" demo/routing.py || fail 'the routers do not converge' 'try it: demo/routing.py'
+else
+    echo 'Not shown: FRR is not installed (scripts/setup.sh routers).'
+fi
+
 step 'Done'

@@ -300,6 +300,10 @@ class Topology:
         """Returns the routes of all routers, to compare two topologies."""
         return {(name, version): router.routes(version) for name, router in self.routers.items() for version in (4, 6)}
 
+    def inside(self, name, *command, **kwargs):
+        """Runs a command in the namespace of a router or a host."""
+        return inside(self.names[name], *command, **kwargs)
+
     def ping(self, source, destination, count=1, interval=0.002):
         """Returns the number of answers to echo requests from one host or router to an address."""
         output = inside(self.names[source], "ping", "-q", "-n", "-c", str(count), "-i", str(interval), "-W", "2", destination, check=False)
