@@ -232,7 +232,7 @@ impl Means<'_> {
                 all.push(byte, only);
                 continue;
             }
-            // What the new node inherits, and its runs. Keys that do not lead to it have the inherited leaf.
+            // The leaf that the new node inherits, and its runs. Keys that do not lead to it have the inherited leaf.
             let mut leaf = Entry::leaf(0, inherited.group());
             for (_, _, entry) in inside() {
                 let own = self.leaf_of(entry);

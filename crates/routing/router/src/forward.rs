@@ -153,7 +153,7 @@ pub struct Router {
     pub(crate) punt: [Bucket; PuntClass::COUNT],
     /// By [`ErrorClass`].
     pub(crate) errors: [Bucket; ErrorClass::COUNT],
-    /// What the first stage finds of each packet of a burst.
+    /// The findings of the first stage about each packet of a burst.
     metas: Vec<Meta>,
 }
 

@@ -137,7 +137,7 @@ impl Processor {
             origin,
             now,
             recent_source: None,
-            recent_targets: [None; normal::RECENT_TARGETS],
+            recent_targets: [None; run::RECENT_TARGETS],
             is_packet_out: false,
             to_tables: None,
             // The list is written out, so that each batch is built in place: `array::from_fn` copies each

@@ -8,11 +8,8 @@ use millrace_wire::{EtherType, Packet, ethernet, rewrite, vlan};
 use super::header::{self, Effect};
 use super::observe::{NormalReason, Observer};
 use super::packet_source::PacketSource;
-use super::run::Run;
+use super::run::{RECENT_TARGETS, Run};
 use crate::{DropReason, Egress, FdbKey, Learn, NormalIngress, Port, PortConfig};
-
-/// The number of destinations that NORMAL remembers until the end of a burst.
-pub(crate) const RECENT_TARGETS: usize = 16;
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Forwards as a learning bridge with VLANs (IEEE 802.1Q).

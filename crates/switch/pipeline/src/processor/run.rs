@@ -18,7 +18,6 @@ use millrace_wire::Packet;
 use super::batch::{self, Batch, OutputRestriction, PORT_BATCHES, PortBatch};
 use super::budget::Budget;
 use super::lookup_results::LookupResults;
-use super::normal::RECENT_TARGETS;
 use super::observe::{NormalReason, Observer};
 use super::origin::Origin;
 use super::packet_source::PacketSource;
@@ -32,6 +31,9 @@ use crate::{
 
 /// The maximum number of packets that one packet-out can submit to the tables.
 const SUBMITTED: usize = 4;
+
+/// The number of destinations that NORMAL remembers until the end of a burst.
+pub(crate) const RECENT_TARGETS: usize = 16;
 
 /// A burst and the context to process it.
 pub(crate) struct Run<'a, P, E, O> {
