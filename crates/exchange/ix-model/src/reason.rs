@@ -295,9 +295,9 @@ reasons! {
     ports_none() = "the connection has no port: expected at least one";
     ports_of_standalone(count) = "a standalone connection has one port: got {count}";
     ports_of_lag(max, count) = "a LAG has at most {max} ports: got {count}";
-    lacp_unsupported() =
-        "the exchange speaks no LACP, so a bundle that waits for LACP would stay down: expected lag_static, and a bundle \
-         without LACP in the router";
+    ports_of_lacp(count) =
+        "a LAG with LACP is one port of its switch, which speaks LACP for the members: expected that port, got {count}; or \
+         lag_static, and a bundle without LACP in the router";
     lag_over_switches(one, other) = "ports {one} and {other} are at different switches: expected one switch";
     trunk_at_one_switch(switch) = "both ends are at {switch}: expected two switches";
     trunk_mtu(mtu, min) =

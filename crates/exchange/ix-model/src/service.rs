@@ -24,8 +24,8 @@ pub enum ConnectionKind {
     Standalone,
     /// A link aggregation group without LACP.
     LagStatic,
-    /// A link aggregation group with LACP. The exchange speaks no LACP: orders with this kind are refused, and stored
-    /// connections of this kind are read.
+    /// A link aggregation group with LACP: one port of a switch that speaks LACP for its members (`[[bridge.lag]]` of
+    /// Millrace). Stored connections of several ports are read, too.
     LagLacp,
 }
 

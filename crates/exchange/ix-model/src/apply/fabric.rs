@@ -125,8 +125,8 @@ impl Order<'_> {
                 self.check_link(None, link, &ports)?;
                 let index = self.new_index()?;
                 let group = match link {
-                    ConnectionKind::Standalone => None,
-                    ConnectionKind::LagStatic | ConnectionKind::LagLacp => Some(self.new_group()?),
+                    ConnectionKind::Standalone | ConnectionKind::LagLacp => None,
+                    ConnectionKind::LagStatic => Some(self.new_group()?),
                 };
                 self.draft.create::<ConnectionId>(Connection {
                     account,
@@ -152,11 +152,11 @@ impl Order<'_> {
                 connection.ports = ports;
                 connection.kind = link;
                 match (link, connection.group) {
-                    (ConnectionKind::Standalone, Some(group)) => {
+                    (ConnectionKind::Standalone | ConnectionKind::LagLacp, Some(group)) => {
                         connection.group = None;
                         self.release(crate::service::PoolKind::Group, group.raw());
                     }
-                    (ConnectionKind::LagStatic | ConnectionKind::LagLacp, None) => {
+                    (ConnectionKind::LagStatic, None) => {
                         connection.group = Some(self.new_group()?);
                     }
                     _ => {}
@@ -276,9 +276,6 @@ impl Order<'_> {
     }
 
     fn check_link(&self, id: Option<ConnectionId>, kind: ConnectionKind, ports: &[PortId]) -> Outcome {
-        if kind == ConnectionKind::LagLacp {
-            return Err(Refusal::invalid("kind", reason::lacp_unsupported()));
-        }
         self.check_ports("ports", ports, id.map(ObjectId::from))?;
         let Some(first) = ports.first() else {
             return Err(Refusal::invalid("ports", reason::ports_none()));
@@ -288,6 +285,10 @@ impl Order<'_> {
                 "ports",
                 reason::ports_of_standalone(ports.len()),
             ));
+        }
+        // The switch speaks LACP for the members of such a port, which the exchange does not see.
+        if kind == ConnectionKind::LagLacp && ports.len() != 1 {
+            return Err(Refusal::invalid("ports", reason::ports_of_lacp(ports.len())));
         }
         if ports.len() > LAG_PORTS_MAX {
             return Err(Refusal::invalid(

@@ -468,34 +468,34 @@ fn an_invited_reseller_consents_by_an_end_on_a_connection_of_a_customer() {
 }
 
 #[test]
-fn a_bundle_with_lacp_is_refused_because_the_exchange_speaks_none() {
+fn a_bundle_with_lacp_is_one_port_of_its_switch() {
     let mut world = World::new();
     let operator = world.operators[0].clone();
     let [connection, _] = world.connections[0];
     let port = world.exchange.connections[&connection].ports[0];
-    let lacp = [
-        Operation::CreateConnection {
-            account: None,
-            name: "bundle".to_owned(),
-            kind: ConnectionKind::LagLacp,
-            ports: vec![PortId {
-                port: PortNo::from_raw(19),
-                ..port
-            }],
-            external_ref: None,
-        },
-        Operation::SetConnectionPorts {
-            connection,
-            kind: ConnectionKind::LagLacp,
-            ports: vec![port],
-        },
-    ];
-    for operation in lacp {
-        let refusal = world.refused(&operator, operation);
-        assert_eq!(
-            (refusal.code, refusal.field.as_deref()),
-            (RefusalCode::Invalid, Some("kind"))
-        );
-        assert!(refusal.message.contains("lag_static"), "{refusal}");
-    }
+    let other = PortId {
+        port: PortNo::from_raw(19),
+        ..port
+    };
+    let with = |kind, ports| Operation::SetConnectionPorts {
+        connection,
+        kind,
+        ports,
+    };
+    // A group of several ports would hash over members of which LACP may use none.
+    let refusal = world.refused(&operator, with(ConnectionKind::LagLacp, vec![port, other]));
+    assert_eq!(
+        (refusal.code, refusal.field.as_deref()),
+        (RefusalCode::Invalid, Some("ports"))
+    );
+    assert!(refusal.message.contains("lag_static"), "{refusal}");
+    world
+        .apply(&operator, with(ConnectionKind::LagStatic, vec![port, other]))
+        .unwrap();
+    assert!(world.exchange.connections[&connection].group.is_some());
+    world
+        .apply(&operator, with(ConnectionKind::LagLacp, vec![port]))
+        .unwrap();
+    let found = &world.exchange.connections[&connection];
+    assert_eq!((found.kind, found.group), (ConnectionKind::LagLacp, None));
 }
