@@ -24,6 +24,9 @@ static const int WIDTH = 512, ROW_BITS = 14;
 #else
 #include "Vnic_ten.h"
 #include "Vnic_ten___024root.h"
+#ifdef MUTATION
+#include "Vnic_ten_nic_mutation.h"
+#endif
 using Top = Vnic_ten;
 #define ROWS nic_ten__DOT__core__DOT__tables__DOT__exact__DOT__rows__DOT__words
 static const int WIDTH = 128, ROW_BITS = 9;
@@ -235,7 +238,7 @@ int main(int argc, char** argv) {
     }
 #ifdef MUTATION
     // `check.py mutation` builds all mutants in one program.
-    if (const char* number = getenv("NIC_SIM_MUTATION")) top.rootp->nic_mutation__DOT__number = atoi(number);
+    if (const char* number = getenv("NIC_SIM_MUTATION")) top.rootp->__PVT__nic_mutation->number = atoi(number);
 #endif
     std::vector<std::vector<uint8_t>> frames;
     top.reset = 1;
