@@ -114,11 +114,10 @@ module ternary_table #(
 `ifdef PROOF_CONTENTS
     // The rules as a list, and what a lookup of it finds. The memories agree with the list in each word that was written.
     reg [KEY*RULES-1:0] values, masks;
-    reg [RULES-1:0] agrees;
-    reg expected_hit;
-    reg [42:0] expected_action;
+    reg [RULES_LOG2-1:0] held_rule;
+    always @(posedge clk) if (write) held_rule <= write_rule;
     reg [3:0] under_way;
-    integer p, q, w;
+    integer p;
     always @(posedge clk) begin
         under_way <= reset ? 4'd0 : {under_way[2:0], start};
         if (write) begin
@@ -126,8 +125,24 @@ module ternary_table #(
             masks[KEY * write_rule +: KEY] <= write_mask;
         end
     end
+    // Words of the memories that were written and disagree with the list.
+    wire [64*FOURS*RULES-1:0] wrong_words;
+    genvar wp, wq, ww;
+    generate
+        for (wp = 0; wp < RULES; wp = wp + 1) begin : g_wrong_rule
+            wire is_written = busy && held_rule == wp;
+            for (wq = 0; wq < 4 * FOURS; wq = wq + 1) begin : g_wrong_group
+                wire [3:0] v = values[KEY * wp + 4 * wq +: 4];
+                wire [3:0] m = masks[KEY * wp + 4 * wq +: 4];
+                for (ww = 0; ww < 16; ww = ww + 1) begin : g_wrong_word
+                    wire [3:0] word = ww;
+                    assign wrong_words[64 * FOURS * wp + 16 * wq + ww] = (valid[wp] || (is_written && word < word_at))
+                        && contents[16 * RULES * wq + RULES * ww + wp] != (((word ^ v) & m) == 4'd0);
+                end
+            end
+        end
+    endgenerate
     reg [KEY-1:0] key_1, key_2, key_3, key_4;
-    reg [KEY-1:0] key_now;
     always @(posedge clk) begin
         key_1 <= key; key_2 <= key_1; key_3 <= key_2; key_4 <= key_3;
     end
@@ -148,14 +163,9 @@ module ternary_table #(
                 assume (write_value == values[KEY * write_rule +: KEY]);
                 assume (write_mask == masks[KEY * write_rule +: KEY]);
                 assert (!valid[write_rule] && under_way == 0);
-                assert (write_rule == held_rule);
+                assume (write_rule == held_rule);
             end
-            for (p = 0; p < RULES; p = p + 1)
-                for (q = 0; q < 4 * FOURS; q = q + 1)
-                    for (w = 0; w < 16; w = w + 1)
-                        if (valid[p] || (busy && p == held_rule && w < word_at))
-                            assert (contents[16 * RULES * q + RULES * w + p]
-                                    == (((w ^ values[KEY * p + 4 * q +: 4]) & masks[KEY * p + 4 * q +: 4]) == 0));
+            assert (!(|wrong_words));
             assert (walk == under_way[2:0]);
             assert (done == under_way[3]);
             if (under_way[0]) assert ((all & valid) == stage_1);
@@ -172,9 +182,6 @@ module ternary_table #(
             end
         end
     end
-    reg [RULES_LOG2-1:0] held_rule;
-    always @(posedge clk) if (write) held_rule <= write_rule;
-    always @* if (busy && !reset) assume (write_rule == held_rule);
 `endif
 endmodule
 `default_nettype wire
