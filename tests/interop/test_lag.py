@@ -26,7 +26,7 @@ FLOWS = 8
 GAP_MAX_MS = 1000
 # The time without LACPDUs after which a member leaves with the rate fast is 3 s.
 EXPIRED_MAX_S = 6
-# Modes here and there, and the rate of both; all but the first only with MILLRACE_LAG_LONG.
+# Modes here and there, and the rate of both; all but the first only with MILLRACE_ROUTING_LONG.
 PAIRS = [("active", "passive", "fast"), ("passive", "active", "slow"), ("active", "active", "fast")]
 SLOW_PROTOCOLS = bytes.fromhex("0180c2000002")
 
@@ -126,7 +126,7 @@ def lost(flows):
     return sum(flow["missing"] for flow in flows)
 
 
-@pytest.mark.parametrize("ours, theirs, rate", PAIRS if os.environ.get("MILLRACE_LAG_LONG") else PAIRS[:1])
+@pytest.mark.parametrize("ours, theirs, rate", PAIRS if os.environ.get("MILLRACE_ROUTING_LONG") else PAIRS[:1])
 def test_a_bond_of_open_vswitch_carries_flows_and_a_cut_cable_moves_them(tmp_path, ours, theirs, rate):
     settings = f'mode = "{ours}"\nrate = "{rate}"'
     bond = ("bond_mode=balance-tcp", f"lacp={theirs}", f"other_config:lacp-time={rate}")
