@@ -86,9 +86,9 @@ def completion(body: bytes) -> Completion:
     return Completion(body[0], *fields)
 
 
-def run(simulator: Path, records: bytes) -> list[tuple[int, bytes]]:
+def run(simulator: Path, records: bytes, env: dict[str, str] | None = None) -> list[tuple[int, bytes]]:
     """Returns kind and body of each record that the simulator puts out."""
-    told = subprocess.run([str(simulator)], input=records, stdout=subprocess.PIPE, check=True, timeout=600)
+    told = subprocess.run([str(simulator)], input=records, stdout=subprocess.PIPE, check=True, timeout=600, env=env)
     out, at = [], 0
     while at < len(told.stdout):
         length, kind = struct.unpack_from("<IB", told.stdout, at)
