@@ -15,6 +15,7 @@ mod link;
 mod memif;
 mod memory;
 mod modes;
+mod nic;
 #[cfg(feature = "dpdk")]
 mod nodes;
 mod notifier;
@@ -224,6 +225,8 @@ pub enum DeviceSpec {
     Shadow(ShadowSpec),
     /// An existing interface of the kernel, by its name.
     Kernel(String),
+    /// A NIC that classifies and dispatches packets, by the socket of its process.
+    Nic(PathBuf),
     /// The virtual NIC of a virtual machine, a container or a process, by its socket.
     Vnic(VnicSpec),
     /// A device with its other end in this process, for tests.
@@ -270,6 +273,7 @@ impl fmt::Display for DeviceSpec {
             DeviceSpec::Tap(name) => write!(f, "tap:{name}"),
             DeviceSpec::Shadow(shadow) => write!(f, "{shadow}"),
             DeviceSpec::Kernel(name) => write!(f, "kernel:{name}"),
+            DeviceSpec::Nic(path) => write!(f, "nic:{}", path.display()),
             DeviceSpec::Vnic(vnic) => write!(f, "{vnic}"),
             DeviceSpec::Memory(name) => write!(f, "memory:{name}"),
         }

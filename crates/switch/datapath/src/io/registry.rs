@@ -10,7 +10,7 @@ use super::memif::Sockets;
 use super::memory::{self, MemoryPeer};
 use super::vnic::{VnicKind, VnicSpec};
 use super::wan::Wans;
-use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, pcap, tap, vhost, wan};
+use super::{Burst, DeviceOptions, DeviceSpec, OpenError, Opened, af_packet, nic, pcap, tap, vhost, wan};
 use millrace_wire::Packet;
 
 /// Opens devices without a driver, and keeps the devices that have two ends.
@@ -83,6 +83,7 @@ impl<P: Packet + 'static> Registry<P> {
             )),
             DeviceSpec::Tap(name) => Some(tap::open(spec, name, options, &self.allocate)),
             DeviceSpec::Shadow(shadow) => Some(tap::shadow::open(spec, shadow, options, &self.allocate)),
+            DeviceSpec::Nic(path) => Some(nic::open(spec, path, options, &self.empty)),
             DeviceSpec::Vnic(vnic) => self.open_vnic(vnic, options, &self.empty),
             DeviceSpec::Kernel(name) => Some(af_packet::open(spec, name, options, &self.empty)),
             DeviceSpec::Wan { name, end } => Some(wan::open(spec, &self.wans, name, *end, &self.empty)),

@@ -30,6 +30,7 @@ use millrace_wire::Packet;
 use self::client::Client;
 use self::interface::Interface;
 use self::queue::{Rx, Tx};
+pub(super) use self::ring_mailbox::{ConnectedRing, RingMailbox};
 use self::server::Server;
 use super::allocate::Empty;
 use super::peer::{WakeEvent, failed, mac_of};

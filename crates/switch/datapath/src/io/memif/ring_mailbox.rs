@@ -7,13 +7,13 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crossbeam_queue::ArrayQueue;
 
 /// One end of a ring, and the number of its connection.
-pub(super) struct ConnectedRing<T> {
-    pub(super) ring: T,
-    pub(super) connection: u64,
+pub(in crate::io) struct ConnectedRing<T> {
+    pub(in crate::io) ring: T,
+    pub(in crate::io) connection: u64,
 }
 
 /// The mailbox, shared by a control thread and a worker.
-pub(super) struct RingMailbox<T> {
+pub(in crate::io) struct RingMailbox<T> {
     /// True if `posted` has a value.
     has_update: AtomicBool,
     /// The last posted value: a ring, or `None`.
@@ -23,7 +23,7 @@ pub(super) struct RingMailbox<T> {
 }
 
 impl<T> RingMailbox<T> {
-    pub(super) fn new() -> RingMailbox<T> {
+    pub(in crate::io) fn new() -> RingMailbox<T> {
         RingMailbox {
             has_update: AtomicBool::new(false),
             posted: ArrayQueue::new(1),
@@ -32,20 +32,20 @@ impl<T> RingMailbox<T> {
     }
 
     /// Posts the ring that the worker uses from now on, or `None`; called by the control thread.
-    pub(super) fn post(&self, connected: Option<ConnectedRing<T>>) {
+    pub(in crate::io) fn post(&self, connected: Option<ConnectedRing<T>>) {
         drop(self.posted.force_push(connected));
         self.has_update.store(true, Ordering::Release);
         self.collect();
     }
 
     /// Drops the rings that the worker has returned; called by the control thread.
-    pub(super) fn collect(&self) {
+    pub(in crate::io) fn collect(&self) {
         while self.retired.pop().is_some() {}
     }
 
     /// Replaces the worker's ring by the posted one, if there is any; called by the worker.
     #[inline]
-    pub(super) fn update(&self, connected: &mut Option<ConnectedRing<T>>) {
+    pub(in crate::io) fn update(&self, connected: &mut Option<ConnectedRing<T>>) {
         if self.has_update.load(Ordering::Acquire) {
             self.receive(connected);
         }
@@ -64,7 +64,7 @@ impl<T> RingMailbox<T> {
     }
 
     /// Returns a ring to the control thread; called by the worker.
-    pub(super) fn retire(&self, connected: ConnectedRing<T>) {
+    pub(in crate::io) fn retire(&self, connected: ConnectedRing<T>) {
         // If the queue is full, because the thread has not collected for long, the worker unmaps the ring here.
         drop(self.retired.push(connected));
     }

@@ -1,0 +1,254 @@
+//! The control thread of a `nic:` port: it connects to the device, maps its memory, configures it, and connects again.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use millrace_nic::command::BUCKETS_LEN_MAX;
+use millrace_nic::connection::{Received, receive};
+use millrace_nic::driver::{Commands, Driver, Violation};
+use millrace_nic::memory::{Memory, MemoryError};
+use millrace_nic::{BUCKETS, Command, Config, HashKeys, Status};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use thiserror::Error;
+
+use super::Nic;
+use crate::io::OpenError;
+use crate::io::memif::ConnectedRing;
+use crate::io::peer::failed;
+
+/// Interval between attempts to connect.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(200);
+/// Time within which a device must pass its memory and complete its first commands.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which completions of commands are polled.
+const COMMAND_INTERVAL: Duration = Duration::from_micros(200);
+
+/// The reason why a connection ended.
+#[derive(Debug, Error)]
+enum EndReason {
+    #[error("the port is closed")]
+    Stopped,
+    #[error("the device closed the connection")]
+    Closed,
+    #[error("the device has not answered for {} s", CONNECT_TIMEOUT.as_secs())]
+    TooSlow,
+    #[error("the device sent something other than its memory")]
+    Other,
+    #[error("the device refuses a command with {0:?}")]
+    Refused(Status),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    #[error(transparent)]
+    Violation(#[from] Violation),
+}
+
+/// A client, which connects until it is dropped.
+pub(super) struct Client {
+    nic: Arc<Nic>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Client {
+    pub(super) fn start(path: &Path, nic: &Arc<Nic>) -> Result<Client, OpenError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = ClientThread {
+            path: path.to_owned(),
+            nic: Arc::clone(nic),
+            stop: Arc::clone(&stop),
+            // The key must be a secret of this process: whoever knows it can prepare flows of one bucket.
+            config: Config::new(HashKeys::new(RandomState::new().hash_one(0))),
+        };
+        let thread = std::thread::Builder::new()
+            .name("nic".to_owned())
+            .spawn(move || client.run())
+            .map_err(|error| failed(&nic.name, &error))?;
+        Ok(Client {
+            nic: Arc::clone(nic),
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.nic.wake.wake();
+        if let Some(thread) = self.thread.take() {
+            let _panicked = thread.join();
+        }
+    }
+}
+
+struct ClientThread {
+    path: PathBuf,
+    nic: Arc<Nic>,
+    stop: Arc<AtomicBool>,
+    config: Config,
+}
+
+impl ClientThread {
+    fn run(&self) {
+        while !self.stop.load(Ordering::Acquire) {
+            if let Ok(socket) = self.connect() {
+                let end = self.session(&socket);
+                self.disconnect();
+                match end {
+                    Err(EndReason::Stopped) => {}
+                    Err(EndReason::Closed) => {
+                        tracing::info!(device = %self.nic.name, "nic: device disconnected")
+                    }
+                    Err(end) => self.nic.close_log.log(&self.nic.name, &end),
+                    Ok(()) => {}
+                }
+            }
+            self.wait(None, RECONNECT_INTERVAL);
+            self.collect();
+        }
+        self.collect();
+    }
+
+    fn connect(&self) -> rustix::io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(&socket, &SocketAddrUnix::new(&self.path)?)?;
+        Ok(socket)
+    }
+
+    /// Waits until the socket is readable, the thread is woken, or the time is over.
+    fn wait(&self, socket: Option<&OwnedFd>, bound: Duration) {
+        let timeout = Timespec {
+            tv_sec: bound.as_secs() as i64,
+            tv_nsec: i64::from(bound.subsec_nanos()),
+        };
+        let mut files = vec![PollFd::new(&*self.nic.wake, PollFlags::IN)];
+        files.extend(socket.map(|socket| PollFd::new(socket, PollFlags::IN)));
+        // An interrupted wait only ends early.
+        let _interrupted = poll(&mut files, Some(&timeout));
+        self.nic.wake.clear();
+    }
+
+    fn collect(&self) {
+        self.nic.rx.iter().for_each(super::RingMailbox::collect);
+        self.nic.tx.collect();
+    }
+
+    fn disconnect(&self) {
+        self.nic.is_connected.store(false, Ordering::Release);
+        self.nic.rx.iter().for_each(|mailbox| mailbox.post(None));
+        self.nic.tx.post(None);
+    }
+
+    /// Handles a connection until it ends.
+    fn session(&self, socket: &OwnedFd) -> Result<(), EndReason> {
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let file = loop {
+            match receive(socket) {
+                Received::Memory(file) => break file,
+                Received::Closed => return Err(EndReason::Closed),
+                Received::Other => return Err(EndReason::Other),
+                Received::Nothing => {
+                    self.wait(Some(socket), deadline.saturating_duration_since(Instant::now()))
+                }
+            }
+            self.check(deadline)?;
+        };
+        let Driver {
+            mut commands,
+            receivers,
+            senders,
+            memory,
+        } = Driver::start(Memory::open(file)?, &self.config)?;
+        let connection = 1 + self.nic.connections.fetch_add(1, Ordering::Relaxed);
+        let queues = receivers.len().min(self.nic.rx.len());
+        self.set_buckets(&mut commands, queues, deadline)?;
+        for (mailbox, ring) in self.nic.rx.iter().zip(receivers) {
+            mailbox.post(Some(ConnectedRing { ring, connection }));
+        }
+        let sender = senders.into_iter().next();
+        self.nic
+            .tx
+            .post(sender.map(|ring| ConnectedRing { ring, connection }));
+        self.nic.queues_in_use.store(queues as u16, Ordering::Relaxed);
+        self.nic.is_connected.store(true, Ordering::Release);
+        tracing::info!(device = %self.nic.name, queues, "nic: device connected");
+        let outcome = self.watch(socket, connection);
+        memory.write_register("CONTROL", 0, 0);
+        outcome
+    }
+
+    /// Fails if the port is closed, or the time for the handshake is over.
+    fn check(&self, deadline: Instant) -> Result<(), EndReason> {
+        if self.stop.load(Ordering::Acquire) {
+            Err(EndReason::Stopped)
+        } else if Instant::now() >= deadline {
+            Err(EndReason::TooSlow)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Spreads all buckets over the first `queues` queues.
+    fn set_buckets(
+        &self,
+        commands: &mut Commands,
+        queues: usize,
+        deadline: Instant,
+    ) -> Result<(), EndReason> {
+        let all: Vec<u8> = (0..BUCKETS).map(|bucket| (bucket % queues) as u8).collect();
+        let mut wanted: Vec<Command> = (0..BUCKETS)
+            .step_by(BUCKETS_LEN_MAX)
+            .zip(all.chunks(BUCKETS_LEN_MAX))
+            .map(|(first, queues)| Command::SetBuckets {
+                first: first as u16,
+                queues: queues.to_vec(),
+            })
+            .collect();
+        wanted.push(Command::Commit { fence: None });
+        for command in wanted {
+            while !commands.submit(&command) {
+                self.check(deadline)?;
+                std::thread::sleep(COMMAND_INTERVAL);
+            }
+            let completion = loop {
+                if let Some(completion) = commands.poll()? {
+                    break completion;
+                }
+                self.check(deadline)?;
+                std::thread::sleep(COMMAND_INTERVAL);
+            };
+            if completion.status != Status::Ok {
+                return Err(EndReason::Refused(completion.status));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the device closes the connection, a worker finds a violation, or the port is closed.
+    fn watch(&self, socket: &OwnedFd, connection: u64) -> Result<(), EndReason> {
+        loop {
+            if self.stop.load(Ordering::Acquire) {
+                return Err(EndReason::Stopped);
+            }
+            while let Some((number, violation)) = self.nic.violations.pop() {
+                if number == connection {
+                    return Err(violation.into());
+                }
+            }
+            match receive(socket) {
+                Received::Nothing => {}
+                Received::Closed => return Err(EndReason::Closed),
+                Received::Memory(_) | Received::Other => return Err(EndReason::Other),
+            }
+            self.wait(Some(socket), RECONNECT_INTERVAL);
+            self.collect();
+        }
+    }
+}

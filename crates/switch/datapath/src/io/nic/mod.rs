@@ -1,0 +1,155 @@
+//! `nic:PATH`: a NIC that classifies and dispatches packets, over the interface of [`millrace_nic`].
+//!
+//! The device hashes each frame as [`FlowHash`](crate::spread::FlowHash) does, and sends it to the queue of its bucket, so each
+//! worker polls a queue of its own and no packet crosses a ring between workers: MPLS, QinQ, PBB and tunnels included, which
+//! RSS sees as one flow.
+//!
+//! ```text
+//!   millrace-nic --- socket --> control thread ([`client`]): memory, hash key, buckets
+//!                                   | mailboxes
+//!                                   v
+//!   queue 0..n  --- memory ---> Rx of each worker ([`queue`]);  Tx of one worker
+//! ```
+//! The port exists while the device is away; its link is down then, and the thread connects again.
+
+mod client;
+mod queue;
+
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use millrace_nic::QUEUES_MAX;
+use millrace_nic::driver::{Receiver, Sender, Violation};
+use millrace_types::Mac;
+use millrace_wire::Packet;
+
+use self::client::Client;
+use self::queue::{Rx, Tx};
+use super::allocate::Empty;
+use super::memif::RingMailbox;
+use super::peer::{CloseLog, Counters, WakeEvent, failed};
+use super::{
+    Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
+    TxQueue,
+};
+
+/// The state that the queues, the control thread and the device of a port share.
+struct Nic {
+    /// The name, as configured.
+    name: String,
+    rx: Box<[RingMailbox<Receiver>]>,
+    tx: RingMailbox<Sender>,
+    counters: Counters,
+    is_connected: AtomicBool,
+    /// Number of queues that the buckets of the connected device name.
+    queues_in_use: AtomicU16,
+    /// Number of connections so far.
+    connections: AtomicU64,
+    /// Violations that workers found, each with the number of its connection.
+    violations: ArrayQueue<(u64, Violation)>,
+    wake: Arc<WakeEvent>,
+    close_log: CloseLog,
+}
+
+impl Nic {
+    /// Tells the control thread that the device violated the interface; called by a worker.
+    #[cold]
+    fn report(&self, connection: u64, violation: Violation) {
+        let _full = self.violations.push((connection, violation));
+        self.wake.wake();
+    }
+}
+
+struct NicDevice {
+    nic: Arc<Nic>,
+    mac: Mac,
+    mtu: u16,
+    is_up: bool,
+    /// Stops when it is dropped.
+    _client: Client,
+}
+
+/// Opens a port at the socket of a device, which need not be there yet.
+pub(super) fn open<P: Packet + 'static>(
+    spec: &DeviceSpec,
+    path: &Path,
+    options: DeviceOptions,
+    empty: &Empty<P>,
+) -> Result<Opened<P>, OpenError> {
+    // The device spreads flows itself, so each worker gets a queue (`DeviceOptions::only_if_spread`).
+    let queues = options.queues.clamp(1, QUEUES_MAX as u16);
+    let wake = Arc::new(WakeEvent::new().map_err(|error| failed(spec, &error))?);
+    let nic = Arc::new(Nic {
+        name: spec.to_string(),
+        rx: (0..queues).map(|_| RingMailbox::new()).collect(),
+        tx: RingMailbox::new(),
+        counters: Counters::default(),
+        is_connected: AtomicBool::new(false),
+        queues_in_use: AtomicU16::new(0),
+        connections: AtomicU64::new(0),
+        violations: ArrayQueue::new(2 * (usize::from(queues) + 1)),
+        wake,
+        close_log: CloseLog::default(),
+    });
+    let client = Client::start(path, &nic)?;
+    let rx = (0..queues)
+        .map(|queue| Box::new(Rx::new(Arc::clone(&nic), queue, Arc::clone(empty))) as Box<dyn RxQueue<P>>);
+    Ok(Opened {
+        rx: rx.collect(),
+        // One queue, so that the device sends packets in the order in which workers gave them to the port.
+        tx: vec![Box::new(Tx::new(Arc::clone(&nic))) as Box<dyn TxQueue<P>>],
+        device: Box::new(NicDevice {
+            mac: mac_of(path),
+            nic,
+            mtu: options.mtu,
+            is_up: true,
+            _client: client,
+        }),
+    })
+}
+
+/// Returns a locally administered address that is the same at each start.
+fn mac_of(path: &Path) -> Mac {
+    let mut hasher = DefaultHasher::new();
+    ("nic", path).hash(&mut hasher);
+    let [a, b, c, d, e, ..] = hasher.finish().to_be_bytes();
+    Mac([0x02, a, b, c, d, e])
+}
+
+impl Device for NicDevice {
+    fn info(&self) -> DeviceInfo {
+        let is_connected = self.nic.is_connected.load(Ordering::Acquire);
+        DeviceInfo {
+            driver: "nic".to_owned(),
+            mac: self.mac,
+            speed_mbps: None,
+            link_up: self.is_up && is_connected,
+            modes: PortModes::default(),
+            mtu: self.mtu,
+            numa_node: None,
+            rx_queues: self.nic.rx.len() as u16,
+            // The headers of the flow hash (docs/nic-interface.md).
+            rss: Some("flow-hash,mpls".to_owned()),
+            offload: is_connected.then(|| {
+                format!(
+                    "dispatch over {} queues",
+                    self.nic.queues_in_use.load(Ordering::Relaxed)
+                )
+            }),
+        }
+    }
+
+    fn stats(&self) -> DeviceStats {
+        self.nic.counters.read()
+    }
+
+    fn set_link(&mut self, up: bool) {
+        self.is_up = up;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! The queues of a NIC, which workers own.
+
+use std::sync::Arc;
+
+use millrace_nic::driver::{Entry, Receiver, Sender};
+use millrace_wire::Packet;
+
+use super::Nic;
+use crate::io::allocate::Empty;
+use crate::io::memif::ConnectedRing;
+use crate::io::peer::count;
+use crate::io::{Burst, RxQueue, TxQueue};
+
+pub(super) struct Rx<P> {
+    nic: Arc<Nic>,
+    queue: usize,
+    connected: Option<ConnectedRing<Receiver>>,
+    empty: Empty<P>,
+}
+
+impl<P> Rx<P> {
+    pub(super) fn new(nic: Arc<Nic>, queue: u16, empty: Empty<P>) -> Rx<P> {
+        Rx {
+            nic,
+            queue: queue.into(),
+            connected: None,
+            empty,
+        }
+    }
+}
+
+impl<P: Packet> RxQueue<P> for Rx<P> {
+    #[inline]
+    fn rx_burst(&mut self, burst: &mut Burst<P>) {
+        let mailbox = &self.nic.rx[self.queue];
+        mailbox.update(&mut self.connected);
+        let Some(connected) = &mut self.connected else {
+            return;
+        };
+        let ready = connected.ring.ready(burst.remaining_capacity());
+        if ready == 0 {
+            return;
+        }
+        let first = burst.len();
+        (self.empty)(ready, burst);
+        if burst.len() == first {
+            // Frames wait in the ring until a buffer is free.
+            return count(&self.nic.counters.no_buffer, 1);
+        }
+        let mut next = first;
+        let received = connected.ring.receive(|entry| match entry {
+            Entry::Frame { bytes, .. } => {
+                let Some(packet) = burst.get_mut(next) else {
+                    return false;
+                };
+                match packet.append(bytes.size()) {
+                    Some(room) => {
+                        bytes.read(room);
+                        next += 1;
+                    }
+                    // The frame is longer than a buffer of the switch; the packet takes the next one.
+                    None => count(&self.nic.counters.rx_errors, 1),
+                }
+                true
+            }
+            Entry::Fence(_) => true,
+        });
+        burst.truncate(next);
+        if let Err(violation) = received {
+            count(&self.nic.counters.rx_errors, 1);
+            if let Some(connected) = self.connected.take() {
+                self.nic.report(connected.connection, violation);
+                mailbox.retire(connected);
+            }
+        }
+    }
+}
+
+pub(super) struct Tx {
+    nic: Arc<Nic>,
+    connected: Option<ConnectedRing<Sender>>,
+    /// True if the first unsent frame is longer than a buffer of the device.
+    is_too_long: bool,
+}
+
+impl Tx {
+    pub(super) fn new(nic: Arc<Nic>) -> Tx {
+        Tx {
+            nic,
+            connected: None,
+            is_too_long: false,
+        }
+    }
+}
+
+impl<P: Packet> TxQueue<P> for Tx {
+    #[inline]
+    fn tx_burst(&mut self, burst: &mut Burst<P>) {
+        self.nic.tx.update(&mut self.connected);
+        self.is_too_long = false;
+        let Some(connected) = &mut self.connected else {
+            return;
+        };
+        let ring = &mut connected.ring;
+        let room = match ring.room() {
+            Ok(room) => usize::from(room),
+            Err(violation) => {
+                if let Some(connected) = self.connected.take() {
+                    self.nic.report(connected.connection, violation);
+                    self.nic.tx.retire(connected);
+                }
+                return;
+            }
+        };
+        let mut sent = 0;
+        for packet in burst.iter().take(room) {
+            if packet.len() > ring.frame_size() {
+                self.is_too_long = true;
+                break;
+            }
+            let mut slices = arrayvec::ArrayVec::<&[u8], 64>::new();
+            packet.each_segment(&mut |bytes| {
+                let _longer_chain = slices.try_push(bytes);
+            });
+            if !ring.send(packet.len(), slices.into_iter()) {
+                self.is_too_long = true;
+                break;
+            }
+            sent += 1;
+        }
+        ring.publish();
+        drop(burst.drain(..sent));
+    }
+
+    fn refused(&self, left: usize) -> usize {
+        match &self.connected {
+            // Packets do not wait for a device: they would be outdated when one connects.
+            None => left,
+            Some(_) => self.is_too_long.into(),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A port over a NIC in software: dispatch, order, frames both ways, and a device that goes, comes back, or breaks a rule.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use millrace_nic::connection::send_memory;
+use millrace_nic::memory::{Layout, Memory};
+use millrace_nic::{Capabilities, Completion};
+use millrace_nic_model::{SoftwareNic, frames};
+use millrace_wire::{Frame, FramePool, Packet};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+
+use super::*;
+use crate::io::Burst;
+
+/// Bound on every wait.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// The process of a device, as far as a test needs it.
+struct Process {
+    listener: OwnedFd,
+    path: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// A device with a driver.
+struct Attached {
+    nic: SoftwareNic,
+    memory: Memory,
+    _socket: OwnedFd,
+}
+
+impl Process {
+    fn start() -> Process {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("nic.sock");
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        bind(&listener, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&listener, 1).unwrap();
+        Process {
+            listener,
+            path,
+            _folder: folder,
+        }
+    }
+
+    fn open(&self, queues: u16) -> Opened<Frame> {
+        let pool = FramePool::new(4096, 2048);
+        let empty: Empty<Frame> =
+            Arc::new(move |len, burst| burst.extend((0..len).map_while(|_| pool.take(&[]))));
+        let options = DeviceOptions {
+            queues,
+            only_if_spread: true,
+            ..DeviceOptions::PLAIN
+        };
+        open(&DeviceSpec::Nic(self.path.clone()), &self.path, options, &empty).unwrap()
+    }
+
+    /// Attaches a device with four queues to the port that connects, and waits until the port is up.
+    fn attach(&self, opened: &Opened<Frame>) -> Attached {
+        let layout = Layout {
+            capabilities: Capabilities {
+                queues: 4,
+                ..Capabilities::TEN
+            },
+            ring_bits: 7,
+            buffer_size: 2048,
+        };
+        let (memory, file) = Memory::create(layout).unwrap();
+        let mut nic = SoftwareNic::new(memory.clone()).unwrap();
+        let socket = wait_for("a connection", || {
+            accept_with(&self.listener, SocketFlags::CLOEXEC).ok()
+        });
+        send_memory(&socket, &file).unwrap();
+        wait_for("the port to be up", || {
+            nic.poll();
+            opened.device.info().link_up.then_some(())
+        });
+        Attached {
+            nic,
+            memory,
+            _socket: socket,
+        }
+    }
+}
+
+fn wait_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + BOUND;
+    loop {
+        if let Some(found) = found() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "no sign of {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn receive(rx: &mut dyn RxQueue<Frame>) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let mut burst = Burst::new();
+        rx.rx_burst(&mut burst);
+        if burst.is_empty() {
+            return all;
+        }
+        all.extend(burst.iter().map(|frame| frame.bytes().to_vec()));
+    }
+}
+
+/// Returns an MPLS packet of a flow with two labels over UDP, and a number in its payload.
+fn labelled(flow: u16, number: u16) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([0x88, 0x47, 0, 0, 0x10, 64, 0, 0, 0x21, 64]);
+    let mut header = vec![0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let sum = millrace_wire::checksum::internet(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    frame.extend(header);
+    frame.extend(flow.to_be_bytes());
+    frame.extend([0, 80, 0, 10, 0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame
+}
+
+#[test]
+fn flows_that_rss_does_not_see_come_to_all_queues_each_in_order() {
+    let process = Process::start();
+    let mut opened = process.open(3);
+    assert_eq!((opened.rx.len(), opened.device.info().link_up), (3, false));
+    let mut attached = process.attach(&opened);
+    let mut seen = vec![0; 3];
+    let mut queue_of = std::collections::BTreeMap::new();
+    for number in 0..20_u16 {
+        for flow in 0..40 {
+            assert!(attached.nic.receive(0, &labelled(flow, number), 0).is_some());
+        }
+        for (queue, rx) in opened.rx.iter_mut().enumerate() {
+            let received = receive(&mut **rx);
+            seen[queue] += received.len();
+            for frame in received {
+                let flow = u16::from_be_bytes([frame[42], frame[43]]);
+                assert_eq!(frame, labelled(flow, number));
+                assert_eq!(
+                    *queue_of.entry(flow).or_insert(queue),
+                    queue,
+                    "one flow has one queue"
+                );
+            }
+        }
+        attached.nic.poll();
+    }
+    assert_eq!(seen.iter().sum::<usize>(), 800);
+    assert!(seen.iter().all(|packets| *packets > 100), "{seen:?}");
+    assert_eq!(queue_of.len(), 40);
+}
+
+#[test]
+fn frames_leave_by_the_device_in_order_and_the_rest_waits_for_room() {
+    let process = Process::start();
+    let mut opened = process.open(1);
+    let mut burst: Burst<Frame> = Burst::new();
+    burst.push(Frame::new(&[1; 60]));
+    opened.tx[0].tx_burst(&mut burst);
+    assert_eq!(
+        (burst.len(), opened.tx[0].refused(1)),
+        (1, 1),
+        "packets do not wait for a device"
+    );
+    burst.clear();
+    let mut attached = process.attach(&opened);
+    let sent: Vec<Vec<u8>> = (0..400_u32)
+        .map(|number| [&number.to_be_bytes()[..], &[7; 60]].concat())
+        .collect();
+    let mut waiting: Vec<Frame> = sent.iter().map(|bytes| Frame::segmented(bytes, 20)).collect();
+    let (mut out, mut buffer, mut has_waited) = (Vec::new(), Vec::new(), false);
+    // The ring has 128 entries; the device takes fewer frames at a time than the port sends.
+    for _ in 0..40 {
+        burst.extend(waiting.drain(..waiting.len().min(64)));
+        opened.tx[0].tx_burst(&mut burst);
+        has_waited |= !burst.is_empty();
+        assert!(burst.is_empty() || opened.tx[0].refused(burst.len()) == 0);
+        waiting.splice(0..0, burst.drain(..));
+        attached
+            .nic
+            .transmit(40, &mut buffer, |frame| out.push(frame.to_vec()));
+    }
+    assert!(has_waited && waiting.is_empty());
+    assert_eq!(out, sent);
+    burst.push(Frame::new(&[1; 3000]));
+    opened.tx[0].tx_burst(&mut burst);
+    assert_eq!(opened.tx[0].refused(1), 1, "it is longer than a buffer");
+}
+
+#[test]
+fn a_device_that_ends_takes_the_link_down_and_another_brings_it_back() {
+    let process = Process::start();
+    let mut opened = process.open(2);
+    for _ in 0..3 {
+        let mut attached = process.attach(&opened);
+        let frame = frames::chains().remove(1).1;
+        assert!(attached.nic.receive(0, &frame, 0).is_some());
+        let received: usize = opened.rx.iter_mut().map(|rx| receive(&mut **rx).len()).sum();
+        assert_eq!(received, 1);
+        drop(attached);
+        wait_for("the link to be down", || {
+            (!opened.device.info().link_up).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_device_that_breaks_a_rule_is_detached_and_no_packet_of_it_is_taken() {
+    let process = Process::start();
+    let mut opened = process.open(1);
+    let attached = process.attach(&opened);
+    let mut device = millrace_nic::device::Device::new(attached.memory.clone()).unwrap();
+    let lie = Completion {
+        buffer: 7,
+        length: 60_000,
+        ..Completion::default()
+    };
+    device.complete(0, &lie, &[]);
+    assert!(receive(&mut *opened.rx[0]).is_empty());
+    wait_for("the link to be down", || {
+        (!opened.device.info().link_up).then_some(())
+    });
+    assert_eq!(opened.device.stats().rx_errors, 1);
+    drop(attached);
+    // The next device is used as if nothing had been.
+    process.attach(&opened);
+}
