@@ -22,7 +22,7 @@ setup: ## install Debian packages and, if cargo is missing, rustup
 build: build-switch build-exchange ## build all programs, optimised
 
 build-switch: setup
-	cargo build --release --locked -p millraced -p millrace -p millrace-experiments -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-courier-dpdk
+	cargo build --release --locked -p millraced -p millrace -p millrace-experiments -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-nic-device -p millrace-courier-dpdk
 
 build-exchange: setup portal
 	cargo build --release --locked -p millrace-ix

@@ -72,6 +72,7 @@ fn device(device: &Device, kernel: &Kernel<'_>) -> Result<(), String> {
         // Files and sockets are checked by `files`; the others have no resource outside the switch.
         Device::Pcap(_)
         | Device::Vnic(_)
+        | Device::Nic(_)
         | Device::Link(_)
         | Device::Wan(_)
         | Device::Tunnel(_)

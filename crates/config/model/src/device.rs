@@ -11,6 +11,7 @@
 //! | `kernel:NAME` | an existing interface of the kernel, by packet sockets; without DPDK, with CAP_NET_RAW |
 //! | `tap:NAME` | a kernel interface that Millrace creates, for the machine itself; without DPDK |
 //! | `vhost:PATH`, `virtio-user:PATH`, `memif:PATH` | a virtual NIC: a virtual machine, a container or a process |
+//! | `nic:PATH` | a NIC that classifies and dispatches packets, in the process `millrace-nic` |
 //! | `vxlan:…`, `gre:…`, `gtpu:…`, `mplsudp:…` | a logical port: packets are sent encapsulated by a port of the same bridge |
 //! | `nsh:…` | a logical port of service paths: packets are sent with a network service header by a port of the same bridge |
 //! | `lag:NAME` | the members of the `[[bridge.lag]]` NAME as one port |
@@ -21,6 +22,7 @@ mod pcap;
 mod wan;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use millrace_types::TunnelKind;
@@ -31,7 +33,7 @@ use crate::name::{ChainName, InterfaceName, LagName, LinkName, PortName};
 use crate::node::shorten;
 use crate::nsh::Nsh;
 use crate::tunnel::Tunnel;
-use crate::vnic::{Vnic, VnicKind};
+use crate::vnic::{Vnic, VnicKind, socket_path};
 use dpdk::DRIVERS;
 
 pub use dpdk::{DevArgs, PciAddress, PciDevice, Vdev};
@@ -74,6 +76,8 @@ pub enum Device {
     Vnic(Box<Vnic>),
     /// The members of a LAG of the bridge.
     Lag(LagName),
+    /// A NIC that classifies and dispatches packets, by the socket of its process: absolute, at most 107 bytes.
+    Nic(PathBuf),
     /// Queues in memory.
     Memory,
     /// A logical port of a chain. `[[bridge.chain]]` creates it; no text parses to it.
@@ -94,6 +98,7 @@ impl Device {
             | Device::Tunnel(_)
             | Device::Nsh(_)
             | Device::Lag(_)
+            | Device::Nic(_)
             | Device::Memory
             | Device::Chain(_) => false,
         }
@@ -139,6 +144,7 @@ impl fmt::Display for Device {
             Device::Tunnel(tunnel) => write!(f, "{tunnel}"),
             Device::Nsh(nsh) => write!(f, "{nsh}"),
             Device::Vnic(vnic) => write!(f, "{vnic}"),
+            Device::Nic(path) => write!(f, "nic:{}", path.display()),
             Device::Memory => f.write_str("memory"),
         }
     }
@@ -157,7 +163,7 @@ impl FromStr for Device {
 
 const EXPECTED: &str = "expected a PCI address (0000:01:00.0), kernel:INTERFACE (kernel:eth1), \
                         DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC \
-                        (vhost:PATH, virtio-user:PATH or memif:PATH), a tunnel \
+                        (vhost:PATH, virtio-user:PATH or memif:PATH), nic:PATH, a tunnel \
                         (vxlan:remote=IP,local=IP,underlay=PORT), a port of service paths \
                         (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX), lag:NAME or memory";
 
@@ -167,7 +173,7 @@ const KERNEL_PREFIXES: [&str; 10] = [
 ];
 
 /// The words with which devices begin, apart from the names of DPDK drivers.
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 16] = [
     "memory",
     "kernel:",
     "pcap:",
@@ -178,6 +184,7 @@ const WORDS: [&str; 15] = [
     "vhost:",
     "virtio-user:",
     "memif:",
+    "nic:",
     "vxlan:",
     "gre:",
     "gtpu:",
@@ -227,6 +234,9 @@ fn parse(text: &str) -> Result<Device, String> {
         {
             return Vnic::parse(kind, rest).map(|vnic| Device::Vnic(Box::new(vnic)));
         }
+    }
+    if let Some(path) = text.strip_prefix("nic:") {
+        return socket_path(path, "expected nic:PATH, and no options").map(Device::Nic);
     }
     if let Some(name) = text.strip_prefix("kernel:") {
         return parse_kernel(name).map(Device::Kernel);
@@ -309,7 +319,7 @@ fn parse_kernel(text: &str) -> Result<InterfaceName, String> {
 text_field!(
     Device,
     "a PCI address, kernel:INTERFACE, DPDK devargs, pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, \
-     a tunnel or memory",
+     nic:PATH, a tunnel or memory",
     "kernel:eth1"
 );
 
@@ -319,6 +329,16 @@ mod tests {
 
     fn device(text: &str) -> Device {
         text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_nic_has_the_absolute_path_of_a_socket_and_nothing_else() {
+        assert_eq!(device("nic:/run/n.sock"), Device::Nic("/run/n.sock".into()));
+        assert!(!device("nic:/run/n.sock").needs_dpdk());
+        for text in ["nic:", "nic:n.sock", "nic:/run/", "nic:/run/n.sock,queues=4"] {
+            let error = text.parse::<Device>().unwrap_err().to_string();
+            assert!(error.contains("absolute path of a socket"), "{text}: {error}");
+        }
     }
 
     #[test]
@@ -337,6 +357,7 @@ mod tests {
             "wan:geo,b",
             "tap:tap0",
             "kernel:eth1",
+            "nic:/run/millrace/nic.sock",
             "kernel:eth0.100",
             "memory",
         ] {

@@ -24,10 +24,12 @@ section! {
             /// (`net_af_xdp0,iface=eth1`), `pcap:rx=FILE,tx=FILE` (`,loop=true` repeats the file endlessly),
             /// `link:NAME` (a link between the two ports with this name), `wan:NAME,a` and `wan:NAME,b` (the two ends of
             /// the emulated path `[[wan]]` NAME; see docs/wan.md), `tap:NAME` (a kernel interface that Millrace
-            /// creates), a virtual NIC (`vhost:PATH`, `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a tunnel
+            /// creates), a virtual NIC (`vhost:PATH`, `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a NIC that
+            /// dispatches packets (`nic:PATH`; see docs/smart-nic.md), a tunnel
             /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`; see
-            /// docs/tunnels.md), a port of service paths (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`)
-            /// `lag:NAME` (the members of the `[[bridge.lag]]` NAME; see docs/lag.md) or `memory`. Only NICs, DPDK's virtual devices and `virtio-user` need DPDK.
+            /// docs/tunnels.md), a port of service paths (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`),
+            /// `lag:NAME` (the members of the `[[bridge.lag]]` NAME; see docs/lag.md) or `memory`. Only NICs, DPDK's
+            /// virtual devices and `virtio-user` need DPDK.
             pub device: Device,
         }
         optional {

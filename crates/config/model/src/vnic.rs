@@ -59,6 +59,23 @@ impl VnicKind {
     }
 }
 
+/// Returns the path of a Unix socket: absolute, and at most 107 bytes long. `expected` ends the error.
+pub(crate) fn socket_path(path: &str, expected: &str) -> Result<PathBuf, String> {
+    if !path.starts_with('/') || path.ends_with('/') || path.contains(',') {
+        return Err(format!(
+            "`{}` is not the absolute path of a socket; {expected}",
+            shorten(path)
+        ));
+    }
+    if path.len() > PATH_MAX {
+        return Err(format!(
+            "the path has {} bytes; expected at most {PATH_MAX}, the limit of a Unix socket",
+            path.len()
+        ));
+    }
+    Ok(PathBuf::from(path))
+}
+
 /// The role of the switch at the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VnicRole {
@@ -182,18 +199,7 @@ impl Vnic {
         let keys = kind.keys();
         let mut parts = text.split(',');
         let path = parts.next().unwrap_or_default();
-        if !path.starts_with('/') || path.ends_with('/') {
-            return Err(format!(
-                "`{}` is not the absolute path of a socket; {keys}",
-                shorten(path)
-            ));
-        }
-        if path.len() > PATH_MAX {
-            return Err(format!(
-                "the path has {} bytes; expected at most {PATH_MAX}, the limit of a Unix socket",
-                path.len()
-            ));
-        }
+        let path = socket_path(path, keys)?;
         let (mut role, mut id, mut rings, mut owner, mut group, mut mode, mut tso) =
             (None, None, None, None, None, None, None);
         for part in parts {
@@ -248,7 +254,7 @@ impl Vnic {
         }
         Ok(Vnic {
             kind,
-            path: PathBuf::from(path),
+            path,
             role,
             id: id.unwrap_or(0),
             rings: rings.unwrap_or(VirtioRings::Split),

@@ -40,6 +40,9 @@ pub(super) fn resources(device: &Device) -> HashSet<String> {
             };
             taken.insert(format!("socket={}{id}", vnic.path().display()));
         }
+        Device::Nic(path) => {
+            taken.insert(format!("socket={}", path.display()));
+        }
         Device::Wan(_) => {
             taken.insert(device.to_string());
         }

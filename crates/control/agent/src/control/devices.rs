@@ -24,6 +24,7 @@ pub(super) fn device_spec(bridge: &str, name: &str, device: &model::Device) -> D
         model::Device::Link(name) => DeviceSpec::Link(name.to_string()),
         model::Device::Tap(name) => DeviceSpec::Tap(name.to_string()),
         model::Device::Kernel(name) => DeviceSpec::Kernel(name.to_string()),
+        model::Device::Nic(path) => DeviceSpec::Nic(path.clone()),
         model::Device::Vnic(vnic) => DeviceSpec::Vnic(vnic_spec(vnic)),
         // Tunnels and NSH ports have no device, a LAG has those of its members, and a chain supplies the devices of
         // its ports, so no device is opened.

@@ -17,9 +17,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use thiserror::Error;
 
-use super::Nic;
+use super::state::Nic;
 use crate::io::OpenError;
-use crate::io::memif::ConnectedRing;
+use crate::io::memif::{ConnectedRing, RingMailbox};
 use crate::io::peer::failed;
 
 /// Interval between attempts to connect.
@@ -136,7 +136,7 @@ impl ClientThread {
     }
 
     fn collect(&self) {
-        self.nic.rx.iter().for_each(super::RingMailbox::collect);
+        self.nic.rx.iter().for_each(RingMailbox::collect);
         self.nic.tx.collect();
     }
 

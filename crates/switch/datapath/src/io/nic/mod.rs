@@ -14,54 +14,26 @@
 
 mod client;
 mod queue;
+mod state;
 
-use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use crossbeam_queue::ArrayQueue;
 use millrace_nic::QUEUES_MAX;
-use millrace_nic::driver::{Receiver, Sender, Violation};
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
 use self::client::Client;
 use self::queue::{Rx, Tx};
+use self::state::Nic;
 use super::allocate::Empty;
-use super::memif::RingMailbox;
-use super::peer::{CloseLog, Counters, WakeEvent, failed};
+use super::peer::{WakeEvent, failed};
 use super::{
     Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
     TxQueue,
 };
-
-/// The state that the queues, the control thread and the device of a port share.
-struct Nic {
-    /// The name, as configured.
-    name: String,
-    rx: Box<[RingMailbox<Receiver>]>,
-    tx: RingMailbox<Sender>,
-    counters: Counters,
-    is_connected: AtomicBool,
-    /// Number of queues that the buckets of the connected device name.
-    queues_in_use: AtomicU16,
-    /// Number of connections so far.
-    connections: AtomicU64,
-    /// Violations that workers found, each with the number of its connection.
-    violations: ArrayQueue<(u64, Violation)>,
-    wake: Arc<WakeEvent>,
-    close_log: CloseLog,
-}
-
-impl Nic {
-    /// Tells the control thread that the device violated the interface; called by a worker.
-    #[cold]
-    fn report(&self, connection: u64, violation: Violation) {
-        let _full = self.violations.push((connection, violation));
-        self.wake.wake();
-    }
-}
 
 struct NicDevice {
     nic: Arc<Nic>,
@@ -82,18 +54,7 @@ pub(super) fn open<P: Packet + 'static>(
     // The device spreads flows itself, so each worker gets a queue (`DeviceOptions::only_if_spread`).
     let queues = options.queues.clamp(1, QUEUES_MAX as u16);
     let wake = Arc::new(WakeEvent::new().map_err(|error| failed(spec, &error))?);
-    let nic = Arc::new(Nic {
-        name: spec.to_string(),
-        rx: (0..queues).map(|_| RingMailbox::new()).collect(),
-        tx: RingMailbox::new(),
-        counters: Counters::default(),
-        is_connected: AtomicBool::new(false),
-        queues_in_use: AtomicU16::new(0),
-        connections: AtomicU64::new(0),
-        violations: ArrayQueue::new(2 * (usize::from(queues) + 1)),
-        wake,
-        close_log: CloseLog::default(),
-    });
+    let nic = Arc::new(Nic::new(spec.to_string(), queues, wake));
     let client = Client::start(path, &nic)?;
     let rx = (0..queues)
         .map(|queue| Box::new(Rx::new(Arc::clone(&nic), queue, Arc::clone(empty))) as Box<dyn RxQueue<P>>);

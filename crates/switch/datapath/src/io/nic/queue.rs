@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_nic::driver::{Entry, Receiver, Sender};
 use millrace_wire::Packet;
 
-use super::Nic;
+use super::state::Nic;
 use crate::io::allocate::Empty;
 use crate::io::memif::ConnectedRing;
 use crate::io::peer::count;

@@ -1,0 +1,143 @@
+//! The host side: the socket, and one driver at a time.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use millrace_datapath::io::{SocketAccess, SocketFile};
+use millrace_nic::connection::{Received, receive, send_memory};
+use millrace_nic::memory::{Layout, Memory};
+use millrace_nic_model::SoftwareNic;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+
+/// Number of polls after which the sockets are looked at.
+const POLLS: u32 = 256;
+/// Maximum number of frames that one call of [`Host::transmit`] takes: a burst.
+const FRAMES_MAX: usize = 64;
+
+/// The socket, and the driver that is connected.
+pub(crate) struct Host {
+    listener: OwnedFd,
+    layout: Layout,
+    driver: Option<Driver>,
+    polls: u32,
+    buffer: Vec<u8>,
+    /// Removes the socket file when it is dropped.
+    _file: SocketFile,
+}
+
+struct Driver {
+    nic: SoftwareNic,
+    socket: OwnedFd,
+    violations: u64,
+}
+
+impl Host {
+    pub(crate) fn listen(path: &Path, layout: Layout) -> Result<Host> {
+        let access = SocketAccess {
+            owner: None,
+            group: None,
+            mode: 0o600,
+        };
+        let (listener, file) =
+            open_listener(path, &access).with_context(|| format!("--socket {}", path.display()))?;
+        Ok(Host {
+            listener,
+            layout,
+            driver: None,
+            polls: 0,
+            buffer: Vec::new(),
+            _file: file,
+        })
+    }
+
+    /// Takes commands, and looks at the sockets from time to time. Returns the number of commands.
+    pub(crate) fn poll(&mut self) -> Result<usize> {
+        self.polls = self.polls.wrapping_add(1);
+        if self.polls.is_multiple_of(POLLS) {
+            self.look_at_sockets()?;
+        }
+        let Some(driver) = &mut self.driver else {
+            return Ok(0);
+        };
+        let commands = driver.nic.poll();
+        let violations = driver.nic.violations();
+        if driver.violations != violations {
+            tracing::warn!(
+                violations,
+                "the driver wrote numbers that are out of range; they were ignored"
+            );
+            driver.violations = violations;
+        }
+        Ok(commands)
+    }
+
+    fn look_at_sockets(&mut self) -> Result<()> {
+        if let Some(driver) = &self.driver
+            && matches!(receive(&driver.socket), Received::Closed)
+        {
+            tracing::info!("driver disconnected");
+            self.driver = None;
+        }
+        let socket = match accept_with(&self.listener, SocketFlags::CLOEXEC) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+            Err(error) => return Err(error).context("the socket accepts no connection"),
+        };
+        if self.driver.is_some() {
+            tracing::warn!("a second driver was turned away: expected one switch at the socket");
+            return Ok(());
+        }
+        let (memory, file) = Memory::create(self.layout)?;
+        let nic = SoftwareNic::new(memory)?;
+        if let Err(error) = send_memory(&socket, &file) {
+            tracing::warn!(%error, "a driver was gone before it had the memory");
+            return Ok(());
+        }
+        tracing::info!("driver connected");
+        self.driver = Some(Driver {
+            nic,
+            socket,
+            violations: 0,
+        });
+        Ok(())
+    }
+
+    /// Returns true while a driver is connected that has set its buckets (COMMIT). Before, all frames would go to queue 0, and
+    /// might be overtaken later; they stay in the interface's queue.
+    pub(crate) fn is_ready(&self) -> bool {
+        let model = self.driver.as_ref().and_then(|driver| driver.nic.model());
+        model.is_some_and(|model| model.generation() != 0)
+    }
+
+    /// Takes a frame from the wire.
+    pub(crate) fn receive(&mut self, frame: &[u8], time: u32) {
+        if let Some(driver) = &mut self.driver {
+            driver.nic.receive(0, frame, time);
+        }
+    }
+
+    /// Calls `each` with the frames that the driver sends.
+    pub(crate) fn transmit(&mut self, each: &mut dyn FnMut(&[u8])) {
+        if let Some(driver) = &mut self.driver {
+            driver.nic.transmit(FRAMES_MAX, &mut self.buffer, each);
+        }
+    }
+}
+
+/// Creates the socket with its access rights.
+fn open_listener(path: &Path, access: &SocketAccess) -> Result<(OwnedFd, SocketFile)> {
+    let open = || -> rustix::io::Result<OwnedFd> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        bind(&listener, &SocketAddrUnix::new(path)?)?;
+        listen(&listener, 4)?;
+        Ok(listener)
+    };
+    // The error of the socket itself is not one of its file.
+    let (file, listener) = SocketFile::make(path, access, || Ok(open()))?;
+    Ok((listener?, file))
+}

@@ -1,0 +1,151 @@
+//! A NIC in software that classifies and dispatches packets: `nic:PATH` of a switch is its driver.
+//!
+//! ```text
+//!   wire (kernel:, tap:, pcap:, memif:) <--> classifier model <--> memory <--> millraced, port with device "nic:PATH"
+//! ```
+//! The classifier is the bit-exact model of the hardware (docs/nic-interface.md).
+
+#![forbid(unsafe_code)]
+
+mod host;
+mod wire;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use clap::{Parser, ValueEnum};
+use millrace_log::Lines;
+use millrace_nic::Capabilities;
+use millrace_nic::memory::Layout;
+use millrace_types::ErrorChain;
+use nix::sys::signal::{SigSet, Signal};
+use tracing_subscriber::EnvFilter;
+
+use self::host::Host;
+use self::wire::Wire;
+
+/// Time without frames and commands after which the program sleeps between polls.
+const BUSY_FOR: Duration = Duration::from_millis(1);
+/// Duration of a sleep without work.
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// The sizes of the tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Sizes {
+    /// 2,048 exact entries, 32 rules
+    Ten,
+    /// 65,536 exact entries, 64 rules
+    Forty,
+}
+
+/// A NIC in software: classifies frames of an interface and dispatches them to the queues of a switch.
+#[derive(Parser, Debug)]
+#[command(name = "millrace-nic", version, max_term_width = 100)]
+struct Options {
+    /// The interface: kernel:INTERFACE, tap:NAME, pcap:rx=FILE,tx=FILE or memif:PATH
+    #[arg(long, value_name = "DEVICE")]
+    wire: String,
+    /// The socket for the switch, whose port has the device nic:PATH; the file is created with mode 0600
+    #[arg(long, value_name = "PATH")]
+    socket: PathBuf,
+    /// The number of receive queues, 1 to 32
+    #[arg(long, value_name = "NUMBER", default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=32))]
+    queues: u8,
+    /// The sizes of the tables
+    #[arg(long, value_enum, default_value = "ten")]
+    model: Sizes,
+    /// The longest frame in bytes, 64 to 9600
+    #[arg(long, value_name = "BYTES", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=9600))]
+    frame_size: u32,
+    /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
+    #[arg(long, value_name = "FILTER", default_value = "info")]
+    log: String,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let has_colors = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(&options.log))
+        .with_ansi(has_colors)
+        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
+        .init();
+    match run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!("{}", ErrorChain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The most bursts of the driver that are sent after the signal to end.
+const LAST_BURSTS: usize = 1024;
+
+/// Returns a flag that SIGINT and SIGTERM set.
+fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    signals.thread_block().context("signals cannot be blocked")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    let wait = move || {
+        let _signal = signals.wait();
+        flag.store(true, Ordering::Release);
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(wait)
+        .context("a thread that waits for signals")?;
+    Ok(stop)
+}
+
+/// Serves one driver after the other, until SIGINT or SIGTERM.
+fn run(options: &Options) -> Result<()> {
+    let sizes = match options.model {
+        Sizes::Ten => Capabilities::TEN,
+        Sizes::Forty => Capabilities::FORTY,
+    };
+    let layout = Layout {
+        capabilities: Capabilities {
+            queues: options.queues,
+            ports: 1,
+            ..sizes
+        },
+        ring_bits: 9,
+        buffer_size: options.frame_size.next_multiple_of(64),
+    };
+    let stop = stop_flag()?;
+    let mut wire = Wire::open(&options.wire)?;
+    let mut host = Host::listen(&options.socket, layout)?;
+    tracing::info!(wire = %options.wire, socket = %options.socket.display(), queues = options.queues, "ready");
+    let epoch = Instant::now();
+    let mut busy_until = epoch;
+    while !stop.load(Ordering::Acquire) {
+        let now = Instant::now();
+        let time = now.duration_since(epoch).as_nanos() as u32;
+        let mut found = host.poll()?;
+        if host.is_ready() {
+            found += wire.receive(|frame| host.receive(frame, time));
+        }
+        found += wire.send(|each| host.transmit(each));
+        if found != 0 {
+            busy_until = now + BUSY_FOR;
+        } else if now >= busy_until {
+            std::thread::sleep(SLEEP);
+        }
+    }
+    // Frames that the switch has sent leave first; capture files are whole then.
+    for _ in 0..LAST_BURSTS {
+        if wire.send(|each| host.transmit(each)) == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
