@@ -218,16 +218,22 @@ def parity_run(program: Path, flips: int, env: dict[str, str] | None = None) -> 
         stream += row_flips[0] + records.frame(frames[number]) + row_flips[0] + records.frame(frames[number])
         wanted += [0, 1000 + number]
         if at % 10 == 0:
-            # Valid and parity bit: the parity is even, and the row has no entry.
-            both = records.flip(0, places[number], 0) + records.flip(0, places[number], 1)
+            # The parity bit and the valid bit, or a bit of the key: the parity is even, and the row is of another key or none.
+            other = 0 if at % 20 == 0 else 6 + 496 + at % 16
+            both = records.flip(0, places[number], other) + records.flip(0, places[number], 1)
             stream += both + records.frame(frames[number]) + both
             wanted.append(0)
         if at % 80 == 79:
             stream += records.take(0, 256) + records.buffers(0, list(range(200)))
-    stream += records.record(records.END)
+    # 27 tags: Ethernet and 23 of them are 24 steps.
+    deep = bytes(12) + b"\x81\x00\x00\x05" * 27 + bytes(8)
+    stream += records.frame(deep) + records.record(records.END)
+    wanted.append(0)
     out = records.run(program, stream, env)
+    last = records.completion([body for kind, body in out if kind == records.COMPLETION][-1])
     marks = [records.completion(body).mark for kind, body in out if kind == records.COMPLETION]
     wrong = sum(one != other for one, other in zip(marks, wanted)) + abs(len(marks) - len(wanted))
+    wrong += last.tags != 23 or bool(last.flags & records.FLAG_COMPLETE)
     counted = next(struct.unpack_from("<Q", body, 2)[0] for kind, body in out if kind == records.COUNT and body[0] == 4)
     return wrong, len(wanted), counted
 
