@@ -16,7 +16,7 @@ use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
 
 use crate::counters::FilterCounters;
-use crate::observed::{Attack, FilterCounter, Load, Session, Target, Verdict};
+use crate::observed::{Attack, FilterCounter, Load, SampleReceiver, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus, RouteServers};
 use crate::samples;
 use crate::service::{
@@ -261,6 +261,10 @@ impl ExchangeService for Engine {
             .get()
             .map(|shared| samples::loads(shared, &found.exchange, now()));
         loads.unwrap_or_default()
+    }
+
+    fn sample_receiver(&self) -> Option<SampleReceiver> {
+        self.samples.get().map(samples::receiver)
     }
 
     fn traffic(&self, account: AccountId) -> Option<Traffic> {

@@ -32,10 +32,20 @@ struct Text(String);
 impl Text {
     /// Begins a gauge.
     fn gauge(&mut self, name: &str, help: &str) {
+        self.begin(name, help, "gauge");
+    }
+
+    fn begin(&mut self, name: &str, help: &str, kind: &str) {
         let _always = writeln!(
             self.0,
-            "# HELP millrace_ix_{name} {help}\n# TYPE millrace_ix_{name} gauge"
+            "# HELP millrace_ix_{name} {help}\n# TYPE millrace_ix_{name} {kind}"
         );
+    }
+
+    /// Adds a counter.
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.begin(name, help, "counter");
+        self.value(name, &[], value);
     }
 
     /// Adds a value with its labels.
@@ -141,6 +151,14 @@ pub(crate) async fn metrics(State(app): State<App>, principal: Principal) -> Res
         "Changes that are under way.",
         app.service.changes_open().len() as u64,
     );
+    if let Some(receiver) = app.service.sample_receiver() {
+        let help = "Samples of packets that the switches sent by sFlow.";
+        text.counter("sflow_samples_total", help, receiver.samples);
+        let help = "UDP packets from switches that were no valid sFlow datagrams.";
+        text.counter("sflow_malformed_total", help, receiver.malformed);
+        let help = "UDP packets to the sFlow receiver from addresses that are not those of switches.";
+        text.counter("sflow_refused_total", help, receiver.refused);
+    }
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((kind, text.0).into_response())
 }

@@ -5,6 +5,17 @@ use std::net::IpAddr;
 use millrace_ix_model::{AccountId, FilterAction, FilterMatch, Prefix, Reason, Timestamp};
 pub use millrace_ix_service::{Check, Finding, Quarantined};
 
+/// The UDP packets of the sFlow receiver, from its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SampleReceiver {
+    /// The samples of packets in valid datagrams.
+    pub samples: u64,
+    /// The packets from switches that were no valid sFlow datagrams.
+    pub malformed: u64,
+    /// The packets from addresses that are not those of switches.
+    pub refused: u64,
+}
+
 /// Rates of a connection, a trunk or the whole exchange in bit/s. `in` is towards the exchange.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Load {

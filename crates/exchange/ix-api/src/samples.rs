@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_ix_model::{AccountId, Exchange, ObjectId, Prefix, Timestamp};
 use millrace_ix_samples::Shared;
 
-use crate::observed::{Attack, Load, Minute, Share, Suggestion, Target};
+use crate::observed::{Attack, Load, Minute, SampleReceiver, Share, Suggestion, Target};
 
 /// Returns the rates of connections, from samples, and of trunks, from the counters of their ports.
 pub(crate) fn loads(samples: &Shared, exchange: &Exchange, now: Timestamp) -> BTreeMap<ObjectId, Load> {
@@ -19,6 +19,15 @@ pub(crate) fn loads(samples: &Shared, exchange: &Exchange, now: Timestamp) -> BT
     connections
         .chain(trunks.map(|(trunk, rates)| (ObjectId::from(trunk), load(rates))))
         .collect()
+}
+
+/// Returns the counters of the receiver.
+pub(crate) fn receiver(samples: &Shared) -> SampleReceiver {
+    SampleReceiver {
+        samples: samples.samples(),
+        malformed: samples.malformed(),
+        refused: samples.refused(),
+    }
 }
 
 /// Returns the destinations of an account in descending order of their excess.

@@ -20,7 +20,7 @@ use millrace_ix_store::AuditEntry;
 use tokio::sync::broadcast;
 
 use crate::index::Index;
-use crate::observed::{Attack, FilterCounter, Load, Quarantined, Session, Target, Verdict};
+use crate::observed::{Attack, FilterCounter, Load, Quarantined, SampleReceiver, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus};
 
 /// The state of a switch relative to the plan, as the fabric page shows it.
@@ -291,6 +291,10 @@ pub trait ExchangeService: Send + Sync {
     /// Returns the present rates of connections and trunks, as far as they are measured.
     fn loads(&self) -> BTreeMap<ObjectId, Load> {
         BTreeMap::new()
+    }
+    /// Returns the counters of the sFlow receiver; `None` without one.
+    fn sample_receiver(&self) -> Option<SampleReceiver> {
+        None
     }
     /// Returns the traffic of an account by peer and service over the last half minute; `None` if nothing is sampled.
     fn traffic(&self, _account: AccountId) -> Option<Traffic> {

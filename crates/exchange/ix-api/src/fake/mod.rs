@@ -26,7 +26,9 @@ use tokio::sync::broadcast;
 pub use demo::{PASSWORD, demo};
 pub use route_servers::RouteServerReads;
 
-use crate::observed::{Attack, Check, FilterCounter, Finding, Load, Quarantined, Session, Target, Verdict};
+use crate::observed::{
+    Attack, Check, FilterCounter, Finding, Load, Quarantined, SampleReceiver, Session, Target, Verdict,
+};
 use crate::route_servers::{RouteServer, RouteServerStatus};
 use crate::service::{
     AuditRecord, ChangeRecord, Event, ExchangeService, Reply, Snapshot, StepRecord, SwitchHealth, SwitchState,
@@ -551,6 +553,14 @@ impl ExchangeService for FakeExchange {
 
     fn loads(&self) -> BTreeMap<ObjectId, Load> {
         observed::loads(&self.state().exchange)
+    }
+
+    fn sample_receiver(&self) -> Option<SampleReceiver> {
+        Some(SampleReceiver {
+            samples: 10_000,
+            malformed: 2,
+            refused: 3,
+        })
     }
 
     fn traffic(&self, account: AccountId) -> Option<Traffic> {

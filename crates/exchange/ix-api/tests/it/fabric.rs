@@ -296,6 +296,14 @@ async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
         );
     }
     let ann = api.key("ann");
+    // A switch whose source address is not in its record is refused, and a person sees it here.
+    for line in [
+        "millrace_ix_sflow_samples_total 10000",
+        "millrace_ix_sflow_malformed_total 2",
+        "millrace_ix_sflow_refused_total 3",
+    ] {
+        assert!(metrics().await.contains(line), "{line}");
+    }
     assert_eq!(api.get(&ann, "/metrics").await.status, 403);
     assert_eq!(api.get("", "/metrics").await.status, 401);
 }
