@@ -93,6 +93,17 @@ pub(crate) struct Refusal {
     pub(crate) reason: String,
 }
 
+/// The verification of a change before its flip.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verification {
+    /// The verification has not been asked for.
+    Open,
+    /// The verification was asked for at this time.
+    Asked(Time),
+    /// The entries of the change may be used.
+    Passed,
+}
+
 /// A change in progress.
 #[derive(Debug)]
 pub(crate) struct Change<E: Entries> {
@@ -105,6 +116,7 @@ pub(crate) struct Change<E: Entries> {
     pub(crate) drained_predecessors: BTreeSet<ChangeId>,
     /// The switches that have not confirmed the current phase.
     pub(crate) waiting: BTreeSet<SwitchId>,
+    pub(crate) verification: Verification,
     /// The end of the drain.
     pub(crate) drain_until: Option<Time>,
     /// The refusal for which the change is reverted.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_types::{Duration, Time};
 
 use crate::SwitchId;
-use crate::change::{Change, ChangeId, Order, Phase, Resource, Resume};
+use crate::change::{Change, ChangeId, Order, Phase, Resource, Resume, Verification};
 use crate::content::{Content, Entries};
 use crate::event::{Action, ChangeStatus, Event, Mode, Notice, SwitchStatus};
 use crate::settings::Settings;
@@ -120,6 +120,7 @@ impl<E: Entries> Engine<E> {
                     }
                 }
             }
+            Event::Verified { change, result } => self.verified(change, result, now, &mut actions),
             Event::ForeignChange { switch, session } => {
                 let pause = self.settings.foreign_resync_min;
                 if let Some(entry) = self.connected(switch, session) {
@@ -160,6 +161,11 @@ impl<E: Entries> Engine<E> {
             if matches!(change.phase, Phase::Flipped | Phase::Reverting) && change.waiting.is_empty() {
                 consider(change.drain_until.unwrap_or(change.since));
             }
+            if let (Phase::Planned, Some(max), Verification::Asked(since)) =
+                (change.phase, self.settings.verification, change.verification)
+            {
+                consider(since + max);
+            }
             if !change.waiting.is_empty() && !change.silence_reported {
                 consider(change.since + self.settings.answer_timeout);
             }
@@ -178,6 +184,11 @@ impl<E: Entries> Engine<E> {
             }
         }
         earliest
+    }
+
+    /// Returns the settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Returns the mode.
@@ -268,6 +279,7 @@ impl<E: Entries> Engine<E> {
             predecessors: BTreeSet::new(),
             drained_predecessors: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            verification: Verification::Open,
             drain_until: None,
             refusal: None,
             since: now,
@@ -465,6 +477,15 @@ impl<E: Entries> Engine<E> {
             }
             return false;
         }
+        if change.phase == Phase::Planned && !self.is_verified(id, now, actions) {
+            return self
+                .changes
+                .get(&id)
+                .is_some_and(|change| change.phase != Phase::Planned);
+        }
+        let Some(change) = self.changes.get_mut(&id) else {
+            return false;
+        };
         let next = match change.phase {
             Phase::Accepted if !change.predecessors.is_empty() => return false,
             Phase::Accepted if change.order.is_empty() && change.drained_predecessors.is_empty() => {

@@ -1,10 +1,12 @@
 //! Events of the engine, its actions, and its notices for people.
 
+use std::collections::BTreeMap;
+
 use millrace_types::{Duration, Time};
 
 use crate::SwitchId;
 use crate::change::{ChangeId, Order, Phase, Resume};
-use crate::content::{Content, Entries, Modification};
+use crate::content::{Content, Delta, Entries, Modification};
 use crate::switch::{Session, SyncState};
 
 /// An occurrence that the engine reacts to.
@@ -51,6 +53,12 @@ pub enum Event<E: Entries> {
         reason: String,
         /// True if a part of the commit may have been executed, at a switch without atomic bundles.
         partly: bool,
+    },
+    /// The verification that [`Action::Verify`] asked for has ended.
+    Verified {
+        change: ChangeId,
+        /// `Ok` if the entries of the change may be used; otherwise the violated property in words.
+        result: Result<(), String>,
     },
     /// A flow monitor has reported a change that the engine did not make.
     ForeignChange {
@@ -113,6 +121,15 @@ pub enum Action<E: Entries> {
     },
     /// Plan and order an accepted change again, because an earlier change of the same entries was undone.
     Replan(ChangeId),
+    /// Verify the switches as they will be after the flip of a change, and after the removal of its old entries. All new
+    /// entries are confirmed. The answer is [`Event::Verified`].
+    Verify {
+        change: ChangeId,
+        /// The entries that the flip changes, by switch.
+        flip: BTreeMap<SwitchId, Delta<E>>,
+        /// The entries that are removed after the flip, by switch.
+        clean: BTreeMap<SwitchId, Delta<E>>,
+    },
     /// Read all entries of a switch.
     Dump {
         switch: SwitchId,
@@ -140,6 +157,28 @@ pub enum Action<E: Entries> {
     Notify(Notice<E::Key>),
 }
 
+/// The difference of an entry from the plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drift {
+    /// The plan does not have the entry.
+    Added,
+    /// The switch does not have the entry.
+    Removed,
+    /// The switch has the entry with other properties.
+    Changed,
+}
+
+/// An entry that differs from the plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Drifted<K> {
+    pub key: K,
+    /// The difference.
+    pub drift: Drift,
+}
+
+/// The largest number of entries that a notice names.
+pub(crate) const EXAMPLES_MAX: usize = 20;
+
 /// A notice for people and logs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice<K> {
@@ -155,6 +194,10 @@ pub enum Notice<K> {
         switch: SwitchId,
         /// The number of entries that are repaired.
         entries: usize,
+        /// Some of them, without those of changes in progress.
+        examples: Vec<Drifted<K>>,
+        /// True if the switch was compared before on this connection: somebody else has changed its entries.
+        by_another: bool,
     },
     /// The switch equals the plan.
     InSync { switch: SwitchId },

@@ -43,11 +43,12 @@ mod reconciliation;
 mod refusal;
 mod settings;
 mod switch;
+mod verification;
 
 pub use change::{ChangeId, Order, Phase, Resume};
 pub use content::{Content, Delta, Entries, Modification, difference};
 pub use engine::Engine;
-pub use event::{Action, ChangeStatus, Event, Mode, Notice, Resolution, SwitchStatus};
+pub use event::{Action, ChangeStatus, Drift, Drifted, Event, Mode, Notice, Resolution, SwitchStatus};
 pub use settings::{ForeignPolicy, Settings};
 pub use switch::{Session, SyncState};
 

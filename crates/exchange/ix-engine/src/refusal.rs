@@ -69,7 +69,9 @@ impl<E: Entries> Engine<E> {
             .and_then(|id| self.changes.get(&id))
             .map(|change| change.phase);
         match (part, phase) {
-            (Some(id), Some(Phase::Planned)) => self.roll_back(id, switch, reason, now, actions),
+            (Some(id), Some(Phase::Planned)) => {
+                self.roll_back(id, refused_by(switch, reason), now, actions);
+            }
             (Some(id), Some(Phase::Staged)) if self.flip_needs_room(id) => {
                 if let Some(change) = self.changes.get_mut(&id) {
                     change.refusal = Some(Refusal {
@@ -118,18 +120,17 @@ impl<E: Entries> Engine<E> {
             return false;
         }
         if let Some(Refusal { switch, reason }) = change.refusal.take() {
-            self.roll_back(id, switch, &reason, now, actions);
+            self.roll_back(id, refused_by(switch, &reason), now, actions);
         }
         true
     }
 
     /// Rolls back a change whose entries no frame follows, and the later changes that depend on its objects. Later changes that only
     /// wait for one of these are planned again.
-    fn roll_back(
+    pub(crate) fn roll_back(
         &mut self,
         id: ChangeId,
-        switch: SwitchId,
-        reason: &str,
+        reason: String,
         now: Time,
         actions: &mut Vec<Action<E>>,
     ) {
@@ -162,7 +163,6 @@ impl<E: Entries> Engine<E> {
             }
         }
         let changes = undone.iter().rev().copied().collect();
-        let reason = format!("switch {switch} refuses the change: {reason}");
         actions.push(Action::RollBack { changes, reason });
         for later in undone.iter().filter(|later| **later != id).chain(&replanned) {
             self.forget(*later);
@@ -173,4 +173,9 @@ impl<E: Entries> Engine<E> {
         actions.extend(replanned.into_iter().map(Action::Replan));
         self.enter(id, Phase::RolledBack, now);
     }
+}
+
+/// Returns the reason of a rollback because of a switch.
+fn refused_by(switch: SwitchId, reason: &str) -> String {
+    format!("switch {switch} refuses the change: {reason}")
 }

@@ -31,6 +31,9 @@ pub struct Settings {
     pub retry: Duration,
     /// The time for which a freed number is not reused after the removal of its entries is confirmed.
     pub number_hold: Duration,
+    /// The longest duration of the verification of a change before its flip. A change whose verification takes longer is
+    /// rolled back. `None` if changes are not verified.
+    pub verification: Option<Duration>,
     /// The treatment of foreign entries.
     pub foreign: ForeignPolicy,
     /// The seed of the jitter.
@@ -47,6 +50,7 @@ impl Default for Settings {
             answer_timeout: Duration::from_secs(30),
             retry: Duration::from_secs(1),
             number_hold: Duration::from_secs(60),
+            verification: None,
             foreign: ForeignPolicy::Exclusive,
             seed: 0,
         }

@@ -28,6 +28,7 @@ use crate::probe::Probes;
 use crate::quarantine::Checklists;
 use crate::rows;
 use crate::text::Document;
+use crate::verify::VerifyRequest;
 
 /// The name of the setting that stores an operator's decision to adopt content of switches.
 pub(crate) const ADOPTED: &str = "adopted";
@@ -65,6 +66,8 @@ pub enum FabricRequest {
 #[derive(Debug)]
 pub enum Output {
     Request(FabricRequest),
+    /// A request to the verifier.
+    Verify(VerifyRequest),
     Event(ServiceEvent),
 }
 
@@ -102,6 +105,10 @@ pub struct Core {
     /// The reason why the last write to the database failed; `None` if it succeeded.
     pub(crate) unwritable: Option<String>,
     pub(crate) outputs: Vec<Output>,
+    /// The commit that each switch has not confirmed: its number and the entries after it.
+    pub(crate) sent: BTreeMap<u32, (u64, Vec<(FabricKey, Option<Entry>)>)>,
+    /// The entries that each switch has confirmed since its listing was asked for.
+    pub(crate) during_dump: BTreeMap<u32, Vec<(FabricKey, Option<Entry>)>>,
     /// True until the snapshot has been taken after a change.
     pub(crate) changed: bool,
 }
@@ -187,6 +194,8 @@ impl Core {
             stalled: None,
             unwritable: None,
             outputs: Vec::new(),
+            sent: BTreeMap::new(),
+            during_dump: BTreeMap::new(),
             changed: true,
         };
         core.add_switches(now);
@@ -322,6 +331,7 @@ impl Core {
             self.observed.insert(SwitchId(*switch), now.timestamp());
         }
         let is_dump = matches!(event, Event::Dumped { .. });
+        self.mirror(&event);
         let actions = self.engine.handle(event, now.time);
         self.queue.extend(actions);
         if is_dump && self.engine.is_adopted() {

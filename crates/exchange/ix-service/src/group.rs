@@ -27,6 +27,7 @@ use crate::open::OpenChange;
 use crate::order::{OrderOptions, OrderRequest, Ordered};
 use crate::phases::{Phases, counts, engine_order};
 use crate::text;
+use crate::verify::Preview;
 use crate::wording::{actor_name, answer, audit, describe, repeated};
 
 /// The orders of a group so far.
@@ -220,6 +221,8 @@ impl Core {
             deletions,
             problems: problems.into_iter().map(|problem| problem.message).collect(),
             entries: counts(&phases),
+            effects: Vec::new(),
+            preview: None,
             repeated: false,
             after: Arc::clone(&after),
         };
@@ -230,6 +233,15 @@ impl Core {
             if is_expiry && is_empty {
                 // The plans of both times are equal.
                 self.planned_at = planned_at;
+            }
+            if options.dry_run {
+                ordered.preview = Some(Box::new(Preview {
+                    before: Arc::clone(&self.exchange),
+                    after,
+                    at: planned_at,
+                    objects: changes.objects.keys().copied().collect(),
+                    phases,
+                }));
             }
             return Ok(ordered);
         }

@@ -7,6 +7,7 @@ use millrace_ix_model::{Actor, Operation, SwitchId, Timestamp};
 use millrace_ix_store::{
     AuditEntry, AuditRecord, ChangeRecord, JournalRecord, Session, SignedHead, Store, UnixMillis,
 };
+use millrace_ix_verify::Finding as Violation;
 use millrace_types::{Cookie, PortNo};
 use tokio::sync::{broadcast, oneshot, watch};
 
@@ -19,6 +20,7 @@ use crate::links::PortReport;
 use crate::order::{ApplyOptions, OrderOptions, OrderRequest, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;
+use crate::verify::VerifyRequest;
 
 /// The delivery of a job's answer.
 pub(crate) type Delivery = Box<dyn FnOnce() + Send>;
@@ -45,6 +47,8 @@ pub struct Handle {
     snapshot: Arc<RwLock<Arc<Snapshot>>>,
     events: broadcast::Sender<Arc<ServiceEvent>>,
     newest_head: watch::Receiver<Option<SignedHead>>,
+    /// The verifier, if changes are verified.
+    verifier: Option<mpsc::Sender<VerifyRequest>>,
 }
 
 /// The answer to a job that has not been done yet.
@@ -67,6 +71,7 @@ impl Handle {
         snapshot: Arc<RwLock<Arc<Snapshot>>>,
         events: broadcast::Sender<Arc<ServiceEvent>>,
         newest_head: watch::Receiver<Option<SignedHead>>,
+        verifier: Option<mpsc::Sender<VerifyRequest>>,
     ) -> Handle {
         Handle {
             commands,
@@ -74,7 +79,31 @@ impl Handle {
             snapshot,
             events,
             newest_head,
+            verifier,
         }
+    }
+
+    /// Fills in the effects of a dry run.
+    async fn with_effects(&self, mut ordered: Ordered) -> Ordered {
+        let (Some(preview), Some(verifier)) = (ordered.preview.take(), &self.verifier) else {
+            return ordered;
+        };
+        let (sender, receiver) = oneshot::channel();
+        // Without the verifier's thread the sender is dropped, and there are no effects.
+        let _ended = verifier.send(VerifyRequest::Effects(preview, sender));
+        ordered.effects = receiver.await.unwrap_or_default();
+        ordered
+    }
+
+    /// Verifies everything that the switches report. Returns the violations; `None` if changes are not verified.
+    pub async fn verify(&self) -> Option<Vec<Violation>> {
+        let (sender, receiver) = oneshot::channel();
+        let exchange = Arc::clone(&self.snapshot().exchange);
+        let _ended = self
+            .verifier
+            .as_ref()?
+            .send(VerifyRequest::All(exchange, self.now(), sender));
+        receiver.await.ok()
     }
 
     /// Returns the time of the engine's clock, which follows the system clock and never runs backwards. The
@@ -145,7 +174,8 @@ impl Handle {
         actor: Actor,
         options: OrderOptions,
     ) -> Result<Ordered, OrderError> {
-        self.start_order(operations, actor, options).wait().await?
+        let ordered = self.start_order(operations, actor, options).wait().await??;
+        Ok(self.with_effects(ordered).await)
     }
 
     /// Orders as [`Handle::order`] does, for a caller outside of an asynchronous runtime.
@@ -172,9 +202,11 @@ impl Handle {
         actor: Actor,
         options: OrderOptions,
     ) -> Result<Ordered, OrderError> {
-        self.call(move |core, now| core.apply(document, how, &actor, &options, now))
+        let ordered = self
+            .call(move |core, now| core.apply(document, how, &actor, &options, now))
             .wait()
-            .await?
+            .await??;
+        Ok(self.with_effects(ordered).await)
     }
 
     /// Confirms a change, which is then not undone.

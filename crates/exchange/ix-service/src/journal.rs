@@ -70,10 +70,8 @@ impl Core {
     fn act(&mut self, action: Action<Fabric>, now: Now) {
         match action {
             Action::Dump { switch, session } => {
-                self.outputs.push(Output::Request(FabricRequest::Dump {
-                    switch: SwitchId(switch),
-                    session,
-                }));
+                let switch = SwitchId(switch);
+                self.ask_switch(FabricRequest::Dump { switch, session });
             }
             Action::Commit {
                 switch,
@@ -81,17 +79,24 @@ impl Core {
                 commit,
                 modifications,
             } => {
-                self.outputs.push(Output::Request(FabricRequest::Commit {
-                    switch: SwitchId(switch),
+                let switch = SwitchId(switch);
+                self.ask_switch(FabricRequest::Commit {
+                    switch,
                     session,
                     commit,
                     modifications,
-                }));
+                });
             }
+            Action::Verify { change, flip, clean } => self.ask_verification(change, flip, clean),
             Action::Replan(id) => self.submit(id, Resume::Start, now),
             Action::Notify(notice) => self.notify(&notice, now),
             Action::Journal { .. } | Action::RollBack { .. } | Action::Release(_) | Action::Swept => {}
         }
+    }
+
+    fn ask_switch(&mut self, request: FabricRequest) {
+        self.note_request(&request);
+        self.outputs.push(Output::Request(request));
     }
 
     /// Writes journal records. The last record of a change is written with the report that its services are

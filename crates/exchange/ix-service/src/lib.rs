@@ -40,6 +40,7 @@ mod rows;
 mod snapshot;
 pub mod text;
 mod thread;
+mod verify;
 mod wording;
 
 pub use crate::core::{Core, FabricRequest, Now, Output};
@@ -50,7 +51,10 @@ pub use event::{EventKind, ServiceEvent};
 pub use fabric::{Entry, Fabric, FabricKey};
 pub use handle::{FabricHandle, Handle};
 pub use links::{PortReport, PortState, PortStates};
+/// A violation of a property by the entries of the switches.
+pub use millrace_ix_verify::Finding as Violation;
 pub use order::{ApplyOptions, EntryCounts, OrderOptions, OrderRequest, Ordered};
 pub use quarantine::{Check, Finding, Quarantined};
 pub use snapshot::Snapshot;
 pub use thread::{Service, Settings};
+pub use verify::{ChangeToVerify, Deltas, Preview, Verifier, VerifyRequest};

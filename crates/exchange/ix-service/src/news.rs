@@ -2,15 +2,77 @@
 
 use std::sync::Arc;
 
-use millrace_ix_engine::Notice;
-use millrace_ix_model::{Applied, SwitchId};
+use millrace_ix_engine::{Drift, Drifted, Notice};
+use millrace_ix_model::{Applied, ConfigId, FilterId, SwitchId};
+use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_ix_store::Revision;
 
 use crate::core::{Core, Now, Output};
 use crate::event::{EventKind, ServiceEvent};
-use crate::fabric::FabricKey;
+use crate::fabric::{Entry, FabricKey};
+
+/// The number of drifted entries that a notice names.
+const DRIFT_NAMED: usize = 5;
 
 impl Core {
+    /// Returns an entry that differs from the plan in words, with the object to which it belongs.
+    fn drift_in_words(&self, switch: u32, drifted: &Drifted<FabricKey>) -> String {
+        let place = match &drifted.key {
+            FabricKey::Flow(flow) => {
+                format!("an entry of table {}, priority {}", flow.table.0, flow.priority.0)
+            }
+            FabricKey::Group(group) => format!("group {}", group.0),
+            FabricKey::Meter(meter) => format!("meter {}", meter.0),
+        };
+        let intended = self
+            .engine
+            .intended(switch)
+            .and_then(|content| content.get(&drifted.key));
+        let differing = self
+            .engine
+            .differing(switch)
+            .and_then(|differs| differs.get(&drifted.key)?.as_ref());
+        let owner = intended
+            .or(differing)
+            .and_then(|entry| self.owner_in_words(entry));
+        let of = owner.map_or_else(String::new, |owner| format!(" of {owner}"));
+        let what = match drifted.drift {
+            Drift::Added => "was added",
+            Drift::Removed => "is missing",
+            Drift::Changed => "was changed",
+        };
+        format!("{place}{of} {what}")
+    }
+
+    /// Returns the object to which a flow entry belongs, by its cookie; `None` for foreign entries, groups and meters.
+    fn owner_in_words(&self, entry: &Entry) -> Option<String> {
+        let Entry::Flow(flow) = entry else {
+            return None;
+        };
+        let fields = CookieFields::from_cookie(flow.cookie)?;
+        let exchange = &self.exchange;
+        match fields.kind {
+            CookieKind::Service | CookieKind::Drop => {
+                let mut services = exchange.services.values();
+                let found = services.find(|service| service.index.raw() == fields.object)?;
+                Some(format!("service \"{}\"", found.name))
+            }
+            CookieKind::End | CookieKind::Police | CookieKind::Egress => {
+                let config = exchange.configs.get(&ConfigId(fields.object))?;
+                let connection = exchange.connections.get(&config.connection)?;
+                Some(format!("an end of {}", connection.name))
+            }
+            CookieKind::Filter => {
+                let filter = exchange.filters.get(&FilterId(fields.object))?;
+                let account = exchange.accounts.get(&filter.account)?;
+                Some(format!("a filter of {}", account.name))
+            }
+            CookieKind::Base | CookieKind::UnassignedFrames | CookieKind::Probe => {
+                Some("the switch itself".to_owned())
+            }
+        }
+    }
+
     /// Publishes a notice of the engine.
     pub(crate) fn notify(&mut self, notice: &Notice<FabricKey>, now: Now) {
         let (text, switch, change) = match notice {
@@ -33,11 +95,29 @@ impl Core {
                     None,
                 )
             }
-            Notice::Drift { switch, entries } => (
-                format!("{entries} entries differ from the plan and are mended"),
-                Some(*switch),
-                None,
-            ),
+            Notice::Drift {
+                switch,
+                entries,
+                examples,
+                by_another,
+            } => {
+                let named: Vec<String> = examples
+                    .iter()
+                    .take(DRIFT_NAMED)
+                    .map(|drifted| self.drift_in_words(*switch, drifted))
+                    .collect();
+                let whose = if *by_another && !named.is_empty() {
+                    " by another hand"
+                } else {
+                    ""
+                };
+                let colon = if named.is_empty() { "" } else { ": " };
+                let text = format!(
+                    "{entries} entries differ from the plan{whose} and are mended{colon}{}",
+                    named.join("; ")
+                );
+                (text, Some(*switch), None)
+            }
             Notice::InSync { switch } => ("the switch equals the plan".to_owned(), Some(*switch), None),
             Notice::DumpFailed { switch, reason } => (
                 format!("the listing failed, nothing is concluded from it: {reason}"),

@@ -9,6 +9,7 @@ use millrace_ix_store::{IdempotencyKey, Revision};
 use serde::{Deserialize, Serialize};
 
 use crate::text::DELETIONS_MAX;
+use crate::verify::Preview;
 
 /// The conditions of an order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -91,6 +92,10 @@ pub struct Ordered {
     pub problems: Vec<String>,
     /// The entries concerned, by switch.
     pub entries: BTreeMap<SwitchId, EntryCounts>,
+    /// The frames that a dry run would make take other ways, each in a sentence; empty for orders, and without a verifier.
+    pub effects: Vec<String>,
+    /// The input for the effects; `None` once they are known.
+    pub preview: Option<Box<Preview>>,
     /// True if this is the answer to an earlier request with the same key.
     pub repeated: bool,
     /// The exchange after the order. A dry run has it, too; a repeated answer has the present one.

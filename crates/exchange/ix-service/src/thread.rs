@@ -13,6 +13,7 @@ use crate::error::StartError;
 use crate::event::{EventKind, ServiceEvent};
 use crate::handle::{Command, Delivery, Handle};
 use crate::snapshot::Snapshot;
+use crate::verify::{Verifier, VerifyRequest};
 
 /// The largest number of events by which a slow subscriber may be behind.
 const EVENTS_LEN: usize = 4096;
@@ -56,17 +57,20 @@ impl Service {
         let clock = Clock::new(store.newest_time()?);
         // The newest signature is sent again after a start, because the engine may have ended before it was sent.
         let newest_head = store.signed_heads().map_err(StartError::Store)?.pop();
+        let verifies = settings.engine.verification.is_some();
         let core = Core::start(store, settings.engine, settings.extensions, clock.now())?;
         let (commands, receiver) = mpsc::channel();
         let snapshot = Arc::new(RwLock::new(Arc::new(Snapshot::of(&core))));
         let (events, _) = broadcast::channel(EVENTS_LEN);
         let (heads, newest_head) = watch::channel(newest_head);
+        let verifier = verifies.then(|| start_verifier(commands.clone())).transpose()?;
         let handle = Handle::new(
             commands,
             clock.clone(),
             Arc::clone(&snapshot),
             events.clone(),
             newest_head,
+            verifier.clone(),
         );
         let audit_key = settings.audit_key;
         let worker = Worker {
@@ -78,6 +82,7 @@ impl Service {
             fabric,
             audit_key,
             heads,
+            verifier,
         };
         let thread = std::thread::Builder::new()
             .name("ix-engine".to_owned())
@@ -111,6 +116,31 @@ struct Worker<F> {
     fabric: F,
     audit_key: Option<SigningKey>,
     heads: watch::Sender<Option<SignedHead>>,
+    verifier: Option<mpsc::Sender<VerifyRequest>>,
+}
+
+/// Starts the thread that verifies changes. It ends with the last sender of its requests.
+fn start_verifier(commands: mpsc::Sender<Command>) -> Result<mpsc::Sender<VerifyRequest>, StartError> {
+    let (sender, requests) = mpsc::channel();
+    let run = move || {
+        let mut verifier = Verifier::default();
+        for request in requests {
+            let Some(event) = verifier.handle(request) else {
+                continue;
+            };
+            let job = Command::Job(Box::new(move |core, now| {
+                core.handle(event, now);
+                None
+            }));
+            if commands.send(job).is_err() {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("ix-verify".to_owned())
+        .spawn(run);
+    thread.map(|_| sender).map_err(StartError::Thread)
 }
 
 impl<F: FnMut(FabricRequest)> Worker<F> {
@@ -228,6 +258,10 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
         for output in outputs {
             match output {
                 Output::Request(request) => (self.fabric)(request),
+                Output::Verify(request) => {
+                    // Without the thread, changes are rolled back when their verification is late.
+                    let _ended = self.verifier.as_ref().map(|verifier| verifier.send(request));
+                }
                 Output::Event(event) => {
                     // Without subscribers, `send` fails, and the event is not needed.
                     let _nobody = self.events.send(Arc::new(event));

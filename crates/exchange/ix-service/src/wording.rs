@@ -68,6 +68,8 @@ pub(crate) fn repeated(body: &Value, exchange: &Arc<Exchange>) -> Ordered {
         deletions: serde_json::from_value(read("deletions")).unwrap_or_default(),
         problems: Vec::new(),
         entries: serde_json::from_value(read("entries")).unwrap_or_default(),
+        effects: Vec::new(),
+        preview: None,
         repeated: true,
         after: Arc::clone(exchange),
     }

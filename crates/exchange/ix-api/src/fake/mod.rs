@@ -291,6 +291,8 @@ impl FakeExchange {
             applied,
             deletions: Vec::new(),
             problems: Vec::new(),
+            effects: Vec::new(),
+            preview: None,
             repeated: false,
             after: Arc::new(after),
         };

@@ -102,6 +102,7 @@ impl World {
                 let order = self.store.order(change);
                 self.submit(order, millrace_ix_engine::Resume::Start);
             }
+            Action::Verify { change, .. } => panic!("change {change}: no change of this world is verified"),
             Action::Swept => self.store.sweep(self.now),
             Action::Release(change) => self.store.release(change, self.now),
             Action::Dump { switch, session } => {

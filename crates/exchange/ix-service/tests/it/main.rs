@@ -21,4 +21,5 @@ mod retries;
 mod text_fields;
 mod texts;
 mod validity;
+mod verification;
 mod world;

@@ -1,12 +1,12 @@
 //! A core, its database and two switches in virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use millrace_ix_engine::{Content, Event, Modification, Session, Settings};
 use millrace_ix_model::{Actor, ConnectionId, ObjectId, Operation, ServiceId, SwitchId};
 use millrace_ix_service::{
     Core, Entry, Fabric, FabricKey, FabricRequest, Now, OrderError, OrderOptions, OrderRequest, Ordered,
-    Output, ServiceEvent,
+    Output, ServiceEvent, Verifier, VerifyRequest,
 };
 use millrace_ix_store::{Sqlite, Store, UnixMillis};
 use millrace_types::{Duration, PortNo, Time};
@@ -66,6 +66,13 @@ pub(crate) struct World {
     sessions: u64,
     /// The frames that the core sent by ports.
     pub(crate) frames: Vec<(SwitchId, PortNo, Vec<u8>)>,
+    /// The requests that the verifier has not handled. Worlds without verification have none.
+    pub(crate) to_verify: VecDeque<VerifyRequest>,
+    pub(crate) verifier: Verifier,
+    /// True if the verifier answers nothing.
+    pub(crate) is_verifier_late: bool,
+    /// The longest verification of a change.
+    pub(crate) verification: Option<Duration>,
     /// The events that the core reported.
     pub(crate) events: Vec<ServiceEvent>,
     /// The time by which the wall clock is behind, in milliseconds.
@@ -83,6 +90,11 @@ impl World {
     }
 
     pub(crate) fn with(store: Box<dyn Store>) -> World {
+        World::verified(store, None)
+    }
+
+    /// Returns a world in which changes are verified before their flip.
+    pub(crate) fn verified(store: Box<dyn Store>, verification: Option<Duration>) -> World {
         let mut world = World {
             time: Time::from_secs(1),
             core: None,
@@ -91,6 +103,10 @@ impl World {
             sessions: 0,
             frames: Vec::new(),
             events: Vec::new(),
+            to_verify: VecDeque::new(),
+            verifier: Verifier::default(),
+            is_verifier_late: false,
+            verification,
             behind: 0,
         };
         world.start(store);
@@ -126,6 +142,12 @@ impl World {
     pub(crate) fn start(&mut self, store: Box<dyn Store>) {
         let settings = Settings {
             seed: 7,
+            verification: self.verification,
+            // Worlds with verification keep foreign entries: the verifier must judge them.
+            foreign: match self.verification {
+                Some(_) => millrace_ix_engine::ForeignPolicy::Leave,
+                None => millrace_ix_engine::ForeignPolicy::Exclusive,
+            },
             ..Settings::default()
         };
         self.core = Some(Core::start(store, settings, false, self.now()).unwrap());
@@ -245,8 +267,13 @@ impl World {
         self.deliver();
     }
 
-    /// Passes the requests of the core to the switches.
+    /// Passes the requests of the core to the switches and to the verifier.
     pub(crate) fn deliver(&mut self) {
+        self.deliver_requests();
+        self.verify();
+    }
+
+    fn deliver_requests(&mut self) {
         let at = self.time + LATENCY;
         let Some(core) = &mut self.core else { return };
         for output in core.outputs() {
@@ -270,6 +297,18 @@ impl World {
                     switch, port, frame, ..
                 }) => self.frames.push((switch, port, frame)),
                 Output::Event(event) => self.events.push(event),
+                Output::Verify(request) => self.to_verify.push_back(request),
+            }
+        }
+    }
+
+    /// Lets the verifier handle its requests, and passes its answers to the core.
+    fn verify(&mut self) {
+        while let Some(request) = self.to_verify.pop_front().filter(|_| !self.is_verifier_late) {
+            if let Some(event) = self.verifier.handle(request) {
+                let now = self.now();
+                self.core().handle(event, now);
+                self.deliver_requests();
             }
         }
     }
