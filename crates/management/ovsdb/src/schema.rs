@@ -70,7 +70,7 @@ impl Schema {
     }
 
     /// Returns true if the column can hold more than one value, so that `update2` sends differences of it.
-    pub(crate) fn is_composite(&self, table: &str, column: &str) -> bool {
+    pub fn is_composite(&self, table: &str, column: &str) -> bool {
         self.column(table, column)
             .is_some_and(|column| column.is_composite)
     }

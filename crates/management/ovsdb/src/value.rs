@@ -214,7 +214,7 @@ impl Datum {
     /// Returns the value after a difference as `update2` sends it (ovsdb-server(7), section 4.1.14): elements of the
     /// difference that the set has are removed, others are added; pairs that the map has are removed, others set.
     #[must_use]
-    pub(crate) fn patched(&self, difference: Datum) -> Datum {
+    pub fn patched(&self, difference: Datum) -> Datum {
         match (self, difference) {
             (Datum::Set(old), Datum::Set(difference)) => {
                 Datum::Set(old.symmetric_difference(&difference).cloned().collect())
