@@ -118,7 +118,13 @@ fi
 
 # Tools of operators that the tests drive the switch with.
 if [ "${1:-}" = management ]; then
-    wanted=(ansible-core)
+    wanted=(ansible-core mininet openvswitch-testcontroller)
+    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+fi
+
+# Neutron's library, with two hundred packages that it needs: only the long tests of OVSDB use it.
+if [ "${1:-}" = neutron ]; then
+    wanted=(python3-neutron)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 

@@ -24,6 +24,7 @@ mod l2ctl;
 mod liveness;
 mod memif;
 mod openflow;
+mod ovsdb;
 mod parsers;
 mod pipeline;
 mod rest;
@@ -78,6 +79,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("oam_frames", liveness::oam),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
+    ("ovs_rows", ovsdb::rows),
+    ("ovsdb_session", ovsdb::session),
     ("pcap", files::pcap),
     ("pipeline", pipeline::pipeline),
     ("rtr_client", bgp::rtr),

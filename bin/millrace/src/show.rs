@@ -5,6 +5,7 @@ mod lag;
 mod lldp;
 mod oam;
 mod openflow;
+mod ovsdb;
 mod ports;
 mod queues;
 mod routing;
@@ -50,6 +51,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Lag { name } => lag::show(session, name.as_deref()),
         Show::Rstp(of) => per_bridge(session, of, rstp::ports, rstp::table),
         Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
+        Show::Ovsdb => session.print(&client.ovsdb()?, ovsdb::text),
         Show::Vrfs => session.print_table(&client.vrfs()?, |list| routing::vrfs(list)),
         Show::Interfaces { drops } => session.print(&client.router_interfaces()?, |list| {
             routing::interfaces(list, *drops)

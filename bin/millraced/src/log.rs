@@ -18,7 +18,7 @@ use tracing_subscriber::{Layer, Registry, reload};
 pub(crate) const DPDK: &str = "dpdk";
 
 /// The targets that log: the crates of the daemon, and DPDK.
-pub(crate) const TARGETS: [&str; 9] = [
+pub(crate) const TARGETS: [&str; 10] = [
     DPDK,
     "millrace_agent",
     "millrace_api",
@@ -26,6 +26,7 @@ pub(crate) const TARGETS: [&str; 9] = [
     "millrace_datapath",
     "millrace_dpdk",
     "millrace_listener",
+    "millrace_ovs_follower",
     "millrace_store",
     "millraced",
 ];

@@ -6,6 +6,7 @@
 
 mod backend;
 mod dpdk_log;
+mod follower;
 mod live;
 mod log;
 mod machine;

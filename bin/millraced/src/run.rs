@@ -84,11 +84,20 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
         false => None,
         true => {
             let settings = Settings::from_config(&config.api, start.state_dir())?;
-            let bound = BoundServer::bind(settings, live, store.clone()).await?;
-            switch.observe(observer(bound.journal()));
-            Some(bound)
+            Some(BoundServer::bind(settings, Arc::clone(&live) as Arc<_>, store.clone()).await?)
         }
     };
+    let journal = api.as_ref().map(BoundServer::journal);
+    let follower = live.follower().clone();
+    switch.observe(Arc::new({
+        let (journal, follower) = (journal.map(observer), follower.clone());
+        move |observation| {
+            if let Some(journal) = &journal {
+                journal(observation);
+            }
+            follower.wake();
+        }
+    }));
     start.commit_start()?;
     let (stop, stopping) = watch::channel(false);
     let reconciler = tokio::task::spawn_blocking({
@@ -100,6 +109,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
         let stopping = stopping.clone();
         move || reconcile(&switch, wanted, stopping, &runtime)
     });
+    let following = tokio::spawn(follower.run(store.clone(), live, stopping.clone()));
     let timekeeper = api.is_none().then(|| tokio::spawn(keep_time(store.clone())));
     let api = api.map(|bound| {
         let socket = bound.socket().display();
@@ -123,6 +133,7 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
     if let Some(api) = api {
         api.await.context("the REST API panicked")?;
     }
+    following.await.context("the follower of the database panicked")?;
     reconciler.await.context("reconciliation panicked")?;
     Ok(())
 }
@@ -135,9 +146,17 @@ fn reconcile<B: Backend>(
     runtime: &tokio::runtime::Handle,
 ) {
     let mut is_first = true;
+    let mut settled = None;
     loop {
         let snapshot = Arc::clone(&wanted.borrow_and_update());
         let revision = snapshot.revision.number.0;
+        // A confirmation, or a number of an origin, changes the snapshot and not its content.
+        if settled == Some(revision) {
+            match runtime.block_on(changed(&mut wanted, &mut stopping)) {
+                true => continue,
+                false => return,
+            }
+        }
         let status = switch.apply(revision, &snapshot.config);
         tracing::info!(
             revision,
@@ -149,6 +168,7 @@ fn reconcile<B: Backend>(
             tell(State::Ready);
         }
         let retry = !status.problems.is_empty();
+        settled = (!retry).then_some(revision);
         let go_on = runtime.block_on(async {
             tokio::select! {
                 _ = stopping.wait_for(|stop| *stop) => false,
@@ -166,6 +186,14 @@ fn reconcile<B: Backend>(
 fn tell(state: State) {
     if let Err(error) = notify(state) {
         tracing::warn!(%error, ?state, "the service manager was not told");
+    }
+}
+
+/// Waits for the next snapshot. Returns false when the daemon stops.
+async fn changed(wanted: &mut watch::Receiver<Arc<Snapshot>>, stopping: &mut watch::Receiver<bool>) -> bool {
+    tokio::select! {
+        _ = stopping.wait_for(|stop| *stop) => false,
+        changed = wanted.changed() => changed.is_ok(),
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) enum Show {
     Rstp(BridgeSelection),
     /// sFlow: collectors, and samples of ports
     Sflow(BridgeSelection),
+    /// The Open vSwitch database that the switch follows, and rows that are not in effect
+    Ovsdb,
     /// VRFs of the router: the source of their routes, and sizes
     Vrfs,
     /// Interfaces of the router with their counters

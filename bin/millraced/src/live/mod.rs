@@ -14,6 +14,7 @@ mod lags;
 mod lldp;
 mod oam;
 mod observed;
+mod ovsdb;
 mod ports;
 mod queues;
 mod routing;
@@ -38,6 +39,7 @@ use millrace_flow::Match;
 use millrace_flow::classify::Classifier;
 use millrace_flow::text::FlowModText;
 use millrace_model::{Config, ConfigErrors};
+use millrace_ovs_follower::Follower;
 use millrace_pipeline::{DropReason, Standalone};
 use millrace_store::Store;
 use millrace_types::{PortNo, Vid};
@@ -62,6 +64,8 @@ pub(crate) struct LiveSwitch<B: Backend> {
     log: Arc<Log>,
     started: Instant,
     dpdk: Option<view::Dpdk>,
+    /// The follower of an Open vSwitch database.
+    follower: Follower,
     load: Mutex<Load>,
 }
 
@@ -83,8 +87,17 @@ impl<B: Backend> LiveSwitch<B> {
             log,
             started,
             dpdk,
+            follower: Follower::default(),
             load: Mutex::default(),
         }
+    }
+
+    pub(crate) fn switch(&self) -> &Switch<B> {
+        &self.switch
+    }
+
+    pub(crate) fn follower(&self) -> &Follower {
+        &self.follower
     }
 
     /// Returns the keys that differ from the configuration at the start of the process and take effect only at the
@@ -208,6 +221,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
         };
         let mut problems: Vec<_> = status.problems.into_iter().map(problem).collect();
         let lost = self.ask_all(controllers::lost_packets);
+        problems.extend(ovsdb::problems(&self.follower.status()));
         problems.extend(lost.into_iter().filter_map(|(_, problem)| problem));
         view::Status {
             desired_revision: wanted,
@@ -396,6 +410,10 @@ impl<B: Backend> Live for LiveSwitch<B> {
             .into_iter()
             .flat_map(|(_, lags)| lags)
             .collect()
+    }
+
+    fn ovsdb(&self) -> view::Ovsdb {
+        ovsdb::view(self.follower.status())
     }
 
     fn vrfs(&self) -> Vec<view::Vrf> {

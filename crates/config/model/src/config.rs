@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::bridge::Bridge;
 use crate::choice::{HugePages, Idle, Spread};
 use crate::number::{CoreId, FunctionUid, MemoryMib, WorkerCount};
+use crate::ovsdb::Ovsdb;
 use crate::routing::{Acl, Interface, Vrf};
 use crate::section::{deserialize, section};
 use crate::target::SocketPath;
@@ -20,6 +21,8 @@ section! {
             pub system: System = System::new(),
             /// The REST API.
             pub api: Api = Api::new(),
+            /// The Open vSwitch database whose bridges the switch makes.
+            pub ovsdb: Ovsdb = Ovsdb::new(),
             /// The bridges.
             pub bridges as "bridge": Vec<Bridge> = Vec::new(),
             /// The emulated wide-area paths.

@@ -43,6 +43,7 @@ mod oam;
 mod object;
 #[cfg(feature = "openapi")]
 mod openapi;
+mod ovsdb;
 mod port;
 mod qos;
 mod reference;
@@ -93,6 +94,7 @@ pub use number::{
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use object::{ObjectError, ObjectName};
+pub use ovsdb::{Ovsdb, OvsdbTarget};
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;

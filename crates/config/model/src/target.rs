@@ -17,7 +17,7 @@ pub const OPENFLOW_PORT: u16 = 6653;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{}` is not a valid {what}: {reason}", shorten(.text))]
 pub struct TargetError {
-    /// "controller", "listener" or "socket".
+    /// "controller", "listener", "socket" or "database server".
     pub what: &'static str,
     /// The rejected text.
     pub text: String,
@@ -158,6 +158,11 @@ impl SocketPath {
     /// Returns [`SocketPath::API`].
     pub fn api() -> SocketPath {
         SocketPath(SocketPath::API.to_owned())
+    }
+
+    /// Returns the directory in which Open vSwitch has its sockets.
+    pub fn openvswitch() -> SocketPath {
+        SocketPath("/run/openvswitch".to_owned())
     }
 
     fn parse(text: &str) -> Option<SocketPath> {

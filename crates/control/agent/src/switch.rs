@@ -11,6 +11,7 @@ use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
 use millrace_model as model;
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 
 use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
@@ -65,6 +66,8 @@ pub struct Switch<B: Backend> {
     /// Locked for short times only, so that readers do not wait while devices are opened.
     directory: Mutex<BTreeMap<String, Entry<B>>>,
     status: Mutex<Status>,
+    /// The revision that was applied last.
+    applied: watch::Sender<Option<u64>>,
     /// The files of kept flow entries; empty if a restart keeps none.
     keeper: OnceLock<Keeper>,
     /// The observer of all bridges, if there is one.
@@ -84,6 +87,7 @@ impl<B: Backend> Switch<B> {
             members: Mutex::default(),
             directory: Mutex::default(),
             status: Mutex::default(),
+            applied: watch::Sender::new(None),
             keeper: OnceLock::new(),
             observer: OnceLock::new(),
         }
@@ -190,6 +194,7 @@ impl<B: Backend> Switch<B> {
             starting: Vec::new(),
         };
         *lock(&self.status) = status.clone();
+        self.applied.send_replace(Some(revision));
         status
     }
 
@@ -225,6 +230,11 @@ impl<B: Backend> Switch<B> {
             }
         }
         status
+    }
+
+    /// Returns the revision that was applied last, and its changes.
+    pub fn applied(&self) -> watch::Receiver<Option<u64>> {
+        self.applied.subscribe()
     }
 
     /// Returns the names of the running bridges.

@@ -146,6 +146,13 @@ fn patch(
     }
 }
 
+/// Returns the column `error` of a patch port whose other end is not there or does not name it.
+pub(crate) fn without_peer(one: &One<'_, '_>, view: &View<'_>, port: &model::Port) -> Option<String> {
+    let is_lonely = port.device == model::Device::Memory && !one.links.contains_key(&view.uuid);
+    let peer = view.map("options").get("peer").copied().unwrap_or_default();
+    is_lonely.then(|| format!("No usable peer '{peer}' exists in 'netdev' datapath."))
+}
+
 fn tunnel(
     one: &mut One<'_, '_>,
     row: &RowName,

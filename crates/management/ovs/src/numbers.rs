@@ -5,7 +5,7 @@
 //! `ofport`, which the database has from an earlier run; then the next number that was not given before, so that flow entries
 //! of a removed port do not hit another one soon.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ovsdb::Uuid;
 use millrace_types::PortNo;
@@ -23,6 +23,10 @@ pub struct Numbers(BTreeMap<Uuid, Bridge>);
 #[derive(Debug, Clone, Default)]
 struct Bridge {
     given: BTreeMap<Uuid, u32>,
+    /// Interfaces that never became ports.
+    failed: BTreeSet<Uuid>,
+    /// Numbers of removed interfaces that never became ports.
+    unseen: BTreeSet<u32>,
     /// The number that was given last without a request.
     last: u32,
 }
@@ -48,11 +52,22 @@ impl Bridge {
         !self.given.values().any(|given| *given == number)
     }
 
+    /// Takes a number back. Nobody saw that of an interface which never became a port, so it is given again.
+    fn release(&mut self, interface: Uuid) {
+        if let (Some(number), true) = (self.given.remove(&interface), self.failed.remove(&interface)) {
+            self.unseen.insert(number);
+        }
+        while self.unseen.remove(&self.last) {
+            self.last -= 1;
+        }
+    }
+
     fn next(&mut self) -> Option<u32> {
         let first = self.last + 1;
         let number = (first..=AUTOMATIC_MAX)
             .chain(1..first)
             .find(|number| self.is_free(*number))?;
+        self.unseen.remove(&number);
         self.last = number;
         Some(number)
     }
@@ -64,12 +79,24 @@ impl Numbers {
         self.0.retain(|uuid, _| bridges.contains(uuid));
     }
 
+    /// Notes that an interface became a port of its bridge, or could not.
+    pub fn note(&mut self, bridge: Uuid, interface: Uuid, is_port: bool) {
+        if let Some(bridge) = self.0.get_mut(&bridge) {
+            match is_port {
+                true => drop(bridge.failed.remove(&interface)),
+                false => drop(bridge.failed.insert(interface)),
+            }
+        }
+    }
+
     /// Returns the numbers of the interfaces of a bridge; an interface is left out if no number is free.
     pub(crate) fn assign(&mut self, bridge: Uuid, requests: &[Request]) -> BTreeMap<Uuid, PortNo> {
         let bridge = self.0.entry(bridge).or_default();
-        bridge
-            .given
-            .retain(|known, _| requests.iter().any(|request| request.interface == *known));
+        let is_gone = |known: &&Uuid| !requests.iter().any(|request| request.interface == **known);
+        let gone: Vec<Uuid> = bridge.given.keys().filter(is_gone).copied().collect();
+        for interface in gone {
+            bridge.release(interface);
+        }
         for Request {
             interface, wanted, ..
         } in requests
@@ -139,6 +166,43 @@ mod tests {
         assert_eq!(
             assigned(&mut numbers, &[(1, None, None), (3, None, None)]),
             [(1, 1), (3, 3)]
+        );
+    }
+
+    #[test]
+    fn the_number_of_an_interface_that_never_became_a_port_is_given_to_the_next_one() {
+        let mut numbers = Numbers::default();
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (2, None, None)]),
+            [(1, 1), (2, 2)]
+        );
+        numbers.note(id(99), id(2), false);
+        assert_eq!(assigned(&mut numbers, &[(1, None, None)]), [(1, 1)]);
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (3, None, None)]),
+            [(1, 1), (3, 2)]
+        );
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (3, None, None), (5, None, None)]).last(),
+            Some(&(5, 3))
+        );
+        for interface in [3, 5] {
+            numbers.note(id(99), id(interface), false);
+        }
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (5, None, None)]),
+            [(1, 1), (5, 3)]
+        );
+        assert_eq!(assigned(&mut numbers, &[(1, None, None)]), [(1, 1)]);
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (3, None, None)]),
+            [(1, 1), (3, 2)],
+            "in whatever order they go"
+        );
+        numbers.note(id(99), id(3), true);
+        assert_eq!(
+            assigned(&mut numbers, &[(1, None, None), (4, None, None)]),
+            [(1, 1), (4, 3)]
         );
     }
 

@@ -36,7 +36,7 @@ pub struct InterfaceRow {
     pub kind: String,
     /// The number of its port in the switch.
     pub number: Option<PortNo>,
-    /// The reason why the interface is no port of the switch.
+    /// The column `error`: the reason why the interface is no port of the switch, or why its port goes nowhere.
     pub error: Option<String>,
 }
 

@@ -203,6 +203,7 @@ fn translate_port<'a>(
             Ok(Found::Port(mut made)) => {
                 port::settings(one, port, interface, bridge, &mut made);
                 row.number = Some(made.number);
+                row.error = interface::without_peer(one, interface, &made);
                 bridge.ports.push(*made);
             }
             Err(reason) => {

@@ -129,14 +129,12 @@ fn bridge_rows(bridge: &BridgeRow, state: Option<&BridgeState>, rows: &mut Rows)
 
 fn controller_row(controller: &ControllerRow, channel: Option<&ChannelState>) -> Row {
     let mut status = BTreeMap::new();
-    if let Some(channel) = channel {
+    // A listener has no state of its own in Open vSwitch.
+    if let Some(channel) = channel.filter(|channel| channel.state != "IDLE") {
         status.insert("state", channel.state.to_owned());
-        let key = if channel.is_connected {
-            "sec_since_connect"
-        } else {
-            "sec_since_disconnect"
-        };
-        status.insert(key, channel.since_s.to_string());
+        if channel.is_connected {
+            status.insert("sec_since_connect", channel.since_s.to_string());
+        }
     }
     let error = controller
         .error
@@ -176,7 +174,7 @@ fn running_row(interface: &InterfaceRow, port: &PortState, number: u32) -> Row {
     let has_device = !matches!(interface.kind.as_str(), "patch" | "vxlan" | "gre" | "gtpu");
     let mut columns = row([
         ("ofport", Datum::from(number)),
-        ("error", none()),
+        ("error", Datum::from(interface.error.clone())),
         ("mac_in_use", Datum::from(port.mac.as_str())),
         ("admin_state", up_down(port.is_up)),
         ("link_state", up_down(port.has_link)),
@@ -192,7 +190,11 @@ fn running_row(interface: &InterfaceRow, port: &PortState, number: u32) -> Row {
     columns.insert("duplex".to_owned(), Datum::from(speed.map(|_| "full")));
     let mtu = has_device.then_some(port.mtu);
     columns.insert("mtu".to_owned(), Datum::from(mtu));
-    let driver = port.driver.iter().map(|driver| ("driver_name", driver.clone()));
+    let driver = port
+        .driver
+        .iter()
+        .filter(|_| has_device)
+        .map(|driver| ("driver_name", driver.clone()));
     columns.insert("status".to_owned(), Datum::map(driver));
     columns
 }

@@ -2,7 +2,7 @@
 
 use super::connection::{Client, RESPONSE_TIMEOUT};
 use super::error::ClientError;
-use crate::view::{Drop, Lag, Log, LogChange, Ready, Status, Version, WanPath, Worker};
+use crate::view::{Drop, Lag, Log, LogChange, Ovsdb, Ready, Status, Version, WanPath, Worker};
 
 impl Client {
     /// Returns the versions of the program and its libraries.
@@ -46,6 +46,11 @@ impl Client {
     /// Returns the emulated paths.
     pub fn wans(&self) -> Result<Vec<WanPath>, ClientError> {
         self.get("/api/v1/wans")
+    }
+
+    /// Returns the Open vSwitch database that the switch follows.
+    pub fn ovsdb(&self) -> Result<Ovsdb, ClientError> {
+        self.get("/api/v1/ovsdb")
     }
 
     /// Returns the workers.

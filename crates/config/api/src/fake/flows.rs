@@ -51,3 +51,17 @@ mod tests {
         assert_eq!(all().len(), FLOWS.len());
     }
 }
+
+/// Returns the flow tables of the only bridge.
+pub(super) fn tables() -> Vec<view::Table> {
+    let table = |table: u8, entries: u64, classifier: &str| view::Table {
+        table,
+        entries,
+        max_entries: 1_000_000,
+        lookups: 5000,
+        matches: 4000,
+        classifier: classifier.to_owned(),
+        memory_bytes: Some(entries * 400),
+    };
+    vec![table(0, 3, "tuples"), table(1, 1, "direct")]
+}

@@ -3,6 +3,7 @@
 mod chains;
 mod flows;
 mod lags;
+mod ovsdb;
 mod queues;
 mod routing;
 mod server;

@@ -11,7 +11,7 @@ use millrace_store::Store;
 use millrace_types::{PortNo, TableId, Vid};
 use tokio::sync::mpsc;
 
-use super::{chains, flows, lags, queues, routing, wans};
+use super::{chains, flows, lags, ovsdb, queues, routing, wans};
 use crate::server::{
     CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, TracePacket,
 };
@@ -317,16 +317,7 @@ impl Live for FakeSwitch {
 
     fn tables(&self, bridge: &str) -> Result<Vec<view::Table>, LiveError> {
         Self::bridge(bridge)?;
-        let table = |table: u8, entries: u64, classifier: &str| view::Table {
-            table,
-            entries,
-            max_entries: 1_000_000,
-            lookups: 5000,
-            matches: 4000,
-            classifier: classifier.to_owned(),
-            memory_bytes: Some(entries * 400),
-        };
-        Ok(vec![table(0, 3, "tuples"), table(1, 1, "direct")])
+        Ok(flows::tables())
     }
 
     fn controllers(&self, bridge: &str) -> Result<Vec<view::Controller>, LiveError> {
@@ -443,6 +434,10 @@ impl Live for FakeSwitch {
 
     fn queues(&self, bridge: &str) -> Result<Vec<view::EgressQueue>, LiveError> {
         Self::bridge(bridge).map(|()| queues::queues())
+    }
+
+    fn ovsdb(&self) -> view::Ovsdb {
+        ovsdb::ovsdb()
     }
 
     fn wans(&self) -> Vec<view::WanPath> {

@@ -164,6 +164,9 @@ pub trait Live: Send + Sync + 'static {
     /// Returns the LAGs of all bridges.
     fn lags(&self) -> Vec<view::Lag>;
 
+    /// Returns the Open vSwitch database that the switch follows.
+    fn ovsdb(&self) -> view::Ovsdb;
+
     /// Returns the VRFs of the router, in order of names.
     fn vrfs(&self) -> Vec<view::Vrf>;
 

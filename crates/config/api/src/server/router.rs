@@ -100,6 +100,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(chains::chains))
         .routes(routes!(chains::restart))
         .routes(routes!(chains::reload))
+        .routes(routes!(switch::ovsdb))
         .routes(routes!(wans::wans))
         .routes(routes!(wans::wan))
         .routes(routes!(wans::configured, wans::patch))

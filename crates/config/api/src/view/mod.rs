@@ -15,6 +15,7 @@ mod from_store;
 mod group;
 mod lag;
 mod lock;
+mod ovsdb;
 mod port;
 mod problem;
 mod queue;
@@ -44,6 +45,7 @@ pub use millrace_wan_control::{
     Delay as WanDelay, DirectionStatus as WanDirection, DropCount as WanDrop,
     InterfaceStatus as WanInterface, PathStatus as WanPath,
 };
+pub use ovsdb::{Ovsdb, OvsdbFault, OvsdbState};
 pub use port::{
     AdminState, BfdSession, Colored, ContinuityCheck, Counters, Damping, LinkState, Lldp, LldpNeighbour,
     MacEntry, Oam, Policer, Port, Rates, RstpPort,

@@ -76,6 +76,7 @@ fn text(live: &dyn Live) -> String {
     process(&mut out, live);
     workers(&mut out, live);
     bridges(&mut out, live);
+    super::ovsdb_metrics::ovsdb(&mut out, live);
     let mut drops = Family::counter(
         &mut out,
         "millrace_dropped_packets_total",

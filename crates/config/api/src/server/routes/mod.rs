@@ -14,6 +14,7 @@ pub(super) mod lags;
 pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod metrics;
+mod ovsdb_metrics;
 pub(super) mod owners;
 pub(super) mod revisions;
 pub(super) mod routing;

@@ -8,7 +8,7 @@ use axum::{Extension, Json};
 use crate::server::app::App;
 use crate::server::guard::Access;
 use crate::server::live::Live;
-use crate::view::{Drop, Health, Problem, Ready, Status, Version, Worker};
+use crate::view::{Drop, Health, Ovsdb, Problem, Ready, Status, Version, Worker};
 
 /// Check that the process runs
 #[utoipa::path(get, path = "/health", tag = "health", responses((status = 200, body = Health)))]
@@ -61,4 +61,11 @@ pub(crate) async fn workers(State(app): State<App>) -> Result<Json<Vec<Worker>>,
     responses((status = 200, body = Vec<Drop>), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn drops(State(app): State<App>) -> Result<Json<Vec<Drop>>, Problem> {
     app.with_live(<dyn Live>::drops).await.map(Json)
+}
+
+/// Read the state of the Open vSwitch database that the switch follows
+#[utoipa::path(get, path = "/api/v1/ovsdb", tag = "switch",
+    responses((status = 200, body = Ovsdb), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn ovsdb(State(app): State<App>) -> Result<Json<Ovsdb>, Problem> {
+    app.with_live(<dyn Live>::ovsdb).await.map(Json)
 }
