@@ -124,9 +124,9 @@ pub(crate) fn smb(bytes: &[u8]) {
     parse(AppProtocol::Smb, bytes);
 }
 
-/// Parses the bytes as POP3, IMAP, SIP, Modbus, DNP3, LDAP or SNMP; the first byte chooses one of them.
+/// Parses the bytes as one of the other protocols, which the first byte chooses.
 pub(crate) fn others(bytes: &[u8]) {
-    const PROTOCOLS: [AppProtocol; 7] = [
+    const PROTOCOLS: [AppProtocol; 21] = [
         AppProtocol::Pop3,
         AppProtocol::Imap,
         AppProtocol::Sip,
@@ -134,8 +134,36 @@ pub(crate) fn others(bytes: &[u8]) {
         AppProtocol::Dnp3,
         AppProtocol::Ldap,
         AppProtocol::Snmp,
+        AppProtocol::Mqtt,
+        AppProtocol::Krb5,
+        AppProtocol::Rfb,
+        AppProtocol::Nfs,
+        AppProtocol::WebSocket,
+        AppProtocol::Pgsql,
+        AppProtocol::Enip,
+        AppProtocol::Ssh,
+        AppProtocol::Ftp,
+        AppProtocol::Tftp,
+        AppProtocol::Dhcp,
+        AppProtocol::Ike,
+        AppProtocol::Quic,
+        AppProtocol::BittorrentDht,
     ];
-    if let Some((first, rest)) = bytes.split_first() {
-        parse(PROTOCOLS[usize::from(*first) % PROTOCOLS.len()], rest);
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    match PROTOCOLS[usize::from(*first) % PROTOCOLS.len()] {
+        // Each datagram is a message: there are no segments.
+        protocol @ (AppProtocol::Snmp
+        | AppProtocol::Tftp
+        | AppProtocol::Dhcp
+        | AppProtocol::Ike
+        | AppProtocol::Quic
+        | AppProtocol::BittorrentDht) => {
+            if let Some((_, messages)) = messages(rest) {
+                transactions(protocol, &messages, usize::MAX);
+            }
+        }
+        protocol => parse(protocol, rest),
     }
 }

@@ -125,6 +125,11 @@ fn files(set: &RuleSet) -> String {
 fn kind(kind: RuleType) -> (&'static str, &'static str, &'static str) {
     match kind {
         RuleType::IpOnly => ("IP only", "at the first packet of each direction", "the flow"),
+        RuleType::DecoderEvent => (
+            "decoder event",
+            "on each packet with an event of the decoder or the TCP engine",
+            "the packet",
+        ),
         RuleType::Packet => ("packet", "on each packet", "the packet"),
         RuleType::PacketStream => (
             "packet and stream",

@@ -20,12 +20,14 @@ pub(super) fn load<'a>(args: &'a RuleArgs, paths: &[PathBuf]) -> Result<Loading<
         set: RuleSet::default(),
         classes: BTreeMap::new(),
         thresholds: Vec::new(),
+        data: BTreeMap::new(),
         files: 0,
     };
     loading.apply_arguments()?;
     for path in paths {
         loading.file(path, 0)?;
     }
+    loading.read_data();
     Ok(loading)
 }
 
@@ -37,6 +39,8 @@ pub(super) struct Loading<'a> {
     /// Classes by name.
     pub(super) classes: BTreeMap<String, Class>,
     pub(super) thresholds: Vec<Threshold>,
+    /// The files that options of rules name, by the rule file and the name.
+    data: BTreeMap<(String, String), Vec<u8>>,
     /// The number of files that were read.
     files: usize,
 }
@@ -56,6 +60,7 @@ impl Loading<'_> {
             variables: self.variables.clone(),
             classes: self.classes.clone(),
             thresholds: self.thresholds.clone(),
+            data: self.data.clone(),
             ..CompileSettings::default()
         }
     }
@@ -76,6 +81,16 @@ impl Loading<'_> {
             bail!("no rule loads; `millrace ips check` says why");
         }
         Ok((ruleset, self.set.refusals().len() + refusals.len()))
+    }
+
+    /// Reads the files that options of rules name: beside the rule file, unless the name is absolute. The compiler refuses the
+    /// rules whose files cannot be read.
+    fn read_data(&mut self) {
+        for (file, name, _) in self.set.data_files() {
+            if let Ok(text) = read(&Path::new(file).with_file_name("").join(name)) {
+                self.data.insert((file.to_owned(), name.to_owned()), text);
+            }
+        }
     }
 
     /// Sets the variables of the command line, which override those of files.

@@ -6,6 +6,7 @@
 //!  list:      number of elements (u32), elements
 //!  variable:  name, value
 //!  file:      name, contents
+//!  data file: rule file, name in the rule, contents; a list of them follows
 //!  name, …:   size (u32), bytes        all numbers big-endian
 //! ```
 
@@ -13,7 +14,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use millrace_ips_rules::{Syntax, limits};
+use millrace_ips_rules::options::RuleOption;
+use millrace_ips_rules::{Syntax, files, limits};
 use millrace_nf::{InputFile, Settings, Source};
 
 /// Limit of the bytes of all files.
@@ -29,6 +31,8 @@ pub(crate) struct Bundle {
     pub(crate) variables: Vec<(String, String)>,
     /// Names and contents of the files. Included files follow the files that include them.
     pub(crate) files: Vec<(String, Vec<u8>)>,
+    /// Files that options of rules name: the rule file, the name in the rule, and the contents.
+    pub(crate) data: Vec<(String, String, Vec<u8>)>,
 }
 
 /// Reads the files that the settings of a hop name.
@@ -39,11 +43,13 @@ pub(crate) fn read(settings: &Settings) -> Result<Source, String> {
         accepts_fewer: accepts_fewer(settings)?,
         variables: variables(settings)?,
         files: Vec::new(),
+        data: Vec::new(),
     };
     let mut files = Vec::new();
     for path in settings.all("rules") {
         bundle.add(Path::new(path), 0, &mut files)?;
     }
+    bundle.add_data(&mut files);
     Ok(Source {
         bytes: bundle.to_bytes(),
         files,
@@ -113,6 +119,45 @@ impl Bundle {
         Ok(())
     }
 
+    /// Adds the files that options of rules name: beside the rule file, unless the name is absolute. The compiler refuses the
+    /// rules whose files are not there.
+    fn add_data(&mut self, read: &mut Vec<InputFile>) {
+        const KEYWORDS: [&[u8]; 3] = [b"dataset", b"datarep", b"filesha"];
+        let mut sum: usize = self.files.iter().map(|(_, text)| text.len()).sum();
+        for (file, text) in &self.files {
+            let names_files = |line: &&[u8]| {
+                let has = |keyword: &[u8]| line.windows(keyword.len()).any(|part| part == keyword);
+                KEYWORDS.iter().any(|keyword| has(keyword)) || has(b"filemd5")
+            };
+            // Only the lines that may name a file are parsed: a file may have tens of thousands of rules.
+            let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(names_files).collect();
+            if lines.is_empty() {
+                continue;
+            }
+            let parsed = files::parse(self.syntax, file, &lines.join(&b'\n'));
+            let mut names: Vec<String> = Vec::new();
+            for rule in &parsed.rules {
+                let found = rule.rule.options.iter().filter_map(RuleOption::data_file);
+                names.extend(found.map(|(name, _)| name.to_owned()));
+            }
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                let path = Path::new(file).with_file_name("").join(&name);
+                read.push(InputFile::before_open(&path));
+                let mut text = Vec::new();
+                let opened = File::open(&path);
+                let limited = opened.map(|file| file.take(limits::FILE_SIZE as u64 + 1));
+                if limited.and_then(|mut file| file.read_to_end(&mut text)).is_ok()
+                    && sum + text.len() <= SIZE_MAX
+                {
+                    sum += text.len();
+                    self.data.push((file.clone(), name, text));
+                }
+            }
+        }
+    }
+
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let size: usize = self.files.iter().map(|(_, text)| text.len()).sum();
         let mut out = Vec::with_capacity(size + 1024);
@@ -125,6 +170,12 @@ impl Bundle {
         }
         put_number(&mut out, self.files.len());
         for (name, text) in &self.files {
+            put(&mut out, name.as_bytes());
+            put(&mut out, text);
+        }
+        put_number(&mut out, self.data.len());
+        for (file, name, text) in &self.data {
+            put(&mut out, file.as_bytes());
             put(&mut out, name.as_bytes());
             put(&mut out, text);
         }
@@ -146,12 +197,17 @@ impl Bundle {
             accepts_fewer,
             variables: Vec::new(),
             files: Vec::new(),
+            data: Vec::new(),
         };
         for _ in 0..take_number(input)? {
             bundle.variables.push((text(take(input)?)?, text(take(input)?)?));
         }
         for _ in 0..take_number(input)? {
             bundle.files.push((text(take(input)?)?, take(input)?.to_vec()));
+        }
+        for _ in 0..take_number(input)? {
+            let (file, name) = (text(take(input)?)?, text(take(input)?)?);
+            bundle.data.push((file, name, take(input)?.to_vec()));
         }
         input.is_empty().then_some(bundle)
     }

@@ -91,6 +91,11 @@ impl Rules {
             variables,
             classes: classes.clone(),
             thresholds,
+            data: bundle
+                .data
+                .iter()
+                .map(|(file, name, text)| ((file.clone(), name.clone()), text.clone()))
+                .collect(),
             previous: previous.map(|rules| rules.ruleset.numbers.clone()),
             ..CompileSettings::default()
         };
@@ -157,6 +162,7 @@ mod tests {
             syntax: Syntax::Suricata,
             accepts_fewer: false,
             variables: vec![("HOME_NET".to_owned(), "10.0.0.0/8".to_owned())],
+            data: Vec::new(),
             files: vec![("a.rules".to_owned(), text.as_bytes().to_vec())],
         }
     }

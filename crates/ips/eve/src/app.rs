@@ -1,8 +1,9 @@
 //! EVE fields of application protocols.
 
+use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::record::{
-    Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, Interfaces, ModbusRecord, Record, SipRecord,
-    SmbRecord, SmtpRecord, SshRecord, TlsRecord,
+    Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord, HttpRecord, Interfaces, ModbusRecord, Record,
+    SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord, Value,
 };
 
 use crate::dns;
@@ -11,8 +12,24 @@ use crate::text::{hex, text};
 use crate::timestamp;
 use crate::{Layout, Version};
 
+/// Returns the type of the record of a protocol.
+pub(crate) fn event_type(protocol: AppProtocol) -> &'static str {
+    match protocol {
+        AppProtocol::Dcerpc => "dcerpc",
+        AppProtocol::FtpData => "ftp_data",
+        AppProtocol::BittorrentDht => "bittorrent_dht",
+        other => other.name(),
+    }
+}
+
 /// Writes the object of a protocol into an alert or a record, if the protocol has fields.
-pub(crate) fn record(out: &mut Object<'_>, record: &Record, transaction: Option<u64>, layout: &Layout) {
+pub(crate) fn record(
+    out: &mut Object<'_>,
+    app: AppProtocol,
+    record: &Record,
+    transaction: Option<u64>,
+    layout: &Layout,
+) {
     match record {
         Record::None => {}
         Record::Http(fields) => {
@@ -48,6 +65,23 @@ pub(crate) fn record(out: &mut Object<'_>, record: &Record, transaction: Option<
         Record::Dnp3(fields) => {
             out.object("dnp3", |out| dnp3(out, fields));
         }
+        Record::Fields(fields) => {
+            out.object(event_type(app), |out| values(out, fields));
+        }
+    }
+}
+
+/// Writes fields as they are.
+fn values(out: &mut Object<'_>, fields: &Fields) {
+    for (name, value) in &fields.list {
+        match value {
+            Value::Number(number) => out.field(name, number),
+            Value::Flag(flag) => out.field(name, flag),
+            Value::Text(text) => out.bytes(name, text),
+            Value::Texts(texts) => out.texts(name, texts),
+            Value::Object(fields) => out.object(name, |out| values(out, fields)),
+            Value::Objects(list) => out.array(name, list, values),
+        };
     }
 }
 

@@ -104,14 +104,26 @@ impl Writer {
         // Records of DCE/RPC outside of SMB are only used by rules.
         let is_logged = !matches!(transaction.record, Record::None) && transaction.app != AppProtocol::Dcerpc;
         if is_logged {
-            let mut line = self.begin(subject, event_type(transaction.app), out);
+            let mut line = self.begin(subject, app::event_type(transaction.app), out);
             line.field("tx_id", transaction.id);
-            app::record(&mut line, &transaction.record, Some(transaction.id), &self.layout);
+            app::record(
+                &mut line,
+                transaction.app,
+                &transaction.record,
+                Some(transaction.id),
+                &self.layout,
+            );
             self.end(line);
         }
         for summary in &transaction.files {
             let mut line = self.begin(subject, "fileinfo", out);
-            app::record(&mut line, &transaction.record, Some(transaction.id), &self.layout);
+            app::record(
+                &mut line,
+                transaction.app,
+                &transaction.record,
+                Some(transaction.id),
+                &self.layout,
+            );
             line.field("app_proto", transaction.app.name())
                 .object("fileinfo", |out| {
                     file(out, summary);
@@ -254,14 +266,5 @@ fn policy_reason(cause: Cause) -> &'static str {
         Cause::InvalidTcp | Cause::OneSided => "stream error",
         Cause::ParserError | Cause::AmbiguousMessage => "applayer error",
         Cause::ParserMemory | Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
-    }
-}
-
-/// Returns the type of the record of a protocol.
-fn event_type(protocol: AppProtocol) -> &'static str {
-    match protocol {
-        AppProtocol::Dcerpc => "dcerpc",
-        AppProtocol::FtpData => "ftp_data",
-        other => other.name(),
     }
 }

@@ -122,6 +122,18 @@ impl Regex {
         }
     }
 
+    /// Returns start and end of the first group of the first match; `None` if there is no match, no group, or no result within
+    /// the limits.
+    pub fn find_group(&self, scratch: &mut Scratch, subject: &[u8]) -> Option<(usize, usize)> {
+        match self.find(scratch, subject, 0) {
+            Outcome::Match { .. } => {}
+            Outcome::NoMatch | Outcome::Limit => return None,
+        }
+        let [_, _, start, end] = scratch.pairs();
+        (start != PCRE2_UNSET && end != PCRE2_UNSET && start <= end && end <= subject.len())
+            .then_some((start, end))
+    }
+
     /// Returns true if a match can begin at a position.
     fn can_begin(&self, subject: &[u8], at: usize) -> bool {
         match (&self.first, subject.get(at)) {
@@ -254,7 +266,7 @@ impl Scratch {
     /// Returns a scratch with limits. The process ends if there is no memory, as for every other allocation.
     pub fn new(limits: Limits) -> Scratch {
         // SAFETY: A null context means the default memory functions.
-        let data = unsafe { pcre2_match_data_create_8(1, std::ptr::null_mut()) };
+        let data = unsafe { pcre2_match_data_create_8(2, std::ptr::null_mut()) };
         // SAFETY: As above.
         let context = unsafe { pcre2_match_context_create_8(std::ptr::null_mut()) };
         // SAFETY: As above; the sizes are positive and in order.
@@ -298,12 +310,16 @@ impl Scratch {
 
     /// Returns start and end of the last match.
     fn first_pair(&self) -> (usize, usize) {
-        // SAFETY: The data were created with one pair, which a successful match has set.
-        let pairs = unsafe { pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
-        // SAFETY: The pointer leads to two numbers (one pair, as above), which live as long as the data.
-        let pair = unsafe { std::slice::from_raw_parts(pairs, 2) };
-        let (start, end) = (pair[0], pair[1]);
+        let [start, end, ..] = self.pairs();
         (start, end)
+    }
+
+    /// Returns start and end of the last match, and those of its first group; [`PCRE2_UNSET`] for a group without a match.
+    fn pairs(&self) -> [usize; 4] {
+        // SAFETY: The data were created with two pairs, which a successful match has set.
+        let pairs = unsafe { pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
+        // SAFETY: The pointer leads to four numbers (two pairs, as above), which live as long as the data.
+        unsafe { pairs.cast::<[usize; 4]>().read() }
     }
 }
 

@@ -112,6 +112,19 @@ mod tests {
     }
 
     #[test]
+    fn a_group_has_its_place_and_an_expression_without_one_has_none() {
+        let group = |pattern: &[u8], subject: &[u8]| {
+            let regex = Regex::new(pattern, Flags::default()).unwrap();
+            regex.find_group(&mut Scratch::new(Limits::default()), subject)
+        };
+        assert_eq!(group(b"\\.([^\\.]+)$", b"www.example.org"), Some((12, 15)));
+        assert_eq!(group(b"a(b)?(c)", b"ac"), None);
+        assert_eq!(group(b"(a)(b)(c)", b"xabc"), Some((1, 2)));
+        assert_eq!(group(b"abc", b"abc"), None);
+        assert_eq!(group(b"(x)", b"abc"), None);
+    }
+
+    #[test]
     fn bytes_are_not_text() {
         assert_eq!(
             find(b"\\xff\\x00.", Flags::default(), b"\xfe\xff\x00\x80", 0),

@@ -31,6 +31,7 @@ fn header(header: &Header) -> String {
     let arrow = match ends.direction {
         Direction::Forward => "to",
         Direction::Both => "to or from",
+        Direction::Transaction => "with responses, to",
     };
     format!(
         "{action}: for {}, from {} port {} {arrow} {} port {}",
@@ -196,6 +197,9 @@ fn words(option: &RuleOption, buffer: &str) -> String {
             format!("{} {}{suffix}", field.words(), comparison.words())
         }
         RuleOption::Text(field, text) => format!("{} {text}", field.words()),
+        RuleOption::Dataset(set) => format!("{buffer} is looked up: {set}")
+            .trim_end_matches(';')
+            .to_owned(),
         RuleOption::NoAlert => "a match raises no alert".to_owned(),
         RuleOption::SameIp => "source and destination address are equal".to_owned(),
     }

@@ -21,6 +21,8 @@ pub struct RuleFile {
     pub disabled: Vec<ParsedRule>,
     /// The number of rules that are commented out and would be refused.
     pub disabled_refused: usize,
+    /// The number of rules whose `requires` does not hold.
+    pub skipped: usize,
     /// Variables that the file sets (`var`, `ipvar`, `portvar`).
     pub variables: Vec<(String, String)>,
     /// Names of files that the file includes.
@@ -120,6 +122,7 @@ pub fn parse(syntax: Syntax, name: &str, text: &[u8]) -> RuleFile {
             None => match rule::parse(syntax, name, &statement) {
                 Ok(parsed) if parsed.is_enabled => file.rules.push(parsed),
                 Ok(parsed) => file.disabled.push(parsed),
+                Err(refusal) if refusal.reason == Reason::Requirements => file.skipped += 1,
                 Err(_) if !statement.is_enabled => file.disabled_refused += 1,
                 Err(refusal) => file.refusals.push(*refusal),
             },
@@ -225,6 +228,8 @@ fn threshold((file, position): (&str, Position), word: &str, text: &str) -> Resu
     const FORM: &str = "gen_id N, sig_id N and: track by_src|by_dst|by_either, ip ADDRESSES (suppress); type, track, \
         count, seconds (threshold, event_filter); track, count, seconds, new_action, timeout (rate_filter)";
     let missing = |name: &str| Reason::invalid(format!("{name} is missing"), FORM);
+    // A comment may follow the row.
+    let text = text.split_once('#').map_or(text, |(row, _)| row.trim_end());
     let (mut gid, mut sid, mut kind, mut track, mut count, mut seconds) =
         (None, None, None, None, None, None);
     let (mut new_action, mut timeout, mut addresses) = (None, None, None);

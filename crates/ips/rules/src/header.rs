@@ -71,6 +71,31 @@ words! {
         Modbus "modbus";
         /// DNP3.
         Dnp3 "dnp3";
+        Mqtt "mqtt";
+        /// Kerberos 5.
+        Krb5 "krb5";
+        Snmp "snmp";
+        /// RFB (VNC).
+        Rfb "rfb";
+        Tftp "tftp";
+        Dhcp "dhcp";
+        Ike "ike" | "ikev2";
+        Ntp "ntp";
+        Quic "quic";
+        Ldap "ldap";
+        Nfs "nfs";
+        /// HTTP/2.
+        Http2 "http2";
+        Rdp "rdp";
+        Telnet "telnet";
+        /// WebSocket (RFC 6455).
+        WebSocket "websocket";
+        /// PostgreSQL.
+        Pgsql "pgsql";
+        /// The distributed hash table of BitTorrent.
+        BittorrentDht "bittorrent-dht";
+        /// EtherNet/IP.
+        Enip "enip";
         /// A file in any protocol (Snort 3).
         File "file";
     }
@@ -78,11 +103,13 @@ words! {
 
 words! {
     /// The direction of a header.
-    Direction "-> or <>" {
+    Direction "->, <> or =>" {
         /// From the first endpoint to the second.
         Forward "->";
         /// Between both endpoints.
         Both "<>";
+        /// A request from the first endpoint to the second, and its response.
+        Transaction "=>";
     }
 }
 
@@ -163,7 +190,7 @@ pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Header, (usize, &'stat
     let (at, word) = part(0, "action")?;
     let action = action(syntax, word).map_err(|reason| (at, "action", reason))?;
     let (at, word) = part(1, "protocol")?;
-    let protocol = protocol(word).map_err(|reason| (at, "protocol", reason))?;
+    let protocol = protocol(syntax, word).map_err(|reason| (at, "protocol", reason))?;
     if parts.len() == 2 && syntax == Syntax::Snort3 {
         return Ok(Header {
             action,
@@ -217,34 +244,12 @@ fn action(syntax: Syntax, word: &str) -> Result<Action, Reason> {
 
 /// Protocols of the rule language for which the engine has no parser.
 const OTHER_PROTOCOLS: &[&str] = &[
-    "http2",
-    "doh2",
-    "ike",
-    "ikev2",
-    "nfs",
-    "ntp",
-    "dhcp",
-    "krb5",
-    "snmp",
-    "tftp",
-    "rdp",
-    "rfb",
-    "mqtt",
-    "quic",
-    "enip",
-    "telnet",
-    "websocket",
-    "ldap",
-    "pgsql",
-    "bittorrent-dht",
-    "arp",
-    "ether",
-    "user",
-    "template",
-    "mdns",
+    "doh2", "arp", "ether", "user", "template", "mdns", "llmnr", "pop2",
 ];
 
-fn protocol(word: &str) -> Result<Protocol, Reason> {
+fn protocol(syntax: Syntax, word: &str) -> Result<Protocol, Reason> {
+    let lower = word.to_ascii_lowercase();
+    let word = if syntax == Syntax::Suricata { &lower } else { word };
     if OTHER_PROTOCOLS.contains(&word) {
         return Err(Reason::Unsupported {
             why: "the engine has no parser for this protocol",

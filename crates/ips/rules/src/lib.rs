@@ -22,6 +22,7 @@ mod lexer;
 pub mod limits;
 pub mod options;
 pub mod refusal;
+mod requirements;
 pub mod rule;
 pub mod set;
 pub mod suricata_yaml;

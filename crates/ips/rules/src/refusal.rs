@@ -57,6 +57,9 @@ pub enum Reason {
         /// The set as the rule has it.
         text: String,
     },
+    /// The rule's `requires` does not hold: it is skipped, and is no error.
+    #[error("not met here; expected nothing, as the rule is for other programs or versions")]
+    Requirements,
     /// Another rule has the same gid and sid, and the same or a higher revision.
     #[error("sid {sid} (gid {gid}) is used by the rule in {first} too; expected one rule for each sid")]
     Duplicate {
@@ -103,6 +106,7 @@ impl Reason {
             Reason::Limit { .. } => "limit exceeded",
             Reason::UnknownVariable { .. } => "unknown variable",
             Reason::EmptySet { .. } => "empty set",
+            Reason::Requirements => "requirements",
             Reason::Duplicate { .. } => "duplicate sid",
         }
     }

@@ -9,6 +9,7 @@ use crate::lexer::{self, Statement};
 use crate::options::RuleOption;
 use crate::options::content::{Content, MODIFIERS};
 use crate::refusal::{Position, Reason, Refusal};
+use crate::requirements;
 
 /// A rule as it was written: header and options, without replacement of variables.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +148,14 @@ pub(crate) fn parse(syntax: Syntax, file: &str, statement: &Statement) -> Result
     })?;
     let raw =
         lexer::options(syntax, body, open + 1).map_err(|(offset, reason)| refuse(offset, "rule", reason))?;
+    // A rule for other versions may have keywords that are not known here.
+    let requires = raw.iter().find(|option| {
+        let is_it = keywords::normal(syntax, option.name) == "requires";
+        is_it && syntax == Syntax::Suricata && !requirements::hold(option.value.unwrap_or_default())
+    });
+    if let Some(option) = requires {
+        return Err(refuse(option.offset, "requires", Reason::Requirements));
+    }
     let mut options: Vec<RuleOption> = Vec::with_capacity(raw.len());
     let mut positions = Vec::with_capacity(raw.len());
     for option in raw {

@@ -25,6 +25,7 @@ pub struct RuleSet {
     refusals: Vec<Refusal>,
     disabled: usize,
     disabled_refused: usize,
+    skipped: usize,
 }
 
 impl RuleSet {
@@ -33,6 +34,7 @@ impl RuleSet {
     pub fn add(&mut self, name: &str, file: RuleFile, variables: &Variables) {
         self.disabled += file.disabled.len();
         self.disabled_refused += file.disabled_refused;
+        self.skipped += file.skipped;
         self.refusals.extend(file.refusals);
         // Rules with the same set share the result, because a set may have thousands of ranges, and a file
         // thousands of rules.
@@ -86,6 +88,27 @@ impl RuleSet {
     /// Returns the number of disabled rules that would be accepted, and the number that would be refused.
     pub fn disabled(&self) -> (usize, usize) {
         (self.disabled, self.disabled_refused)
+    }
+
+    /// Returns the number of rules whose `requires` does not hold.
+    pub fn skipped(&self) -> usize {
+        self.skipped
+    }
+
+    /// Returns the files that options of rules name, each with the name of the rule file and the name in the rule, and true if
+    /// the file must exist.
+    pub fn data_files(&self) -> Vec<(&str, &str, bool)> {
+        let mut found: Vec<(&str, &str, bool)> = Vec::new();
+        for loaded in &self.rules {
+            for option in &loaded.parsed.rule.options {
+                if let Some((name, must_exist)) = option.data_file() {
+                    found.push((&loaded.file, name, must_exist));
+                }
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Returns the rule with a sid, whatever its generator.

@@ -90,6 +90,34 @@ pub(crate) fn number(text: &str, expected: &'static str) -> Result<u64, Reason> 
     read.ok_or_else(|| Reason::invalid(format!("{} is not a number", quote(text)), expected))
 }
 
+/// Reads a number that may have a unit: kb, mb or gb, which are powers of 1024.
+pub(crate) fn integer(text: &str, expected: &'static str) -> Result<u64, Reason> {
+    const UNITS: &[(&str, u32)] = &[
+        ("kib", 10),
+        ("mib", 20),
+        ("gib", 30),
+        ("kb", 10),
+        ("mb", 20),
+        ("gb", 30),
+    ];
+    let lower = text.trim().to_ascii_lowercase();
+    let unit = match lower.starts_with("0x") {
+        true => None,
+        false => UNITS
+            .iter()
+            .find_map(|(unit, shift)| Some((lower.strip_suffix(unit)?, shift))),
+    };
+    match unit {
+        None => number(text, expected),
+        Some((count, shift)) => {
+            let count = number(count, expected)?;
+            count
+                .checked_mul(1 << shift)
+                .ok_or_else(|| Reason::invalid(format!("{} is too large", quote(text)), expected))
+        }
+    }
+}
+
 /// Reads a number of 32 bits.
 pub(crate) fn number32(text: &str, expected: &'static str) -> Result<u32, Reason> {
     let wide = number(text, expected)?;

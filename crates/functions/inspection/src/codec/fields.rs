@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
-    DcerpcCall, Dnp3Record, DnsRecord, DnsResource, FtpRecord, HttpRecord, Interfaces, ModbusRecord, Record,
-    SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord,
+    DcerpcCall, Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord, HttpRecord, Interfaces, ModbusRecord,
+    Record, SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord, Value,
 };
 use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::event::{
@@ -80,7 +80,9 @@ lists!(
     (Vec<u8>, u16),
     (u8, u8),
     u32,
-    &'static str
+    &'static str,
+    (&'static str, Value),
+    Fields
 );
 
 /// Encodes only the newest [`Interfaces::RECORDED`] interfaces, newest first.
@@ -157,6 +159,7 @@ impl Codec for Record {
             Record::Sip(record) => tagged(8, &[&**record], out),
             Record::Modbus(record) => tagged(9, &[&**record], out),
             Record::Dnp3(record) => tagged(10, &[&**record], out),
+            Record::Fields(fields) => tagged(11, &[&**fields], out),
         }
     }
 
@@ -173,8 +176,67 @@ impl Codec for Record {
             8 => Record::Sip(Codec::decode(input)?),
             9 => Record::Modbus(Codec::decode(input)?),
             10 => Record::Dnp3(Codec::decode(input)?),
+            11 => Record::Fields(Codec::decode(input)?),
             _ => return None,
         })
+    }
+}
+
+impl Codec for Fields {
+    fn encode(&self, out: &mut Output<'_>) {
+        self.list.encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Fields> {
+        fields(input, FIELDS_DEPTH)
+    }
+}
+
+/// The deepest nesting of fields. The bytes come from another process, so the recursion is limited.
+const FIELDS_DEPTH: usize = 8;
+
+fn fields(input: &mut &[u8], depth: usize) -> Option<Fields> {
+    let len = u32::decode(input)?;
+    let mut list = Vec::new();
+    for _ in 0..len {
+        list.push((Codec::decode(input)?, value(input, depth.checked_sub(1)?)?));
+    }
+    Some(Fields { list })
+}
+
+fn value(input: &mut &[u8], depth: usize) -> Option<Value> {
+    Some(match u8::decode(input)? {
+        0 => Value::Number(Codec::decode(input)?),
+        1 => Value::Flag(Codec::decode(input)?),
+        2 => Value::Text(Codec::decode(input)?),
+        3 => Value::Texts(Codec::decode(input)?),
+        4 => Value::Object(fields(input, depth)?),
+        5 => {
+            let len = u32::decode(input)?;
+            let mut list = Vec::new();
+            for _ in 0..len {
+                list.push(fields(input, depth)?);
+            }
+            Value::Objects(list)
+        }
+        _ => return None,
+    })
+}
+
+impl Codec for Value {
+    fn encode(&self, out: &mut Output<'_>) {
+        match self {
+            Value::Number(number) => tagged(0, &[number], out),
+            Value::Flag(flag) => tagged(1, &[flag], out),
+            Value::Text(text) => tagged(2, &[text], out),
+            Value::Texts(texts) => tagged(3, &[texts], out),
+            Value::Object(fields) => tagged(4, &[fields], out),
+            Value::Objects(list) => tagged(5, &[list], out),
+        }
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Value> {
+        value(input, FIELDS_DEPTH)
     }
 }
 

@@ -4,6 +4,7 @@
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
 use super::parser::{Outcome, Parser};
@@ -298,8 +299,29 @@ fn message(data: &[u8], direction: Direction, out: &mut Transactions) {
         }
         transaction.publish(Buffer::DnsQueryName, direction, name.as_slice());
     }
-    for answer in &message.record.answers {
-        transaction.publish(Buffer::DnsAnswerName, direction, answer.name.as_slice());
+    let record = &message.record;
+    let sections = [
+        (Buffer::DnsAnswerName, &record.answers),
+        (Buffer::DnsAuthorityName, &record.authorities),
+        (Buffer::DnsAdditionalName, &record.additionals),
+    ];
+    for (buffer, resources) in sections {
+        for resource in resources {
+            transaction.publish(buffer, direction, resource.name.as_slice());
+        }
+    }
+    for (_, kind, _) in &record.questions {
+        transaction.number(NumberField::DnsRrtype, direction, *kind);
+    }
+    if record.is_answer {
+        transaction.number(NumberField::DnsRcode, direction, record.flags & 0xf);
+        let questions = record.questions.iter().map(|(name, ..)| name);
+        let resources = sections
+            .iter()
+            .flat_map(|(_, list)| list.iter().map(|resource| &resource.name));
+        for name in questions.chain(resources) {
+            transaction.publish(Buffer::DnsResponseName, direction, name.as_slice());
+        }
     }
     transaction.record = Record::Dns(Box::new(message.record));
     // Each message is a separate transaction, so the other direction has nothing to wait for.

@@ -8,35 +8,50 @@
 //!
 //! Segment boundaries have no meaning for a parser: any segmentation of a direction gives the same transactions.
 
+mod ber;
+mod bittorrent;
+mod dhcp;
 mod dnp3;
 pub mod dns;
+mod enip;
 mod events;
 mod expectation;
 pub mod file;
+mod framed;
 mod ftp;
 mod ftp_data;
 pub mod heap;
 mod held;
 mod http;
+mod ike;
 mod interfaces;
+pub(crate) mod krb5;
 mod ldap;
 mod mail;
 mod modbus;
+mod mqtt;
+mod nfs;
 mod parameter;
 mod parser;
+mod parsers;
+mod pgsql;
 mod probe;
 mod protocol;
 mod quic;
 pub mod record;
+mod rfb;
 mod sip;
 mod smb;
 mod snmp;
 mod ssh;
 mod text;
+mod tftp;
 pub mod tls;
 pub mod transaction;
+mod websocket;
 
 use heap::Heap;
+use parsers::parser_of;
 
 pub use events::{EVENTS, event, protocol_of};
 pub use expectation::Expectation;
@@ -525,8 +540,14 @@ impl AppState {
                 self.mode = Mode::Done;
             }
             Outcome::Switch { rest } => {
+                let is_websocket = upgrades_to_websocket(&self.transactions);
                 self.original_protocol = self.protocol;
                 self.transactions.end();
+                if is_websocket {
+                    // The bytes of WebSocket do not identify it; the answer to the upgrade does (RFC 6455, section 4.2.2).
+                    self.begin(key, chunk.direction, AppProtocol::WebSocket, &rest.map(Some));
+                    return;
+                }
                 self.mode = Mode::Probing {
                     waiting: rest.map(Some),
                 };
@@ -551,29 +572,22 @@ impl AppState {
     }
 }
 
-/// Returns a parser for a flow of a protocol; `None` for protocols that are detected but not parsed.
-fn parser_of(protocol: AppProtocol, key: &FlowKey, settings: AppSettings) -> Option<Box<dyn Parser>> {
-    let transport = match key.protocol {
-        TCP => Transport::Tcp,
-        _ => Transport::Udp,
+/// Returns true if the last transaction of HTTP is an upgrade to WebSocket that the server accepted.
+fn upgrades_to_websocket(transactions: &Transactions) -> bool {
+    let Some(last) = transactions.list.back() else {
+        return false;
     };
-    match protocol {
-        AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
-        AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
-        AppProtocol::Pop3 => Some(Box::new(mail::pop3::Pop3::new(settings))),
-        AppProtocol::Imap => Some(Box::new(mail::imap::Imap::new(settings))),
-        AppProtocol::Sip => Some(Box::new(sip::Sip::new(transport))),
-        AppProtocol::Modbus => Some(Box::<modbus::Modbus>::default()),
-        AppProtocol::Dnp3 => Some(Box::<dnp3::Dnp3>::default()),
-        AppProtocol::Smb => Some(Box::new(smb::Smb::new(settings))),
-        AppProtocol::Dcerpc => Some(Box::<smb::dcerpc::Dcerpc>::default()),
-        AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
-        AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
-        AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(transport))),
-        AppProtocol::Snmp => Some(Box::<snmp::Snmp>::default()),
-        AppProtocol::Quic => Some(Box::new(quic::Quic)),
-        AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
-        AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
-        _ => None,
-    }
+    let is_accepted = matches!(&last.record, record::Record::Http(http) if http.status == Some(101));
+    let mut headers = last.buffers(
+        millrace_ips_rules::buffers::Buffer::HttpHeader,
+        Direction::ToClient,
+    );
+    is_accepted
+        && headers.any(|view| {
+            view.bytes.split(|byte| *byte == b'\n').any(|line| {
+                let mut parts = line.splitn(2, |byte| *byte == b':');
+                let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                name.eq_ignore_ascii_case(b"upgrade") && value.trim_ascii().eq_ignore_ascii_case(b"websocket")
+            })
+        })
 }

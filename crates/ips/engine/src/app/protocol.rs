@@ -51,6 +51,10 @@ protocols! {
     Quic "quic" "QUIC.";
     Ldap "ldap" "LDAP.";
     Telnet "telnet" "Telnet.";
+    WebSocket "websocket" "WebSocket.";
+    Pgsql "pgsql" "PostgreSQL.";
+    Enip "enip" "EtherNet/IP.";
+    BittorrentDht "bittorrent-dht" "The distributed hash table of BitTorrent.";
     Failed "failed" "The bytes are of no known protocol.";
 }
 
@@ -61,6 +65,8 @@ impl AppProtocol {
         let name = match name {
             "ssl" => "tls",
             "http1" => "http",
+            "ikev2" => "ike",
+            "bittorrent_dht" => "bittorrent-dht",
             name => name,
         };
         AppProtocol::ALL

@@ -1,6 +1,11 @@
-//! QUIC. The parser reads only the version of Google's QUIC, which precedes RFC 9000.
+//! QUIC: the version, and the client hello of Google's QUIC, which precedes RFC 9000 and is not encrypted.
 
+use millrace_ips_rules::buffers::Buffer;
+
+use super::AppProtocol;
+use super::framed::{self, fields, hex};
 use super::parser::{Outcome, Parser};
+use super::record::Fields;
 use super::transaction::Transactions;
 use crate::app::heap::heap;
 use crate::flow::Direction;
@@ -26,6 +31,98 @@ pub(super) fn google_version(data: &[u8]) -> Option<u8> {
     }
 }
 
+/// Returns the version of a datagram as text: `1`, `Q043` or `draft-29`; `None` without a version.
+fn version(data: &[u8]) -> Option<Vec<u8>> {
+    const LONG: u8 = 0x80;
+    let first = *data.first()?;
+    let version: [u8; 4] = match first & LONG {
+        0 => {
+            google_version(data)?;
+            data.get(9..13)?.try_into().ok()?
+        }
+        _ => data.get(1..5)?.try_into().ok()?,
+    };
+    Some(match version {
+        [0, 0, 0, number] => number.to_string().into_bytes(),
+        [0x6b, 0x33, 0x43, 0xcf] => b"2".to_vec(),
+        [0xff, 0, 0, draft] => format!("draft-{draft}").into_bytes(),
+        text if text.iter().all(u8::is_ascii_alphanumeric) => text.to_vec(),
+        other => hex(&other),
+    })
+}
+
+/// The tags of a client hello of Google's QUIC, each with its value: `CHLO`, their number, tags with the ends of their values.
+fn tags(data: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
+    /// Largest number of tags.
+    const TAGS: usize = 128;
+    let at = memchr::memmem::find(data, b"CHLO")?;
+    let mut rest = data.get(at + 4..)?;
+    let len = usize::from(u16::from_le_bytes([*rest.first()?, *rest.get(1)?])).min(TAGS);
+    rest = rest.get(4..)?;
+    let (index, values) = rest.split_at_checked(8 * len)?;
+    let mut start = 0;
+    let one = |entry: &'_ [u8]| {
+        let end = u32::from_le_bytes([entry[4], entry[5], entry[6], entry[7]]) as usize;
+        let value = values.get(start..end)?;
+        start = end;
+        Some(value)
+    };
+    let found: Option<Vec<&[u8]>> = index.chunks(8).map(one).collect();
+    let names = index.chunks(8).map(|entry| {
+        let size = entry[..4]
+            .iter()
+            .rposition(|byte| *byte != 0)
+            .map_or(0, |at| at + 1);
+        &entry[..size]
+    });
+    Some(names.zip(found?).collect())
+}
+
+/// Adds the transaction of a datagram that names its version.
+fn publish(direction: Direction, data: &[u8], out: &mut Transactions) {
+    let Some(version) = version(data) else {
+        return;
+    };
+    let transaction = framed::message(AppProtocol::Quic, direction, out);
+    transaction.publish(Buffer::QuicVersion, direction, version.as_slice());
+    let tags = match version.first() {
+        Some(b'Q') if direction == Direction::ToServer => tags(data).unwrap_or_default(),
+        _ => Vec::new(),
+    };
+    let value = |name: &[u8]| tags.iter().find(|(tag, _)| *tag == name).map(|(_, value)| *value);
+    let (name, agent) = (value(b"SNI"), value(b"UAID"));
+    if let Some(name) = name {
+        transaction.publish(Buffer::QuicSni, direction, name);
+    }
+    if let Some(agent) = agent {
+        transaction.publish(Buffer::QuicUserAgent, direction, agent);
+    }
+    let names: Vec<&[u8]> = tags.iter().map(|(tag, _)| *tag).collect();
+    // CYU: the version without its letter and zeros, and the tags.
+    let digits: &[u8] = version.get(1..).unwrap_or_default();
+    let number = &digits[digits.iter().take_while(|byte| **byte == b'0').count()..];
+    let text = [number, &names.join(&b'-')].join(&b',');
+    let hash = super::tls::md5_text(&text);
+    if !names.is_empty() {
+        transaction.publish(Buffer::QuicCyuString, direction, text.as_slice());
+        transaction.publish(Buffer::QuicCyuHash, direction, hash.as_bytes());
+    }
+    fields(transaction, |out| {
+        out.text("version", &version);
+        if let Some(name) = name {
+            out.text("sni", name);
+        }
+        if let Some(agent) = agent {
+            out.text("ua", agent);
+        }
+        if !names.is_empty() {
+            let mut cyu = Fields::default();
+            cyu.text("hash", hash.as_bytes()).text("string", &text);
+            out.objects("cyu", vec![cyu]);
+        }
+    });
+}
+
 /// The parser of a flow of Google's QUIC.
 #[derive(Debug, Default)]
 pub(super) struct Quic;
@@ -33,7 +130,8 @@ pub(super) struct Quic;
 heap!(Quic {});
 
 impl Parser for Quic {
-    fn data(&mut self, chunk: StreamChunk<'_>, _out: &mut Transactions) -> Outcome {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
+        publish(chunk.direction, chunk.bytes, out);
         let version = chunk.bytes.first().and_then(|_| google_version(chunk.bytes));
         match version {
             // The reference was observed to drop flows of Q024 and Q033 in mode `ips`, and none of later versions. Q024 and

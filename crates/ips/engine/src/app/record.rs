@@ -21,7 +21,100 @@ pub enum Record {
     Modbus(Box<ModbusRecord>),
     /// DNP3.
     Dnp3(Box<Dnp3Record>),
+    /// A protocol whose fields EVE writes as they are.
+    Fields(Box<Fields>),
 }
+
+/// Named values, in the order in which EVE writes them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Fields {
+    pub list: Vec<(&'static str, Value)>,
+}
+
+/// The value of a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    Number(u64),
+    Flag(bool),
+    Text(Vec<u8>),
+    Texts(Vec<Vec<u8>>),
+    Object(Fields),
+    Objects(Vec<Fields>),
+}
+
+/// Largest size of a text of [`Fields`] in bytes; longer ones are cut.
+pub const FIELD_SIZE: usize = 1024;
+/// Largest number of values of a list in [`Fields`].
+pub const FIELD_LIST: usize = 64;
+
+impl Fields {
+    /// Adds a number.
+    pub fn number(&mut self, name: &'static str, value: impl Into<u64>) -> &mut Fields {
+        self.list.push((name, Value::Number(value.into())));
+        self
+    }
+
+    /// Adds a truth value.
+    pub fn flag(&mut self, name: &'static str, value: bool) -> &mut Fields {
+        self.list.push((name, Value::Flag(value)));
+        self
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, name: &'static str, value: &[u8]) -> &mut Fields {
+        let value = value[..value.len().min(FIELD_SIZE)].to_vec();
+        self.list.push((name, Value::Text(value)));
+        self
+    }
+
+    /// Adds texts.
+    pub fn texts<'a>(
+        &mut self,
+        name: &'static str,
+        values: impl IntoIterator<Item = &'a [u8]>,
+    ) -> &mut Fields {
+        let cut = |value: &[u8]| value[..value.len().min(FIELD_SIZE)].to_vec();
+        let values = values.into_iter().take(FIELD_LIST).map(cut).collect();
+        self.list.push((name, Value::Texts(values)));
+        self
+    }
+
+    /// Adds an object.
+    pub fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Fields)) -> &mut Fields {
+        let mut fields = Fields::default();
+        write(&mut fields);
+        self.list.push((name, Value::Object(fields)));
+        self
+    }
+
+    /// Adds a list of objects.
+    pub fn objects(&mut self, name: &'static str, values: Vec<Fields>) -> &mut Fields {
+        self.list.push((name, Value::Objects(values)));
+        self
+    }
+
+    /// Returns the value of a field.
+    pub fn value(&mut self, name: &str) -> Option<&mut Value> {
+        self.list
+            .iter_mut()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value)
+    }
+}
+
+impl Heap for Value {
+    fn heap(&self) -> usize {
+        match self {
+            Value::Number(_) | Value::Flag(_) => 0,
+            Value::Text(text) => text.heap(),
+            Value::Texts(texts) => texts.heap(),
+            Value::Object(fields) => fields.heap(),
+            Value::Objects(list) => list.heap(),
+        }
+    }
+}
+
+heap!(Fields { list });
 
 impl Heap for Record {
     fn heap(&self) -> usize {
@@ -33,6 +126,7 @@ impl Heap for Record {
             Record::Smtp(record) => record.heap(),
             Record::Ftp(record) => record.heap(),
             Record::Ssh(record) => record.heap(),
+            Record::Fields(fields) => fields.heap(),
             Record::Smb(record) => record.heap(),
             Record::Sip(record) => record.heap(),
             Record::Modbus(record) => record.heap(),

@@ -1,5 +1,4 @@
-//! SNMP (RFC 1157, RFC 3416, RFC 3412). The parser checks the structure of a message and does not parse the
-//! values.
+//! SNMP (RFC 1157, RFC 3416, RFC 3412): each message is a transaction. The parser does not read the values of variables.
 //!
 //! ```text
 //!  versions 1, 2c   SEQUENCE { version, community, PDU }
@@ -7,16 +6,18 @@
 //!  PDU              [n] { three integers, or the header of a trap of version 1; SEQUENCE OF SEQUENCE { name, value } }
 //! ```
 
+use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
+
+use super::AppProtocol;
+use super::ber::{INTEGER, OCTET_STRING, SEQUENCE, element, identifier, tagged, unsigned};
+use super::framed::{self, fields};
 use super::parser::{Outcome, Parser};
 use super::transaction::Transactions;
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
-/// Tags of BER (ITU-T X.690, section 8.1.2).
-const INTEGER: u8 = 0x02;
-const OCTET_STRING: u8 = 0x04;
-const SEQUENCE: u8 = 0x30;
 /// The first and the last PDU (RFC 3416, section 3), and the trap of version 1 (RFC 1157, section 4.1.6).
 const PDU_FIRST: u8 = 0xa0;
 const PDU_TRAP_1: u8 = 0xa4;
@@ -32,36 +33,34 @@ pub(super) struct Snmp;
 
 heap!(Snmp {});
 
-/// Removes an element from the front of `bytes` and returns its tag and its content.
-fn element<'a>(bytes: &mut &'a [u8]) -> Option<(u8, &'a [u8])> {
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (size, rest) = match first {
-        0..=0x7f => (usize::from(first), rest),
-        // A datagram has at most 64 KiB.
-        0x81..=0x84 => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            let size = digits
-                .iter()
-                .fold(0u64, |size, digit| size << 8 | u64::from(*digit));
-            (usize::try_from(size).ok()?, rest)
-        }
-        _ => return None,
-    };
-    let (content, rest) = rest.split_at_checked(size)?;
-    *bytes = rest;
-    Some((tag, content))
+/// The parts of a message that rules and records name.
+#[derive(Debug, Default)]
+struct Found<'a> {
+    version: u64,
+    community: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
+    pdu: Option<u8>,
+    /// Names of variables; the first ones.
+    variables: Vec<&'a [u8]>,
 }
 
-/// Removes an element with the given tag from the front of `bytes` and returns its content.
-fn tagged<'a>(bytes: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
-    let (found, content) = element(bytes)?;
-    (found == tag).then_some(content)
-}
+/// Names of PDUs by their number (RFC 3416, section 3), as EVE has them.
+const PDUS: [&str; 9] = [
+    "get_request",
+    "get_next_request",
+    "response",
+    "set_request",
+    "trap_v1",
+    "get_bulk_request",
+    "inform_request",
+    "trap_v2",
+    "report",
+];
 
-/// Checks a PDU.
-fn pdu(bytes: &mut &[u8]) -> Option<()> {
+/// Reads a PDU.
+fn pdu<'a>(bytes: &mut &'a [u8], found: &mut Found<'a>) -> Option<()> {
     let (tag, mut content) = element(bytes)?;
+    found.pdu = tag.checked_sub(PDU_FIRST);
     match tag {
         PDU_TRAP_1 => {
             for _ in 0..TRAP_1_FIELDS {
@@ -78,14 +77,17 @@ fn pdu(bytes: &mut &[u8]) -> Option<()> {
     let mut variables = tagged(&mut content, SEQUENCE)?;
     while !variables.is_empty() {
         let mut variable = tagged(&mut variables, SEQUENCE)?;
+        let (_, name) = element(&mut variable)?;
         element(&mut variable)?;
-        element(&mut variable)?;
+        if found.variables.len() < super::record::FIELD_LIST {
+            found.variables.push(name);
+        }
     }
     Some(())
 }
 
-/// Checks the rest of a message of version 3.
-fn version_3(message: &mut &[u8]) -> Option<()> {
+/// Reads the rest of a message of version 3.
+fn version_3<'a>(message: &mut &'a [u8], found: &mut Found<'a>) -> Option<()> {
     let mut header = tagged(message, SEQUENCE)?;
     tagged(&mut header, INTEGER)?;
     tagged(&mut header, INTEGER)?;
@@ -93,7 +95,14 @@ fn version_3(message: &mut &[u8]) -> Option<()> {
     let model = tagged(&mut header, INTEGER)?;
     let mut parameters = tagged(message, OCTET_STRING)?;
     if model == USER_BASED {
-        tagged(&mut parameters, SEQUENCE)?;
+        let mut parameters = tagged(&mut parameters, SEQUENCE)?;
+        // Engine, number of its starts, its time, and the user (RFC 3414, section 2.4).
+        for _ in 0..3 {
+            if !parameters.is_empty() {
+                element(&mut parameters)?;
+            }
+        }
+        found.user = tagged(&mut parameters, OCTET_STRING);
     }
     match element(message)? {
         // Encrypted.
@@ -101,23 +110,64 @@ fn version_3(message: &mut &[u8]) -> Option<()> {
         (SEQUENCE, mut scoped) => {
             tagged(&mut scoped, OCTET_STRING)?;
             tagged(&mut scoped, OCTET_STRING)?;
-            pdu(&mut scoped)
+            pdu(&mut scoped, found)
         }
         _ => None,
     }
 }
 
-/// Checks a message. The content of unknown versions is not checked.
-fn message(mut bytes: &[u8]) -> Option<()> {
+/// Reads a message. The content of unknown versions is not read.
+fn message(mut bytes: &[u8]) -> Option<Found<'_>> {
     let mut message = tagged(&mut bytes, SEQUENCE)?;
-    match tagged(&mut message, INTEGER)? {
+    let version = tagged(&mut message, INTEGER)?;
+    let mut found = Found {
+        version: unsigned(version),
+        ..Found::default()
+    };
+    match version {
         [0 | 1] => {
-            tagged(&mut message, OCTET_STRING)?;
-            pdu(&mut message)
+            found.community = Some(tagged(&mut message, OCTET_STRING)?);
+            pdu(&mut message, &mut found)?;
         }
-        [3] => version_3(&mut message),
-        _ => Some(()),
+        [3] => version_3(&mut message, &mut found)?,
+        _ => {}
     }
+    Some(found)
+}
+
+/// Adds the transaction of a message.
+fn publish(direction: Direction, found: &Found<'_>, out: &mut Transactions) {
+    let transaction = framed::message(AppProtocol::Snmp, direction, out);
+    // The numbers on the wire are 0 for version 1, 1 for 2c, and 3.
+    let version = if found.version < 2 {
+        found.version + 1
+    } else {
+        found.version
+    };
+    transaction.number(NumberField::SnmpVersion, direction, version);
+    if let Some(community) = found.community {
+        transaction.publish(Buffer::SnmpCommunity, direction, community);
+    }
+    if let Some(user) = found.user {
+        transaction.publish(Buffer::SnmpUsm, direction, user);
+    }
+    if let Some(pdu) = found.pdu {
+        transaction.number(NumberField::SnmpPduType, direction, pdu);
+    }
+    fields(transaction, |out| {
+        out.number("version", version);
+        if let Some(community) = found.community {
+            out.text("community", community);
+        }
+        if let Some(user) = found.user {
+            out.text("usm", user);
+        }
+        if let Some(name) = found.pdu.and_then(|pdu| PDUS.get(usize::from(pdu))) {
+            out.text("pdu_type", name.as_bytes());
+        }
+        let names: Vec<Vec<u8>> = found.variables.iter().map(|name| identifier(name)).collect();
+        out.texts("vars", names.iter().map(Vec::as_slice));
+    });
 }
 
 /// Returns true if a datagram begins with a complete sequence, as a message does.
@@ -126,10 +176,16 @@ pub(super) fn is_message(mut bytes: &[u8]) -> bool {
 }
 
 impl Parser for Snmp {
-    fn data(&mut self, chunk: StreamChunk<'_>, _out: &mut Transactions) -> Outcome {
+    fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         match message(chunk.bytes) {
-            Some(()) => Outcome::Continue,
-            None => Outcome::Failed,
+            Some(found) => {
+                publish(chunk.direction, &found, out);
+                Outcome::Continue
+            }
+            None => {
+                out.raise("snmp.malformed_data");
+                Outcome::Failed
+            }
         }
     }
 

@@ -16,6 +16,9 @@ const BANNER_SIZE: usize = 512;
 const PACKET_SIZE: usize = 256 << 10;
 /// Number of the message that changes the keys.
 const NEW_KEYS: u8 = 21;
+/// Number of the message with the algorithms (RFC 4253, section 7.1), and its largest size that is read.
+const KEX_INIT: u8 = 20;
+const KEX_INIT_SIZE: usize = 32 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
@@ -39,6 +42,8 @@ struct Side {
     pending: Vec<u8>,
     /// True if the packet in progress changes the keys.
     changes_keys: bool,
+    /// True once the algorithms were read.
+    has_algorithms: bool,
 }
 
 heap!(Side { pending });
@@ -126,10 +131,53 @@ impl Ssh {
                     self.fail(direction, out, "ssh.invalid_record");
                     return 0;
                 }
+                if header[5] == KEX_INIT && !side.has_algorithms && size <= KEX_INIT_SIZE {
+                    let padding = usize::from(header[4]);
+                    let Some(packet) = data.get(6..4 + size) else {
+                        return 0;
+                    };
+                    side.has_algorithms = true;
+                    let lists = &packet[..packet.len().saturating_sub(padding)];
+                    self.algorithms(direction, lists, out);
+                    return 4 + size;
+                }
                 side.changes_keys = header[5] == NEW_KEYS;
                 side.state = State::Skip(size - 2);
                 header.len()
             }
+        }
+    }
+
+    /// Publishes the fingerprint of the algorithms, as HASSH defines it: those for key exchange, and those for encryption,
+    /// authentication and compression in the direction of the sender.
+    fn algorithms(&mut self, direction: Direction, lists: &[u8], out: &mut Transactions) {
+        /// Size of the cookie before the lists.
+        const COOKIE: usize = 16;
+        let mut rest = lists.get(COOKIE..).unwrap_or_default();
+        let mut names: Vec<&[u8]> = Vec::new();
+        while names.len() < 8 {
+            let Some((size, tail)) = rest.split_first_chunk::<4>() else {
+                return;
+            };
+            let Some((list, tail)) = tail.split_at_checked(u32::from_be_bytes(*size) as usize) else {
+                return;
+            };
+            names.push(list);
+            rest = tail;
+        }
+        let side = match direction {
+            Direction::ToServer => [0, 2, 4, 6],
+            Direction::ToClient => [0, 3, 5, 7],
+        };
+        let text = side.map(|at| names[at]).join(&b';');
+        let hash = super::tls::md5_text(&text);
+        let (hash_buffer, text_buffer) = match direction {
+            Direction::ToServer => (Buffer::SshHassh, Buffer::SshHasshString),
+            Direction::ToClient => (Buffer::SshHasshServer, Buffer::SshHasshServerString),
+        };
+        if let Some(transaction) = self.transaction(out) {
+            transaction.publish(hash_buffer, direction, hash.as_bytes());
+            transaction.publish(text_buffer, direction, text);
         }
     }
 

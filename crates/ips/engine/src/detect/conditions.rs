@@ -3,10 +3,11 @@
 use core::net::IpAddr;
 
 use millrace_ips_rules::address::Value;
+use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::variables::Ranges;
 
-use super::program::{BitMode, Endpoint, PacketTest, Rule, Side, compare};
+use super::program::{BitMode, Endpoint, PacketTest, Rule, Side, compare, compare_all};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::{IpVersion, Packet};
 
@@ -107,6 +108,27 @@ pub(super) fn packet(test: &PacketTest, packet: &Packet<'_>, flow: Option<&Flow>
         }
         PacketTest::IpProtocol(comparison) => compare(*comparison, u64::from(packet.protocol)),
         PacketTest::SameIp => packet.src == packet.dst,
+        PacketTest::Vlan { comparison, index } => {
+            let tags = packet
+                .vlans
+                .get(..usize::from(packet.vlan_len))
+                .unwrap_or_default();
+            let mut ids = [0; 3];
+            for (id, tag) in ids.iter_mut().zip(tags) {
+                *id = u64::from(*tag);
+            }
+            compare_all(*comparison, *index, &ids[..tags.len()])
+        }
+        PacketTest::IpOption(kind) => {
+            let is_it = |found: u8| kind.is_none_or(|kind| kind == found);
+            packet.ip.version == IpVersion::V4 && has_option(packet.ip.options, is_it)
+        }
+        PacketTest::FlowCounter {
+            field,
+            side,
+            comparison,
+        } => flow.is_some_and(|flow| flow_counter(*field, *side, *comparison, flow)),
+        PacketTest::Event(event) => packet.events.has(*event),
         PacketTest::StreamSize { side, comparison } => {
             flow.is_some_and(|flow| stream_size(*side, *comparison, flow))
         }
@@ -119,6 +141,51 @@ fn has_bits(mode: BitMode, present: u16, bits: u16) -> bool {
         BitMode::All => present & bits == bits,
         BitMode::Any => present & bits != 0,
         BitMode::None => present & bits == 0,
+    }
+}
+
+/// Returns true if an option of an IPv4 header has a type that is asked for; those without a size are options, too.
+fn has_option(options: &[u8], is_it: impl Fn(u8) -> bool) -> bool {
+    let mut rest = options;
+    loop {
+        match rest {
+            [] => return false,
+            [kind, ..] if is_it(*kind) => return true,
+            [0, ..] | [_] => return false,
+            [1, tail @ ..] => rest = tail,
+            [_, size, ..] => match rest.get(usize::from((*size).max(2))..) {
+                Some(tail) => rest = tail,
+                None => return false,
+            },
+        }
+    }
+}
+
+fn flow_counter(field: NumberField, side: Side, comparison: Comparison, flow: &Flow) -> bool {
+    if field == NumberField::FlowAge {
+        let age = flow.last.nanos().saturating_sub(flow.start.nanos()) / 1_000_000_000;
+        return compare(comparison, age);
+    }
+    let is_packets = matches!(
+        field,
+        NumberField::FlowPackets | NumberField::FlowPacketsToClient | NumberField::FlowPacketsToServer
+    );
+    let is_true = |direction: Direction| {
+        let counters = &flow.counters[direction.index()];
+        compare(
+            comparison,
+            if is_packets {
+                counters.packets
+            } else {
+                counters.bytes
+            },
+        )
+    };
+    match side {
+        Side::Client => is_true(Direction::ToServer),
+        Side::Server => is_true(Direction::ToClient),
+        Side::Both => is_true(Direction::ToServer) && is_true(Direction::ToClient),
+        Side::Either => is_true(Direction::ToServer) || is_true(Direction::ToClient),
     }
 }
 
@@ -155,12 +222,67 @@ fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
         NumberField::TcpAck => packet.tcp.map(|tcp| u64::from(tcp.ack)),
         NumberField::TcpWindow => packet.tcp.map(|tcp| u64::from(tcp.window)),
         NumberField::TcpMss => packet.tcp.and_then(|tcp| maximum_segment_size(tcp.options)),
-        // The compiler makes no packet conditions from these fields.
-        NumberField::Bsize
-        | NumberField::Urilen
-        | NumberField::FileSize
-        | NumberField::CertChainLen
-        | NumberField::DnsOpcode => None,
+        NumberField::TcpWindowScale => packet.tcp.and_then(|tcp| window_scale(tcp.options)),
+        NumberField::Icmpv6Mtu => {
+            let is_v6 = packet.ip.version == IpVersion::V6;
+            packet.icmp.filter(|_| is_v6)?.mtu.map(u64::from)
+        }
+        NumberField::VlanLayers => Some(u64::from(packet.vlan_len)),
+        // The compiler makes no packet conditions from other fields.
+        _ => None,
+    }
+}
+
+/// Returns the window scale of TCP options (RFC 7323, section 2.2).
+fn window_scale(mut options: &[u8]) -> Option<u64> {
+    loop {
+        match options {
+            [1, rest @ ..] => options = rest,
+            [3, 3, scale, ..] => return Some(u64::from(*scale)),
+            [0, ..] | [] | [_] => return None,
+            [_, size, ..] => options = options.get(usize::from((*size).max(2))..)?,
+        }
+    }
+}
+
+/// Returns the bytes of a buffer of a packet: a header or an address.
+pub(super) fn buffer<'a>(buffer: Buffer, packet: &Packet<'a>, address: &'a mut [u8; 16]) -> Option<&'a [u8]> {
+    const ICMP: u8 = 1;
+    const ICMPV6: u8 = 58;
+    const UDP: u8 = 17;
+    let header = packet.ip.bytes.get(..packet.ip.header_size);
+    let transport = || {
+        let payload = packet.ip_payload();
+        payload
+            .len()
+            .checked_sub(packet.payload.len())
+            .and_then(|size| payload.get(..size))
+    };
+    match buffer {
+        Buffer::Ipv4Header => header.filter(|_| packet.ip.version == IpVersion::V4),
+        Buffer::Ipv6Header => header.filter(|_| packet.ip.version == IpVersion::V6),
+        Buffer::TcpHeader => packet.tcp.and_then(|_| transport()),
+        Buffer::UdpHeader => transport().filter(|_| packet.protocol == UDP && packet.ports.is_some()),
+        Buffer::Icmpv4Header => transport().filter(|_| packet.protocol == ICMP && packet.icmp.is_some()),
+        Buffer::Icmpv6Header => transport().filter(|_| packet.protocol == ICMPV6 && packet.icmp.is_some()),
+        Buffer::IpSource | Buffer::IpDestination => {
+            let found = if buffer == Buffer::IpSource {
+                packet.src
+            } else {
+                packet.dst
+            };
+            Some(match found {
+                IpAddr::V4(found) => {
+                    address[..4].copy_from_slice(&found.octets());
+                    &address[..4]
+                }
+                IpAddr::V6(found) => {
+                    *address = found.octets();
+                    &address[..]
+                }
+            })
+        }
+        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use millrace_ips_pcre as pcre;
 use millrace_ips_rules::options::number::Comparison;
 
 use super::bytes;
+use super::dataset::Changes;
 use super::program::{ContentTest, JumpBase, Operation, PcreTest, VARIABLES, compare};
 
 /// Largest number of positions at which contents and expressions of a rule are tried in one inspection of a
@@ -62,6 +63,8 @@ pub struct Scratch {
     pub limit: Option<Limit>,
     steps: u32,
     decoded: Vec<Vec<u8>>,
+    /// The changes of sets of values by rules.
+    pub(super) sets: Changes,
 }
 
 impl Scratch {
@@ -75,6 +78,7 @@ impl Scratch {
             limit: None,
             steps: STEP_BUDGET,
             decoded: Vec::new(),
+            sets: Changes::default(),
         }
     }
 
@@ -98,6 +102,11 @@ impl Scratch {
     /// Returns the steps that expressions may still take.
     pub(super) fn budget(&self) -> u64 {
         self.pcre.steps_left
+    }
+
+    /// Returns the memory of expressions.
+    pub(super) fn expressions(&mut self) -> &mut pcre::Scratch {
+        &mut self.pcre
     }
 
     /// Returns the result of an expression: start and end of the match in the subject.
@@ -264,6 +273,8 @@ fn run(
                 is_relative,
                 then,
             } => decode(subject, cursor, (*limit, *offset, *is_relative), then, scratch),
+            // The value of a buffer that grows is not known.
+            Operation::Set(set) => subject.is_complete && scratch.sets.look_up(set, subject.bytes),
             operation => match step(operation, subject, cursor, &mut scratch.variables) {
                 Some(next) => {
                     cursor = next;
@@ -359,7 +370,7 @@ pub(super) fn step(
             compare(*comparison, len.saturating_sub(cursor) as u64).then_some(cursor)
         }
         // The remaining operations have several results each, and callers do not pass them here.
-        Operation::Content(_) | Operation::Pcre(_) | Operation::Base64 { .. } => None,
+        Operation::Content(_) | Operation::Pcre(_) | Operation::Base64 { .. } | Operation::Set(_) => None,
     }
 }
 

@@ -1,14 +1,18 @@
 //! Conditions on the fields that a parser records for a transaction, besides its buffers.
 
+use std::collections::HashSet;
+
 use millrace_ips_rules::buffers::Buffer;
-use millrace_ips_rules::options::number::{Comparison, NumberField};
+use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
 use millrace_ips_rules::options::words::TextField;
+use millrace_types::Time;
 
 use super::modbus::{Message, holds};
-use super::program::compare;
-use crate::app::Transaction;
+use super::program::{compare, compare_all};
 use crate::app::file::{File, FileState};
-use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord};
+use crate::app::krb5;
+use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord, Value};
+use crate::app::{Progress, Transaction};
 use crate::flow::Direction;
 
 /// The word of `dce_iface` for calls in any fragment. It has no effect, because all fragments of a call are one
@@ -16,7 +20,12 @@ use crate::flow::Direction;
 const ANY_FRAGMENT: &str = "any_frag";
 
 /// Returns true if a value of the transaction satisfies a condition in words.
-pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, direction: Direction) -> bool {
+pub(super) fn has(
+    field: TextField,
+    value: &str,
+    transaction: &Transaction,
+    (direction, now): (Direction, Time),
+) -> bool {
     match field {
         TextField::AppLayerEvent => transaction
             .events
@@ -77,9 +86,71 @@ pub(super) fn has(field: TextField, value: &str, transaction: &Transaction, dire
             let method = transaction.buffer(Buffer::SipMethod, direction);
             method.is_some_and(|method| any_of(value, |name| method.eq_ignore_ascii_case(name.as_bytes())))
         }
+        TextField::FileMagicText => {
+            let (is_negated, text) = match value.strip_prefix('!') {
+                Some(text) => (true, text.trim()),
+                None => (false, value),
+            };
+            let text = text.trim_matches('"').to_ascii_lowercase();
+            let files = transaction.files.iter().filter(|file| file.direction == direction);
+            let mut kinds = files.filter_map(|file| file.magic);
+            kinds.any(|magic| magic.to_ascii_lowercase().contains(&text) != is_negated)
+        }
+        TextField::SshProtoVersion => {
+            let version = transaction.buffer(Buffer::SshProto, direction);
+            version.is_some_and(|version| match value {
+                "2_compat" => matches!(version, b"2.0" | b"2" | b"1.99"),
+                value => version == value.as_bytes(),
+            })
+        }
+        TextField::CertExpired | TextField::CertValid => match &transaction.record {
+            Record::Tls(tls) => tls.not_after.is_some_and(|end| {
+                let is_over = end < now.nanos() as i64 / 1_000_000_000;
+                is_over == (field == TextField::CertExpired)
+            }),
+            _ => false,
+        },
+        TextField::IkeChosenSaAttribute => value.split_once('=').is_some_and(|(name, number)| {
+            let number = number.trim().parse::<u64>().ok();
+            direction == Direction::ToClient
+                && matches!(field_of(transaction, name.trim()), Some(Value::Number(found)) if Some(*found) == number)
+        }),
+        TextField::Krb5TicketEncryption => match field_of(transaction, "ticket_encryption") {
+            Some(Value::Text(found)) => krb5_encryption(value, found),
+            _ => false,
+        },
         // Parsers provide no value for the other fields, and an unknown value does not match.
         _ => false,
     }
+}
+
+/// Returns a field of a transaction whose protocol has no record type of its own.
+fn field_of<'a>(transaction: &'a Transaction, name: &str) -> Option<&'a Value> {
+    match &transaction.record {
+        Record::Fields(fields) => fields
+            .list
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, value)| value),
+        _ => None,
+    }
+}
+
+/// Returns true if the name of an encryption type is in a list of names, numbers and `weak`; a `!` negates a part.
+fn krb5_encryption(value: &str, found: &[u8]) -> bool {
+    let all = krb5::STRONG.iter().chain(krb5::WEAK);
+    let number = all
+        .clone()
+        .find(|(_, name)| name.as_bytes() == found)
+        .map(|(number, _)| *number);
+    any_of(value, |word| match word {
+        "weak" => number.is_none_or(krb5::is_weak),
+        word => {
+            word.as_bytes() == found
+                || word.parse().ok() == number && number.is_some()
+                || word.as_bytes() == found
+        }
+    })
 }
 
 /// Returns true if [`has`] knows the names and numbers of a condition. Others would never match, or always with `!`.
@@ -126,7 +197,7 @@ fn version(name: &str) -> Option<u16> {
         "1.1" | "tls1.1" => 0x0302,
         "1.2" | "tls1.2" => 0x0303,
         "1.3" | "tls1.3" => 0x0304,
-        _ => return None,
+        other => return u16::from_str_radix(other.strip_prefix("0x")?, 16).ok(),
     })
 }
 
@@ -307,10 +378,19 @@ fn is_in_list(list: &str, number: u16) -> bool {
 /// Returns true if a number of the transaction satisfies a comparison.
 pub(super) fn has_number(
     field: NumberField,
-    comparison: Comparison,
+    (comparison, index): (Comparison, Index),
     transaction: &Transaction,
     direction: Direction,
 ) -> bool {
+    if field >= NumberField::DnsRcode {
+        let values = transaction.numbers(field, direction);
+        return match needs_end(comparison, index)
+            && transaction.progress[direction.index()] < Progress::Complete
+        {
+            true => false,
+            false => compare_all(comparison, index, &values),
+        };
+    }
     match (field, &transaction.record) {
         (NumberField::FileSize, _) => transaction
             .files
@@ -325,6 +405,60 @@ pub(super) fn has_number(
         }
         _ => false,
     }
+}
+
+/// Returns true if more values may make a comparison false.
+fn needs_end(_comparison: Comparison, index: Index) -> bool {
+    matches!(
+        index,
+        Index::All | Index::AllOrAbsent | Index::OrAbsent | Index::Times(_) | Index::Count
+    ) || matches!(index, Index::At(at) | Index::OutOfBoundsOr(at) if at < 0)
+        || matches!(index, Index::OutOfBoundsOr(_))
+}
+
+/// Returns true if a field is a number of transactions, and not of packets or flows.
+pub(super) fn is_of_transaction(field: NumberField) -> bool {
+    let is_of_packet = matches!(
+        field,
+        NumberField::TcpWindowScale
+            | NumberField::Icmpv6Mtu
+            | NumberField::VlanLayers
+            | NumberField::VlanId
+            | NumberField::FlowAge
+            | NumberField::FlowPackets
+            | NumberField::FlowPacketsToClient
+            | NumberField::FlowPacketsToServer
+            | NumberField::FlowBytes
+            | NumberField::FlowBytesToClient
+            | NumberField::FlowBytesToServer
+    );
+    matches!(
+        field,
+        NumberField::FileSize | NumberField::CertChainLen | NumberField::DnsOpcode
+    ) || field >= NumberField::DnsRcode && !is_of_packet
+}
+
+/// Returns true if a file of the transaction has a digest of a list, or with `is_negated` one that the list does not have.
+pub(super) fn has_digest(
+    field: TextField,
+    list: &HashSet<Vec<u8>>,
+    is_negated: bool,
+    transaction: &Transaction,
+    direction: Direction,
+) -> bool {
+    let files = transaction
+        .files
+        .iter()
+        .filter(|file| file.direction == direction);
+    let mut hashes = files.filter_map(|file| file.hashes.as_ref());
+    hashes.any(|hashes| {
+        let digest: &[u8] = match field {
+            TextField::FileMd5 => &hashes.md5,
+            TextField::FileSha1 => &hashes.sha1,
+            _ => &hashes.sha256,
+        };
+        list.contains(digest) != is_negated
+    })
 }
 
 /// Returns true if the size of a file satisfies a comparison, whatever bytes follow. The known size of an incomplete file is only

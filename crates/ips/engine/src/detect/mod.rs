@@ -12,6 +12,7 @@
 mod bytes;
 mod compile;
 mod conditions;
+pub mod dataset;
 mod detector;
 mod evaluate;
 mod fields;

@@ -101,6 +101,11 @@ fn successors(
                 next.insert((cursor, variables));
             }
         }
+        Operation::Set(set) => {
+            if subject.is_complete && scratch.sets.look_up(set, subject.bytes) {
+                next.insert((cursor, variables));
+            }
+        }
         operation => {
             if let Some(cursor) = evaluate::step(operation, subject, cursor, &mut variables) {
                 next.insert((cursor, variables));

@@ -15,11 +15,12 @@ use std::collections::HashMap;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::Comparison;
-use millrace_ips_rules::options::words::{TextField, Transform};
+use millrace_ips_rules::options::transform::Transform;
+use millrace_ips_rules::options::words::TextField;
 use millrace_ips_scan::{Backend, Pattern, Scanner, build};
 
 use super::compile::{Hook, buffer_directions};
-use super::program::{AppTest, Operand, Operation, Rule, RuleType};
+use super::program::{AppTest, Operand, Operation, Rule, RuleType, Step};
 use crate::app::AppProtocol;
 use crate::flow::Direction;
 
@@ -186,6 +187,8 @@ pub(super) struct Prefilter {
     pub(super) transactions: HashMap<AppProtocol, TransactionGroup>,
     /// Rules over anomalies. They are evaluated when a flow has a new anomaly that belongs to no transaction.
     pub(super) events: Vec<u32>,
+    /// Rules over events of the decoder and of the TCP engine. They are evaluated on packets that have events.
+    pub(super) packet_events: Vec<u32>,
     /// Rules that are evaluated once for each direction of a flow.
     pub(super) ip_only: Vec<u32>,
 }
@@ -203,7 +206,7 @@ fn is_name(hook: &Hook) -> bool {
         hook.buffer,
         Buffer::DnsQuery | Buffer::DnsQueryName | Buffer::TlsSni | Buffer::HttpHost | Buffer::HttpHostRaw
     );
-    is_buffer && matches!(hook.transforms[..], [] | [Transform::DotPrefix])
+    is_buffer && matches!(hook.transforms[..], [] | [Step::Plain(Transform::DotPrefix)])
 }
 
 /// Returns the hash of the name that a buffer must equal or end with, if the operations require such a name
@@ -247,11 +250,12 @@ impl Prefilter {
         let (mut stream, mut in_stream) = (Draft::default(), Draft::default());
         let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
         let mut transactions: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
-        let (mut events, mut ip_only) = (Vec::new(), Vec::new());
+        let (mut events, mut ip_only, mut packet_events) = (Vec::new(), Vec::new(), Vec::new());
         for (index, rule) in rules.iter().enumerate() {
             let at = index as u32;
             match rule.kind {
                 RuleType::IpOnly => ip_only.push(at),
+                RuleType::DecoderEvent => packet_events.push(at),
                 RuleType::Transaction => {
                     if is_over_events(rule) {
                         events.push(at);
@@ -312,6 +316,7 @@ impl Prefilter {
             hooks: drafts.into_iter().map(|draft| draft.build(backend)).collect(),
             transactions,
             events,
+            packet_events,
             ip_only,
         }
     }

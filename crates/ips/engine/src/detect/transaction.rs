@@ -1,12 +1,14 @@
 //! Detection state of a transaction: the candidate rules, and the buffer tests of each rule that matched.
 
-use super::compile::Hook;
+use millrace_ips_rules::buffers::Buffer;
+
+use super::compile::{Hook, buffer_directions};
 use super::detector::Candidates;
 use super::evaluate::{self, Scratch, Subject};
 use super::prefilter::Group;
-use super::program::{BufferTest, Rule};
+use super::program::{Absence, BufferTest, Rule, Step};
 use super::transform;
-use crate::app::Transaction;
+use crate::app::{BufferView, Progress, Transaction};
 use crate::flow::{Direction, FlowState};
 
 /// Largest number of buffer instances with a stored scan position. Further instances are scanned from their
@@ -60,8 +62,10 @@ pub(super) struct Seen {
 
 /// Returns true if the result of a rule on an unchanged transaction may differ from packet to packet.
 pub(super) fn varies(rule: &Rule) -> bool {
-    let depends_on_packet =
-        !rule.packet.is_empty() || !rule.payload.is_empty() || rule.flow.is_reassembled.is_some();
+    let depends_on_packet = !rule.packet.is_empty()
+        || !rule.headers.is_empty()
+        || !rule.payload.is_empty()
+        || rule.flow.is_reassembled.is_some();
     depends_on_packet || !rule.state.is_empty()
 }
 
@@ -145,6 +149,7 @@ impl DirectionState {
         transaction: &Transaction,
         direction: Direction,
         memory: &mut (Candidates, Vec<u8>),
+        scratch: &mut Scratch,
     ) -> usize {
         if group.is_empty() {
             return 0;
@@ -155,7 +160,8 @@ impl DirectionState {
         }
         let mut size = 0;
         let (marks, transformed) = memory;
-        for (instance, view) in transaction.buffers(hook.buffer, direction).enumerate() {
+        let views = transaction.buffers(source_of(hook.buffer), direction);
+        for (instance, view) in views.flat_map(|view| pieces(hook.buffer, view)).enumerate() {
             let instance = u16::try_from(instance).unwrap_or(u16::MAX);
             let end = view.offset + view.bytes.len() as u64;
             let known = self
@@ -163,7 +169,9 @@ impl DirectionState {
                 .iter()
                 .position(|scanned| scanned.hook == index && scanned.instance == instance);
             let before = known.map_or(0, |at| self.scanned[at].end);
-            if known.is_some() && before == end {
+            // The bytes of a buffer that needs to be whole are scanned once it is.
+            let waits = !view.is_complete && hook.transforms.iter().any(Step::needs_whole);
+            if known.is_some() && before == end || waits {
                 continue;
             }
             if hook.transforms.is_empty() {
@@ -175,7 +183,7 @@ impl DirectionState {
                 let known = new.min(view.bytes.len()).saturating_sub(from);
                 group.scan(&view.bytes[from..], known, &mut |rule| self.add(rule, marks));
             } else {
-                transform::apply(&hook.transforms, view.bytes, transformed);
+                transform::apply(&hook.transforms, view.bytes, transformed, scratch.expressions());
                 size += transformed.len();
                 group.scan(transformed, 0, &mut |rule| self.add(rule, marks));
             }
@@ -204,8 +212,23 @@ pub(super) fn matches(
     scratch: &mut Scratch,
     transformed: &mut Vec<u8>,
 ) -> bool {
-    let mut changed = transaction.changed_buffers(test.buffer, direction, evaluated);
-    changed.any(|view| {
+    let direction = test.side.unwrap_or(direction);
+    if test.absence != Absence::Fails {
+        let mut views = transaction.buffers(source_of(test.buffer), direction);
+        let has_buffer = views.any(|view| pieces(test.buffer, view).next().is_some());
+        match (has_buffer, test.absence) {
+            (false, _) => return may_be_absent(test.buffer, transaction, direction),
+            (true, Absence::Required) => return false,
+            (true, _) => {}
+        }
+    }
+    // The other direction has a source, too.
+    if source_of(test.buffer) != test.buffer && !buffer_directions(test.buffer)[direction.index()] {
+        return false;
+    }
+    let changed = transaction.changed_buffers(source_of(test.buffer), direction, evaluated);
+    let mut pieces = changed.flat_map(|view| pieces(test.buffer, view));
+    pieces.any(|view| {
         let mut subject = Subject {
             bytes: view.bytes,
             offset: view.offset,
@@ -213,9 +236,48 @@ pub(super) fn matches(
             is_dce_big_endian: view.is_big_endian,
         };
         if !test.transforms.is_empty() {
-            transform::apply(&test.transforms, view.bytes, transformed);
+            if !view.is_complete && test.transforms.iter().any(Step::needs_whole) {
+                return false;
+            }
+            transform::apply(&test.transforms, view.bytes, transformed, scratch.expressions());
             subject.bytes = transformed;
         }
         evaluate::matches(&test.operations, &subject, scratch)
     })
+}
+
+/// Returns the buffer of the transaction that contains a buffer of rules.
+pub(super) fn source_of(buffer: Buffer) -> Buffer {
+    match buffer {
+        Buffer::HttpRequestHeader | Buffer::HttpResponseHeader => Buffer::HttpStart,
+        buffer => buffer,
+    }
+}
+
+/// Returns the instances of a buffer in an instance of its source: the lines of headers, or the source itself.
+pub(super) fn pieces<'a>(buffer: Buffer, view: BufferView<'a>) -> impl Iterator<Item = BufferView<'a>> {
+    let is_split = source_of(buffer) != buffer;
+    let lines = view
+        .bytes
+        .split(move |byte| is_split && *byte == b'\n')
+        .skip(usize::from(is_split));
+    lines
+        .map(move |line| match is_split {
+            true => line.strip_suffix(b"\r").unwrap_or(line),
+            false => line,
+        })
+        .filter(move |line| !is_split || !line.is_empty())
+        .map(move |bytes| BufferView { bytes, ..view })
+}
+
+/// Returns true if a buffer that is not there exists in a direction, and comes no more.
+fn may_be_absent(buffer: Buffer, transaction: &Transaction, direction: Direction) -> bool {
+    // Bodies and files may begin after the headers.
+    let last = match buffer {
+        Buffer::HttpRequestBody | Buffer::HttpResponseBody | Buffer::FileData | Buffer::FileName => {
+            Progress::Complete
+        }
+        _ => Progress::Headers,
+    };
+    buffer_directions(buffer)[direction.index()] && transaction.progress[direction.index()] >= last
 }

@@ -8,11 +8,12 @@ use crate::detect::Ruleset;
 use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
+use crate::packet::events::PacketEvents;
 use crate::packet::{Context, IpHeaderLocation, Packet, TcpHeader};
 use crate::policy::Cause;
 use crate::settings::{Encryption, Mode};
-use crate::tcp::Stream;
 use crate::tcp::normalize::{Edits, SegmentLocation};
+use crate::tcp::{Stream, TcpProblem, observer};
 use crate::verdict::{DropReason, Verdict};
 
 /// The outcome of a packet of a flow.
@@ -31,6 +32,7 @@ pub(super) struct Changed {
     flow: Box<Flow>,
     direction: Direction,
     is_encrypted: bool,
+    events: PacketEvents,
 }
 
 impl Engine {
@@ -91,9 +93,12 @@ impl Engine {
                 packet.is_rejected_by_stream = true;
                 self.inspect(rules, packet, &mut flow, direction, out)
             }
-            _ => match self.transport(packet, &mut flow, direction) {
+            _ => match self.observed(rules, packet, &mut flow, direction) {
                 Err(problem) => match self.problem(problem, packet, &mut flow, out) {
-                    Some(verdict) => verdict,
+                    Some(verdict) => {
+                        let decided = self.inspect_events(rules, packet, Some((&mut flow, direction)), out);
+                        verdict.max(decided)
+                    }
                     None => {
                         packet.is_rejected_by_stream = true;
                         self.inspect(rules, packet, &mut flow, direction, out)
@@ -120,12 +125,39 @@ impl Engine {
                         flow,
                         direction,
                         is_encrypted: packet.is_encrypted,
+                        events: packet.events,
                     }));
                 }
             },
         };
         self.settle(packet, index, flow, verdict, is_quoted, out);
         Decided::Verdict(verdict)
+    }
+
+    /// Applies a packet to the transport state of its flow, and adds the events of the TCP engine to the packet if rules ask for
+    /// them.
+    fn observed(
+        &mut self,
+        rules: &Ruleset,
+        packet: &mut Packet<'_>,
+        flow: &mut Flow,
+        direction: Direction,
+    ) -> Result<Option<(Edits, SegmentLocation)>, TcpProblem> {
+        let Some(tcp) = packet.tcp.filter(|_| rules.has_packet_events()) else {
+            return self.transport(packet, flow, direction);
+        };
+        let before = (self.counters.tcp.gaps, self.counters.tcp.conflicts);
+        let result = self.transport(packet, flow, direction);
+        let mode = self.settings.mode;
+        let mut events = observer::observe(&mut flow.observer, packet, &tcp, direction, mode);
+        if self.counters.tcp.gaps != before.0 {
+            events.stream("reassembly_seq_gap");
+        }
+        if self.counters.tcp.conflicts != before.1 {
+            events.stream("reassembly_overlap_different_data");
+        }
+        packet.events.add(events);
+        result
     }
 
     /// Applies the normaliser's edits to a packet, and inspects the result.
@@ -146,6 +178,7 @@ impl Engine {
             mut flow,
             direction,
             is_encrypted,
+            events,
         } = changed;
         edits.apply(&location, bytes);
         match Packet::decode(bytes, network, context) {
@@ -154,6 +187,7 @@ impl Engine {
                 let packet = Packet {
                     is_encrypted: is_encrypted && !is_repeated,
                     is_rejected_by_stream: is_repeated,
+                    events,
                     ..packet
                 };
                 let verdict = self.inspect(rules, &packet, &mut flow, direction, out);
@@ -254,6 +288,8 @@ impl Engine {
         if self.overload.sheds_records {
             flow.app.settings.hashes_files = false;
         }
+        // Rules need the digests, whether records have them or not.
+        flow.app.settings.hashes_files |= rules.needs_digests;
         if self.overload.sheds_depth {
             flow.app.settings = flow.app.settings.half_as_deep();
         }

@@ -12,11 +12,12 @@ use crate::app::Expectations;
 use crate::defragment::{DefragmentCounters, Defragmenter, Outcome, Refused};
 use crate::detect::{self, Detector, Inspection, Ruleset};
 use crate::event::{Events, FlowEnd};
-use crate::flow::{Direction, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tuple};
+use crate::flow::{Direction, Flow, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tuple};
 use crate::hash::Seed;
 use crate::history;
+use crate::packet::events::{self, PacketEvents};
 use crate::packet::tunnel;
-use crate::packet::{Context, IpHeaderLocation, LinkType, Packet, Undecoded, find_ip_header};
+use crate::packet::{Context, IpHeaderLocation, IpVersion, LinkType, Packet, Undecoded, find_ip_header};
 use crate::policy::{Cause, Overload};
 use crate::settings::{Mode, Settings};
 use crate::tcp::TcpSettings;
@@ -189,11 +190,23 @@ impl Engine {
             is_reassembled: false,
             reassemblies: 0,
             is_tunnel: false,
+            events: PacketEvents::NONE,
         };
         let first = out.list.len();
-        let verdict = match find_ip_header(link, bytes) {
+        let found = find_ip_header(link, bytes);
+        let context = match rules.has_packet_events() {
+            true => Context {
+                events: events::of_link(link, bytes, found.err()),
+                ..context
+            },
+            false => context,
+        };
+        let verdict = match found {
             Ok(network) => self.packet(rules, bytes, network, context, out),
-            Err(reason) => self.undecoded(reason),
+            Err(reason) => {
+                let decided = self.inspect_undecoded(rules, context, out);
+                decided.max(self.undecoded(reason))
+            }
         };
         match verdict {
             Verdict::Pass => {}
@@ -269,8 +282,13 @@ impl Engine {
         out: &mut Events,
     ) -> Verdict {
         let mut packet = Packet::EMPTY;
+        let context = match rules.has_packet_events() {
+            true => with_events(context, bytes, network),
+            false => context,
+        };
         if let Err(reason) = packet.read(bytes, network, context) {
-            return self.undecoded(reason);
+            let decided = self.inspect_undecoded(rules, context, out);
+            return decided.max(self.undecoded(reason));
         }
         self.counters.packets += 1;
         if self.settings.mode == Mode::Ips && self.is_refused(&packet) {
@@ -308,14 +326,22 @@ impl Engine {
                 return verdict.max(self.undecoded(Undecoded::InvalidIp));
             }
             let vlans = network.vlans;
-            let mut whole = match self.defragmenter.add(&packet) {
-                Outcome::Waiting => return verdict,
+            let overlaps = self.defragmenter.counters.overlaps;
+            let outcome = self.defragmenter.add(&packet);
+            let mut whole = match outcome {
+                Outcome::Waiting => {
+                    let has_overlap = self.defragmenter.counters.overlaps != overlaps;
+                    let decided = self.inspect_fragment(rules, &packet, has_overlap, out);
+                    return verdict.max(decided);
+                }
                 Outcome::Whole(whole) => whole.to_vec(),
                 Outcome::Refused(Refused::Memory) => {
                     let decided = self.exception(Cause::FragmentMemory, &packet, None, out);
                     return verdict.max(decided.unwrap_or_default());
                 }
-                Outcome::Refused(_) => {
+                Outcome::Refused(refused) => {
+                    let decided = self.inspect_fragment(rules, &packet, refused == Refused::Overlap, out);
+                    let verdict = verdict.max(decided);
                     return verdict.max(self.inline(Verdict::Drop(DropReason::Normalizer)));
                 }
             };
@@ -323,6 +349,10 @@ impl Engine {
                 is_reassembled: true,
                 reassemblies: context.reassemblies + 1,
                 is_tunnel: false,
+                events: match self.defragmenter.counters.overlaps != overlaps {
+                    true => overlap_of(&packet),
+                    false => PacketEvents::NONE,
+                },
                 ..context
             };
             let network = IpHeaderLocation {
@@ -341,6 +371,7 @@ impl Engine {
             let inner_context = Context {
                 tunnel_depth: context.tunnel_depth + 1,
                 is_tunnel: false,
+                events: PacketEvents::NONE,
                 ..context
             };
             let decided = self.packet(rules, bytes, inner, inner_context, out);
@@ -359,6 +390,69 @@ impl Engine {
             || self.settings.drops_source_routes && packet.has_source_route()
     }
 
+    /// Evaluates the rules over events on a frame or packet that is not decoded.
+    fn inspect_undecoded(&mut self, rules: &Ruleset, context: Context, out: &mut Events) -> Verdict {
+        if context.events.is_empty() {
+            return Verdict::Pass;
+        }
+        let packet = Packet {
+            number: context.number,
+            time: context.time,
+            tunnel_depth: context.tunnel_depth,
+            events: context.events,
+            is_pseudo: false,
+            ..Packet::EMPTY
+        };
+        self.inspect_events(rules, &packet, None, out)
+    }
+
+    /// Evaluates the rules over events on a fragment that overlaps another.
+    fn inspect_fragment(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        has_overlap: bool,
+        out: &mut Events,
+    ) -> Verdict {
+        if !has_overlap || !rules.has_packet_events() {
+            return Verdict::Pass;
+        }
+        let packet = Packet {
+            events: overlap_of(packet),
+            ..*packet
+        };
+        self.inspect_events(rules, &packet, None, out)
+    }
+
+    /// Evaluates only the rules over events.
+    pub(super) fn inspect_events(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        flow: Option<(&mut Flow, Direction)>,
+        out: &mut Events,
+    ) -> Verdict {
+        if packet.events.is_empty() {
+            return Verdict::Pass;
+        }
+        let (flow, direction) = match flow {
+            Some((flow, direction)) => (Some(flow), direction),
+            None => (None, Direction::ToServer),
+        };
+        let inspection = Inspection {
+            packet,
+            flow,
+            direction,
+            has_stream_data: false,
+            stream: None,
+            now: packet.time,
+        };
+        match self.detector.inspect_events(rules, inspection, out) {
+            Action::None | Action::PassPacket | Action::PassFlow => Verdict::Pass,
+            action => self.inline(rejection(action)),
+        }
+    }
+
     /// Inspects a packet that belongs to no flow.
     fn without_flow(&mut self, rules: &Ruleset, packet: &Packet<'_>, out: &mut Events) -> Verdict {
         let inspection = Inspection {
@@ -374,4 +468,26 @@ impl Engine {
             action => self.inline(rejection(action)),
         }
     }
+}
+
+/// Adds the events of a packet's headers to its context.
+#[cold]
+fn with_events(context: Context, bytes: &[u8], network: IpHeaderLocation) -> Context {
+    let bytes = bytes.get(network.offset..).unwrap_or_default();
+    let mut events = context.events;
+    events.add(match network.version {
+        Some(version) => events::of_ip_version(bytes, version == IpVersion::V6),
+        None => events::of_ip(bytes),
+    });
+    Context { events, ..context }
+}
+
+/// Returns the event of a fragment that overlaps another.
+fn overlap_of(packet: &Packet<'_>) -> PacketEvents {
+    let mut events = PacketEvents::NONE;
+    events.decode(match packet.ip.version {
+        IpVersion::V4 => "ipv4.frag_overlap",
+        IpVersion::V6 => "ipv6.frag_overlap",
+    });
+    events
 }

@@ -118,6 +118,8 @@ pub struct Flow {
     pub(crate) charged: usize,
     /// State of the TCP connection; `None` for other protocols, and for a connection that is not followed.
     pub tcp: Option<Box<tcp::Session>>,
+    /// The state of the connection for the events of the TCP engine, if rules ask for them.
+    pub(crate) observer: Option<Box<tcp::observer::Observer>>,
     /// Memory of an earlier connection, for the next one.
     spare: Option<Box<tcp::Session>>,
 }
@@ -142,6 +144,7 @@ impl Flow {
             detect: detect::FlowState::default(),
             charged: 0,
             tcp: None,
+            observer: None,
             spare: None,
         }
     }

@@ -6,6 +6,7 @@
 //!                    └────────────── tunnel ───────────────┘  (one more Packet for each encapsulation)
 //! ```
 
+pub mod events;
 mod ip;
 mod link;
 mod transport;
@@ -20,6 +21,7 @@ use millrace_wire::{IpProto, checksum, tcp, udp};
 
 use crate::flow::{Direction, FlowKey};
 
+use events::PacketEvents;
 pub(crate) use link::{IpHeaderLocation, find_ip_header};
 
 /// Largest number of nested packets that [`payload`] decodes.
@@ -218,6 +220,8 @@ pub struct Packet<'a> {
     pub is_pseudo: bool,
     /// Number of tunnels around the packet.
     pub tunnel_depth: u8,
+    /// Events of the decoder and the TCP engine, if rules ask for them.
+    pub events: PacketEvents,
 }
 
 /// Facts about a packet that its bytes do not contain.
@@ -234,6 +238,8 @@ pub(crate) struct Context {
     /// Number of reassembled packets that contain this packet.
     pub(crate) reassemblies: u8,
     pub(crate) is_tunnel: bool,
+    /// Events of the headers before the IP header.
+    pub(crate) events: PacketEvents,
 }
 
 impl<'a> Packet<'a> {
@@ -259,6 +265,7 @@ impl<'a> Packet<'a> {
         is_fragment: false,
         is_pseudo: true,
         tunnel_depth: 0,
+        events: PacketEvents::NONE,
     };
 
     /// Returns the packet whose IP header is at `network` in `frame`.
@@ -289,6 +296,7 @@ impl<'a> Packet<'a> {
         self.is_tunnel = context.is_tunnel;
         self.is_pseudo = false;
         self.tunnel_depth = context.tunnel_depth;
+        self.events = context.events;
         ip::decode(self, frame, network.version)?;
         if !self.is_fragment {
             transport::decode(self)?;
@@ -398,6 +406,7 @@ pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
             is_reassembled: false,
             reassemblies: 0,
             is_tunnel: false,
+            events: PacketEvents::NONE,
         };
         let Ok(packet) = Packet::decode(frame, location, context) else {
             break;

@@ -9,6 +9,7 @@
 
 mod half;
 pub mod normalize;
+pub(crate) mod observer;
 mod options;
 mod session;
 mod stream;

@@ -70,6 +70,7 @@ fn decode(bytes: &[u8]) -> Packet<'_> {
         is_reassembled: false,
         reassemblies: 0,
         is_tunnel: false,
+        events: crate::packet::events::PacketEvents::NONE,
     };
     let network = find_ip_header(LinkType(LinkType::RAW), bytes).unwrap();
     Packet::decode(bytes, network, context).unwrap()

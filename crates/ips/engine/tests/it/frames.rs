@@ -93,6 +93,17 @@ pub(crate) fn tcp(port: u16, messages: &[(bool, Vec<u8>)], size: usize) -> Vec<V
 
 /// Returns the sorted numbers of the rules that raise alerts on the frames.
 pub(crate) fn alerts(rules: &Ruleset, frames: &[Vec<u8>], mode: Mode) -> Vec<u32> {
+    alerts_on(RAW, Time::from_millis(0), rules, frames, mode)
+}
+
+/// Returns the sorted numbers of the rules that raise alerts on the frames of a link, one each millisecond from `start`.
+pub(crate) fn alerts_on(
+    link: LinkType,
+    start: Time,
+    rules: &Ruleset,
+    frames: &[Vec<u8>],
+    mode: Mode,
+) -> Vec<u32> {
     let settings = Settings {
         mode,
         detect: DetectSettings {
@@ -106,8 +117,8 @@ pub(crate) fn alerts(rules: &Ruleset, frames: &[Vec<u8>], mode: Mode) -> Vec<u32
     for (at, bytes) in frames.iter().enumerate() {
         let frame = Frame {
             bytes: &mut bytes.clone(),
-            link: RAW,
-            time: Time::from_millis(at as u64),
+            link,
+            time: Time::from_nanos(start.nanos() + at as u64 * 1_000_000),
             number: at as u64 + 1,
         };
         engine.frame(rules, frame, &mut events);

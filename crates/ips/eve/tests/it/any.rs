@@ -155,6 +155,40 @@ prop_compose! {
     }
 }
 
+/// Returns fields of any names, nested to a depth.
+fn fields(depth: u32) -> BoxedStrategy<Fields> {
+    let plain = || {
+        prop_oneof![
+            any::<u64>().prop_map(Value::Number),
+            any::<bool>().prop_map(Value::Flag),
+            text().prop_map(Value::Text),
+            texts().prop_map(Value::Texts),
+        ]
+    };
+    let value = match depth.checked_sub(1) {
+        None => plain().boxed(),
+        Some(depth) => prop_oneof![
+            3 => plain(),
+            1 => fields(depth).prop_map(Value::Object),
+            1 => collection::vec(fields(depth), 0..2).prop_map(Value::Objects),
+        ]
+        .boxed(),
+    };
+    let names = select(vec!["version", "type", "request"]);
+    collection::vec((names, value), 0..3)
+        .prop_map(|list| {
+            // A name occurs once in an object.
+            let mut fields = Fields::default();
+            for (name, value) in list {
+                if fields.value(name).is_none() {
+                    fields.list.push((name, value));
+                }
+            }
+            fields
+        })
+        .boxed()
+}
+
 fn record() -> impl Strategy<Value = Record> {
     let end = || option::of((text(), text()));
     prop_oneof![
@@ -175,6 +209,7 @@ fn record() -> impl Strategy<Value = Record> {
             indications,
             objects: Vec::new(),
         }))),
+        fields(3).prop_map(|fields| Record::Fields(Box::new(fields))),
     ]
 }
 
@@ -192,6 +227,7 @@ fn protocol_of(record: &Record) -> AppProtocol {
         Record::Sip(_) => AppProtocol::Sip,
         Record::Modbus(_) => AppProtocol::Modbus,
         Record::Dnp3(_) => AppProtocol::Dnp3,
+        Record::Fields(_) => AppProtocol::Mqtt,
     }
 }
 
@@ -214,6 +250,10 @@ prop_compose! {
         files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(),
     ) -> Event {
         let (sid, gid, rev, rule) = numbers;
+        let app = match record {
+            Record::Fields(_) => Some(protocol_of(&record)),
+            _ => app,
+        };
         let context = Box::new(AlertContext { flow, direction, record, files, bits });
         Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, context: has_context.then_some(context) })
     }

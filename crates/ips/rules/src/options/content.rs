@@ -365,6 +365,8 @@ pub struct Pcre {
     pub pattern: String,
     /// The flags after the closing delimiter, as written.
     pub flags: String,
+    /// The variables that Suricata gives the groups. They only add to the records of Suricata.
+    pub variables: Vec<String>,
 }
 
 /// The flags that name a buffer.
@@ -390,7 +392,11 @@ impl Pcre {
     pub(crate) fn parse(value: Option<&str>) -> Result<Pcre, Reason> {
         const FORM: &str = "\"/EXPRESSION/FLAGS\", or !\"/EXPRESSION/FLAGS\"";
         let (is_negated, value) = negation(required(value, FORM)?);
-        let inner = inside_quotes(value)?;
+        // Suricata reads an expression without quotes, too.
+        let inner = match value.starts_with(['/', 'm']) {
+            true => value,
+            false => inside_quotes(value)?,
+        };
         let wrong = || Reason::invalid(format!("{} has no delimiters", quote(inner)), FORM);
         let (rest, delimiter) = match inner.strip_prefix('m') {
             Some(rest) => (rest, rest.chars().next().ok_or_else(wrong)?),
@@ -401,6 +407,23 @@ impl Pcre {
         }
         let rest = rest.strip_prefix(delimiter).ok_or_else(wrong)?;
         let (pattern, flags) = rest.rsplit_once(delimiter).ok_or_else(wrong)?;
+        // The flags may be followed by the variables that get the groups.
+        let (flags, variables) = flags.split_once(',').unwrap_or((flags, ""));
+        let flags = flags.trim();
+        let variables: Vec<String> = list(variables)
+            .filter(|variable| !variable.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let is_variable = |text: &String| {
+            let split = text.split_once(':');
+            split.is_some_and(|(kind, name)| matches!(kind, "flow" | "pkt" | "alert") && is_name(name))
+        };
+        if let Some(wrong) = variables.iter().find(|variable| !is_variable(variable)) {
+            return Err(Reason::invalid(
+                format!("the variable {}", quote(wrong)),
+                "flow:NAME, pkt:NAME or alert:NAME for each group",
+            ));
+        }
         let is_flag = |c: char| "ismxAEGRBO".contains(c) || BUFFER_FLAGS.iter().any(|(flag, _)| *flag == c);
         if let Some(flag) = flags.chars().find(|c| !is_flag(*c)) {
             return Err(Reason::invalid(
@@ -415,6 +438,7 @@ impl Pcre {
             is_negated,
             pattern: pattern.to_owned(),
             flags: flags.to_owned(),
+            variables,
         };
         if BUFFER_FLAGS
             .iter()
@@ -445,6 +469,10 @@ impl Pcre {
 impl fmt::Display for Pcre {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.is_negated { "!" } else { "" };
-        write!(f, "pcre:{sign}\"/{}/{}\";", self.pattern, self.flags)
+        write!(f, "pcre:{sign}\"/{}/{}", self.pattern, self.flags)?;
+        self.variables
+            .iter()
+            .try_for_each(|variable| write!(f, ", {variable}"))?;
+        f.write_str("\";")
     }
 }

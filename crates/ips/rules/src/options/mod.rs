@@ -2,8 +2,11 @@
 
 pub mod bytes;
 pub mod content;
+pub mod dataset;
+mod enumerations;
 pub mod number;
 pub mod state;
+pub mod transform;
 pub mod words;
 
 use std::fmt::{self, Display};
@@ -16,9 +19,11 @@ use crate::text::{escape, inside_quotes, list, no_value, number32, quote, requir
 
 use bytes::{Base64Decode, ByteKind, ByteOption, IsDataAt};
 use content::{Content, Pcre};
-use number::{Comparison, NumberField};
+use dataset::Dataset;
+use number::{Comparison, Index, NumberField};
 use state::{BitScope, Bits, FlowInt, FlowState, Rate};
-use words::{TextField, Transform};
+use transform::Transform;
+use words::TextField;
 
 /// An option of a rule: one keyword and its value, parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +79,8 @@ pub enum RuleOption {
     Number(NumberField, Comparison, Option<String>),
     /// A condition or annotation with a text value.
     Text(TextField, String),
+    /// A look-up of a buffer in a set of values.
+    Dataset(Dataset),
     /// A match raises no alert.
     NoAlert,
     /// Source and destination address are equal.
@@ -141,6 +148,10 @@ impl RuleOption {
             }
             "flowint" => RuleOption::FlowInt(FlowInt::parse(value)?),
             "threshold" | "detection_filter" => RuleOption::Rate(Rate::parse(name == "threshold", value)?),
+            "dataset" | "datarep" => RuleOption::Dataset(Dataset::parse(name == "datarep", value)?),
+            "ike.vendor" if value.is_some_and(|value| !value.is_empty()) => {
+                return ike_vendor(value.unwrap_or_default());
+            }
             "noalert" | "sameip" => {
                 no_value(value)?;
                 if name == "noalert" {
@@ -153,10 +164,21 @@ impl RuleOption {
         })
     }
 
+    /// Returns the file that the option names, and true if it must exist.
+    pub fn data_file(&self) -> Option<(&str, bool)> {
+        match self {
+            RuleOption::Dataset(set) => set.file(),
+            RuleOption::Text(TextField::FileMd5 | TextField::FileSha1 | TextField::FileSha256, text) => {
+                Some((crate::text::negation(text).1, true))
+            }
+            _ => None,
+        }
+    }
+
     /// Reads an option that is in one of the tables.
     fn parse_table(syntax: Syntax, name: &str, value: Option<&str>) -> Result<RuleOption, Reason> {
         if let Some(buffer) = Buffer::sticky(syntax, name) {
-            if syntax != Syntax::Snort3 {
+            if syntax != Syntax::Snort3 && !matches!(value, Some("to_server" | "to_client")) {
                 no_value(value)?;
             }
             return Ok(RuleOption::Buffer(
@@ -165,32 +187,10 @@ impl RuleOption {
             ));
         }
         if let Some(field) = NumberField::from_keyword(name) {
-            const FORM: &str = "a comparison with a number";
-            let value = required(value, FORM)?;
-            let (comparison, suffix) = match value.split_once(',') {
-                Some((comparison, suffix)) => (comparison, Some(suffix.trim())),
-                None => (value, None),
-            };
-            match (field, suffix) {
-                (_, None)
-                | (NumberField::Urilen, Some("raw" | "norm"))
-                | (NumberField::Bsize, Some("relative")) => {}
-                (_, Some(suffix)) => {
-                    return Err(Reason::invalid(
-                        format!("{} after the comparison", quote(suffix)),
-                        FORM,
-                    ));
-                }
-            }
-            return Ok(RuleOption::Number(
-                field,
-                Comparison::parse(syntax, comparison)?,
-                suffix.map(str::to_owned),
-            ));
+            return number(syntax, field, value);
         }
-        if let Ok(transform) = Transform::from_word(name) {
-            no_value(value)?;
-            return Ok(RuleOption::Transform(transform));
+        if let Some(transform) = Transform::parse(name, value) {
+            return transform.map(RuleOption::Transform);
         }
         if let Some(field) = TextField::from_keyword(name) {
             return Ok(RuleOption::Text(field, field.check(value)?));
@@ -231,6 +231,10 @@ impl RuleOption {
             RuleOption::Bits(bits) => bits.fmt(f),
             RuleOption::FlowInt(counter) => counter.fmt(f),
             RuleOption::Rate(rate) => rate.fmt(f),
+            RuleOption::Dataset(set) => set.fmt(f),
+            RuleOption::Number(field, comparison, Some(side)) if field.has_side() => {
+                write!(f, "{}:{side},{comparison};", field.keyword())
+            }
             RuleOption::Number(field, comparison, None) => write!(f, "{}:{comparison};", field.keyword()),
             RuleOption::Number(field, comparison, Some(suffix)) => {
                 write!(f, "{}:{comparison},{suffix};", field.keyword())
@@ -241,6 +245,64 @@ impl RuleOption {
             RuleOption::SameIp => f.write_str("sameip;"),
         }
     }
+}
+
+/// Reads a comparison with a number, and what follows it.
+fn number(syntax: Syntax, field: NumberField, value: Option<&str>) -> Result<RuleOption, Reason> {
+    const FORM: &str = "a comparison with a number";
+    let value = required(value, FORM)?;
+    if field.has_side() {
+        const FORM: &str = "toclient|toserver|either|both,COMPARISON";
+        let wrong = || Reason::invalid(format!("the value {}", quote(value)), FORM);
+        let (side, comparison) = value.split_once(',').ok_or_else(wrong)?;
+        let side = side.trim();
+        if !matches!(side, "toclient" | "toserver" | "either" | "both") {
+            return Err(wrong());
+        }
+        let comparison = Comparison::parse(syntax, comparison)?;
+        return Ok(RuleOption::Number(field, comparison, Some(side.to_owned())));
+    }
+    if let Some(count) = value.strip_prefix("count ").filter(|_| field.has_index()) {
+        let comparison = Comparison::parse(syntax, count)?;
+        return Ok(RuleOption::Number(field, comparison, Some("count".to_owned())));
+    }
+    if let Ok(comparison) = Comparison::parse_field(syntax, field, value) {
+        return Ok(RuleOption::Number(field, comparison, None));
+    }
+    let (comparison, suffix) = match value.split_once(',') {
+        Some((comparison, suffix)) => (comparison, Some(suffix.trim())),
+        None => (value, None),
+    };
+    let comparison = Comparison::parse_field(syntax, field, comparison)?;
+    match (field, suffix) {
+        (_, None) | (NumberField::Urilen, Some("raw" | "norm")) | (NumberField::Bsize, Some("relative")) => {}
+        (NumberField::EnipCipService, Some(suffix)) => {
+            const FORM: &str = "SERVICE, SERVICE,CLASS or SERVICE,CLASS,ATTRIBUTE";
+            let parts: Vec<&str> = list(suffix).collect();
+            if parts.len() > 2 || parts.iter().any(|part| number32(part, FORM).is_err()) {
+                return Err(Reason::invalid(format!("the value {}", quote(value)), FORM));
+            }
+        }
+        (field, Some(suffix)) if field.has_index() => {
+            Index::parse(suffix)?;
+        }
+        (_, Some(suffix)) => {
+            return Err(Reason::invalid(
+                format!("{} after the comparison", quote(suffix)),
+                FORM,
+            ));
+        }
+    }
+    Ok(RuleOption::Number(field, comparison, suffix.map(str::to_owned)))
+}
+
+/// Reads a vendor identifier of IKE in hexadecimal digits, as a content of the buffer.
+fn ike_vendor(value: &str) -> Result<RuleOption, Reason> {
+    const FORM: &str = "hexadecimal digits, or nothing and contents after it";
+    if !value.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Reason::invalid(format!("the value {}", quote(value)), FORM));
+    }
+    Ok(RuleOption::Text(TextField::IkeVendor, value.to_ascii_lowercase()))
 }
 
 /// Returns the non-empty elements of a list.

@@ -2,14 +2,15 @@
 
 use std::fmt;
 
+use super::enumerations::{self, Values};
 use crate::Syntax;
 use crate::refusal::Reason;
-use crate::text::number;
+use crate::text::{integer, negation};
 
 macro_rules! fields {
     ($($variant:ident $word:literal $name:literal $($alias:literal)*;)*) => {
         /// A number that a rule compares.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum NumberField { $(#[doc = $word] $variant,)* }
 
         impl NumberField {
@@ -55,6 +56,87 @@ fields! {
     FileSize "the size of the file" "filesize";
     CertChainLen "the number of TLS certificates" "tls.cert_chain_len";
     DnsOpcode "the DNS opcode" "dns.opcode";
+    DnsRcode "the DNS response code" "dns.rcode";
+    DnsRrtype "the type of a DNS question or record" "dns.rrtype";
+    TcpWindowScale "the TCP window scale" "tcp.wscale";
+    Icmpv6Mtu "the MTU of ICMPv6" "icmpv6.mtu";
+    FlowAge "the age of the flow in seconds" "flow.age";
+    FlowPackets "the number of packets of the flow" "flow.pkts";
+    FlowPacketsToClient "the number of packets to the client" "flow.pkts_toclient";
+    FlowPacketsToServer "the number of packets to the server" "flow.pkts_toserver";
+    FlowBytes "the number of bytes of the flow" "flow.bytes";
+    FlowBytesToClient "the number of bytes to the client" "flow.bytes_toclient";
+    FlowBytesToServer "the number of bytes to the server" "flow.bytes_toserver";
+    VlanId "the VLAN identifier" "vlan.id";
+    VlanLayers "the number of VLAN tags" "vlan.layers";
+    CertNotBefore "the start of the validity of the TLS certificate" "tls_cert_notbefore" "tls.cert_notbefore";
+    CertNotAfter "the end of the validity of the TLS certificate" "tls_cert_notafter" "tls.cert_notafter";
+    FtpDynamicPort "the port of the FTP data connection" "ftp.dynamic_port";
+    FtpReplyReceived "the FTP command has a reply" "ftp.reply_received";
+    MqttProtocolVersion "the MQTT version" "mqtt.protocol_version";
+    MqttType "the MQTT message type" "mqtt.type";
+    MqttFlags "the MQTT flags" "mqtt.flags";
+    MqttQos "the MQTT quality of service" "mqtt.qos";
+    MqttReasonCode "the MQTT reason code" "mqtt.reason_code" "mqtt.connack.return_code";
+    MqttSessionPresent "the MQTT session is present" "mqtt.connack.session_present";
+    MqttConnectFlags "the flags of MQTT CONNECT" "mqtt.connect.flags";
+    Krb5MsgType "the Kerberos message type" "krb5_msg_type" "krb5.msg_type";
+    Krb5ErrCode "the Kerberos error code" "krb5_err_code" "krb5.err_code";
+    SnmpVersion "the SNMP version" "snmp.version";
+    SnmpPduType "the SNMP PDU type" "snmp.pdu_type";
+    RfbSecType "the RFB security type" "rfb.sectype";
+    RfbSecResult "the RFB security result" "rfb.secresult";
+    IkeExchType "the IKE exchange type" "ike.exchtype";
+    IkeKeyExchangeLength "the size of the IKE key exchange data" "ike.key_exchange_payload_length";
+    IkeNonceLength "the size of the IKE nonce" "ike.nonce_payload_length";
+    DhcpLeaseTime "the DHCP lease time" "dhcp.leasetime";
+    DhcpRebindingTime "the DHCP rebinding time" "dhcp.rebinding_time";
+    DhcpRenewalTime "the DHCP renewal time" "dhcp.renewal_time";
+    NfsProcedure "the NFS procedure" "nfs_procedure" "nfs.procedure";
+    NfsVersion "the NFS version" "nfs.version" "nfs_version";
+    WebSocketFlags "the WebSocket flags" "websocket.flags";
+    WebSocketMask "the WebSocket mask" "websocket.mask";
+    WebSocketOpcode "the WebSocket opcode" "websocket.opcode";
+    LdapRequestOperation "the LDAP request operation" "ldap.request.operation";
+    LdapResponsesOperation "the LDAP response operation" "ldap.responses.operation";
+    LdapResponsesCount "the number of LDAP responses" "ldap.responses.count";
+    LdapResponsesResultCode "the LDAP result code" "ldap.responses.result_code";
+    EnipCommand "the EtherNet/IP command" "enip_command" "enip.command";
+    EnipStatus "the EtherNet/IP status" "enip.status";
+    EnipProtocolVersion "the EtherNet/IP protocol version" "enip.protocol_version";
+    EnipCipAttribute "the CIP attribute" "enip.cip_attribute";
+    EnipCipInstance "the CIP instance" "enip.cip_instance";
+    EnipCipClass "the CIP class" "enip.cip_class";
+    EnipCipExtendedStatus "the CIP extended status" "enip.cip_extendedstatus";
+    EnipCipService "the CIP service, and its class and attribute," "cip_service";
+    EnipCipStatus "the CIP status" "enip.cip_status";
+    EnipRevision "the revision of the EtherNet/IP identity" "enip.revision";
+    EnipIdentityStatus "the status of the EtherNet/IP identity" "enip.identity_status";
+    EnipState "the state of the EtherNet/IP identity" "enip.state";
+    EnipSerial "the serial number of the EtherNet/IP identity" "enip.serial";
+    EnipProductCode "the product code of the EtherNet/IP identity" "enip.product_code";
+    EnipDeviceType "the device type of the EtherNet/IP identity" "enip.device_type";
+    EnipVendorId "the vendor of the EtherNet/IP identity" "enip.vendor_id";
+    EnipCapabilities "the capabilities of the EtherNet/IP service" "enip.capabilities";
+}
+
+impl NumberField {
+    /// Returns true if the value begins with a side of the flow: `toclient`, `toserver`, `either` or `both`.
+    pub(crate) fn has_side(self) -> bool {
+        matches!(self, NumberField::FlowPackets | NumberField::FlowBytes)
+    }
+
+    /// Returns true if the field has several values in a packet or a transaction, and rules may say which.
+    pub fn has_index(self) -> bool {
+        self == NumberField::VlanId
+            || (NumberField::MqttProtocolVersion..).contains(&self)
+            || self == NumberField::DnsRrtype
+    }
+
+    /// Returns the names of values, or of bits, that rules may write instead of numbers.
+    pub fn values(self) -> Values {
+        enumerations::values(self)
+    }
 }
 
 /// A comparison with a number.
@@ -72,18 +154,100 @@ pub enum Comparison {
     Between(u64, u64),
     /// Between the two, both included.
     Within(u64, u64),
+    /// The first or less, or the second or more.
+    Outside(u64, u64),
+    /// The bits of the mask have the value.
+    Mask {
+        mask: u64,
+        value: u64,
+        /// True if the bits must not have the value.
+        is_negated: bool,
+    },
 }
 
 const FORM: &str = "N, !N, <N, >N, <=N, >=N, A<>B (without A and B) or A-B (with them)";
-const FORM_OF_SURICATA: &str = "N, !N, <N, >N, <=N, >=N, A-B or A<>B (both without A and B)";
+const FORM_OF_SURICATA: &str =
+    "N, !N, <N, >N, <=N, >=N, A-B or A<>B (both without A and B), !A-B, &MASK=N or &MASK!=N";
 
 impl Comparison {
     /// Reads a comparison. The ends of `A-B` are excluded in the syntax of Suricata, and included in the others.
     pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Comparison, Reason> {
-        let is_suricata = syntax == Syntax::Suricata;
-        let form = if is_suricata { FORM_OF_SURICATA } else { FORM };
-        let n = |text: &str| number(text, form);
+        let form = if syntax == Syntax::Suricata {
+            FORM_OF_SURICATA
+        } else {
+            FORM
+        };
+        Comparison::parse_with(syntax, text, form, &|text| integer(text, form))
+    }
+
+    /// Reads a comparison with a number of a field, whose values or bits may have names.
+    pub(crate) fn parse_field(syntax: Syntax, field: NumberField, text: &str) -> Result<Comparison, Reason> {
         let text = text.trim();
+        match field.values() {
+            Values::Numbers => Comparison::parse(syntax, text),
+            Values::Names(names, form) => Comparison::parse_with(syntax, text, form, &|text| {
+                let is_it = |(name, _): &&(&str, u64)| name.eq_ignore_ascii_case(text.trim());
+                match names.iter().find(is_it) {
+                    Some((_, number)) => Ok(*number),
+                    None => integer(text, form),
+                }
+            }),
+            Values::Bits(names, form) => match Comparison::parse(syntax, text) {
+                Ok(comparison) => Ok(comparison),
+                Err(_) => bits(names, form, text),
+            },
+            Values::Dates => Comparison::parse_dates(text),
+        }
+    }
+
+    /// Reads a comparison with a time, in seconds since 1970. A day contains hyphens, so a range has the separator `<>`.
+    fn parse_dates(text: &str) -> Result<Comparison, Reason> {
+        const FORM: &str = "YYYY-MM-DD HH:MM:SS or its beginning, <TIME, >TIME, or A<>B";
+        let time = |text: &str| {
+            enumerations::seconds(text).ok_or_else(|| Reason::invalid(format!("the time \"{text}\""), FORM))
+        };
+        if let Some((low, high)) = text.split_once("<>") {
+            let (low, high) = (time(low)?, time(high)?);
+            if low >= high {
+                return Err(Reason::invalid("the first time is not before the second", FORM));
+            }
+            return Ok(Comparison::Between(low, high));
+        }
+        if let Some(rest) = text.strip_prefix('<') {
+            return time(rest).map(Comparison::Less);
+        }
+        if let Some(rest) = text.strip_prefix('>') {
+            return time(rest).map(Comparison::Greater);
+        }
+        time(text).map(Comparison::Equal)
+    }
+
+    fn parse_with(
+        syntax: Syntax,
+        text: &str,
+        form: &'static str,
+        n: &dyn Fn(&str) -> Result<u64, Reason>,
+    ) -> Result<Comparison, Reason> {
+        let is_suricata = syntax == Syntax::Suricata;
+        let text = text.trim();
+        if is_suricata && let Some(rest) = text.strip_prefix('&') {
+            let parts = rest.split_once("!=").map(|parts| (parts, true));
+            let parts = parts.or_else(|| rest.split_once('=').map(|parts| (parts, false)));
+            let ((mask, value), is_negated) =
+                parts.ok_or_else(|| Reason::invalid("the mask has no value", form))?;
+            let (mask, value) = (n(mask)?, n(value)?);
+            if value & !mask != 0 {
+                return Err(Reason::invalid(
+                    format!("{value:#x} has bits outside of the mask {mask:#x}"),
+                    form,
+                ));
+            }
+            return Ok(Comparison::Mask {
+                mask,
+                value,
+                is_negated,
+            });
+        }
         let range = |separator: &str| -> Option<Result<(u64, u64), Reason>> {
             let (low, high) = text
                 .split_once(separator)
@@ -98,6 +262,14 @@ impl Comparison {
                 Err(Reason::invalid(problem, form))
             }))
         };
+        if is_suricata && let Some((low, high)) = text.strip_prefix('!').and_then(|rest| rest.split_once('-'))
+        {
+            let (low, high) = (n(low)?, n(high)?);
+            if low >= high {
+                return Err(Reason::invalid(format!("{low} is not less than {high}"), form));
+            }
+            return Ok(Comparison::Outside(low, high));
+        }
         let within = |(low, high)| Comparison::Within(low, high);
         let between = |(low, high)| Comparison::Between(low, high);
         if let Some(both) = range("<=>").filter(|_| !is_suricata) {
@@ -143,7 +315,82 @@ impl Comparison {
             Comparison::GreaterOrEqual(n) => format!("is at least {n}"),
             Comparison::Between(a, b) => format!("is greater than {a} and less than {b}"),
             Comparison::Within(a, b) => format!("is from {a} to {b}"),
+            Comparison::Outside(a, b) => format!("is at most {a} or at least {b}"),
+            Comparison::Mask {
+                mask,
+                value,
+                is_negated,
+            } => {
+                let not = if is_negated { "not " } else { "" };
+                format!("has {not}the bits {value:#x} of {mask:#x}")
+            }
         }
+    }
+}
+
+/// Reads a list of names of bits, each with a `!` if it must not be set.
+fn bits(names: &[(&str, u64)], form: &'static str, text: &str) -> Result<Comparison, Reason> {
+    let (mut mask, mut value) = (0, 0);
+    for part in text.split(',') {
+        let (is_negated, name) = negation(part.trim());
+        let found = names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let (_, bit) = found.ok_or_else(|| Reason::invalid(format!("the name \"{name}\""), form))?;
+        mask |= bit;
+        value |= if is_negated { 0 } else { *bit };
+    }
+    Ok(Comparison::Mask {
+        mask,
+        value,
+        is_negated: false,
+    })
+}
+
+/// The values of a field with several values that a comparison must hold for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Index {
+    /// One of them.
+    Any,
+    /// All of them, and there is at least one.
+    All,
+    /// All of them.
+    AllOrAbsent,
+    /// One of them, or there is none.
+    OrAbsent,
+    /// The one at an index; a negative index counts from the end.
+    At(i32),
+    /// The one at an index, or there is none at the index.
+    OutOfBoundsOr(i32),
+    /// The number of values for which the comparison holds.
+    Times(Comparison),
+    /// The number of values, in place of a value.
+    Count,
+}
+
+impl Index {
+    /// Reads the text after the comparison.
+    ///
+    /// # Errors
+    /// The reason, if the text has another form.
+    pub fn parse(text: &str) -> Result<Index, Reason> {
+        const FORM: &str = "any, all, all_or_absent, or_absent, count, nb and a comparison, oob_or and an index, or an index";
+        let text = text.trim();
+        let wrong = || Reason::invalid(format!("the index \"{text}\""), FORM);
+        Ok(match text {
+            "any" => Index::Any,
+            "all" | "all1" => Index::All,
+            "all_or_absent" => Index::AllOrAbsent,
+            "or_absent" => Index::OrAbsent,
+            "count" => Index::Count,
+            _ => {
+                if let Some(rest) = text.strip_prefix("nb") {
+                    return Comparison::parse(Syntax::Suricata, rest).map(Index::Times);
+                }
+                if let Some(rest) = text.strip_prefix("oob_or") {
+                    return rest.trim().parse().map(Index::OutOfBoundsOr).map_err(|_| wrong());
+                }
+                return text.parse().map(Index::At).map_err(|_| wrong());
+            }
+        })
     }
 }
 
@@ -158,6 +405,15 @@ impl fmt::Display for Comparison {
             Comparison::GreaterOrEqual(n) => write!(f, ">={n}"),
             Comparison::Between(a, b) => write!(f, "{a}<>{b}"),
             Comparison::Within(a, b) => write!(f, "{a}-{b}"),
+            Comparison::Outside(a, b) => write!(f, "!{a}-{b}"),
+            Comparison::Mask {
+                mask,
+                value,
+                is_negated,
+            } => {
+                let sign = if *is_negated { "!=" } else { "=" };
+                write!(f, "&{mask:#x}{sign}{value:#x}")
+            }
         }
     }
 }

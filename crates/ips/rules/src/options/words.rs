@@ -1,28 +1,10 @@
 //! Options with a text value of few forms, and the transforms of buffers.
 
 use crate::refusal::Reason;
-use crate::text::{list, negation, number32, quote, required, words};
-
-words! {
-    /// A transform of a buffer before its inspection.
-    Transform "dotprefix, to_lowercase, to_uppercase, compress_whitespace, strip_whitespace or url_decode" {
-        /// Put a dot before the text.
-        DotPrefix "dotprefix";
-        /// Letters become small.
-        ToLowercase "to_lowercase";
-        /// Letters become capital.
-        ToUppercase "to_uppercase";
-        /// Runs of blanks become one blank.
-        CompressWhitespace "compress_whitespace";
-        /// Blanks are removed.
-        StripWhitespace "strip_whitespace";
-        /// Percent encoding is decoded.
-        UrlDecode "url_decode";
-    }
-}
+use crate::text::{list, negation, number32, quote, required};
 
 macro_rules! fields {
-    ($($variant:ident $name:literal $words:literal $form:literal;)*) => {
+    ($($variant:ident $name:literal $(| $alias:literal)* $words:literal $form:literal;)*) => {
         /// A condition or annotation with a text value.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum TextField { $(#[doc = $words] $variant,)* }
@@ -49,14 +31,13 @@ macro_rules! fields {
             /// Returns the field of a keyword.
             pub(crate) fn from_keyword(name: &str) -> Option<TextField> {
                 match name {
-                    "tcp.flags" => Some(TextField::TcpFlags),
-                    $($name => Some(TextField::$variant),)*
+                    $($name $(| $alias)* => Some(TextField::$variant),)*
                     _ => None,
                 }
             }
         }
 
-        pub(crate) const KEYWORDS: &[&str] = &[$($name,)*];
+        pub(crate) const KEYWORDS: &[&str] = &[$($name, $($alias,)*)*];
     };
 }
 
@@ -64,7 +45,7 @@ fields! {
     Target "target" "the attacked end is" "src_ip or dest_ip";
     AppLayerProtocol "app-layer-protocol" "the protocol of the flow is" "[!]PROTOCOL";
     AppLayerEvent "app-layer-event" "a parser raises" "PROTOCOL.EVENT";
-    TcpFlags "flags" "the TCP flags are" "[*+!]FLAGS[,IGNORED] with F S R P A U C E 1 2 0";
+    TcpFlags "flags" | "tcp.flags" "the TCP flags are" "[*+!]FLAGS[,IGNORED] with F S R P A U C E 1 2 0";
     FragBits "fragbits" "the fragment bits are" "[*+!] and letters of M, D and R";
     IpProtocol "ip_proto" "the protocol number of IP is" "[!<>]PROTOCOL as a number or a name";
     StreamSize "stream_size" "the size of the stream, by side, is" "client|server|both|either,OPERATOR,BYTES";
@@ -74,8 +55,8 @@ fields! {
     TlsSubject "tls.subject" "the subject of the certificate contains" "[!]\"TEXT\"";
     TlsIssuer "tls.issuerdn" "the issuer of the certificate contains" "[!]\"TEXT\"";
     TlsFingerprint "tls.fingerprint" "the fingerprint of the certificate is" "[!]\"HEX:HEX:…\"";
-    DceIface "dce_iface" "the DCE/RPC interface is" "UUID, and <, >, = or ! with a version, and any_frag, with commas between them";
-    DceOpnum "dce_opnum" "the DCE/RPC operation is one of" "numbers to 65535 and ranges with commas between them";
+    DceIface "dce_iface" | "dcerpc.iface" "the DCE/RPC interface is" "UUID, and <, >, = or ! with a version, and any_frag, with commas between them";
+    DceOpnum "dce_opnum" | "dcerpc.opnum" "the DCE/RPC operation is one of" "numbers to 65535 and ranges with commas between them";
     Tag "tag" "the engine does not record packets after the alert:" "session|host,COUNT,packets|seconds|bytes[,src|dst]";
     Modbus "modbus" "the Modbus request has" "unit RANGE, function [!]NUMBER|CATEGORY, subfunction NUMBER, access read|write [TABLE], address RANGE, value RANGE, with commas between them";
     ModbusFunc "modbus_func" "the Modbus function is" "a number to 255, or a name such as read_coils";
@@ -85,6 +66,28 @@ fields! {
     Dnp3Obj "dnp3_obj" "the DNP3 object is" "GROUP,VARIATION, both to 255";
     SipMethodList "sip_method" "the SIP method is" "[!]METHOD with commas between them";
     SipStatCode "sip_stat_code" "the SIP status is" "numbers of codes, or first digits of them, with commas between them";
+    StreamEvent "stream-event" "the TCP engine raises" "the name of an event of the TCP engine, such as pkt_invalid_ack";
+    DecodeEvent "decode-event" | "engine-event" | "decoder-event" "the packet decoder raises" "the name of an event of the packet decoder, such as ipv4.pkt_too_small";
+    IpOptions "ipopts" "the IPv4 header has the option" "rr, eol, nop, ts, sec, esec, lsrr, ssrr, satid or any";
+    FileNameText "filename" "the name of the file contains, in any case," "[!]\"TEXT\"";
+    FileExtension "fileext" "the file has the extension, in any case," "[!]\"EXTENSION\"";
+    FileMagicText "filemagic" "the kind of the file contains, in any case," "[!]\"TEXT\"";
+    FileStore "filestore" "files are not stored:" "nothing, or request|response|both|to_server|to_client, and file|tx|ssn|flow";
+    FileMd5 "filemd5" "the MD5 of the file is in the list" "[!]FILE";
+    FileSha1 "filesha1" "the SHA-1 of the file is in the list" "[!]FILE";
+    FileSha256 "filesha256" "the SHA-256 of the file is in the list" "[!]FILE";
+    IkeChosenSaAttribute "ike.chosen_sa_attribute" "the chosen security association of IKE has" "ATTRIBUTE=NUMBER, as in alg_hash=2";
+    IkeVendor "ike.vendor" "the vendor identifier of IKE contains" "hexadecimal digits";
+    Krb5TicketEncryption "krb5.ticket_encryption" "the encryption type of the Kerberos ticket is one of" "weak, or [!] names or numbers of encryption types with commas between them";
+    SshProtoVersion "ssh.protoversion" "the SSH version is" "DIGIT.DIGIT or 2_compat";
+    SshSoftwareVersion "ssh.softwareversion" "the software of the SSH banner contains" "[!]\"TEXT\"";
+    CertExpired "tls_cert_expired" | "tls.cert_expired" "the validity of the TLS certificate has ended" "nothing";
+    CertValid "tls_cert_valid" | "tls.cert_valid" "the validity of the TLS certificate has not ended" "nothing";
+    TlsStore "tls.store" | "tls_store" "certificates are not stored" "nothing";
+    Prefilter "prefilter" "the prefilter chooses its pattern by itself" "nothing";
+    AlertToo "alert" "a match raises an alert, too" "nothing";
+    Absent "absent" "the buffer is not there" "nothing, or or_else";
+    Requires "requires" "the rule needs" "version, feature and keyword, each with its value, with commas between them";
 }
 
 /// Returns true if the text is in quotes, with or without a `!` before it.
@@ -94,10 +97,27 @@ fn is_quoted(text: &str) -> bool {
 }
 
 impl TextField {
+    /// Returns true if the option needs no value.
+    fn may_be_empty(self) -> bool {
+        matches!(
+            self,
+            TextField::CertExpired
+                | TextField::CertValid
+                | TextField::TlsStore
+                | TextField::Prefilter
+                | TextField::AlertToo
+                | TextField::Absent
+                | TextField::FileStore
+        )
+    }
+
     /// Returns the value without unnecessary blanks, if it has the form of the option.
     pub(crate) fn check(self, value: Option<&str>) -> Result<String, Reason> {
         let form = self.form();
-        let text = required(value, form)?;
+        let text = match self.may_be_empty() {
+            true => value.unwrap_or_default(),
+            false => required(value, form)?,
+        };
         let wrong = || Reason::invalid(format!("the value {}", quote(text)), form);
         let parts: Vec<&str> = list(text).collect();
         let all = |is_valid: &dyn Fn(&str) -> bool| parts.iter().all(|part| is_valid(negation(part).1));
@@ -148,6 +168,8 @@ impl TextField {
                 }),
             TextField::TlsVersion => {
                 matches!(negation(text).1.trim_matches('"'), "1.0" | "1.1" | "1.2" | "1.3")
+                    || negation(text).1.trim_matches('"').starts_with("0x")
+                        && is_number(negation(text).1.trim_matches('"'))
             }
             TextField::TlsSubject | TextField::TlsIssuer | TextField::TlsFingerprint => is_quoted(text),
             TextField::DceIface => is_uuid(parts.first().copied().unwrap_or_default()),
@@ -163,6 +185,45 @@ impl TextField {
                         _ => false,
                     })
             }
+            TextField::CertExpired
+            | TextField::CertValid
+            | TextField::TlsStore
+            | TextField::Prefilter
+            | TextField::AlertToo => text.is_empty(),
+            TextField::Absent => matches!(text, "" | "or_else"),
+            TextField::FileStore => parts.iter().all(|part| {
+                matches!(
+                    *part,
+                    "" | "request"
+                        | "response"
+                        | "both"
+                        | "to_server"
+                        | "to_client"
+                        | "file"
+                        | "tx"
+                        | "ssn"
+                        | "flow"
+                )
+            }),
+            TextField::StreamEvent | TextField::DecodeEvent => is_word(text),
+            TextField::IpOptions => matches!(
+                text,
+                "rr" | "eol" | "nop" | "ts" | "sec" | "esec" | "lsrr" | "ssrr" | "satid" | "any"
+            ),
+            TextField::FileNameText
+            | TextField::FileExtension
+            | TextField::FileMagicText
+            | TextField::SshSoftwareVersion => is_quoted(text) || is_word(negation(text).1),
+            TextField::FileMd5 | TextField::FileSha1 | TextField::FileSha256 => !negation(text).1.is_empty(),
+            TextField::IkeChosenSaAttribute => text
+                .split_once('=')
+                .is_some_and(|(name, number)| is_word(name.trim()) && is_number(number)),
+            TextField::IkeVendor => text.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            TextField::Krb5TicketEncryption => all(&is_word),
+            TextField::SshProtoVersion => {
+                text == "2_compat" || text.split('.').count() <= 2 && text.split('.').all(&is_number)
+            }
+            TextField::Requires => true,
             TextField::Dnp3Obj => parts.len() == 2 && parts.iter().all(|part| is_number(part)),
             TextField::Modbus => parts.iter().all(|part| is_modbus(part)),
             TextField::ModbusUnit => is_number(text),

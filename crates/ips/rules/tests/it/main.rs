@@ -8,6 +8,7 @@
 )]
 
 mod files;
+mod keywords;
 mod refusals;
 mod round_trip;
 mod sample;

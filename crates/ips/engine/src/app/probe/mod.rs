@@ -89,6 +89,7 @@ const SIGNATURES: &[Signature] = &[
     tcp(AppProtocol::Smb, None, 4, b"\xfdSMB"),
     tcp(AppProtocol::Rfb, None, 0, b"RFB 003."),
     tcp(AppProtocol::Mqtt, CLIENT, 4, b"MQTT"),
+    tcp(AppProtocol::Mqtt, CLIENT, 4, b"MQIsdp"),
     tcp(AppProtocol::Sip, None, 0, b"SIP/2.0 "),
     udp(AppProtocol::Sip, None, 0, b"SIP/2.0 "),
 ];
@@ -226,6 +227,9 @@ pub fn detect_protocol(
                 None => is_undecided = true,
             }
         }
+    }
+    if transport == Transport::Udp && super::bittorrent::is_message(data) {
+        return ProtocolDetection::Found(AppProtocol::BittorrentDht);
     }
     match by_port(data, direction, transport, ports) {
         ProtocolDetection::Found(protocol) => ProtocolDetection::Found(protocol),
@@ -370,7 +374,8 @@ fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -
         (Transport::Udp, 69) => yes(AppProtocol::Tftp, matches!(data, [0, 1..=6, ..])),
         (Transport::Udp, 500 | 4500) => yes(
             AppProtocol::Ike,
-            data.len() >= 28 && matches!(data[17] >> 4, 1 | 2),
+            super::ike::is_message(data.strip_prefix(&[0; 4]).unwrap_or(data))
+                || super::ike::is_message(data),
         ),
         (Transport::Udp, 161 | 162) => yes(AppProtocol::Snmp, super::snmp::is_message(data)),
         (Transport::Udp, 88) => yes(
@@ -385,6 +390,9 @@ fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -
             let is_google = direction == Direction::ToServer && super::quic::google_version(data).is_some();
             yes(AppProtocol::Quic, is_long || is_google)
         }
+        (Transport::Udp, 44_818) => yes(AppProtocol::Enip, super::enip::is_message(data)),
+        (Transport::Tcp, 44_818) if data.len() < 24 => ProtocolDetection::Undecided,
+        (Transport::Tcp, 44_818) => yes(AppProtocol::Enip, super::enip::is_message(data)),
         (Transport::Udp, 2049) => yes(AppProtocol::Nfs, data.len() >= 24),
         (Transport::Tcp, 53) => dns_over_tcp(data),
         // NetBIOS session service: message, request or answer, flags 0 or 1.
@@ -398,6 +406,10 @@ fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -
         (Transport::Tcp, 3389) => yes(AppProtocol::Rdp, data.starts_with(&[0x03, 0x00])),
         (Transport::Tcp, 88) => yes(AppProtocol::Krb5, matches!(data.get(4), Some(0x6a..=0x6f | 0x7e))),
         (Transport::Tcp, 389 | 3268) => yes(AppProtocol::Ldap, matches!(data, [0x30, ..])),
+        (Transport::Tcp, 5432) if direction == Direction::ToServer => match super::pgsql::is_startup(data) {
+            None => ProtocolDetection::Undecided,
+            Some(is_startup) => yes(AppProtocol::Pgsql, is_startup),
+        },
         (Transport::Tcp, 23) => yes(AppProtocol::Telnet, data.first() == Some(&0xff)),
         (Transport::Tcp, 2049) => match data {
             [0x80..=0xff, ..] if data.len() < 28 => ProtocolDetection::Undecided,

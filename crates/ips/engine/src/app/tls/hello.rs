@@ -15,6 +15,8 @@ const SUPPORTED_VERSIONS: u16 = 43;
 pub(super) struct Hello {
     /// Version in the message itself.
     pub(super) legacy_version: u16,
+    /// The random value.
+    pub(super) random: Vec<u8>,
     /// The session identifier, up to 255 bytes.
     pub(super) session_id: Vec<u8>,
     /// Cipher suites; the server chooses one.
@@ -94,7 +96,7 @@ impl Hello {
             legacy_version: fields.u16()?,
             ..Hello::default()
         };
-        fields.take(32)?;
+        hello.random = fields.take(32)?.to_vec();
         hello.session_id = fields.list8()?.0.to_vec();
         hello.ciphers = fields.list16()?.numbers();
         fields.list8()?;
@@ -109,7 +111,7 @@ impl Hello {
             legacy_version: fields.u16()?,
             ..Hello::default()
         };
-        fields.take(32)?;
+        hello.random = fields.take(32)?.to_vec();
         hello.session_id = fields.list8()?.0.to_vec();
         hello.ciphers.push(fields.u16()?);
         fields.u8()?;

@@ -8,6 +8,7 @@ mod hello;
 mod tests;
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
 
 use super::parser::{Outcome, Parser};
 use super::record::{Record, TlsRecord};
@@ -339,6 +340,7 @@ impl Tls {
         transaction.replace(Buffer::Ja3String, direction, ja3.as_bytes());
         transaction.replace(Buffer::Ja3Hash, direction, ja3_hash.as_bytes());
         transaction.replace(Buffer::Ja4Hash, direction, ja4.as_bytes());
+        publish_hello(transaction, &hello, direction);
         transaction.advance(direction, Progress::Headers);
         update(transaction, |record| {
             record.version = hello.legacy_version;
@@ -365,6 +367,7 @@ impl Tls {
         let hash = fingerprint::md5(&ja3s);
         transaction.replace(Buffer::Ja3sString, direction, ja3s.as_bytes());
         transaction.replace(Buffer::Ja3sHash, direction, hash.as_bytes());
+        publish_hello(transaction, &hello, direction);
         transaction.advance(direction, Progress::Headers);
         update(transaction, |record| {
             record.version = version;
@@ -408,6 +411,29 @@ impl Tls {
     }
 }
 
+/// Returns the MD5 of a text in hexadecimal digits.
+pub(super) fn md5_text(text: &[u8]) -> String {
+    use md5::Digest;
+    md5::Md5::digest(text)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+/// Publishes the fields that both hellos have. A second hello, after a retry, replaces nothing.
+fn publish_hello(transaction: &mut Transaction, hello: &Hello, direction: Direction) {
+    if transaction.buffer(Buffer::TlsRandom, direction).is_some() {
+        return;
+    }
+    let (time, bytes) = hello.random.split_at(hello.random.len().min(4));
+    transaction.publish(Buffer::TlsRandom, direction, hello.random.as_slice());
+    transaction.publish(Buffer::TlsRandomTime, direction, time);
+    transaction.publish(Buffer::TlsRandomBytes, direction, bytes);
+    for alpn in &hello.alpns {
+        transaction.publish(Buffer::TlsAlpn, direction, alpn.as_slice());
+    }
+}
+
 /// Publishes the fields of the first certificate of a chain.
 fn publish_certificate(transaction: &mut Transaction, der: &[u8], direction: Direction) {
     let fingerprint = certificate::fingerprint(der).into_bytes();
@@ -419,6 +445,16 @@ fn publish_certificate(transaction: &mut Transaction, der: &[u8], direction: Dir
     transaction.replace(Buffer::TlsCertSubject, direction, parsed.subject.as_bytes());
     transaction.replace(Buffer::TlsCertIssuer, direction, parsed.issuer.as_bytes());
     transaction.replace(Buffer::TlsCertSerial, direction, parsed.serial.as_bytes());
+    for name in &parsed.alternative_names {
+        transaction.publish(Buffer::TlsSubjectAltName, direction, name.as_slice());
+    }
+    let times = [
+        (NumberField::CertNotBefore, parsed.not_before),
+        (NumberField::CertNotAfter, parsed.not_after),
+    ];
+    for (field, time) in times {
+        transaction.number(field, direction, u64::try_from(time).unwrap_or(0));
+    }
     if direction == Direction::ToClient {
         update(transaction, |record| {
             record.subject = Some(parsed.subject.into_bytes());

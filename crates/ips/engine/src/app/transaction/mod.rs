@@ -8,6 +8,7 @@ mod index_ranges;
 mod live;
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
 pub use super::events::AppEvent;
@@ -88,6 +89,9 @@ impl Stored {
 /// Largest number of distinct anomalies that a transaction keeps.
 pub const EVENTS_PER_TRANSACTION: usize = 32;
 
+/// Largest number of numbers in a transaction.
+pub const NUMBERS_PER_TRANSACTION: usize = 1024;
+
 /// Largest number of instances of all buffers in a transaction.
 pub const BUFFERS_PER_TRANSACTION: usize = 4096;
 
@@ -137,6 +141,8 @@ pub struct Transaction {
     index_ranges: [BufferIndexRanges; 2],
     /// The bytes of short buffers.
     text: Vec<u8>,
+    /// Numbers for conditions of rules, in the order of the message.
+    numbers: Vec<(NumberField, Direction, u64)>,
 }
 
 impl Transaction {
@@ -164,6 +170,7 @@ impl Transaction {
             stored: Vec::new(),
             index_ranges: [BufferIndexRanges::EMPTY; 2],
             text: Vec::new(),
+            numbers: Vec::new(),
         }
     }
 
@@ -181,6 +188,23 @@ impl Transaction {
     /// Marks the transaction as changed.
     fn touch(&mut self) {
         self.version = self.version.wrapping_add(1).max(1);
+    }
+
+    /// Adds a number for conditions of rules.
+    pub(super) fn number(&mut self, field: NumberField, direction: Direction, value: impl Into<u64>) {
+        if self.numbers.len() < NUMBERS_PER_TRANSACTION {
+            self.numbers.push((field, direction, value.into()));
+        }
+    }
+
+    /// Returns the numbers of a field in a direction.
+    pub(crate) fn numbers(&self, field: NumberField, direction: Direction) -> Vec<u64> {
+        let is_it = |(known, side, _): &&(NumberField, Direction, u64)| *known == field && *side == direction;
+        self.numbers
+            .iter()
+            .filter(is_it)
+            .map(|(_, _, value)| *value)
+            .collect()
     }
 
     /// Returns the instances of a buffer in a direction that exist so far.
@@ -236,7 +260,8 @@ impl Transaction {
     fn heap(&mut self) -> usize {
         if self.charged.0 != self.version {
             let buffers = self.stored.heap() + self.text.heap();
-            let heap = buffers + self.events.heap() + self.files.heap() + self.record.heap();
+            let numbers = self.numbers.capacity() * size_of::<(NumberField, Direction, u64)>();
+            let heap = buffers + numbers + self.events.heap() + self.files.heap() + self.record.heap();
             self.charged = (self.version, heap);
         }
         self.charged.1 + self.detect.heap()

@@ -13,22 +13,23 @@ mod protocols;
 mod rule;
 mod words;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_ips_pcre::Regex;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::files::{Class, Threshold};
-use millrace_ips_rules::options::words::Transform;
+use millrace_ips_rules::options::dataset::SetType;
 use millrace_ips_rules::variables::Ranges;
 use millrace_ips_rules::{Refusal, RuleSet, Variables, limits};
 use millrace_ips_scan::Backend;
 
+use super::dataset::Values;
 use super::prefilter::Prefilter;
-use super::program::Rule;
+use super::program::{AppTest, Rule, Step};
 use super::reload::Numbers;
 
-pub(super) use protocols::buffer_directions;
+pub(crate) use protocols::buffer_directions;
 
 /// Settings of the compilation.
 #[derive(Debug, Clone)]
@@ -39,6 +40,9 @@ pub struct CompileSettings {
     pub classes: BTreeMap<String, Class>,
     /// Rows of the threshold table.
     pub thresholds: Vec<Threshold>,
+    /// The files that options of rules name ([`RuleSet::data_files`]): the contents by the name of the rule file and the name
+    /// in the rule.
+    pub data: BTreeMap<(String, String), Vec<u8>>,
     /// The numbers of the previous rule set. They are kept, so that the state of flows stays valid.
     pub previous: Option<Numbers>,
     /// The back end of the prefilter. Without one every rule is evaluated, which is slow and gives the same
@@ -52,6 +56,7 @@ impl Default for CompileSettings {
             variables: Variables::usual(),
             classes: BTreeMap::new(),
             thresholds: Vec::new(),
+            data: BTreeMap::new(),
             previous: None,
             prefilter: Some(Backend::default()),
         }
@@ -63,7 +68,7 @@ impl Default for CompileSettings {
 pub struct Hook {
     pub buffer: Buffer,
     /// The transforms that are applied before the inspection.
-    pub transforms: Vec<Transform>,
+    pub transforms: Vec<Step>,
 }
 
 /// The names of the bits and counters of a rule set, by their numbers.
@@ -102,6 +107,8 @@ pub struct Ruleset {
     pub names: Names,
     /// The numbers to which the state of flows refers.
     pub numbers: Numbers,
+    /// True if a rule asks for the digest of a file.
+    pub(crate) needs_digests: bool,
     /// The prefilter, which finds the rules that need an evaluation.
     pub(super) prefilter: Prefilter,
 }
@@ -110,6 +117,11 @@ impl Ruleset {
     /// Returns true if there are rules about anomalies.
     pub(crate) fn has_event_rules(&self) -> bool {
         !self.prefilter.events.is_empty()
+    }
+
+    /// Returns true if there are rules over events of the packet decoder or of the TCP engine.
+    pub(crate) fn has_packet_events(&self) -> bool {
+        !self.prefilter.packet_events.is_empty()
     }
 
     /// Returns the rule with a number, of any generator.
@@ -126,6 +138,10 @@ struct Interner {
     hooks: HashMap<Hook, u16>,
     regexes: HashMap<(String, String), Arc<Regex>>,
     ranges: HashMap<String, Option<Arc<Ranges>>>,
+    /// The types and first values of sets, by their names.
+    sets: HashMap<String, (SetType, Arc<Values>)>,
+    /// Lists of digests, by the rule file, the keyword and the name of the list.
+    digests: HashMap<(String, &'static str, String), Arc<HashSet<Vec<u8>>>>,
 }
 
 impl Interner {
@@ -178,7 +194,10 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
         counters: Names::sorted(interner.counters.clone()),
     };
     let numbers = Numbers::new(&rules, interner.bits, interner.counters, previous);
+    let is_digest = |test: &AppTest| matches!(test, AppTest::Digest { .. });
+    let needs_digests = rules.iter().any(|rule| rule.app.iter().any(is_digest));
     let ruleset = Ruleset {
+        needs_digests,
         rules,
         hooks,
         names,

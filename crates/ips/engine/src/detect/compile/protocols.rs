@@ -69,6 +69,27 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
         Protocol::Sip => app(AppProtocol::Sip),
         Protocol::Modbus => app(AppProtocol::Modbus),
         Protocol::Dnp3 => app(AppProtocol::Dnp3),
+        Protocol::Mqtt
+        | Protocol::Krb5
+        | Protocol::Snmp
+        | Protocol::Rfb
+        | Protocol::Tftp
+        | Protocol::Dhcp
+        | Protocol::Ike
+        | Protocol::Ntp
+        | Protocol::Quic
+        | Protocol::Ldap
+        | Protocol::Nfs
+        | Protocol::Http2
+        | Protocol::Rdp
+        | Protocol::Telnet
+        | Protocol::WebSocket
+        | Protocol::Pgsql
+        | Protocol::BittorrentDht
+        | Protocol::Enip => ProtocolTest {
+            app: AppProtocol::by_name(protocol.word()).into_iter().collect(),
+            ..ProtocolTest::default()
+        },
         Protocol::File => ProtocolTest {
             app: FILES.to_vec(),
             ..ProtocolTest::default()
@@ -95,44 +116,55 @@ pub(super) fn by_name(name: &str) -> Result<Vec<AppProtocol>, Reason> {
     }
 }
 
+/// Returns the protocols that carry files.
+pub(super) fn files() -> Vec<AppProtocol> {
+    FILES.to_vec()
+}
+
+/// Returns true if a buffer is a part of a packet and not of a transaction.
+pub(super) fn is_of_packet(buffer: Buffer) -> bool {
+    matches!(
+        buffer,
+        Buffer::Ipv4Header
+            | Buffer::Ipv6Header
+            | Buffer::TcpHeader
+            | Buffer::UdpHeader
+            | Buffer::Icmpv4Header
+            | Buffer::Icmpv6Header
+            | Buffer::IpSource
+            | Buffer::IpDestination
+    )
+}
+
+/// Returns the protocol with which a keyword begins, as `mqtt` in `mqtt.type`.
+fn of_keyword(keyword: &str) -> Option<&'static [AppProtocol]> {
+    let name = keyword.split(['.', '_']).next().unwrap_or_default();
+    let name = match name {
+        "ja3" | "ja3s" | "ja4" => "tls",
+        "email" => "smtp",
+        "sdp" => "sip",
+        "cip" => "enip",
+        name => name,
+    };
+    let at = AppProtocol::ALL.iter().position(|app| app.name() == name)?;
+    AppProtocol::ALL.get(at..=at)
+}
+
 /// Returns the protocols that have a buffer.
 pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
     match buffer {
         Buffer::FileData | Buffer::FileName => FILES,
+        buffer if is_of_packet(buffer) => &[],
         Buffer::PktData | Buffer::RawData | Buffer::Base64Data => &[],
-        Buffer::DnsQuery | Buffer::DnsQueryName | Buffer::DnsAnswerName => &[AppProtocol::Dns],
-        Buffer::TlsSni
-        | Buffer::TlsCertSubject
-        | Buffer::TlsCertIssuer
-        | Buffer::TlsCertSerial
-        | Buffer::TlsCertFingerprint
-        | Buffer::TlsCerts
-        | Buffer::Ja3Hash
-        | Buffer::Ja3String
-        | Buffer::Ja3sHash
-        | Buffer::Ja3sString
-        | Buffer::Ja4Hash => &[AppProtocol::Tls],
-        Buffer::SshProto | Buffer::SshSoftware => &[AppProtocol::Ssh],
-        Buffer::SmbNamedPipe | Buffer::SmbShare => &[AppProtocol::Smb],
         Buffer::DceStubData => &[AppProtocol::Dcerpc, AppProtocol::Smb],
-        Buffer::SipMethod
-        | Buffer::SipUri
-        | Buffer::SipProtocol
-        | Buffer::SipStatCode
-        | Buffer::SipStatMsg
-        | Buffer::SipRequestLine
-        | Buffer::SipResponseLine
-        | Buffer::SipFrom
-        | Buffer::SipTo
-        | Buffer::SipVia
-        | Buffer::SipUserAgent
-        | Buffer::SipContentType
-        | Buffer::SipContentLength
-        | Buffer::SipHeader
-        | Buffer::SipBody => &[AppProtocol::Sip],
+        Buffer::SipHeader | Buffer::SipBody => &[AppProtocol::Sip],
         Buffer::ModbusData => &[AppProtocol::Modbus],
         Buffer::Dnp3Data => &[AppProtocol::Dnp3],
-        _ => &[AppProtocol::Http],
+        buffer => {
+            let names = buffer.names().suricata;
+            let found = names.first().and_then(|name| of_keyword(name));
+            found.unwrap_or(&[AppProtocol::Http])
+        }
     }
 }
 
@@ -140,6 +172,11 @@ pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
 pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
     match field {
         TextField::TlsVersion | TextField::SslVersion | TextField::SslState => vec![AppProtocol::Tls],
+        TextField::SshProtoVersion => vec![AppProtocol::Ssh],
+        TextField::CertExpired | TextField::CertValid => vec![AppProtocol::Tls],
+        TextField::FileMagicText => FILES.to_vec(),
+        TextField::IkeChosenSaAttribute => vec![AppProtocol::Ike],
+        TextField::Krb5TicketEncryption => vec![AppProtocol::Krb5],
         TextField::DceIface | TextField::DceOpnum => vec![AppProtocol::Dcerpc, AppProtocol::Smb],
         TextField::SipMethodList | TextField::SipStatCode => vec![AppProtocol::Sip],
         TextField::Modbus | TextField::ModbusFunc | TextField::ModbusUnit => vec![AppProtocol::Modbus],
@@ -157,9 +194,7 @@ pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
 pub(super) fn of_number(field: NumberField) -> Vec<AppProtocol> {
     match field {
         NumberField::FileSize => FILES.to_vec(),
-        NumberField::CertChainLen => vec![AppProtocol::Tls],
-        NumberField::DnsOpcode => vec![AppProtocol::Dns],
-        _ => Vec::new(),
+        field => of_keyword(field.keyword()).unwrap_or_default().to_vec(),
     }
 }
 
@@ -179,6 +214,17 @@ pub(crate) fn buffer_directions(buffer: Buffer) -> [bool; 2] {
         | Buffer::HttpAcceptLang
         | Buffer::HttpReferer
         | Buffer::DnsQuery
+        | Buffer::HttpRequestHeader
+        | Buffer::FtpCommand
+        | Buffer::FtpCommandData
+        | Buffer::SshHassh
+        | Buffer::SshHasshString
+        | Buffer::PgsqlQuery
+        | Buffer::LdapRequestDn
+        | Buffer::LdapRequestAttribute
+        | Buffer::MqttSubscribeTopic
+        | Buffer::MqttUnsubscribeTopic
+        | Buffer::QuicSni
         | Buffer::TlsSni
         | Buffer::Ja3Hash
         | Buffer::Ja3String
@@ -188,6 +234,15 @@ pub(crate) fn buffer_directions(buffer: Buffer) -> [bool; 2] {
         | Buffer::HttpStatMsg
         | Buffer::HttpResponseLine
         | Buffer::HttpLocation
+        | Buffer::HttpResponseHeader
+        | Buffer::FtpReply
+        | Buffer::FtpCompletionCode
+        | Buffer::SshHasshServer
+        | Buffer::SshHasshServerString
+        | Buffer::LdapResponsesDn
+        | Buffer::LdapResponsesMessage
+        | Buffer::LdapResponsesAttribute
+        | Buffer::DnsResponseName
         | Buffer::HttpServer
         | Buffer::Ja3sHash
         | Buffer::Ja3sString => [false, true],

@@ -73,6 +73,23 @@ pub(super) fn fragment_bits(text: &str) -> Result<PacketTest, Reason> {
     Ok(PacketTest::FragBits { mode, bits })
 }
 
+/// Compiles `ipopts`, with the numbers of IANA's Internet Protocol parameters.
+pub(super) fn ip_option(text: &str) -> Result<PacketTest, Reason> {
+    Ok(PacketTest::IpOption(match text {
+        "any" => None,
+        "eol" => Some(0),
+        "nop" => Some(1),
+        "rr" => Some(7),
+        "ts" => Some(68),
+        "sec" => Some(130),
+        "lsrr" => Some(131),
+        "esec" => Some(133),
+        "satid" => Some(136),
+        "ssrr" => Some(137),
+        _ => return Err(invalid(text, "the name of an option, such as lsrr")),
+    }))
+}
+
 /// Compiles `ip_proto`.
 pub(super) fn ip_protocol(text: &str) -> Result<PacketTest, Reason> {
     const FORM: &str = "[!<>]PROTOCOL as a number to 255, or a name such as tcp, udp, icmp, gre";

@@ -3,6 +3,7 @@
 use millrace_ips_rules::header::Action as RuleAction;
 
 use super::{Context, Detector, Match};
+use crate::app::AppProtocol;
 use crate::detect::OVERRULED;
 use crate::detect::compile::Ruleset;
 use crate::detect::program::{Rule, RuleType};
@@ -88,6 +89,10 @@ impl Detector {
             let action = effect(action, rule, has_flow);
             if matches!(action, Action::PassPacket | Action::PassFlow) {
                 decision = decision.max(action);
+                if rule.alerts_on_pass && outcome != rate::Outcome::Silent {
+                    self.counters.alerts += 1;
+                    out.push(Event::Alert(alert(rule, found, subject, action, app)));
+                }
                 if let Some(flow) = flow.as_deref_mut() {
                     match action {
                         Action::PassFlow => flow.detect.passed_by = rule.pass_digest,
@@ -107,18 +112,8 @@ impl Detector {
             }
             alerts[kind] += 1;
             self.counters.alerts += 1;
-            out.push(Event::Alert(Alert {
-                subject,
-                sid: rule.sid,
-                gid: rule.gid,
-                rev: rule.rev,
-                rule: found.rule,
-                action: self.reported_action(action),
-                packet_action: Action::None,
-                app,
-                transaction: found.transaction,
-                context: None,
-            }));
+            let action = self.reported_action(action);
+            out.push(Event::Alert(alert(rule, found, subject, action, app)));
         }
         matches.clear();
         self.matches = matches;
@@ -151,6 +146,28 @@ impl Detector {
     }
 }
 
+/// Returns the alert of a match.
+fn alert(
+    rule: &Rule,
+    found: &Match,
+    subject: event::Subject,
+    action: Action,
+    app: Option<AppProtocol>,
+) -> Alert {
+    Alert {
+        subject,
+        sid: rule.sid,
+        gid: rule.gid,
+        rev: rule.rev,
+        rule: found.rule,
+        action,
+        packet_action: Action::None,
+        app,
+        transaction: found.transaction,
+        context: None,
+    }
+}
+
 /// Keeps the rules among the matches whose action takes the flow: a rule that passes one packet does not pass the flow.
 #[cold]
 fn overrule(rules: &Ruleset, matches: &[Match], has_flow: bool, overruled: &mut Vec<u32>) {
@@ -158,8 +175,7 @@ fn overrule(rules: &Ruleset, matches: &[Match], has_flow: bool, overruled: &mut 
         let Some(rule) = rules.rules.get(found.rule as usize) else {
             continue;
         };
-        let is_of_flow =
-            rule.kind != RuleType::Packet && effect(rule.action, rule, has_flow) >= Action::DropFlow;
+        let is_of_flow = !is_of_packet(rule) && effect(rule.action, rule, has_flow) >= Action::DropFlow;
         if is_of_flow && overruled.len() < OVERRULED && !overruled.contains(&found.rule) {
             overruled.push(found.rule);
         }
@@ -171,9 +187,14 @@ pub(super) fn is_once(rule: &Rule) -> bool {
     rule.kind == RuleType::AppLayer && rule.payload.is_empty()
 }
 
+/// Returns true if the action of a rule applies to the packet.
+fn is_of_packet(rule: &Rule) -> bool {
+    matches!(rule.kind, RuleType::Packet | RuleType::DecoderEvent)
+}
+
 /// Returns the effect of an action. The type of the rule decides if it applies to the packet or to its flow.
 fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
-    let is_flow = has_flow && rule.kind != RuleType::Packet;
+    let is_flow = has_flow && !is_of_packet(rule);
     match action {
         RuleAction::Alert | RuleAction::Log => Action::None,
         RuleAction::Pass if is_flow => Action::PassFlow,

@@ -22,7 +22,7 @@ use super::evaluate::{self, Limit, Scratch, Subject};
 use super::program::{AppTest, PacketTest, Rule, RuleType};
 use super::rate::Rates;
 use super::state::{self, AddressBits};
-use super::{Inspection, conditions, reload};
+use super::{Inspection, conditions, reload, transform};
 use crate::app::AppProtocol;
 use crate::event::Events;
 use crate::flow::{Direction, Flow};
@@ -107,6 +107,8 @@ pub struct Counters {
     pub rates_lost: u64,
     /// Bits of hosts and address pairs that were not set because the table was full.
     pub bits_lost: u64,
+    /// Values of sets that were not added or removed because the set had too many changes.
+    pub values_lost: u64,
 }
 
 /// A rule that matched the packet.
@@ -221,6 +223,7 @@ impl Detector {
         Counters {
             rates_lost: self.rates.lost,
             bits_lost: self.addresses.lost,
+            values_lost: self.scratch.sets.lost,
             ..self.counters
         }
     }
@@ -274,6 +277,7 @@ impl Detector {
     pub fn clear(&mut self) {
         self.addresses.clear();
         self.rates.clear();
+        self.scratch.sets.clear();
     }
 
     /// Evaluates the rules on a packet, the new stream data, and the transactions of the flow.
@@ -339,6 +343,30 @@ impl Detector {
         self.decide(rules, context, flow, out)
     }
 
+    /// Evaluates only the rules over events of a packet.
+    pub(crate) fn inspect_events(
+        &mut self,
+        rules: &Ruleset,
+        what: Inspection<'_>,
+        out: &mut Events,
+    ) -> Action {
+        let context = Context {
+            packet: what.packet,
+            direction: what.direction,
+            has_stream_data: false,
+            stream: None,
+        };
+        self.matches.clear();
+        let mut flow = what.flow;
+        self.begin_budget(what.packet.number, flow.as_deref_mut());
+        let budget = self.scratch.budget();
+        for &index in &rules.prefilter.packet_events {
+            self.evaluate(rules, index, context, flow.as_deref_mut());
+        }
+        self.end_budget(budget, flow.as_deref_mut());
+        self.decide(rules, context, flow, out)
+    }
+
     /// Applies the rules that matched, and returns their action.
     fn decide(
         &mut self,
@@ -389,7 +417,7 @@ impl Detector {
                     is_negated,
                 } => app.is_some_and(|app| protocols.contains(&app) != *is_negated),
                 // Fields and numbers belong to transactions, where they are tested.
-                AppTest::Field(..) | AppTest::Number(..) => true,
+                AppTest::Field(..) | AppTest::Number(..) | AppTest::Digest { .. } => true,
             })
             && rule
                 .state
@@ -400,6 +428,9 @@ impl Detector {
     /// Returns true if the payload of the packet or the stream matches the rule.
     fn payload(&mut self, rule: &Rule, context: Context<'_>, flow: Option<&Flow>) -> bool {
         let Context { packet, stream, .. } = context;
+        if !rule.headers.is_empty() && !self.headers(rule, packet) {
+            return false;
+        }
         if rule.payload.is_empty() {
             return !packet.is_pseudo || rule.kind == RuleType::Transaction;
         }
@@ -416,6 +447,31 @@ impl Detector {
             && !packet.hides_payload()
             && !packet.payload.is_empty()
             && evaluate::matches(&rule.payload, &Subject::whole(packet.payload), &mut self.scratch)
+    }
+
+    /// Returns true if the headers and addresses of the packet match the rule.
+    fn headers(&mut self, rule: &Rule, packet: &Packet<'_>) -> bool {
+        !packet.is_pseudo
+            && rule.headers.iter().all(|test| {
+                let mut address = [0; 16];
+                let Some(bytes) = conditions::buffer(test.buffer, packet, &mut address) else {
+                    return false;
+                };
+                if test.transforms.is_empty() {
+                    return evaluate::matches(&test.operations, &Subject::whole(bytes), &mut self.scratch);
+                }
+                let mut transformed = std::mem::take(&mut self.memory.1);
+                transform::apply(
+                    &test.transforms,
+                    bytes,
+                    &mut transformed,
+                    self.scratch.expressions(),
+                );
+                let is_match =
+                    evaluate::matches(&test.operations, &Subject::whole(&transformed), &mut self.scratch);
+                self.memory.1 = transformed;
+                is_match
+            })
     }
 
     /// Returns true if the rule matches the last part of a stream window. Also returns true if it matches the

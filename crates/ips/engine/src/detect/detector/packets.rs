@@ -108,20 +108,38 @@ impl Detector {
             let hits = candidates.list.len() - known;
             self.end_group(sample, GroupId::Stream, hits, window.bytes.len());
         }
+        if !packet.events.is_empty() {
+            let candidates = &mut self.memory.0;
+            prefilter
+                .packet_events
+                .iter()
+                .for_each(|rule| candidates.add(*rule));
+        }
         self.memory.0.list.sort_unstable();
         let list = std::mem::take(&mut self.memory.0.list);
         for &index in &list {
-            let Some(rule) = rules.rules.get(index as usize) else {
-                continue;
-            };
-            let sample = self.begin_sample();
-            let is_match = self.packet_rule(index, rule, context, flow.as_deref());
-            self.end_rule(sample, index, is_match);
-            if is_match {
-                self.record(index, rule, context, flow.as_deref_mut(), None);
-            }
+            self.evaluate(rules, index, context, flow.as_deref_mut());
         }
         self.memory.0.list = list;
+    }
+
+    /// Evaluates a rule over packets and streams, and records its match.
+    pub(super) fn evaluate(
+        &mut self,
+        rules: &Ruleset,
+        index: u32,
+        context: Context<'_>,
+        flow: Option<&mut Flow>,
+    ) {
+        let Some(rule) = rules.rules.get(index as usize) else {
+            return;
+        };
+        let sample = self.begin_sample();
+        let is_match = self.packet_rule(index, rule, context, flow.as_deref());
+        self.end_rule(sample, index, is_match);
+        if is_match {
+            self.record(index, rule, context, flow, None);
+        }
     }
 
     /// Returns true if a rule over packets and streams matches.

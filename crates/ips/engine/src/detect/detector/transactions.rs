@@ -54,7 +54,7 @@ impl Detector {
             let is_asked = |event: &&AppEvent| {
                 rule.app.iter().all(|test| match test {
                     AppTest::Field(_, value) => event.eq_ignore_ascii_case(value),
-                    AppTest::Protocol { .. } | AppTest::Number(..) => true,
+                    AppTest::Protocol { .. } | AppTest::Number(..) | AppTest::Digest { .. } => true,
                 })
             };
             let Some(event) = events[new..].iter().find(is_asked) else {
@@ -117,7 +117,7 @@ impl Detector {
             self.end_rule(sample, candidate.rule, is_match);
             if is_match {
                 candidate.is_done = true;
-                if asks_for_request(rule)
+                if (asks_for_request(rule) || rule.spans_transaction)
                     && transaction
                         .detect
                         .has_matched(candidate.rule, direction.reverse())
@@ -157,7 +157,15 @@ impl Detector {
             let at = usize::from(index);
             if let (Some(hook), Some(group)) = (rules.hooks.get(at), rules.prefilter.hooks.get(at)) {
                 let (sample, known) = (self.begin_sample(), state.candidates.len());
-                let size = state.scan(index, hook, group, transaction, direction, &mut self.memory);
+                let size = state.scan(
+                    index,
+                    hook,
+                    group,
+                    transaction,
+                    direction,
+                    &mut self.memory,
+                    &mut self.scratch,
+                );
                 if size > 0 {
                     let hits = state.candidates.len() - known;
                     self.end_group(sample, GroupId::Hook(index), hits, size);
@@ -182,10 +190,20 @@ impl Detector {
         }
         let fields = rule.app.iter().all(|test| match test {
             AppTest::Protocol { .. } => true,
-            AppTest::Field(field, value) => fields::has(*field, value, transaction, context.direction),
-            AppTest::Number(field, comparison) => {
-                fields::has_number(*field, *comparison, transaction, context.direction)
+            AppTest::Field(field, value) => fields::has(
+                *field,
+                value,
+                transaction,
+                (context.direction, context.packet.time),
+            ),
+            AppTest::Number(field, comparison, index) => {
+                fields::has_number(*field, (*comparison, *index), transaction, context.direction)
             }
+            AppTest::Digest {
+                field,
+                list,
+                is_negated,
+            } => fields::has_digest(*field, list, *is_negated, transaction, context.direction),
         });
         if !fields {
             return false;
@@ -206,7 +224,11 @@ impl Detector {
             let is_match = transaction::matches(
                 test,
                 transaction,
-                (context.direction, evaluated),
+                // The buffers of the other direction may have changed at other versions.
+                (
+                    context.direction,
+                    if rule.spans_transaction { 0 } else { evaluated },
+                ),
                 &mut self.scratch,
                 &mut self.memory.1,
             );

@@ -1,10 +1,14 @@
 //! The conditions of a rule on a packet, a flow and the application layer, apart from operations over bytes.
 
-use millrace_ips_rules::options::number::{Comparison, NumberField};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
 use millrace_ips_rules::options::words::TextField;
 
 use crate::app::AppProtocol;
 use crate::flow::Direction;
+use crate::packet::events::PacketEvent;
 
 /// The side of `stream_size`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,21 @@ pub enum PacketTest {
     IpProtocol(Comparison),
     /// Source and destination address are equal.
     SameIp,
+    /// An identifier of the VLAN tags, outermost first.
+    Vlan {
+        comparison: Comparison,
+        index: Index,
+    },
+    /// The IPv4 header has an option of the type; with `None` any option.
+    IpOption(Option<u8>),
+    /// A number of packets or bytes of the flow, by side.
+    FlowCounter {
+        field: NumberField,
+        side: Side,
+        comparison: Comparison,
+    },
+    /// The decoder or the TCP engine raised the event for the packet.
+    Event(PacketEvent),
     /// The number of bytes in a direction of the stream.
     StreamSize {
         side: Side,
@@ -90,7 +109,34 @@ pub enum AppTest {
     /// A value of the parser.
     Field(TextField, String),
     /// A number of the parser.
-    Number(NumberField, Comparison),
+    Number(NumberField, Comparison, Index),
+    /// A file whose digest is in a list, or is not.
+    Digest {
+        field: TextField,
+        list: Arc<HashSet<Vec<u8>>>,
+        is_negated: bool,
+    },
+}
+
+/// Returns true if values satisfy a comparison, as the index says.
+pub fn compare_all(comparison: Comparison, index: Index, values: &[u64]) -> bool {
+    let holds = |value: &u64| compare(comparison, *value);
+    let at = |index: i32| match usize::try_from(index) {
+        Ok(index) => values.get(index),
+        Err(_) => {
+            (values.len().checked_sub(index.unsigned_abs() as usize)).and_then(|index| values.get(index))
+        }
+    };
+    match index {
+        Index::Any => values.iter().any(holds),
+        Index::All => !values.is_empty() && values.iter().all(holds),
+        Index::AllOrAbsent => values.iter().all(holds),
+        Index::OrAbsent => values.is_empty() || values.iter().any(holds),
+        Index::At(index) => at(index).is_some_and(holds),
+        Index::OutOfBoundsOr(index) => at(index).is_none_or(holds),
+        Index::Times(times) => compare(times, values.iter().filter(|value| holds(value)).count() as u64),
+        Index::Count => compare(comparison, values.len() as u64),
+    }
 }
 
 /// Returns true if a number satisfies a comparison.
@@ -105,5 +151,11 @@ pub fn compare(comparison: Comparison, number: u64) -> bool {
         Comparison::GreaterOrEqual(n) => number >= n,
         Comparison::Between(low, high) => low < number && number < high,
         Comparison::Within(low, high) => low <= number && number <= high,
+        Comparison::Outside(low, high) => number <= low || high <= number,
+        Comparison::Mask {
+            mask,
+            value,
+            is_negated,
+        } => (number & mask == value) != is_negated,
     }
 }

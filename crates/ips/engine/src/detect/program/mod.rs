@@ -21,10 +21,10 @@ use millrace_ips_rules::variables::Ranges;
 
 use crate::app::AppProtocol;
 
-pub use condition::{AppTest, BitMode, FlowTest, PacketTest, Side, compare};
+pub use condition::{AppTest, BitMode, FlowTest, PacketTest, Side, compare, compare_all};
 pub use operation::{
-    BufferTest, ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand,
-    Operation, PcreTest, TestOperator,
+    Absence, BufferTest, ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand,
+    Operation, PcreTest, SetLookup, Step, TestOperator,
 };
 pub use shared::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest, ThresholdTest};
 
@@ -37,6 +37,8 @@ pub const VARIABLES: usize = 16;
 pub enum RuleType {
     /// Addresses and protocol only: once for each direction of a flow.
     IpOnly,
+    /// An event of the packet decoder or of the TCP engine: packets that have one.
+    DecoderEvent,
     /// Conditions on single packets.
     Packet,
     /// Content that is anchored at the beginning: packets and stream.
@@ -113,8 +115,12 @@ pub struct Rule {
     pub on_stream: bool,
     /// Operations over the payload.
     pub payload: Vec<Operation>,
+    /// Operations over headers and addresses of the packet.
+    pub headers: Vec<BufferTest>,
     /// Operations over buffers.
     pub buffers: Vec<BufferTest>,
+    /// True if the buffers are those of a request and of its response (`=>`).
+    pub spans_transaction: bool,
     /// Conditions on the application layer.
     pub app: Vec<AppTest>,
     /// Conditions on shared state.
@@ -125,6 +131,8 @@ pub struct Rule {
     pub thresholds: Vec<ThresholdTest>,
     /// True if a match raises no alert.
     pub is_silent: bool,
+    /// True if a match of a pass rule raises an alert.
+    pub alerts_on_pass: bool,
     /// The pattern of the prefilter.
     pub fast_pattern: Option<FastPattern>,
     /// A digest of the text and the addresses of a pass rule. After a reload it tells whether the set still has the rule that

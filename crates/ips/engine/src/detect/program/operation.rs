@@ -1,12 +1,17 @@
 //! The operations of a rule over bytes: of a payload, a stream, or a buffer of a transaction.
 
+use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use millrace_ips_pcre::Regex;
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::dataset::{SetTest, SetType};
 use millrace_ips_rules::options::number::Comparison;
-use millrace_ips_rules::options::words::Transform;
+use millrace_ips_rules::options::transform::Transform;
+
+use crate::detect::dataset::Values;
+use crate::flow::Direction;
 
 /// A number of a rule: known when the rule is loaded, or read from the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -202,6 +207,8 @@ pub enum Operation {
     Size(Comparison),
     /// Compare the number of bytes after the cursor.
     RemainingSize(Comparison),
+    /// Look the bytes up in a set.
+    Set(SetLookup),
     /// Decode Base64, and apply operations to the result.
     Base64 {
         /// Largest number of bytes to decode; `None` for all.
@@ -226,7 +233,7 @@ impl Operation {
             | Operation::ByteExtract { source, .. }
             | Operation::ByteMath { source, .. } => source.is_relative,
             Operation::IsDataAt { is_relative, .. } | Operation::Base64 { is_relative, .. } => *is_relative,
-            Operation::Size(_) => false,
+            Operation::Size(_) | Operation::Set(_) => false,
             Operation::RemainingSize(_) => true,
         }
     }
@@ -237,8 +244,95 @@ impl Operation {
 pub struct BufferTest {
     pub buffer: Buffer,
     /// Transforms that are applied to the bytes before the operations.
-    pub transforms: Vec<Transform>,
+    pub transforms: Vec<Step>,
     pub operations: Vec<Operation>,
+    /// The meaning of a buffer that is not there.
+    pub absence: Absence,
+    /// The only direction whose buffers are inspected; `None` for that of the packet.
+    pub side: Option<Direction>,
     /// Index of the hook, which is a buffer with transforms.
     pub hook: u16,
+}
+
+/// The meaning of a buffer that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Absence {
+    /// The test fails.
+    #[default]
+    Fails,
+    /// The test holds, and fails if the buffer is there.
+    Required,
+    /// The test holds, and also if the operations match.
+    Allowed,
+}
+
+/// A transform, ready to be applied.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Plain(Transform),
+    /// The first group of an expression: the text and the compiled expression.
+    Group(String, Arc<Regex>),
+}
+
+impl Step {
+    /// Returns the keyword.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Step::Plain(transform) => transform.word(),
+            Step::Group(..) => "pcrexform",
+        }
+    }
+
+    /// Returns the expression of `pcrexform`.
+    fn text(&self) -> Option<&str> {
+        match self {
+            Step::Plain(_) => None,
+            Step::Group(text, _) => Some(text),
+        }
+    }
+
+    /// Returns true if the result for the first bytes of a buffer says nothing about the whole.
+    pub fn needs_whole(&self) -> bool {
+        matches!(
+            self,
+            Step::Plain(
+                Transform::ToMd5
+                    | Transform::ToSha1
+                    | Transform::ToSha256
+                    | Transform::Gunzip
+                    | Transform::ZlibDeflate
+            )
+        )
+    }
+}
+
+impl PartialEq for Step {
+    fn eq(&self, other: &Step) -> bool {
+        match (self, other) {
+            (Step::Plain(one), Step::Plain(two)) => one == two,
+            _ => self.text().is_some() && self.text() == other.text(),
+        }
+    }
+}
+
+impl Eq for Step {}
+
+impl Hash for Step {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        match self {
+            Step::Plain(transform) => transform.hash(state),
+            Step::Group(text, _) => text.hash(state),
+        }
+    }
+}
+
+/// A look-up in a set of values.
+#[derive(Debug, Clone)]
+pub struct SetLookup {
+    /// The name of the set.
+    pub name: Arc<str>,
+    pub kind: SetType,
+    pub test: SetTest,
+    /// The values of the file with which the set begins.
+    pub values: Arc<Values>,
 }

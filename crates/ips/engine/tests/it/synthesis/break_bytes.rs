@@ -1,8 +1,7 @@
 //! Bytes of a payload or buffer with one operation broken: it does not match any more, and those before it still do.
 
-use millrace_ips_engine::detect::program::{BufferTest, Operation, compare};
+use millrace_ips_engine::detect::program::{BufferTest, Operation, Step, compare};
 use millrace_ips_rules::buffers::Buffer;
-use millrace_ips_rules::options::words::Transform;
 
 use super::breaks::{Broken, Kind};
 use super::compose::Made;
@@ -36,7 +35,7 @@ fn is_of(operation: &Operation, kind: Kind) -> bool {
         }
         Operation::IsDataAt { .. } => kind == Kind::DataAt,
         Operation::Size(_) | Operation::RemainingSize(_) => kind == Kind::Size,
-        Operation::ByteExtract { .. } | Operation::Base64 { .. } => false,
+        Operation::ByteExtract { .. } | Operation::Base64 { .. } | Operation::Set(_) => false,
     }
 }
 
@@ -108,7 +107,7 @@ fn changed<'a>(
 ) -> Option<Made<'a>> {
     const TRIES: usize = 80;
     let mut changed = made.clone();
-    let no_transforms: &[Transform] = &[];
+    let no_transforms: &[Step] = &[];
     let transforms = match place {
         Place::Payload => no_transforms,
         Place::Buffer(test) => &test.transforms,

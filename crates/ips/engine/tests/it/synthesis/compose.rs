@@ -117,7 +117,7 @@ fn make<'a>(
     };
     for test in &rule.app {
         match test {
-            AppTest::Number(NumberField::Urilen, comparison) => {
+            AppTest::Number(NumberField::Urilen, comparison, _) => {
                 extra.push((Buffer::HttpUri, vec![Operation::Size(*comparison)]));
             }
             AppTest::Protocol { .. } => {}
@@ -128,7 +128,8 @@ fn make<'a>(
             }
             AppTest::Field(TextField::SslState, _) => {}
             AppTest::Field(field, _) => return Err(Failure::Option(field.keyword())),
-            AppTest::Number(field, _) => return Err(Failure::Option(field.keyword())),
+            AppTest::Number(field, ..) => return Err(Failure::Option(field.keyword())),
+            AppTest::Digest { field, .. } => return Err(Failure::Option(field.keyword())),
         }
     }
     let parts = Parts::of_rule(rule, &extra, random).map_err(Failure::Buffer)?;

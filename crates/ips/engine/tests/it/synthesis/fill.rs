@@ -133,7 +133,7 @@ fn exact_size(lists: &[&[Operation]], random: &mut Random) -> Option<usize> {
             Comparison::Within(low, high) => {
                 Some(low + random.below((high - low).clamp(1, 9) as usize) as u64)
             }
-            Comparison::NotEqual(_) => None,
+            Comparison::NotEqual(_) | Comparison::Outside(..) | Comparison::Mask { .. } => None,
         })
         .collect();
     // A lower bound does not fix the size where the contents need more.
@@ -302,7 +302,7 @@ impl Draft<'_> {
                     self.bytes.resize(needed.min(LONGEST), None);
                 }
             }
-            Operation::Size(_) | Operation::RemainingSize(_) => {}
+            Operation::Size(_) | Operation::RemainingSize(_) | Operation::Set(_) => {}
             Operation::Base64 {
                 offset,
                 is_relative,

@@ -27,6 +27,15 @@ fn satisfying(comparison: Comparison) -> u64 {
         | Comparison::Within(n, _) => n,
         Comparison::NotEqual(n) | Comparison::Greater(n) | Comparison::Between(n, _) => n + 1,
         Comparison::Less(n) => n.saturating_sub(1),
+        Comparison::Outside(_, n) => n + 1,
+        Comparison::Mask {
+            mask,
+            value,
+            is_negated,
+        } => match is_negated {
+            true => value ^ mask,
+            false => value,
+        },
     }
 }
 

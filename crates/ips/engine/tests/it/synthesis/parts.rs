@@ -1,9 +1,9 @@
 //! The bytes of the buffers of a rule.
 
 use millrace_ips_engine::detect::Rule;
-use millrace_ips_engine::detect::program::{BufferTest, Operation};
+use millrace_ips_engine::detect::program::{BufferTest, Operation, Step};
 use millrace_ips_rules::buffers::Buffer;
-use millrace_ips_rules::options::words::Transform;
+use millrace_ips_rules::options::transform::Transform;
 
 use super::fill::{fill, holds};
 use super::random::Random;
@@ -15,13 +15,13 @@ pub(crate) struct Parts {
 }
 
 /// Returns the bytes that transforms leave of a buffer.
-pub(crate) fn transformed(transforms: &[Transform], bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn transformed(transforms: &[Step], bytes: &[u8]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     for transform in transforms {
         match transform {
-            Transform::DotPrefix => out.insert(0, b'.'),
-            Transform::ToLowercase => out.make_ascii_lowercase(),
-            Transform::ToUppercase => out.make_ascii_uppercase(),
+            Step::Plain(Transform::DotPrefix) => out.insert(0, b'.'),
+            Step::Plain(Transform::ToLowercase) => out.make_ascii_lowercase(),
+            Step::Plain(Transform::ToUppercase) => out.make_ascii_uppercase(),
             _ => {}
         }
     }
@@ -76,7 +76,8 @@ impl Parts {
             if bytes.is_empty() && lists.iter().all(|list| holds(list, b"a")) {
                 bytes.push(b'a');
             }
-            let has_dot = tests(rule, buffer).any(|test| test.transforms.contains(&Transform::DotPrefix));
+            let is_dot = |step: &Step| matches!(step, Step::Plain(Transform::DotPrefix));
+            let has_dot = tests(rule, buffer).any(|test| test.transforms.iter().any(is_dot));
             if has_dot && bytes.first() == Some(&b'.') {
                 bytes.remove(0);
             }

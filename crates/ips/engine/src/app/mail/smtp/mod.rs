@@ -15,8 +15,11 @@
 mod pipeline;
 mod replies;
 
+use millrace_ips_rules::buffers::Buffer;
+
 use super::lines;
 use super::mime::Mime;
+
 use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{Record, SmtpRecord};
@@ -156,6 +159,9 @@ impl Smtp {
                 ..SmtpRecord::default()
             }));
             transaction.advance(CLIENT, Progress::Started);
+            if let Some(helo) = &self.helo {
+                transaction.publish(Buffer::SmtpHelo, CLIENT, helo.as_slice());
+            }
             self.transaction = Some(transaction.id);
         }
         self.transaction.and_then(|id| out.by_id(id))
@@ -194,6 +200,21 @@ impl Smtp {
         };
         if let Some(mut mime) = mime {
             mime.end(transaction, is_complete);
+            let summary = &mime.summary;
+            let single = [
+                (Buffer::EmailFrom, &summary.from),
+                (Buffer::EmailSubject, &summary.subject),
+                (Buffer::EmailMessageId, &summary.message_id),
+                (Buffer::EmailDate, &summary.date),
+            ];
+            for (buffer, value) in single {
+                if let Some(value) = value {
+                    transaction.publish(buffer, CLIENT, value.as_slice());
+                }
+            }
+            if !summary.to.is_empty() {
+                transaction.publish(Buffer::EmailTo, CLIENT, summary.to.join(&b", "[..]));
+            }
             update(transaction, |record| {
                 record.from = mime.summary.from;
                 record.to = mime.summary.to;
@@ -368,16 +389,19 @@ impl Smtp {
             self.helo = Some(name.to_vec());
             let name = name.to_vec();
             if let Some(transaction) = self.transaction(out) {
+                transaction.replace(Buffer::SmtpHelo, CLIENT, name.as_slice());
                 update(transaction, |record| record.helo = Some(name));
             }
         } else if let Some(from) = argument(text, b"MAIL FROM") {
             let from = address(from);
             if let Some(transaction) = self.transaction(out) {
+                transaction.replace(Buffer::SmtpMailFrom, CLIENT, from.as_slice());
                 update(transaction, |record| record.mail_from = Some(from));
             }
         } else if let Some(to) = argument(text, b"RCPT TO") {
             let to = address(to);
             if let Some(transaction) = self.transaction(out) {
+                transaction.publish(Buffer::SmtpRcptTo, CLIENT, to.as_slice());
                 update(transaction, |record| {
                     if record.rcpt_to.len() < RECIPIENTS {
                         record.rcpt_to.push(to);

@@ -2,7 +2,9 @@
 
 mod options;
 mod resolve;
+mod sets;
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use millrace_ips_rules::header::{self, Protocol};
@@ -41,11 +43,16 @@ struct Builder<'a> {
     buffers: Vec<BufferTest>,
     candidates: Vec<Candidate>,
     packet: Vec<PacketTest>,
+    headers: Vec<BufferTest>,
     flow: FlowTest,
     app: Vec<AppTest>,
     state: Vec<StateTest>,
     effects: Vec<Effect>,
     is_silent: bool,
+    alerts_on_pass: bool,
+    /// The rule file, whose folder has the files that options name.
+    file: &'a str,
+    data: &'a BTreeMap<(String, String), Vec<u8>>,
     /// True if a content of the payload is anchored at its beginning.
     is_anchored: bool,
 }
@@ -86,11 +93,15 @@ pub(super) fn compile(
         buffers: Vec::new(),
         candidates: Vec::new(),
         packet: Vec::new(),
+        headers: Vec::new(),
         flow: FlowTest::default(),
         app: Vec::new(),
         state: Vec::new(),
         effects: Vec::new(),
         is_silent: false,
+        alerts_on_pass: false,
+        file: &loaded.file,
+        data: &settings.data,
         is_anchored: false,
     };
     for (index, option) in rule.options.iter().enumerate() {
@@ -102,18 +113,21 @@ pub(super) fn compile(
     if protocol.app.is_empty() {
         protocol.app = builder.implied_protocols();
     }
-    builder.check_direction().map_err(whole)?;
+    let direction = rule.header.endpoints.as_ref().map(|ends| ends.direction);
+    let spans_transaction = direction == Some(header::Direction::Transaction);
+    builder.take_headers();
+    match spans_transaction {
+        true => builder.assign_sides().map_err(whole)?,
+        false => builder.check_direction().map_err(whole)?,
+    }
     builder.assign_hooks().map_err(whole)?;
     let ends = match &rule.header.endpoints {
         Some(ends) => endpoints(ends, settings, builder.interner).map_err(whole)?,
         None => [Endpoint::default(), Endpoint::default()],
     };
     let [source, destination] = ends;
-    let is_bidirectional = rule
-        .header
-        .endpoints
-        .as_ref()
-        .is_some_and(|ends| ends.direction == header::Direction::Both);
+    // The response of a transaction goes from the second end to the first.
+    let is_bidirectional = spans_transaction || direction == Some(header::Direction::Both);
     let (on_packets, on_stream) = builder.targets(rule.header.protocol, &protocol.app);
     builder.retain_transaction_patterns();
     let fast_pattern = fast_pattern::choose(&builder.candidates);
@@ -168,7 +182,10 @@ pub(super) fn compile(
         effects: builder.effects,
         thresholds,
         is_silent: builder.is_silent,
-        fast_pattern,
+        fast_pattern: fast_pattern.filter(|_| !spans_transaction),
+        headers: builder.headers,
+        spans_transaction,
+        alerts_on_pass: builder.alerts_on_pass,
         pass_digest,
         source_index,
     })
@@ -195,7 +212,8 @@ impl Builder<'_> {
         }
         let of_field = |test: &AppTest| match test {
             AppTest::Field(field, value) => protocols::of_field(*field, value),
-            AppTest::Number(field, _) => protocols::of_number(*field),
+            AppTest::Number(field, ..) => protocols::of_number(*field),
+            AppTest::Digest { .. } => protocols::files(),
             AppTest::Protocol { .. } => Vec::new(),
         };
         let of_fields = self.app.iter().map(of_field).filter(|all| !all.is_empty());
@@ -228,13 +246,24 @@ impl Builder<'_> {
     /// and true if it is inspected in the stream.
     fn rule_type(&self, has_protocol: bool, has_ports: bool, targets: (bool, bool)) -> RuleType {
         let has_payload = !self.payload.is_empty();
+        if self
+            .packet
+            .iter()
+            .any(|test| matches!(test, PacketTest::Event(_)))
+        {
+            return RuleType::DecoderEvent;
+        }
         let has_conditions = has_payload
             || has_ports
+            || !self.headers.is_empty()
             || !self.packet.is_empty()
             || !self.state.is_empty()
             || self.flow.is_present;
         // These conditions change from packet to packet, so one match says nothing about the rest of the flow.
-        let varies = self.flow.is_established.is_some() || !self.packet.is_empty() || !self.state.is_empty();
+        let varies = self.flow.is_established.is_some()
+            || !self.headers.is_empty()
+            || !self.packet.is_empty()
+            || !self.state.is_empty();
         match targets {
             _ if !self.buffers.is_empty() || self.app.iter().any(is_of_transaction) => RuleType::Transaction,
             (true, true) if has_payload => RuleType::PacketStream,
@@ -272,6 +301,64 @@ impl Builder<'_> {
             })?;
         }
         Ok(())
+    }
+
+    /// Moves the operations over headers of packets out of those over buffers of transactions.
+    fn take_headers(&mut self) {
+        if !self
+            .buffers
+            .iter()
+            .any(|test| protocols::is_of_packet(test.buffer))
+        {
+            return;
+        }
+        let mut places = Vec::with_capacity(self.buffers.len());
+        let mut kept = Vec::new();
+        for test in std::mem::take(&mut self.buffers) {
+            match protocols::is_of_packet(test.buffer) {
+                true => {
+                    places.push(None);
+                    self.headers.push(test);
+                }
+                false => {
+                    places.push(Some(kept.len() as u16));
+                    kept.push(test);
+                }
+            }
+        }
+        self.buffers = kept;
+        self.candidates.retain_mut(|candidate| match candidate.test {
+            None => true,
+            Some(at) => {
+                candidate.test = places.get(usize::from(at)).copied().flatten();
+                candidate.test.is_some()
+            }
+        });
+    }
+
+    /// Gives each buffer of a rule over a request and its response the direction in which it is.
+    fn assign_sides(&mut self) -> Result<(), Reason> {
+        for test in &mut self.buffers {
+            test.side = match (test.side, protocols::buffer_directions(test.buffer)) {
+                (Some(side), _) => Some(side),
+                (None, [true, false]) => Some(crate::flow::Direction::ToServer),
+                (None, [false, true]) => Some(crate::flow::Direction::ToClient),
+                (None, _) => {
+                    return Err(Reason::Invalid {
+                        problem: format!("{} is in requests and in responses", test.buffer.names().words),
+                        expected: "BUFFER:to_server or BUFFER:to_client in a rule with =>",
+                    });
+                }
+            };
+        }
+        let has = |side| self.buffers.iter().any(|test| test.side == Some(side));
+        match has(crate::flow::Direction::ToServer) && has(crate::flow::Direction::ToClient) {
+            true => Ok(()),
+            false => Err(Reason::Invalid {
+                problem: "a rule with => over one direction".to_owned(),
+                expected: "buffers of requests and of responses, or ->",
+            }),
+        }
     }
 
     /// Returns two flags: true if the payload is inspected in packets, and true if it is inspected in the

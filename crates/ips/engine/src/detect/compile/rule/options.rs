@@ -8,8 +8,9 @@ use millrace_ips_rules::Reason;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::content::{Content, Pcre};
-use millrace_ips_rules::options::number::{Comparison, NumberField};
+use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
 use millrace_ips_rules::options::state::FlowState;
+use millrace_ips_rules::options::transform::Transform;
 use millrace_ips_rules::options::words::TextField;
 
 use super::Builder;
@@ -19,8 +20,11 @@ use crate::detect::compile::fast_pattern::Candidate;
 use crate::detect::compile::protocols;
 use crate::detect::compile::words::{self, Shared};
 use crate::detect::fields;
-use crate::detect::program::{AppTest, BufferTest, ContentTest, Operand, Operation, PacketTest, PcreTest};
+use crate::detect::program::{
+    Absence, AppTest, BufferTest, ContentTest, Operand, Operation, PacketTest, PcreTest, Side, Step,
+};
 use crate::flow::Direction;
+use crate::packet::events;
 
 /// Returns the keyword of an option, for refusals.
 pub(super) fn keyword(option: &RuleOption) -> String {
@@ -43,6 +47,7 @@ pub(super) fn keyword(option: &RuleOption) -> String {
         RuleOption::FlowInt(_) => "flowint".to_owned(),
         RuleOption::Number(field, ..) => field.keyword().to_owned(),
         RuleOption::Text(field, _) => field.keyword().to_owned(),
+        RuleOption::Dataset(_) => "dataset".to_owned(),
         _ => "rule".to_owned(),
     }
 }
@@ -62,6 +67,8 @@ impl Builder<'_> {
             buffer,
             transforms: Vec::new(),
             operations: Vec::new(),
+            absence: Absence::Fails,
+            side: None,
             hook: 0,
         });
         List::Buffer(self.buffers.len() - 1)
@@ -84,7 +91,7 @@ impl Builder<'_> {
     }
 
     /// Adds an operation to a list, or to the last Base64 decoding in the list.
-    fn push(&mut self, list: List, operation: Operation) {
+    pub(super) fn push(&mut self, list: List, operation: Operation) {
         self.last_list = list;
         let is_decoded = self.is_decoded && list == self.list;
         let operations = self.operations(list);
@@ -121,16 +128,27 @@ impl Builder<'_> {
                 self.is_decoded = true;
             }
             RuleOption::Buffer(buffer, argument) => {
-                if argument.is_some() {
-                    return Err(Reason::Unsupported {
-                        why: "buffers with an argument are not there",
-                    });
-                }
+                let side = match argument.as_deref() {
+                    None => None,
+                    Some("to_server") => Some(Direction::ToServer),
+                    Some("to_client") => Some(Direction::ToClient),
+                    Some(_) => {
+                        return Err(Reason::Unsupported {
+                            why: "buffers with an argument are not there",
+                        });
+                    }
+                };
                 self.list = self.new_list(*buffer);
+                if let Some(test) = self.buffers.last_mut() {
+                    test.side = side;
+                }
                 self.is_decoded = false;
             }
             RuleOption::Transform(transform) => match self.list {
-                List::Buffer(at) if at < self.buffers.len() => self.buffers[at].transforms.push(*transform),
+                List::Buffer(at) if at < self.buffers.len() => {
+                    let step = step(transform)?;
+                    self.buffers[at].transforms.push(step);
+                }
                 _ => {
                     return Err(Reason::Invalid {
                         problem: "a transformation of the payload".to_owned(),
@@ -174,9 +192,10 @@ impl Builder<'_> {
                 self.share(shared);
             }
             RuleOption::Number(field, comparison, suffix) => {
-                self.number(*field, *comparison, suffix.as_deref());
+                self.number(*field, *comparison, suffix.as_deref())?;
             }
             RuleOption::Text(field, text) => self.text(*field, text)?,
+            RuleOption::Dataset(set) => self.dataset(set)?,
             RuleOption::NoAlert => self.is_silent = true,
             RuleOption::SameIp => self.packet.push(PacketTest::SameIp),
             RuleOption::Msg(_)
@@ -309,8 +328,37 @@ impl Builder<'_> {
         }
     }
 
-    fn number(&mut self, field: NumberField, comparison: Comparison, suffix: Option<&str>) {
+    fn number(
+        &mut self,
+        field: NumberField,
+        comparison: Comparison,
+        suffix: Option<&str>,
+    ) -> Result<(), Reason> {
         match field {
+            NumberField::VlanId => {
+                let index = suffix.map_or(Ok(Index::Any), Index::parse)?;
+                self.packet.push(PacketTest::Vlan { comparison, index });
+            }
+            NumberField::FlowPackets
+            | NumberField::FlowPacketsToClient
+            | NumberField::FlowPacketsToServer
+            | NumberField::FlowBytes
+            | NumberField::FlowBytesToClient
+            | NumberField::FlowBytesToServer
+            | NumberField::FlowAge => {
+                let side = match (field, suffix) {
+                    (NumberField::FlowPacketsToClient | NumberField::FlowBytesToClient, _)
+                    | (_, Some("toclient")) => Side::Server,
+                    (_, Some("either")) => Side::Either,
+                    (_, Some("both")) => Side::Both,
+                    _ => Side::Client,
+                };
+                self.packet.push(PacketTest::FlowCounter {
+                    field,
+                    side,
+                    comparison,
+                });
+            }
             NumberField::Bsize if suffix == Some("relative") => {
                 self.push(self.list, Operation::RemainingSize(comparison));
             }
@@ -323,11 +371,44 @@ impl Builder<'_> {
                 let list = self.new_list(buffer);
                 self.operations(list).push(Operation::Size(comparison));
             }
-            NumberField::FileSize | NumberField::CertChainLen | NumberField::DnsOpcode => {
-                self.app.push(AppTest::Number(field, comparison));
+            NumberField::EnipCipService => {
+                self.app.push(AppTest::Number(field, comparison, Index::Any));
+                let others = [NumberField::EnipCipClass, NumberField::EnipCipAttribute];
+                let parts = suffix.unwrap_or_default().split(',').map(str::trim);
+                for (field, part) in others.into_iter().zip(parts.filter(|part| !part.is_empty())) {
+                    let comparison = Comparison::Equal(part.parse().unwrap_or_default());
+                    self.app.push(AppTest::Number(field, comparison, Index::Any));
+                }
+            }
+            field if fields::is_of_transaction(field) => {
+                let index = suffix.map_or(Ok(Index::Any), Index::parse)?;
+                // The documentation of `nfs_procedure` says that its ranges include their ends.
+                let comparison = match (field, comparison) {
+                    (NumberField::NfsProcedure | NumberField::NfsVersion, Comparison::Between(low, high)) => {
+                        Comparison::Within(low, high)
+                    }
+                    (_, comparison) => comparison,
+                };
+                self.app.push(AppTest::Number(field, comparison, index));
             }
             _ => self.packet.push(PacketTest::Number(field, comparison)),
         }
+        Ok(())
+    }
+
+    /// Adds a content of a buffer of its own.
+    fn content_of(&mut self, buffer: Buffer, text: &str, content: Content) -> Result<(), Reason> {
+        let (is_negated, quoted) = negation(text);
+        let content = Content {
+            pattern: quoted.trim_matches('"').as_bytes().to_vec(),
+            is_negated,
+            ..content
+        };
+        let before = self.list;
+        self.list = self.new_list(buffer);
+        self.content(&content)?;
+        self.list = before;
+        Ok(())
     }
 
     fn text(&mut self, field: TextField, text: &str) -> Result<(), Reason> {
@@ -346,22 +427,60 @@ impl Builder<'_> {
                     is_negated,
                 });
             }
-            TextField::TlsSubject | TextField::TlsIssuer | TextField::TlsFingerprint => {
-                let (is_negated, quoted) = negation(text);
+            TextField::TlsSubject => self.content_of(Buffer::TlsCertSubject, text, Content::default())?,
+            TextField::TlsIssuer => self.content_of(Buffer::TlsCertIssuer, text, Content::default())?,
+            TextField::SshSoftwareVersion => {
+                self.content_of(Buffer::SshSoftware, text, Content::default())?
+            }
+            TextField::IkeVendor => self.content_of(Buffer::IkeVendor, text, Content::default())?,
+            TextField::TlsFingerprint | TextField::FileNameText => {
+                let buffer = match field {
+                    TextField::TlsFingerprint => Buffer::TlsCertFingerprint,
+                    _ => Buffer::FileName,
+                };
                 let content = Content {
-                    pattern: quoted.trim_matches('"').as_bytes().to_vec(),
-                    is_negated,
-                    nocase: field == TextField::TlsFingerprint,
+                    nocase: true,
                     ..Content::default()
                 };
-                let before = self.list;
-                self.list = self.new_list(match field {
-                    TextField::TlsSubject => Buffer::TlsCertSubject,
-                    TextField::TlsIssuer => Buffer::TlsCertIssuer,
-                    _ => Buffer::TlsCertFingerprint,
-                });
-                self.content(&content)?;
-                self.list = before;
+                self.content_of(buffer, text, content)?;
+            }
+            TextField::FileExtension => {
+                let (is_negated, quoted) = negation(text);
+                let sign = if is_negated { "!" } else { "" };
+                let content = Content {
+                    nocase: true,
+                    endswith: true,
+                    ..Content::default()
+                };
+                let text = format!("{sign}\".{}\"", quoted.trim_matches('"'));
+                self.content_of(Buffer::FileName, &text, content)?;
+            }
+            TextField::FileMd5 | TextField::FileSha1 | TextField::FileSha256 => self.digest(field, text)?,
+            // Files and certificates are not stored; the conditions of the rule hold without that.
+            TextField::FileStore | TextField::TlsStore | TextField::Prefilter | TextField::Requires => {}
+            TextField::AlertToo => self.alerts_on_pass = true,
+            TextField::Absent => {
+                let List::Buffer(at) = self.list else {
+                    return Err(Reason::Invalid {
+                        problem: "absent without a buffer".to_owned(),
+                        expected: "a sticky buffer before it",
+                    });
+                };
+                if let Some(test) = self.buffers.get_mut(at) {
+                    test.absence = match text {
+                        "" => Absence::Required,
+                        _ => Absence::Allowed,
+                    };
+                }
+            }
+            TextField::IpOptions => self.packet.push(words::ip_option(text)?),
+            TextField::StreamEvent | TextField::DecodeEvent => {
+                let event = match field {
+                    TextField::StreamEvent => events::stream(text),
+                    _ => events::decode(text),
+                };
+                let event = event.map_err(|why| Reason::Unsupported { why })?;
+                self.packet.push(PacketTest::Event(event));
             }
             TextField::AppLayerEvent if event(text).is_none() => {
                 return Err(Reason::Unsupported {
@@ -380,9 +499,21 @@ impl Builder<'_> {
     }
 }
 
-fn negation(text: &str) -> (bool, &str) {
+pub(super) fn negation(text: &str) -> (bool, &str) {
     match text.trim().strip_prefix('!') {
         Some(rest) => (true, rest.trim()),
         None => (false, text.trim()),
     }
+}
+
+/// Compiles a transform.
+fn step(transform: &Transform) -> Result<Step, Reason> {
+    let Transform::PcreXform(text) = transform else {
+        return Ok(Step::Plain(transform.clone()));
+    };
+    let regex = Regex::new(text.as_bytes(), Flags::default()).map_err(|error| Reason::Invalid {
+        problem: error.to_string(),
+        expected: "an expression in the syntax of PCRE2, within its limits",
+    })?;
+    Ok(Step::Group(text.clone(), Arc::new(regex)))
 }

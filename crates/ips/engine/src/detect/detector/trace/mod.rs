@@ -10,6 +10,7 @@ use crate::app::{AppProtocol, Progress, Transaction};
 use crate::detect::compile::Ruleset;
 use crate::detect::evaluate::{self, Subject};
 use crate::detect::program::{AppTest, BufferTest, Operation, Rule, RuleType};
+use crate::detect::transaction::{pieces, source_of};
 use crate::detect::{conditions, fields, state, transform};
 use crate::event::{self, Event};
 use crate::flow::{Direction, Flow, FlowState};
@@ -232,12 +233,20 @@ impl Detector {
             for test in &rule.app {
                 let holds = match test {
                     AppTest::Protocol { .. } => continue,
-                    AppTest::Field(field, value) => {
-                        fields::has(*field, value, transaction, context.direction)
+                    AppTest::Field(field, value) => fields::has(
+                        *field,
+                        value,
+                        transaction,
+                        (context.direction, context.packet.time),
+                    ),
+                    AppTest::Number(field, comparison, index) => {
+                        fields::has_number(*field, (*comparison, *index), transaction, context.direction)
                     }
-                    AppTest::Number(field, comparison) => {
-                        fields::has_number(*field, *comparison, transaction, context.direction)
-                    }
+                    AppTest::Digest {
+                        field,
+                        list,
+                        is_negated,
+                    } => fields::has_digest(*field, list, *is_negated, transaction, context.direction),
                 };
                 steps.add(words::app(test), holds, String::new);
             }
@@ -390,11 +399,19 @@ impl Detector {
         let name = words::buffer(test);
         let mut transformed = Vec::new();
         let mut subjects = Vec::new();
-        for view in transaction.buffers(test.buffer, direction) {
+        let views = transaction.buffers(source_of(test.buffer), direction);
+        for view in views.flat_map(|view| pieces(test.buffer, view)) {
             let mut bytes = Vec::new();
             match test.transforms.is_empty() {
                 true => bytes.extend_from_slice(view.bytes),
-                false => transform::apply(&test.transforms, view.bytes, &mut bytes),
+                false => {
+                    transform::apply(
+                        &test.transforms,
+                        view.bytes,
+                        &mut bytes,
+                        self.scratch.expressions(),
+                    );
+                }
             }
             transformed.push((bytes, view));
         }

@@ -100,6 +100,7 @@ pub(super) fn operation(operation: &Operation) -> String {
                 ""
             }
         ),
+        Operation::Set(set) => format!("{:?} in the set {}", set.test, set.name),
         Operation::Size(comparison) => format!("its size {}", comparison.words()),
         Operation::RemainingSize(comparison) => {
             format!("the size behind the last match {}", comparison.words())
@@ -182,6 +183,17 @@ pub(super) fn packet(test: &PacketTest) -> String {
         }
         PacketTest::IpProtocol(comparison) => format!("the IP protocol {}", comparison.words()),
         PacketTest::SameIp => "source and destination address are equal".to_owned(),
+        PacketTest::Vlan { comparison, index } => {
+            format!("the VLAN identifier {} ({index:?})", comparison.words())
+        }
+        PacketTest::IpOption(Some(kind)) => format!("the IPv4 header has an option of type {kind}"),
+        PacketTest::IpOption(None) => "the IPv4 header has an option".to_owned(),
+        PacketTest::FlowCounter {
+            field,
+            side,
+            comparison,
+        } => format!("{} {} ({side:?})", field.words(), comparison.words()),
+        PacketTest::Event(event) => format!("the packet has the event {}", event.name()),
         PacketTest::StreamSize { side, comparison } => {
             let side = match side {
                 Side::Client => "the client",
@@ -239,7 +251,15 @@ pub(super) fn app(test: &AppTest) -> String {
             format!("the application protocol is {not}{}", names.join(" or "))
         }
         AppTest::Field(field, value) => format!("{} is {value}", field.words()),
-        AppTest::Number(field, comparison) => format!("{} {}", field.words(), comparison.words()),
+        AppTest::Number(field, comparison, index) => {
+            format!("{} {} ({index:?})", field.words(), comparison.words())
+        }
+        AppTest::Digest {
+            field, is_negated, ..
+        } => {
+            let not = if *is_negated { "not " } else { "" };
+            format!("{not}{}", field.words())
+        }
     }
 }
 

@@ -1,0 +1,52 @@
+//! The parser of each protocol.
+
+use super::parser::Parser;
+use super::probe::Transport;
+use super::protocol::AppProtocol;
+use super::{
+    AppSettings, TCP, bittorrent, dhcp, dnp3, dns, enip, ftp, http, ike, krb5, ldap, mail, modbus, mqtt, nfs,
+    pgsql, quic, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,
+};
+use crate::flow::FlowKey;
+
+/// Returns a parser for a flow of a protocol; `None` for protocols that are detected but not parsed.
+pub(super) fn parser_of(
+    protocol: AppProtocol,
+    key: &FlowKey,
+    settings: AppSettings,
+) -> Option<Box<dyn Parser>> {
+    let transport = match key.protocol {
+        TCP => Transport::Tcp,
+        _ => Transport::Udp,
+    };
+    match protocol {
+        AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
+        AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
+        AppProtocol::Pop3 => Some(Box::new(mail::pop3::Pop3::new(settings))),
+        AppProtocol::Imap => Some(Box::new(mail::imap::Imap::new(settings))),
+        AppProtocol::Sip => Some(Box::new(sip::Sip::new(transport))),
+        AppProtocol::Modbus => Some(Box::<modbus::Modbus>::default()),
+        AppProtocol::Dnp3 => Some(Box::<dnp3::Dnp3>::default()),
+        AppProtocol::Smb => Some(Box::new(smb::Smb::new(settings))),
+        AppProtocol::Dcerpc => Some(Box::<smb::dcerpc::Dcerpc>::default()),
+        AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
+        AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
+        AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(transport))),
+        AppProtocol::Mqtt => Some(Box::<mqtt::Mqtt>::default()),
+        AppProtocol::Krb5 => Some(Box::new(krb5::Krb5::new(transport))),
+        AppProtocol::Rfb => Some(Box::<rfb::Rfb>::default()),
+        AppProtocol::Tftp => Some(Box::<tftp::Tftp>::default()),
+        AppProtocol::Dhcp => Some(Box::<dhcp::Dhcp>::default()),
+        AppProtocol::Ike => Some(Box::<ike::Ike>::default()),
+        AppProtocol::Nfs => Some(Box::new(nfs::Nfs::new(transport))),
+        AppProtocol::WebSocket => Some(Box::<websocket::WebSocket>::default()),
+        AppProtocol::Pgsql => Some(Box::<pgsql::Pgsql>::default()),
+        AppProtocol::Enip => Some(Box::new(enip::Enip::new(transport))),
+        AppProtocol::BittorrentDht => Some(Box::<bittorrent::Dht>::default()),
+        AppProtocol::Snmp => Some(Box::<snmp::Snmp>::default()),
+        AppProtocol::Quic => Some(Box::new(quic::Quic)),
+        AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
+        AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
+        _ => None,
+    }
+}

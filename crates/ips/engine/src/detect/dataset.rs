@@ -1,0 +1,245 @@
+//! Sets of values (`dataset`, `datarep`): the values of files, which all lanes share, and the changes by rules, which belong to
+//! a lane.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_ips_rules::Reason;
+use millrace_ips_rules::options::dataset::{SetCommand, SetTest, SetType};
+
+use super::bytes;
+use super::program::{SetLookup, compare};
+
+/// Values of a set, each with its reputation; 0 for those without one.
+pub type Values = HashMap<Vec<u8>, u16>;
+
+/// Largest number of values that rules add to or remove from one set in a lane.
+const CHANGES: usize = 1 << 16;
+
+/// The changes of sets by rules in a lane, by the name of the set: true for a value that was added, false for one that was
+/// removed.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    sets: HashMap<Arc<str>, HashMap<Vec<u8>, bool>>,
+    /// Number of changes that were not made because a set had too many.
+    pub(super) lost: u64,
+}
+
+impl Changes {
+    /// Removes all changes.
+    pub(super) fn clear(&mut self) {
+        self.sets.clear();
+    }
+
+    /// Returns true if the bytes satisfy a look-up, and makes its change.
+    pub(super) fn look_up(&mut self, set: &SetLookup, bytes: &[u8]) -> bool {
+        let Some(key) = key(set.kind, bytes) else {
+            return false;
+        };
+        let command = match set.test {
+            SetTest::Member(command) => command,
+            SetTest::Reputation(comparison) => {
+                return set
+                    .values
+                    .get(&key)
+                    .is_some_and(|reputation| compare(comparison, u64::from(*reputation)));
+            }
+        };
+        let changed = self
+            .sets
+            .get(&set.name)
+            .and_then(|changes| changes.get(&key).copied());
+        let has = changed.unwrap_or_else(|| set.values.contains_key(&key));
+        match command {
+            SetCommand::IsSet => has,
+            SetCommand::IsNotSet => !has,
+            SetCommand::Set => !has && self.change(set, key, true),
+            SetCommand::Unset => has && self.change(set, key, false),
+        }
+    }
+
+    fn change(&mut self, set: &SetLookup, key: Vec<u8>, value: bool) -> bool {
+        let changes = self.sets.entry(Arc::clone(&set.name)).or_default();
+        if changes.len() >= CHANGES && !changes.contains_key(&key) {
+            self.lost += 1;
+            return false;
+        }
+        changes.insert(key, value);
+        true
+    }
+}
+
+/// Returns the key of a value; `None` if the bytes are no value of the type.
+fn key(kind: SetType, bytes: &[u8]) -> Option<Vec<u8>> {
+    match kind {
+        SetType::String => Some(bytes.to_vec()),
+        SetType::Md5 => (bytes.len() == 16).then(|| bytes.to_vec()),
+        SetType::Sha256 => (bytes.len() == 32).then(|| bytes.to_vec()),
+        SetType::Ipv4 | SetType::Ip => address_of(bytes)
+            .filter(|address| kind == SetType::Ip || address.is_ipv4())
+            .map(octets),
+    }
+}
+
+/// Returns the address of four or sixteen bytes, or of a text.
+fn address_of(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(octets) = <[u8; 4]>::try_from(bytes) {
+        return Some(Ipv4Addr::from(octets).into());
+    }
+    if let Ok(octets) = <[u8; 16]>::try_from(bytes) {
+        return Some(IpAddr::from(Ipv6Addr::from(octets)).to_canonical());
+    }
+    let text = core::str::from_utf8(bytes).ok()?;
+    text.trim()
+        .parse::<IpAddr>()
+        .ok()
+        .map(|address| address.to_canonical())
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+/// Returns the bytes of hexadecimal digits.
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text
+        .bytes()
+        .map(|byte| char::from(byte).to_digit(16).map(|digit| digit as u8))
+        .collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// Reads the file of a set: a value on each line, in reputation lists with a comma and the reputation.
+///
+/// # Errors
+/// The reason with the number of the first wrong line.
+pub(super) fn read(kind: SetType, has_reputation: bool, text: &[u8]) -> Result<Values, Reason> {
+    let mut values = Values::new();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let wrong = || Reason::Invalid {
+            problem: format!("line {} of the file", number + 1),
+            expected: "a value on each line: Base64 for string, hexadecimal digits for md5 and sha256, an address for ipv4 and ip; \
+                and for datarep a comma and a number to 65535",
+        };
+        let text = core::str::from_utf8(line).map_err(|_| wrong())?;
+        let (value, reputation) = match text.split_once(',') {
+            Some((value, reputation)) => (value.trim(), Some(reputation.trim())),
+            None => (text, None),
+        };
+        let reputation = match (has_reputation, reputation) {
+            (true, Some(reputation)) => reputation.parse().map_err(|_| wrong())?,
+            (true, None) => return Err(wrong()),
+            (false, _) => 0,
+        };
+        let value = match kind {
+            SetType::String => {
+                let mut decoded = Vec::new();
+                bytes::decode_base64(value.as_bytes(), &mut decoded);
+                (!decoded.is_empty()).then_some(decoded)
+            }
+            SetType::Md5 | SetType::Sha256 => unhex(value).and_then(|value| key(kind, &value)),
+            SetType::Ipv4 | SetType::Ip => key(kind, value.as_bytes()),
+        };
+        values.insert(value.ok_or_else(wrong)?, reputation);
+    }
+    Ok(values)
+}
+
+/// Reads a list of digests (`filemd5`): hexadecimal digits at the beginning of each line.
+///
+/// # Errors
+/// The reason with the number of the first wrong line.
+pub(super) fn digests(size: usize, text: &[u8]) -> Result<std::collections::HashSet<Vec<u8>>, Reason> {
+    let mut list = std::collections::HashSet::new();
+    for (number, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        let line = line.trim_ascii();
+        if line.is_empty() || line.starts_with(b"#") {
+            continue;
+        }
+        let digits = line
+            .get(..2 * size)
+            .and_then(|digits| core::str::from_utf8(digits).ok());
+        let digest = digits.and_then(unhex).ok_or_else(|| Reason::Invalid {
+            problem: format!("line {} of the file", number + 1),
+            expected: "a digest in hexadecimal digits at the beginning of each line, as md5sum writes it",
+        })?;
+        list.insert(digest);
+    }
+    Ok(list)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lookup(kind: SetType, command: SetCommand, values: Values) -> SetLookup {
+        SetLookup {
+            name: "a".into(),
+            kind,
+            test: SetTest::Member(command),
+            values: Arc::new(values),
+        }
+    }
+
+    #[test]
+    fn a_value_is_set_once_and_can_be_removed() {
+        let mut changes = Changes::default();
+        let set = lookup(SetType::String, SetCommand::Set, Values::new());
+        let of = |command| SetLookup {
+            test: SetTest::Member(command),
+            ..set.clone()
+        };
+        assert!(changes.look_up(&set, b"x"));
+        assert!(!changes.look_up(&set, b"x"));
+        assert!(changes.look_up(&of(SetCommand::IsSet), b"x"));
+        assert!(changes.look_up(&of(SetCommand::Unset), b"x"));
+        assert!(changes.look_up(&of(SetCommand::IsNotSet), b"x"));
+    }
+
+    #[test]
+    fn a_full_set_takes_no_more_values_and_counts_them() {
+        let mut changes = Changes::default();
+        let set = lookup(SetType::String, SetCommand::Set, Values::new());
+        for number in 0..CHANGES as u32 {
+            assert!(changes.look_up(&set, &number.to_be_bytes()));
+        }
+        assert!(!changes.look_up(&set, b"more"));
+        assert_eq!(changes.lost, 1);
+    }
+
+    #[test]
+    fn files_have_the_forms_of_their_types() {
+        let found = |kind, text: &[u8], value: &[u8]| {
+            let values = read(kind, false, text).unwrap();
+            Changes::default().look_up(&lookup(kind, SetCommand::IsSet, values), value)
+        };
+        assert!(found(
+            SetType::String,
+            b"TW96aWxsYS80LjAgKGNvbXBhdGlibGU7ICk=\n",
+            b"Mozilla/4.0 (compatible; )"
+        ));
+        assert!(found(
+            SetType::Md5,
+            b"00112233445566778899aabbccddeeff\n",
+            b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff"
+        ));
+        assert!(found(SetType::Ipv4, b"10.0.0.1\n", &[10, 0, 0, 1]));
+        assert!(found(SetType::Ip, b"::ffff:10.0.0.1\n", &[10, 0, 0, 1]));
+        assert!(found(SetType::Ip, b"2001:db8::1\n", b"2001:db8::1"));
+        assert!(!found(SetType::Ip, b"2001:db8::1\n", &[10, 0, 0, 1]));
+        assert!(read(SetType::Md5, false, b"0011\n").is_err());
+        assert!(read(SetType::String, true, b"YQ==\n").is_err());
+        assert_eq!(read(SetType::String, true, b"YQ==,7\n").unwrap()[&b"a"[..]], 7);
+        assert_eq!(digests(2, b"00ff  name\n").unwrap().len(), 1);
+        assert!(digests(2, b"00f\n").is_err());
+    }
+}

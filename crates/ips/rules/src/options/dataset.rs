@@ -1,0 +1,160 @@
+//! `dataset` and `datarep`: sets of values that a buffer is looked up in.
+
+use std::fmt;
+
+use super::number::Comparison;
+use crate::Syntax;
+use crate::refusal::Reason;
+use crate::text::{is_name, list, quote, required, words};
+
+words! {
+    /// The command of `dataset`.
+    SetCommand "set, unset, isset or isnotset" {
+        /// Add the value; matches if the set did not have it.
+        Set "set";
+        /// Remove the value; matches if the set had it.
+        Unset "unset";
+        /// The set has the value.
+        IsSet "isset";
+        /// The set does not have the value.
+        IsNotSet "isnotset";
+    }
+}
+
+words! {
+    /// The type of the values of a set.
+    SetType "string, md5, sha256, ipv4 or ip" {
+        /// Bytes; in files as Base64.
+        String "string";
+        /// 16 bytes; in files as hexadecimal digits.
+        Md5 "md5";
+        /// 32 bytes; in files as hexadecimal digits.
+        Sha256 "sha256";
+        /// An IPv4 address.
+        Ipv4 "ipv4";
+        /// An IPv4 or IPv6 address.
+        Ip "ip" | "ipv6";
+    }
+}
+
+/// The test of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetTest {
+    /// The set has the value, or gets it.
+    Member(SetCommand),
+    /// The reputation of the value compares with a number.
+    Reputation(Comparison),
+}
+
+/// An option `dataset` or `datarep`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataset {
+    pub name: String,
+    pub test: SetTest,
+    /// The type; `None` if another rule names it.
+    pub kind: Option<SetType>,
+    /// The file with the first values, as the rule names it.
+    pub load: Option<String>,
+    /// The file with the first values, which need not exist. Suricata writes the values to it; Millrace does not.
+    pub state: Option<String>,
+    /// The other arguments, which have no effect: `save`, `memcap` and `hashsize`.
+    others: Vec<(String, String)>,
+}
+
+/// Largest size of the name of a set, in bytes.
+const NAME_SIZE: usize = 63;
+
+impl Dataset {
+    /// Reads the value of `dataset`, or of `datarep`.
+    pub(crate) fn parse(is_reputation: bool, value: Option<&str>) -> Result<Dataset, Reason> {
+        const SET: &str = "set|unset|isset|isnotset,NAME and type, load, save, state, memcap, hashsize, each with its value, with commas between them";
+        const REPUTATION: &str = "NAME,>|<|=,NUMBER and type, load, memcap, hashsize, each with its value, with commas between them";
+        let form = if is_reputation { REPUTATION } else { SET };
+        let text = required(value, form)?;
+        let wrong = |text: &str| Reason::invalid(format!("the value {}", quote(text)), form);
+        let mut parts = list(text);
+        let mut next = || parts.next().ok_or_else(|| wrong(text));
+        let (name, test) = if is_reputation {
+            let name = next()?;
+            let (operator, number) = (next()?, next()?);
+            let comparison = match operator {
+                "=" | "<" | ">" => Comparison::parse(Syntax::Suricata, &format!("{operator}{number}"))?,
+                _ => return Err(wrong(operator)),
+            };
+            (name, SetTest::Reputation(comparison))
+        } else {
+            let command = SetCommand::from_word(next()?)?;
+            (next()?, SetTest::Member(command))
+        };
+        if !is_name(name) || name.len() > NAME_SIZE {
+            return Err(wrong(name));
+        }
+        let mut set = Dataset {
+            name: name.to_owned(),
+            test,
+            kind: None,
+            load: None,
+            state: None,
+            others: Vec::new(),
+        };
+        for part in parts.filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
+            let value = value.trim();
+            match key {
+                "type" => set.kind = Some(SetType::from_word(value)?),
+                "load" if !value.is_empty() => set.load = Some(value.to_owned()),
+                "state" if !value.is_empty() => set.state = Some(value.to_owned()),
+                "save" | "memcap" | "hashsize" if !value.is_empty() => {
+                    set.others.push((key.to_owned(), value.to_owned()));
+                }
+                "format" if value == "csv" => {}
+                "format" | "enrichment_key" | "value_key" | "array_key" | "remove_key" => {
+                    return Err(Reason::Unsupported {
+                        why: "sets of data with JSON values, which alerts would show, are not there",
+                    });
+                }
+                _ => return Err(wrong(part)),
+            }
+        }
+        let saves = set.others.iter().any(|(key, _)| key == "save");
+        if set.state.is_some() && (set.load.is_some() || saves) {
+            return Err(Reason::invalid("state with load or save", form));
+        }
+        Ok(set)
+    }
+
+    /// Returns the file with the first values, and true if it must exist.
+    pub fn file(&self) -> Option<(&str, bool)> {
+        let load = self.load.as_deref().map(|name| (name, true));
+        load.or_else(|| self.state.as_deref().map(|name| (name, false)))
+    }
+}
+
+impl fmt::Display for Dataset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.test {
+            SetTest::Member(command) => write!(f, "dataset:{command},{}", self.name)?,
+            SetTest::Reputation(comparison) => {
+                let text = comparison.to_string();
+                let (operator, number) = match text.split_at_checked(1) {
+                    Some((operator @ ("<" | ">"), number)) => (operator, number),
+                    _ => ("=", text.as_str()),
+                };
+                write!(f, "datarep:{},{operator},{number}", self.name)?;
+            }
+        }
+        if let Some(kind) = self.kind {
+            write!(f, ",type {kind}")?;
+        }
+        if let Some(load) = &self.load {
+            write!(f, ",load {load}")?;
+        }
+        if let Some(state) = &self.state {
+            write!(f, ",state {state}")?;
+        }
+        self.others
+            .iter()
+            .try_for_each(|(key, value)| write!(f, ",{key} {value}"))?;
+        f.write_str(";")
+    }
+}

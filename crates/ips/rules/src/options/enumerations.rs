@@ -1,0 +1,451 @@
+//! The names of numbers and of bits that options over numbers accept, with the names of Suricata's documentation.
+
+use super::number::NumberField;
+
+/// The values of a field that rules may write in words.
+#[derive(Debug, Clone, Copy)]
+pub enum Values {
+    /// Numbers only.
+    Numbers,
+    /// Names of values, and the expected form.
+    Names(&'static [(&'static str, u64)], &'static str),
+    /// Names of bits, and the expected form.
+    Bits(&'static [(&'static str, u64)], &'static str),
+    /// Times, in seconds since 1970.
+    Dates,
+}
+
+/// Returns the names of a field.
+pub(super) fn values(field: NumberField) -> Values {
+    match field {
+        NumberField::CertNotBefore | NumberField::CertNotAfter => Values::Dates,
+        NumberField::MqttType => Values::Names(
+            MQTT_TYPES,
+            "a comparison with a number, or a type such as CONNECT",
+        ),
+        NumberField::MqttFlags => {
+            Values::Bits(MQTT_FLAGS, "names of dup and retain with commas, or a comparison")
+        }
+        NumberField::MqttConnectFlags => Values::Bits(
+            MQTT_CONNECT_FLAGS,
+            "names of username, password, will, will_retain and clean_session with commas, or a comparison",
+        ),
+        NumberField::MqttSessionPresent => Values::Names(TRUTH, "yes, true, no or false"),
+        NumberField::FtpReplyReceived => Values::Names(TRUTH, "yes, true, on, no, false or off"),
+        NumberField::RfbSecResult => Values::Names(RFB_RESULTS, "ok, fail, toomany or unknown"),
+        NumberField::SnmpPduType => Values::Names(
+            SNMP_PDUS,
+            "a comparison with a number, or a name such as get_request",
+        ),
+        NumberField::WebSocketFlags => Values::Bits(
+            &[("fin", 0x80), ("comp", 0x40)],
+            "names of fin and comp with commas, or a comparison",
+        ),
+        NumberField::WebSocketOpcode => Values::Names(
+            WEBSOCKET_OPCODES,
+            "a comparison with a number, or an opcode such as ping",
+        ),
+        NumberField::LdapRequestOperation | NumberField::LdapResponsesOperation => Values::Names(
+            LDAP_OPERATIONS,
+            "a comparison with a number, or an operation such as bind_request",
+        ),
+        NumberField::LdapResponsesResultCode => Values::Names(
+            LDAP_RESULTS,
+            "a comparison with a number, or a code such as success",
+        ),
+        NumberField::EnipCommand => Values::Names(
+            ENIP_COMMANDS,
+            "a comparison with a number, or a command such as list_identity",
+        ),
+        NumberField::EnipStatus => Values::Names(
+            ENIP_STATUS,
+            "a comparison with a number, or a status such as invalid_cmd",
+        ),
+        NumberField::NfsProcedure => Values::Names(
+            NFS_PROCEDURES,
+            "a comparison with a number, or a procedure of NFS 3 such as lookup",
+        ),
+        NumberField::DnsRcode => Values::Names(
+            DNS_RCODES,
+            "a comparison with a number, or a code such as nxdomain",
+        ),
+        NumberField::DnsRrtype => Values::Names(
+            DNS_TYPES,
+            "a comparison with a number, or a type such as a or txt",
+        ),
+        NumberField::Krb5MsgType => {
+            Values::Names(KRB5_TYPES, "a comparison with a number, or a type such as as_req")
+        }
+        _ => Values::Numbers,
+    }
+}
+
+/// Returns a time in seconds since 1970: a year, or a date with a time of day, in UTC.
+pub(super) fn seconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    // More than the four digits of a year are seconds, as rules are printed.
+    if text.len() > 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok();
+    }
+    let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, ""));
+    let mut parts = date.split('-').map(|part| part.parse::<u64>().ok());
+    let year = parts.next()??;
+    let month = parts.next().map_or(Some(1), |month| month)?;
+    let day = parts.next().map_or(Some(1), |day| day)?;
+    if parts.next().is_some()
+        || !(1970..=9999).contains(&year)
+        || !(1..=12).contains(&month)
+        || !(1..=31).contains(&day)
+    {
+        return None;
+    }
+    let mut clock = [0; 3];
+    if !time.is_empty() {
+        let mut places = clock.iter_mut();
+        for part in time.trim_end_matches('Z').split(':') {
+            *places.next()? = part.parse::<u64>().ok()?;
+        }
+    }
+    if clock[0] > 23 || clock[1] > 59 || clock[2] > 60 {
+        return None;
+    }
+    // Days from 1970-01-01 in the proleptic Gregorian calendar; the year begins in March, so that its leap day is the last.
+    let (year, month) = if month <= 2 {
+        (year - 1, month + 9)
+    } else {
+        (year, month - 3)
+    };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    const UNTIL_1970: u64 = 719_468;
+    Some((days - UNTIL_1970) * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2])
+}
+
+const TRUTH: &[(&str, u64)] = &[
+    ("yes", 1),
+    ("true", 1),
+    ("on", 1),
+    ("no", 0),
+    ("false", 0),
+    ("off", 0),
+];
+
+/// MQTT 5.0, section 2.1.2.
+const MQTT_TYPES: &[(&str, u64)] = &[
+    ("UNASSIGNED", 0),
+    ("CONNECT", 1),
+    ("CONNACK", 2),
+    ("PUBLISH", 3),
+    ("PUBACK", 4),
+    ("PUBREC", 5),
+    ("PUBREL", 6),
+    ("PUBCOMP", 7),
+    ("SUBSCRIBE", 8),
+    ("SUBACK", 9),
+    ("UNSUBSCRIBE", 10),
+    ("UNSUBACK", 11),
+    ("PINGREQ", 12),
+    ("PINGRESP", 13),
+    ("DISCONNECT", 14),
+    ("AUTH", 15),
+];
+
+const MQTT_FLAGS: &[(&str, u64)] = &[("dup", 0x08), ("retain", 0x01)];
+
+/// MQTT 5.0, section 3.1.2.3.
+const MQTT_CONNECT_FLAGS: &[(&str, u64)] = &[
+    ("username", 0x80),
+    ("password", 0x40),
+    ("will_retain", 0x20),
+    ("will", 0x04),
+    ("clean_session", 0x02),
+];
+
+const RFB_RESULTS: &[(&str, u64)] = &[("ok", 0), ("fail", 1), ("toomany", 2), ("unknown", 3)];
+
+const SNMP_PDUS: &[(&str, u64)] = &[
+    ("get_request", 0),
+    ("get_next_request", 1),
+    ("response", 2),
+    ("set_request", 3),
+    ("trap_v1", 4),
+    ("get_bulk_request", 5),
+    ("inform_request", 6),
+    ("trap_v2", 7),
+    ("report", 8),
+];
+
+/// RFC 6455, section 5.2.
+const WEBSOCKET_OPCODES: &[(&str, u64)] = &[
+    ("continuation", 0),
+    ("text", 1),
+    ("binary", 2),
+    ("connection_close", 8),
+    ("ping", 9),
+    ("pong", 10),
+];
+
+/// RFC 4511, section 4.2 and following: the tags of the operations.
+const LDAP_OPERATIONS: &[(&str, u64)] = &[
+    ("bind_request", 0),
+    ("bind_response", 1),
+    ("unbind_request", 2),
+    ("search_request", 3),
+    ("search_result_entry", 4),
+    ("search_result_done", 5),
+    ("modify_request", 6),
+    ("modify_response", 7),
+    ("add_request", 8),
+    ("add_response", 9),
+    ("del_request", 10),
+    ("del_response", 11),
+    ("mod_dn_request", 12),
+    ("mod_dn_response", 13),
+    ("compare_request", 14),
+    ("compare_response", 15),
+    ("abandon_request", 16),
+    ("search_result_reference", 19),
+    ("extended_request", 23),
+    ("extended_response", 24),
+    ("intermediate_response", 25),
+];
+
+const LDAP_RESULTS: &[(&str, u64)] = &[
+    ("success", 0),
+    ("operations_error", 1),
+    ("protocol_error", 2),
+    ("time_limit_exceeded", 3),
+    ("size_limit_exceeded", 4),
+    ("compare_false", 5),
+    ("compare_true", 6),
+    ("auth_method_not_supported", 7),
+    ("stronger_auth_required", 8),
+    ("referral", 10),
+    ("admin_limit_exceeded", 11),
+    ("unavailable_critical_extension", 12),
+    ("confidentiality_required", 13),
+    ("sasl_bind_in_progress", 14),
+    ("no_such_attribute", 16),
+    ("undefined_attribute_type", 17),
+    ("inappropriate_matching", 18),
+    ("constraint_violation", 19),
+    ("attribute_or_value_exists", 20),
+    ("invalid_attribute_syntax", 21),
+    ("no_such_object", 32),
+    ("alias_problem", 33),
+    ("invalid_dns_syntax", 34),
+    ("is_leaf", 35),
+    ("alias_dereferencing_problem", 36),
+    ("inappropriate_authentication", 48),
+    ("invalid_credentials", 49),
+    ("insufficient_access_rights", 50),
+    ("busy", 51),
+    ("unavailable", 52),
+    ("unwilling_to_perform", 53),
+    ("loop_detect", 54),
+    ("sort_control_missing", 60),
+    ("offset_range_error", 61),
+    ("naming_violation", 64),
+    ("object_class_violation", 65),
+    ("not_allowed_on_non_leaf", 66),
+    ("not_allowed_on_rdn", 67),
+    ("entry_already_exists", 68),
+    ("object_class_mods_prohibited", 69),
+    ("results_too_large", 70),
+    ("affects_multiple_dsas", 71),
+    ("control_error", 76),
+    ("other", 80),
+    ("server_down", 81),
+    ("local_error", 82),
+    ("encoding_error", 83),
+    ("decoding_error", 84),
+    ("timeout", 85),
+    ("auth_unknown", 86),
+    ("filter_error", 87),
+    ("user_canceled", 88),
+    ("param_error", 89),
+    ("no_memory", 90),
+    ("connect_error", 91),
+    ("not_supported", 92),
+    ("control_not_found", 93),
+    ("no_results_returned", 94),
+    ("more_results_to_return", 95),
+    ("client_loop", 96),
+    ("referral_limit_exceeded", 97),
+    ("invalid_response", 100),
+    ("ambiguous_response", 101),
+    ("tls_not_supported", 112),
+    ("intermediate_response", 113),
+    ("unknown_type", 114),
+    ("canceled", 118),
+    ("no_such_operation", 119),
+    ("too_late", 120),
+    ("cannot_cancel", 121),
+    ("assertion_failed", 122),
+    ("authorization_denied", 123),
+    ("e_sync_refresh_required", 4096),
+    ("no_operation", 16654),
+];
+
+/// The CIP Networks Library, volume 2, table 2-3.2.
+const ENIP_COMMANDS: &[(&str, u64)] = &[
+    ("nop", 0),
+    ("list_services", 4),
+    ("list_identity", 99),
+    ("list_interfaces", 100),
+    ("register_session", 101),
+    ("unregister_session", 102),
+    ("send_rr_data", 111),
+    ("send_unit_data", 112),
+    ("indicate_status", 114),
+    ("cancel", 115),
+];
+
+/// The CIP Networks Library, volume 2, table 2-3.3.
+const ENIP_STATUS: &[(&str, u64)] = &[
+    ("success", 0),
+    ("invalid_cmd", 1),
+    ("no_resources", 2),
+    ("incorrect_data", 3),
+    ("invalid_session", 100),
+    ("invalid_length", 101),
+    ("unsupported_prot_rev", 105),
+    ("encap_header_error", 106),
+];
+
+/// RFC 1813, section 3.
+const NFS_PROCEDURES: &[(&str, u64)] = &[
+    ("null", 0),
+    ("getattr", 1),
+    ("setattr", 2),
+    ("lookup", 3),
+    ("access", 4),
+    ("readlink", 5),
+    ("read", 6),
+    ("write", 7),
+    ("create", 8),
+    ("mkdir", 9),
+    ("symlink", 10),
+    ("mknod", 11),
+    ("remove", 12),
+    ("rmdir", 13),
+    ("rename", 14),
+    ("link", 15),
+    ("readdir", 16),
+    ("readdirplus", 17),
+    ("fsstat", 18),
+    ("fsinfo", 19),
+    ("pathconf", 20),
+    ("commit", 21),
+];
+
+/// RFC 4120, section 7.5.7.
+const KRB5_TYPES: &[(&str, u64)] = &[
+    ("as_req", 10),
+    ("as_rep", 11),
+    ("tgs_req", 12),
+    ("tgs_rep", 13),
+    ("ap_req", 14),
+    ("ap_rep", 15),
+    ("error", 30),
+];
+
+/// RFC 6895, section 2.3.
+const DNS_RCODES: &[(&str, u64)] = &[
+    ("noerror", 0),
+    ("formerr", 1),
+    ("servfail", 2),
+    ("nxdomain", 3),
+    ("notimp", 4),
+    ("refused", 5),
+    ("yxdomain", 6),
+    ("yxrrset", 7),
+    ("nxrrset", 8),
+    ("notauth", 9),
+    ("notzone", 10),
+    ("badvers", 16),
+    ("badkey", 17),
+    ("badtime", 18),
+    ("badmode", 19),
+    ("badname", 20),
+    ("badalg", 21),
+    ("badtrunc", 22),
+];
+
+/// IANA, Domain Name System Parameters, resource record types.
+const DNS_TYPES: &[(&str, u64)] = &[
+    ("a", 1),
+    ("ns", 2),
+    ("md", 3),
+    ("mf", 4),
+    ("cname", 5),
+    ("soa", 6),
+    ("mb", 7),
+    ("mg", 8),
+    ("mr", 9),
+    ("null", 10),
+    ("wks", 11),
+    ("ptr", 12),
+    ("hinfo", 13),
+    ("minfo", 14),
+    ("mx", 15),
+    ("txt", 16),
+    ("rp", 17),
+    ("afsdb", 18),
+    ("sig", 24),
+    ("key", 25),
+    ("aaaa", 28),
+    ("loc", 29),
+    ("nxt", 30),
+    ("srv", 33),
+    ("naptr", 35),
+    ("cert", 37),
+    ("a6", 38),
+    ("dname", 39),
+    ("opt", 41),
+    ("apl", 42),
+    ("ds", 43),
+    ("sshfp", 44),
+    ("ipseckey", 45),
+    ("rrsig", 46),
+    ("nsec", 47),
+    ("dnskey", 48),
+    ("dhcid", 49),
+    ("nsec3", 50),
+    ("nsec3param", 51),
+    ("tlsa", 52),
+    ("hip", 55),
+    ("cds", 59),
+    ("cdnskey", 60),
+    ("svcb", 64),
+    ("https", 65),
+    ("spf", 99),
+    ("tkey", 249),
+    ("tsig", 250),
+    ("ixfr", 251),
+    ("axfr", 252),
+    ("maila", 254),
+    ("any", 255),
+    ("uri", 256),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_date_is_a_number_of_seconds() {
+        // Computed with date -u -d TEXT +%s.
+        for (text, expected) in [
+            ("1970-01-01", 0),
+            ("2000-02-29", 951_782_400),
+            ("2008-05-01 12:30:15", 1_209_645_015),
+            ("2015", 1_420_070_400),
+            ("2038-01-19T03:14:08", 2_147_483_648),
+        ] {
+            assert_eq!(seconds(text), Some(expected), "{text}");
+        }
+        for text in ["", "x", "1969", "2015-13-01", "2015-01-01 25:00", "2015-1-1-1"] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+}

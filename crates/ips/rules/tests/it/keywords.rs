@@ -1,0 +1,90 @@
+//! The keywords of Suricata 8: each that the documentation names is known, and a refused one has a reason.
+
+use millrace_ips_rules::keywords::keywords;
+use millrace_ips_rules::{Rule, Syntax};
+
+/// The keywords of Suricata's documentation, chapter "Rules".
+const DOCUMENTED: &str = include_str!("documented.txt");
+
+#[test]
+fn each_documented_keyword_is_known_and_a_refused_one_has_a_reason() {
+    let known = keywords();
+    let missing: Vec<&str> = DOCUMENTED
+        .split_whitespace()
+        .filter(|name| known.iter().all(|keyword| keyword.name != *name))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+    for keyword in known {
+        assert!(
+            keyword.refused.is_none_or(|why| why.len() > 10),
+            "{}",
+            keyword.name
+        );
+    }
+}
+
+#[test]
+fn each_refused_keyword_is_in_the_requirements_with_its_reason() {
+    const PAGE: &str = include_str!("../../../../../docs/ips-requirements.md");
+    let is_there = |name: &str, why: &str| {
+        let row = PAGE.lines().find(|line| line.starts_with(&format!("| {why} |")));
+        row.is_some_and(|row| row.contains(&format!("`{name}`")))
+    };
+    let missing: Vec<&str> = keywords()
+        .iter()
+        .filter(|keyword| keyword.refused.is_some_and(|why| !is_there(keyword.name, why)))
+        .map(|keyword| keyword.name)
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}
+
+fn parsed(text: &str) -> Rule {
+    Rule::parse(Syntax::Suricata, "a", text).unwrap_or_else(|refusal| panic!("{refusal}"))
+}
+
+#[test]
+fn lenient_forms_that_suricata_reads_are_read_and_printed_again() {
+    for options in [
+        "pcre:/a;b/;",
+        "pcre:\"/(a)(b)/i, flow:one, pkt:two\";",
+        "bsize:&0xc0=0x80;",
+        "bsize:!19-22;",
+        "filesize:>100KB;",
+        "dataset:set,seen,type string,state seen.lst,memcap 10mb;",
+        "datarep:rep,>,200,load rep.lst,type md5;",
+        "http.uri; from_base64:mode rfc2045,offset 2,bytes 8; xor:\"0d0a\"; subslice:-4,2; content:\"a\";",
+        "http.uri; pcrexform:\"(a\\;b)\"; content:\"a\";",
+        "mqtt.flags:dup,!retain;",
+        "mqtt.reason_code:<200,all;",
+        "flow.pkts:either,>2;",
+        "tls_cert_notbefore:1998-05-01<>2008-05-01;",
+        "dns.query; absent:or_else;",
+        "requires:version >= 7.0.4 < 8 | >= 8.0.0;",
+    ] {
+        // A semicolon in an expression has an escape.
+        let options = options.replace("/a;b/", "/a\\;b/");
+        let rule = parsed(&format!("alert TCP any any -> any any ({options} sid:1;)"));
+        let printed = rule.to_string();
+        assert_eq!(parsed(&printed), rule, "{printed}");
+    }
+    assert_eq!(
+        parsed("alert HTTP any any => any any (sid:1;)").to_string(),
+        "alert http any any => any any (sid:1;)"
+    );
+}
+
+#[test]
+fn a_rule_for_another_version_is_skipped_and_no_error() {
+    let text = "alert tcp any any -> any any (unheard:1; requires:version >= 9; sid:1;)\n\
+        alert tcp any any -> any any (requires:version >= 8, keyword content; sid:2;)\n";
+    let file = millrace_ips_rules::files::parse(Syntax::Suricata, "a", text.as_bytes());
+    assert_eq!((file.rules.len(), file.skipped, file.refusals.len()), (1, 1, 0));
+}
+
+#[test]
+fn a_comment_may_follow_a_row_of_the_threshold_table() {
+    let text = "suppress gen_id 1, sig_id 2, track by_src, ip 10.0.0.1 # the scanner\n\
+        threshold gen_id 1, sig_id 3, type limit, track by_src, count 1, seconds 60 # once a minute\n";
+    let file = millrace_ips_rules::files::parse(Syntax::Suricata, "threshold.config", text.as_bytes());
+    assert_eq!((file.thresholds.len(), &file.refusals[..]), (2, &[][..]));
+}
