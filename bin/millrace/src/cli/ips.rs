@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use millrace_ips_engine::Mode;
+use millrace_ips_engine::{Cause, Mode, Policy};
 use millrace_ips_rules::Syntax;
 
 use super::duration::between;
@@ -97,6 +97,41 @@ pub(crate) struct ReadArgs {
     /// Compare checksums, and treat packets with wrong ones as invalid
     #[arg(long)]
     pub(crate) checksums: bool,
+    /// Follow TCP connections whose handshake was not seen
+    #[arg(long)]
+    pub(crate) midstream: bool,
+    /// Follow TCP connections of which one direction is seen
+    #[arg(long)]
+    pub(crate) asymmetric: bool,
+    /// Policy of a cause, as in the settings of the functions: on_midstream=drop-flow
+    #[arg(long = "policy", value_name = "ON_CAUSE=POLICY", value_parser = policy)]
+    pub(crate) policies: Vec<(Cause, Policy)>,
+}
+
+/// Reads the policy of a cause.
+fn policy(text: &str) -> Result<(Cause, Policy), String> {
+    let (cause, policy) = text.split_once('=').unwrap_or_default();
+    let cause = Cause::ALL
+        .iter()
+        .find(|known| cause.strip_prefix("on_") == Some(known.name()));
+    let policy = Policy::ALL.iter().find(|known| known.name() == policy);
+    match (cause, policy) {
+        (Some(cause), Some(policy)) => Ok((*cause, *policy)),
+        (None, _) => {
+            let names: Vec<String> = Cause::ALL
+                .iter()
+                .map(|cause| format!("on_{}", cause.name()))
+                .collect();
+            Err(format!(
+                "expected CAUSE=POLICY with one of the causes {}",
+                names.join(", ")
+            ))
+        }
+        (_, None) => {
+            let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+            Err(format!("expected one of the policies {}", names.join(", ")))
+        }
+    }
 }
 
 /// The position of the engine relative to the path of packets.

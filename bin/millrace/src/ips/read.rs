@@ -92,11 +92,21 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         ..Summary::default()
     };
     let writes_records = args.eve.is_some() && args.records == ReadRecords::All;
+    let defaults = Settings::default();
+    let policies = args
+        .policies
+        .iter()
+        .fold(defaults.policies, |policies, (cause, policy)| {
+            policies.with(*cause, *policy)
+        });
     let settings = Settings {
         mode: args.mode.into(),
         checks_checksums: args.checksums,
+        accepts_midstream: args.midstream,
+        accepts_async: args.asymmetric,
+        policies,
         records: args.eve.is_some(),
-        ..Settings::default()
+        ..defaults
     };
     let tables = RuleTables::new(&loaded.set, &loaded.classes).with_bits(&ruleset.names);
     let mut outputs = Outputs::new(args, &ruleset, tables)?;
@@ -111,7 +121,12 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         match result {
             Ok(capture) => summary.add(&capture),
             Err(error @ CaptureError::Open { .. }) => return Err(error.into()),
-            Err(error) => summary.failures.push(error.to_string()),
+            Err(error) => {
+                if let CaptureError::Format { read, .. } = &error {
+                    summary.add(read);
+                }
+                summary.failures.push(error.to_string());
+            }
         }
         summary.captures += 1;
     }

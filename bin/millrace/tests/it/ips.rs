@@ -277,6 +277,29 @@ fn read_drops_frames_in_the_path_and_names_captures_that_are_none() {
 }
 
 #[test]
+fn read_counts_the_frames_before_the_damage_of_a_capture_and_takes_policies() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.pcap");
+    capture(&path, b"some evil bytes");
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
+    std::fs::write(
+        folder.path().join("a.rules"),
+        "alert udp any any -> any any (content:\"evil\"; sid:7;)\n",
+    )
+    .unwrap();
+    let with = |more: &[&str]| {
+        let arguments = [&["read", "a.pcap", "--rules", "a.rules"], more].concat();
+        String::from_utf8(ips(folder.path(), &arguments).stderr).unwrap()
+    };
+    let errors = with(&["--midstream", "--asymmetric", "--policy", "on_midstream=ignore"]);
+    assert!(errors.contains("a.pcap: after 1 frames"), "{errors}");
+    assert!(errors.contains("1 captures, 1 frames, 1 alerts"), "{errors}");
+    assert!(with(&["--policy", "on_midstream=perhaps"]).contains("drop-flow"));
+    assert!(with(&["--policy", "midstream=ignore"]).contains("on_midstream"));
+}
+
+#[test]
 fn trace_names_the_first_condition_that_does_not_hold() {
     let folder = tempfile::tempdir().unwrap();
     capture(&folder.path().join("a.pcap"), b"some evil bytes");

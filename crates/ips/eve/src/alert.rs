@@ -9,6 +9,7 @@ use millrace_ips_engine::{Action, Direction, LinkType};
 
 use crate::app;
 use crate::object::Object;
+use crate::text::address;
 use crate::timestamp::timestamp;
 use crate::writer::{Writer, counters, file, has_ports};
 
@@ -87,8 +88,8 @@ fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &Aler
         });
     }
     // The records of DCE/RPC outside of SMB are only for rules.
-    if alert.app != Some(AppProtocol::Dcerpc) {
-        app::record(line, &context.record, alert.transaction, &writer.layout);
+    if let Some(app) = alert.app.filter(|app| *app != AppProtocol::Dcerpc) {
+        app::record(line, app, &context.record, alert.transaction, &writer.layout);
     }
     if !context.files.is_empty() {
         line.array("files", &context.files, file);
@@ -103,8 +104,8 @@ fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &Aler
     line.object("flow", |out| {
         counters(out, &context.flow);
         out.field("start", timestamp(context.flow.start))
-            .field("src_ip", context.flow.key.client.to_string())
-            .field("dest_ip", context.flow.key.server.to_string());
+            .field("src_ip", address(context.flow.key.client))
+            .field("dest_ip", address(context.flow.key.server));
         if has_ports(context.flow.key.protocol) {
             out.field("src_port", context.flow.key.client_port)
                 .field("dest_port", context.flow.key.server_port);

@@ -1,6 +1,7 @@
 //! Conversion of bytes to text: valid UTF-8 is kept, and any other byte becomes `\xHH`.
 
 use core::fmt::Write;
+use core::net::IpAddr;
 use std::borrow::Cow;
 
 /// Returns bytes as text, the same for every field. Control characters are kept, and JSON escapes them.
@@ -19,6 +20,14 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns an address; one of IPv6 in full, with all digits of its eight groups, as Suricata writes it.
+pub(crate) fn address(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.segments().map(|group| format!("{group:04x}")).join(":"),
+    }
+}
+
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -27,6 +36,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_of_ipv6_have_all_digits() {
+        let full = address(IpAddr::from([0x2001_u16, 0xdb8, 0, 0, 0, 0, 0, 1]));
+        assert_eq!(full, "2001:0db8:0000:0000:0000:0000:0000:0001");
+        assert_eq!(address(IpAddr::from([192, 0, 2, 1])), "192.0.2.1");
+    }
 
     #[test]
     fn only_bytes_outside_of_utf8_are_escaped() {

@@ -7,7 +7,7 @@ use millrace_ips_engine::event::{FileSummary, FlowSummary, Subject};
 
 use crate::community_id::community_id;
 use crate::object::Object;
-use crate::text::hex;
+use crate::text::{address, hex};
 use crate::timestamp::timestamp;
 use crate::{Layout, RuleTables};
 
@@ -46,11 +46,11 @@ impl Writer {
             line.field("pcap_cnt", subject.packet);
         }
         line.field("event_type", kind)
-            .field("src_ip", subject.src.to_string());
+            .field("src_ip", address(subject.src));
         if let Some((source, _)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
             line.field("src_port", source);
         }
-        line.field("dest_ip", subject.dst.to_string());
+        line.field("dest_ip", address(subject.dst));
         if let Some((_, destination)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
             line.field("dest_port", destination);
         }

@@ -13,6 +13,8 @@ use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{PcapError, TsResolution};
 use thiserror::Error;
 
+use crate::summary::CaptureSummary;
+
 /// The first bytes of a pcapng file: the type of its section header block.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// The link type of Ethernet, for interfaces that a pcapng file does not describe.
@@ -34,6 +36,8 @@ pub enum CaptureError {
         path: PathBuf,
         /// Frames before the damage.
         frames: u64,
+        /// These frames, counted, if an engine inspected them.
+        read: Box<CaptureSummary>,
         source: PcapError,
     },
 }
@@ -145,6 +149,7 @@ impl CaptureReader {
         let format = |source| CaptureError::Format {
             path: path.to_owned(),
             frames: 0,
+            read: Box::default(),
             source,
         };
         let format = match is_pcapng {
@@ -173,6 +178,7 @@ impl CaptureReader {
         let frame = frame.map_err(|source| CaptureError::Format {
             path: self.path.clone(),
             frames: self.frames,
+            read: Box::default(),
             source,
         })?;
         self.frames += u64::from(frame.is_some());

@@ -10,10 +10,12 @@ mod capture;
 mod comparison;
 pub mod mixes;
 mod rate;
+mod summary;
 
 pub use capture::{CaptureError, CaptureReader, CapturedFrame};
 pub use comparison::comparison_line;
 pub use rate::{CONNECTIONS, RateSummary, rate};
+pub use summary::CaptureSummary;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,20 +23,6 @@ use std::time::{Duration, Instant};
 use millrace_ips_engine::detect::{Ruleset, TraceRecord};
 use millrace_ips_engine::{Engine, Events, Frame, LinkType, Verdict};
 use millrace_types::Time;
-
-/// The frames of a capture, counted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CaptureSummary {
-    pub frames: u64,
-    /// Bytes of the frames.
-    pub bytes: u64,
-    /// Frames that are not forwarded in mode `ips`.
-    pub dropped: u64,
-    /// Time spent in the engine.
-    pub engine: Duration,
-    /// Time of the last frame, as passed to the engine.
-    pub last: Time,
-}
 
 /// The first time in seconds that a signed 32-bit field cannot hold (2038-01-19). A frame with this or a
 /// later time gets the time of the previous frame, so that one wrong time does not end every flow.
@@ -45,7 +33,7 @@ const IMPLAUSIBLE: Time = Time::from_secs(1 << 31);
 ///
 /// # Errors
 /// [`CaptureError`] for a file that cannot be opened or is not a capture. A capture that is cut within a
-/// packet is read up to this packet, and the error is returned after the events.
+/// packet is read up to this packet, and the error, with the summary up to there, is returned after the events.
 pub fn read(
     path: &Path,
     engine: &mut Engine,
@@ -133,7 +121,10 @@ fn pass(
         let captured = match reader.next_frame() {
             Ok(Some(captured)) => captured,
             Ok(None) => break,
-            Err(error) => {
+            Err(mut error) => {
+                if let CaptureError::Format { read, .. } = &mut error {
+                    **read = summary;
+                }
                 failure = Some(error);
                 break;
             }
