@@ -368,11 +368,10 @@ fn each_anomaly_is_raised_by_some_flow() {
         };
         let text = format!("alert ip any any -> any any (app-layer-event:{event}; sid:1;)");
         let rules = rules(&text, &CompileSettings::default());
-        // In mode `ips`, the packets of some anomalies of HTTP are changed or refused before.
+        // In mode `ips`, the packets of some anomalies are changed or refused before rules see them.
         let modes: &[Mode] = match protocol {
-            "http" | "smtp" | "tls" | "dns" | "dnp3" | "ftp" | "modbus" | "pop3" | "smb" | "sip" | "ssh" => {
-                &[Mode::Ids]
-            }
+            "http" | "smtp" | "tls" | "dns" | "dnp3" | "ftp" | "modbus" | "pop3" | "smb" | "sip" | "snmp"
+            | "ssh" => &[Mode::Ids],
             _ => &[Mode::Ids, Mode::Ips],
         };
         let is_raised = |mode: &Mode| alerts(&rules, &frames, *mode) == [1];
