@@ -53,8 +53,9 @@ def test_every_command_of_the_page_does_what_it_promises(tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     (work / "flows.txt").write_text("# two entries\npriority=1,arp,actions=flood\npriority=2,icmp,actions=drop\n")
-    switch = Millrace(tmp_path / "switch", ports=[(1, "memory"), (2, "memory")], listen=[f"punix:{MANAGEMENT}"],
-                      system="keep_flows = true")
+    bond = '[[bridge.lag]]\nname = "bond0"\n[[bridge.lag.member]]\nname = "m1"\nnumber = 11\ndevice = "memory"\n'
+    switch = Millrace(tmp_path / "switch", ports=[(1, "memory"), (2, "memory"), (5, "lag:bond0")],
+                      listen=[f"punix:{MANAGEMENT}"], system="keep_flows = true", extra=bond)
     listed = commands()
     assert len(listed) > 70, "the page has lost its commands"
     with switch:
