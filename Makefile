@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-wan bench-transport simulate management kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-wan bench-transport simulate management kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -86,6 +86,11 @@ routing: setup ## run the long forms of the router's tests: churn beside `ip rou
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_routing_recipes.py
 	@# The network of seed 99 has a loop for an instant, which is not mended yet (docs/rstp.md).
 	MILLRACE_RSTP_NETWORKS=1500 cargo test --locked -p millrace-l2ctl --test it -- --nocapture random_networks
+
+bench-route: build-switch ## measure the router against its gates, beside DPDK's structures (ten minutes; ARGS=--quick: one)
+	cargo build --release --locked -p millrace-fib -p millrace-rib -p millrace-router --examples
+	target/release/millrace bench route $(ARGS)
+	target/release/millrace report out/bench
 
 bench: build-switch ## measure and print the acceptance figures, beside the build of BEFORE (a commit; by default that of origin/main, BEFORE= for none; half an hour)
 	@before=$(if $(BEFORE),$$(scripts/build-before.sh $(BEFORE))); \

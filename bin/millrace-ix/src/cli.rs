@@ -78,6 +78,8 @@ enum Command {
     },
     /// List the ends in quarantine, and what was found at each.
     Quarantine,
+    /// Verify everything that the switches report: which frames leave where. Ends with status 1 if a property does not hold.
+    Verify,
     /// List the BGP sessions with their routes, rules and last errors.
     Sessions,
     /// Say if an account may have a filter, with the evidence or the missing object.
@@ -332,6 +334,15 @@ pub(crate) fn run(options: Options) -> Result<()> {
         }
         Command::Recheck { account } => ask(&Request::Recheck { account }).map(drop),
         Command::Quarantine => print(ask(&Request::Quarantine)?, show::quarantine),
+        Command::Verify => {
+            let found = ask(&Request::Verify)?;
+            let is_right = found.as_array().is_some_and(Vec::is_empty);
+            print(found, show::violations)?;
+            if !is_right {
+                anyhow::bail!("the switches do not treat all frames as they should");
+            }
+            Ok(())
+        }
         Command::Changes { limit } => print(ask(&Request::Changes { limit })?, show::changes),
         Command::Journal { change } => print(ask(&Request::Journal { change })?, show::journal),
         Command::Confirm { change } => ask(&Request::Confirm { change }).map(drop),

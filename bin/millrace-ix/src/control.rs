@@ -79,6 +79,8 @@ pub(crate) enum Request {
     },
     /// Returns the ends in quarantine, each with its findings.
     Quarantine,
+    /// Verifies everything that the switches report, and returns the violations.
+    Verify,
     /// Returns the BGP sessions.
     Sessions,
     /// Returns true if an account may filter packets, with the evidence or the missing object.
@@ -319,6 +321,11 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
         }
         Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref())?,
         Request::Quarantine => quarantine(&handle.snapshot()),
+        Request::Verify => {
+            let found = handle.verify().await;
+            let found = found.context("changes are not verified: set engine.verification_secs above 0")?;
+            found.iter().map(ToString::to_string).collect()
+        }
         Request::Sessions => sessions(configured(filters)?),
         Request::Check { account, matching } => {
             existing(handle, account)?;
@@ -408,7 +415,7 @@ fn answer_of(ordered: &Ordered) -> Value {
     json!({
         "change": ordered.change, "revision": ordered.revision, "applied": ordered.applied,
         "deletions": ordered.deletions, "problems": ordered.problems,
-        "entries": ordered.entries, "repeated": ordered.repeated,
+        "entries": ordered.entries, "effects": ordered.effects, "repeated": ordered.repeated,
     })
 }
 

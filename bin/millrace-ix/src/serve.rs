@@ -45,6 +45,11 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         },
         seed: epoch,
         resync: Duration::from_secs(settings.engine.resync_secs.unwrap_or(60)),
+        verification: settings
+            .engine
+            .verification_secs
+            .filter(|secs| *secs > 0)
+            .map(Duration::from_secs),
         ..millrace_ix_engine::Settings::default()
     };
     let extensions = settings.engine.match_extensions;

@@ -259,6 +259,8 @@ pub(crate) struct Engine {
     pub(crate) match_extensions: bool,
     /// Seconds between two reconciliations of a switch; 60 without a value.
     pub(crate) resync_secs: Option<u64>,
+    /// The longest verification of a change, in seconds; without a value, and with 0, changes are not verified.
+    pub(crate) verification_secs: Option<u64>,
 }
 
 /// The values of `engine.foreign_entries`.

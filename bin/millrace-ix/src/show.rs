@@ -166,6 +166,32 @@ pub(crate) fn ordered(value: &Value) -> String {
             counts["added"], counts["changed"], counts["removed"]
         );
     }
+    let effects: Vec<String> = items(&value["effects"]).map(word).collect();
+    for effect in effects.iter().take(EFFECTS_MAX) {
+        let _always = writeln!(text, "{effect}");
+    }
+    if effects.len() > EFFECTS_MAX {
+        let _always = writeln!(
+            text,
+            "and {} more: --json prints all",
+            effects.len() - EFFECTS_MAX
+        );
+    }
+    text
+}
+
+/// The largest number of effects that a dry run prints.
+const EFFECTS_MAX: usize = 20;
+
+/// Returns the violations that a verification has found.
+pub(crate) fn violations(value: &Value) -> String {
+    let mut text = String::new();
+    for found in items(value) {
+        let _always = writeln!(text, "{}", word(found));
+    }
+    if text.is_empty() {
+        text.push_str("all frames leave where they should, and nowhere else\n");
+    }
     text
 }
 

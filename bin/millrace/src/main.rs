@@ -14,6 +14,7 @@ mod experiment;
 mod fdb;
 mod flow;
 mod human;
+mod import;
 mod ips;
 mod lab;
 mod lock;
@@ -84,6 +85,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Courier(args) => return Ok(millrace_transfer_commands::courier(session.json(), &args)?),
         Command::Wan(args) => return wan::run(&session, &args),
         Command::Ips(args) => return ips::run(&session, &args),
+        Command::Import(args) => return import::run(&session, &args),
         Command::Lab(args) => return lab::run(&session, &args),
         Command::Completions { shell } => pages::completions(shell)?,
         Command::Man { dir } => pages::man(&dir)?,

@@ -243,7 +243,15 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut found = BTreeSet::from([DPDK.to_owned()]);
         crates_that_log(&root.join("bin/millraced/src"), "millraced", &mut found);
-        for plane in ["base", "io", "switch", "functions", "config", "control"] {
+        for plane in [
+            "base",
+            "io",
+            "switch",
+            "functions",
+            "config",
+            "management",
+            "control",
+        ] {
             for folder in std::fs::read_dir(root.join("crates").join(plane)).unwrap() {
                 let folder = folder.unwrap().path();
                 if folder.join("src").is_dir() {

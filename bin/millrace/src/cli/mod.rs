@@ -6,6 +6,7 @@ mod duration;
 mod edit;
 mod flow;
 mod functions;
+mod import;
 mod ips;
 mod lab;
 mod own;
@@ -26,6 +27,7 @@ pub(crate) use edit::{
 };
 pub(crate) use flow::{Fdb, Flow, FlowTexts};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Rate, Run, RunClass};
+pub(crate) use import::Import;
 pub(crate) use ips::{Ips, ProfileArgs, RateArgs, ReadArgs, ReadMode, ReadRecords, RuleArgs, TraceArgs};
 pub(crate) use lab::Lab;
 pub(crate) use own::{Lock, Own};
@@ -173,6 +175,9 @@ pub(crate) enum Command {
     /// Intrusion prevention: check and explain rules of Suricata and Snort, import a suricata.yaml
     #[command(subcommand)]
     Ips(Ips),
+    /// Translate the configuration of another switch: Open vSwitch, Lagopus, bridges of Linux
+    #[command(subcommand)]
+    Import(Import),
     /// Build networks of hosts, links and switches on this machine, from one file
     #[command(subcommand)]
     Lab(Lab),

@@ -277,13 +277,15 @@ mod tests {
     }
 
     /// The keys whose text may name something of the machine, and the check that looks at it.
-    const REFERENCES: [(&str, &str); 27] = [
+    const REFERENCES: [(&str, &str); 29] = [
         ("system.state_dir", "store"),
         ("api.socket", "probe of the API"),
         ("api.listen", "probe of the API"),
         ("api.tls_cert", "probe of the API"),
         ("api.tls_key", "probe of the API"),
         ("api.token_file", "probe of the API"),
+        ("ovsdb.connect", "nothing: a server that may start later"),
+        ("ovsdb.run_dir", "nothing: the follower makes it"),
         ("bridge.controllers.target", "nothing: another machine"),
         ("bridge.listen.target", "files, devices"),
         ("bridge.tls.private_key", "files"),

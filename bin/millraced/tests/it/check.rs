@@ -124,7 +124,8 @@ fn the_man_page_names_every_option_and_is_installed() {
     has(
         &makefile,
         &[
-            "millraced --man > $(DESTDIR)$(PREFIX)/share/man/man8/millraced.8",
+            "for program in millraced ",
+            "/$$program --man > $(DESTDIR)$(PREFIX)/share/man/man8/$$program.8; done",
             "millraced --man-config > $(DESTDIR)$(PREFIX)/share/man/man5/millraced.toml.5",
         ],
     );

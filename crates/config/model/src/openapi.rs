@@ -137,6 +137,7 @@ mod tests {
                 "Config",
                 "SystemConfig",
                 "ApiConfig",
+                "OvsdbConfig",
                 "BridgeConfig",
                 "TableConfig",
                 "ControllerConfig",

@@ -67,9 +67,10 @@ enum BenchCommand {
     Lan(crate::experiments::lan::cli::LanArgs),
     Chain(crate::experiments::chain::ChainArgs),
     Ips(crate::experiments::ips::cli::IpsArgs),
+    Route(crate::experiments::route::cli::RouteArgs),
     Wan(crate::experiments::wan::cli::WanArgs),
     Transport(crate::experiments::transport::cli::TransportArgs),
-    /// All of the above except lan, chain, ips, wan and transport; without a subcommand, `bench` runs forward, updates and
+    /// All of the above except lan, chain, ips, route, wan and transport; without a subcommand, `bench` runs forward, updates and
     /// install
     All(RunArgs),
     /// List the cases, quantities and systems
@@ -156,6 +157,9 @@ pub enum BenchError {
     /// The experiment `ips` failed.
     #[error(transparent)]
     Ips(#[from] crate::experiments::ips::IpsBenchError),
+    /// The experiment `route` failed.
+    #[error(transparent)]
+    Route(#[from] crate::experiments::route::RouteBenchError),
     /// The experiment `wan` failed.
     #[error(transparent)]
     Wan(#[from] crate::experiments::wan::WanBenchError),
@@ -256,6 +260,7 @@ impl Command {
             Some(BenchCommand::Lan(args)) => Ok(args.run()?),
             Some(BenchCommand::Chain(args)) => Ok(args.run(&installed_daemon())?),
             Some(BenchCommand::Ips(args)) => Ok(args.run()?),
+            Some(BenchCommand::Route(args)) => Ok(args.run()?),
             Some(BenchCommand::Wan(args)) => Ok(args.run()?),
             Some(BenchCommand::Transport(args)) => Ok(args.run()?),
             Some(BenchCommand::List) => list(),

@@ -135,6 +135,8 @@ pub enum Record {
     },
     /// A record of the experiment `ips`.
     Ips(Box<crate::experiments::ips::IpsRecord>),
+    /// A record of the experiment `route`.
+    Route(Box<crate::experiments::route::RouteRecord>),
     /// A value, delays, rates or losses of the experiment `wan`.
     Wan(Box<crate::experiments::wan::WanRecord>),
     /// A value or a transfer of the experiment `transport`.

@@ -6,14 +6,14 @@ use std::ptr::NonNull;
 use pcre2_sys::{
     PCRE2_ANCHORED, PCRE2_CASELESS, PCRE2_DOLLAR_ENDONLY, PCRE2_DOTALL, PCRE2_ERROR_DEPTHLIMIT,
     PCRE2_ERROR_HEAPLIMIT, PCRE2_ERROR_JIT_STACKLIMIT, PCRE2_ERROR_MATCHLIMIT, PCRE2_ERROR_NOMATCH,
-    PCRE2_EXTENDED, PCRE2_INFO_FIRSTBITMAP, PCRE2_INFO_FIRSTCODETYPE, PCRE2_INFO_FIRSTCODEUNIT,
-    PCRE2_JIT_COMPLETE, PCRE2_MULTILINE, PCRE2_UNGREEDY, PCRE2_UNSET, PCRE2_USE_OFFSET_LIMIT, pcre2_code_8,
-    pcre2_code_free_8, pcre2_compile_8, pcre2_get_error_message_8, pcre2_get_ovector_pointer_8,
-    pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8, pcre2_jit_stack_create_8,
-    pcre2_jit_stack_free_8, pcre2_match_8, pcre2_match_context_8, pcre2_match_context_create_8,
-    pcre2_match_context_free_8, pcre2_match_data_8, pcre2_match_data_create_8, pcre2_match_data_free_8,
-    pcre2_pattern_info_8, pcre2_set_depth_limit_8, pcre2_set_heap_limit_8, pcre2_set_match_limit_8,
-    pcre2_set_offset_limit_8,
+    PCRE2_EXTENDED, PCRE2_INFO_CAPTURECOUNT, PCRE2_INFO_FIRSTBITMAP, PCRE2_INFO_FIRSTCODETYPE,
+    PCRE2_INFO_FIRSTCODEUNIT, PCRE2_JIT_COMPLETE, PCRE2_MULTILINE, PCRE2_UNGREEDY, PCRE2_UNSET,
+    PCRE2_USE_OFFSET_LIMIT, pcre2_code_8, pcre2_code_free_8, pcre2_compile_8, pcre2_get_error_message_8,
+    pcre2_get_ovector_pointer_8, pcre2_jit_compile_8, pcre2_jit_stack_8, pcre2_jit_stack_assign_8,
+    pcre2_jit_stack_create_8, pcre2_jit_stack_free_8, pcre2_match_8, pcre2_match_context_8,
+    pcre2_match_context_create_8, pcre2_match_context_free_8, pcre2_match_data_8, pcre2_match_data_create_8,
+    pcre2_match_data_free_8, pcre2_pattern_info_8, pcre2_set_depth_limit_8, pcre2_set_heap_limit_8,
+    pcre2_set_match_limit_8, pcre2_set_offset_limit_8,
 };
 
 use crate::{CompileError, Flags, Limits, Outcome};
@@ -47,6 +47,8 @@ enum First {
 pub struct Regex {
     code: NonNull<pcre2_code_8>,
     first: First,
+    /// The number of its groups. A match leaves the places of groups that the expression does not have as they were.
+    groups: u32,
 }
 
 // SAFETY: PCRE2 does not change compiled code after `pcre2_jit_compile`, which `Regex::new` calls before it returns
@@ -99,6 +101,7 @@ impl Regex {
         Ok(Regex {
             code,
             first: first(code),
+            groups: groups(code),
         })
     }
 
@@ -125,6 +128,9 @@ impl Regex {
     /// Returns start and end of the first group of the first match; `None` if there is no match, no group, or no result within
     /// the limits.
     pub fn find_group(&self, scratch: &mut Scratch, subject: &[u8]) -> Option<(usize, usize)> {
+        if self.groups == 0 {
+            return None;
+        }
         match self.find(scratch, subject, 0) {
             Outcome::Match { .. } => {}
             Outcome::NoMatch | Outcome::Limit => return None,
@@ -218,6 +224,14 @@ enum Found {
     Outcome(Outcome),
     /// The limit on steps at one position was exceeded.
     StepLimit,
+}
+
+/// Returns the number of groups.
+fn groups(code: NonNull<pcre2_code_8>) -> u32 {
+    let mut groups = 0u32;
+    // SAFETY: The code is live, and this item is a 32-bit number (pcre2_pattern_info(3)).
+    unsafe { pcre2_pattern_info_8(code.as_ptr(), PCRE2_INFO_CAPTURECOUNT, (&raw mut groups).cast()) };
+    groups
 }
 
 /// Returns the bytes with which a match can begin, as far as PCRE2 knows them.

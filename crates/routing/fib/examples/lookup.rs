@@ -1,6 +1,8 @@
 //! Prints build rate, memory, change rate and nanoseconds a lookup of a full table, in processor time: other programs on
 //! the machine count only by the cache lines that they take.
 //!
+//! The lines are rows of `millrace bench route`: `NAME: VALUE UNIT`.
+//!
 //! `cargo run --release -p millrace-fib --example lookup [ROUTES_V4 ROUTES_V6]`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -51,9 +53,9 @@ fn main() {
         let seconds = processor_time() - start;
         let usage = writer.usage();
         println!(
-            "{name}: {} routes in {seconds:.3} s, {:.0} a second; in all {:.1} MiB, of which nodes {:.1} MiB",
-            prefixes.len(),
+            "{name} routes inserted: {:.0} a second, {} in {seconds:.3} s; in all {:.1} MiB, of which nodes {:.1} MiB",
             prefixes.len() as f64 / seconds,
+            prefixes.len(),
             usage.size as f64 / (1 << 20) as f64,
             usage.nodes_size as f64 / (1 << 20) as f64,
         );
@@ -63,11 +65,11 @@ fn main() {
             writer.replace(id, prefix, groups[(at + 1) % GROUPS]).unwrap();
         }
         println!(
-            "{name}: {:.0} changes a second",
+            "{name} routes changed: {:.0} a second",
             CHANGES as f64 / (processor_time() - start)
         );
     }
-    for kind in [Destinations::Random, Destinations::Zipf] {
+    for (name, kind) in [("random", Destinations::Random), ("Zipf", Destinations::Zipf)] {
         let addresses: Vec<u32> = mix::destinations(2, &four, LOOKUPS, kind)
             .iter()
             .map(|bits| (bits >> 96) as u32)
@@ -82,7 +84,7 @@ fn main() {
             }
             best = best.min((processor_time() - start) * 1e9 / LOOKUPS as f64);
         }
-        println!("IPv4, {kind:?}: {best:.1} ns a lookup");
+        println!("IPv4 lookup, {name}: {best:.1} ns a lookup");
         let addresses = mix::destinations(2, &six, LOOKUPS, kind);
         let mut best = f64::MAX;
         for _ in 0..5 {
@@ -93,6 +95,6 @@ fn main() {
             }
             best = best.min((processor_time() - start) * 1e9 / LOOKUPS as f64);
         }
-        println!("IPv6, {kind:?}: {best:.1} ns a lookup");
+        println!("IPv6 lookup, {name}: {best:.1} ns a lookup");
     }
 }

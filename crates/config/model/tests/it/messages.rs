@@ -84,7 +84,7 @@ fn an_unknown_key_without_a_near_one_lists_the_keys_that_may_stand_there() {
     assert_messages(
         "speed = 1\n",
         &[
-            "m.toml:1:1: speed: unknown key `speed`: expected one of system, api, bridge, wan, vrf, interface, acl",
+            "m.toml:1:1: speed: unknown key `speed`: expected one of system, api, ovsdb, bridge, wan, vrf, interface, acl",
         ],
     );
     assert_messages(
@@ -200,7 +200,7 @@ device = "memory"
         &[
             "m.toml:3:1: bridge[0].port[0]: missing key `number`: expected a whole number from 1 to 4294967040",
             "m.toml:3:1: bridge[0].port[0]: missing key `device`: expected a PCI address, kernel:INTERFACE, DPDK devargs, \
-             pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, a tunnel or memory, as in \"kernel:eth1\"",
+             pcap:rx=FILE,tx=FILE, link:NAME, tap:NAME, vhost:PATH, virtio-user:PATH, memif:PATH, nic:PATH, a tunnel or memory, as in \"kernel:eth1\"",
             "m.toml:11:10: bridge[0].port[2].number: port number 1 is already used by bridge[0].port[1].number",
         ],
     );
@@ -415,7 +415,7 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
     );
     assert_eq!(
         Config::from_json(&json!([])).unwrap_err().to_string(),
-        "found a list of 0: expected a table with the keys system, api, bridge, wan, vrf, interface, acl"
+        "found a list of 0: expected a table with the keys system, api, ovsdb, bridge, wan, vrf, interface, acl"
     );
 }
 

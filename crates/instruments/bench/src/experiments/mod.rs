@@ -24,6 +24,7 @@ pub mod latency;
 pub mod profile;
 pub mod qos;
 pub mod rate;
+pub mod route;
 pub mod transport;
 pub mod updates;
 pub mod veth;

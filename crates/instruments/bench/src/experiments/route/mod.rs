@@ -1,0 +1,173 @@
+//! The experiment `route`: lookups, programming and memory of full tables, and the rate of routing.
+//!
+//! The measurements are examples of the crates that they measure (`fib`: `lookup`, `rib`: `feed`, `router`: `rates`), so
+//! that they run alone, too. Each line of their output is a row: `NAME: VALUE UNIT`. The rows with their gates are data
+//! (`rows.rs`); a row that its program did not print is recorded as missing.
+
+pub mod cli;
+mod error;
+mod peers;
+mod program;
+mod record;
+mod recorder;
+mod rows;
+pub(crate) mod section;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millrace_process::pause;
+
+pub use error::RouteBenchError;
+use program::said;
+pub use record::RouteRecord;
+pub use recorder::{Recorder, RunLength};
+use rows::{PROGRAMS, Program, UNMEASURED};
+
+use crate::gated::recorder::part;
+use crate::machine::Machine;
+use crate::record::Record;
+
+/// The programs that the experiment runs.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The folder with the examples.
+    pub examples: PathBuf,
+    /// The command line, for the record of the run.
+    pub command: String,
+}
+
+impl Experiment {
+    /// Measures all rows.
+    ///
+    /// # Errors
+    /// SIGINT, or a file that cannot be written. What fails besides is recorded as missing.
+    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), RouteBenchError> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+        recorder.log(Record::Run {
+            experiment: "route".to_owned(),
+            started: started.map_or(0, |since| since.as_secs()),
+            quick: !recorder.length.has_peers,
+            machine: Box::new(Machine::describe(0)),
+            command: self.command.clone(),
+        })?;
+        for round in 0..recorder.length.rounds {
+            for program in &PROGRAMS {
+                self.measure(recorder, round, program)?;
+            }
+        }
+        if recorder.length.has_peers {
+            peers::measure(recorder)?;
+        }
+        for (name, reason) in UNMEASURED {
+            recorder.missing(&part(name, ""), reason)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a program once, and records its rows.
+    fn measure(
+        &self,
+        recorder: &mut Recorder<'_>,
+        round: usize,
+        program: &Program,
+    ) -> Result<(), RouteBenchError> {
+        pause(Duration::ZERO)?;
+        let asked = program.asked(recorder.length);
+        let mut command = Command::new(self.examples.join(program.name));
+        command.args(program.arguments(recorder.length));
+        match said(&mut command)? {
+            Ok(text) => {
+                for row in program.rows {
+                    let case = row.case(&asked);
+                    match value_of(&text, row.line) {
+                        Some(value) => recorder.value(&case, round, value)?,
+                        None => recorder.missing(&case, &format!("{} did not print it", program.name))?,
+                    }
+                }
+            }
+            Err(reason) => {
+                let reason = format!("{reason}. To fix it: {}", program.build);
+                recorder.all_missing(program.rows.iter().map(|row| row.case(&asked)), &reason)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the number of a line `NAME: NUMBER ...`.
+fn value_of(text: &str, name: &str) -> Option<f64> {
+    let of_line = |line: &str| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned);
+    let rest = text.lines().find_map(of_line)?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gated::recorder::rows_of;
+    use crate::record::Log;
+
+    /// Runs the experiment with examples that are shell scripts of this text.
+    fn rows_with(script: &str) -> Vec<crate::gated::Row> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        for program in &PROGRAMS {
+            let path = folder.path().join(program.name);
+            std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let mut log = Log::create(&folder.path().join("route.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        let length = RunLength {
+            rounds: 1,
+            routes_v4: 10,
+            routes_v6: 5,
+            has_peers: false,
+        };
+        let experiment = Experiment {
+            examples: folder.path().to_owned(),
+            command: "test".to_owned(),
+        };
+        experiment
+            .run(&mut Recorder::new(length, &mut log, &mut progress))
+            .unwrap();
+        rows_of::<RouteRecord>(log.records())
+    }
+
+    #[test]
+    fn each_line_of_an_example_is_a_row_with_its_gate() {
+        let rows = rows_with(
+            "echo 'IPv6 lookup, random: 60.5 ns a lookup'; echo 'IPv4 lookup, random: 17.1 ns a lookup'",
+        );
+        let row = |name: &str| rows.iter().find(|row| row.case.contains(name)).unwrap();
+        assert_eq!(
+            (row("IPv6 lookup, random").reached, row("IPv6 lookup, random").met),
+            (Some(60.5), Some(false))
+        );
+        assert_eq!(
+            (row("IPv4 lookup, random").reached, row("IPv4 lookup, random").met),
+            (Some(17.1), Some(true))
+        );
+        assert!(
+            row("IPv4 lookup, Zipf")
+                .reason
+                .as_deref()
+                .unwrap()
+                .contains("lookup did not print it")
+        );
+    }
+
+    #[test]
+    fn an_example_that_fails_leaves_its_rows_with_the_reason_and_the_remedy() {
+        for row in rows_with("echo 'no memory' >&2; exit 3") {
+            assert_eq!(row.reached, None);
+            let reason = row.reason.unwrap();
+            assert!(
+                row.gate.is_empty() || reason.contains("no memory") && reason.contains("cargo build"),
+                "{reason}"
+            );
+        }
+    }
+}

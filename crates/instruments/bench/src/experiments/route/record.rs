@@ -1,0 +1,27 @@
+//! The records of the experiment `route`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::gated::{Missing, Value};
+
+/// A record of the experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RouteRecord {
+    /// A value of a row.
+    Value(Value),
+    /// A row that could not be measured.
+    Missing(Missing),
+}
+
+impl From<Value> for RouteRecord {
+    fn from(value: Value) -> Self {
+        RouteRecord::Value(value)
+    }
+}
+
+impl From<Missing> for RouteRecord {
+    fn from(missing: Missing) -> Self {
+        RouteRecord::Missing(missing)
+    }
+}
