@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import subprocess
 
 import pytest
@@ -108,10 +109,18 @@ def forwards(folder, before, text):
     assert after == before, {key: (sorted(map(str, before[key])), sorted(map(str, after[key]))) for key in before if before[key] != after[key]}
 
 
+def can_filter():
+    """Returns true if the kernel's bridges know VLANs."""
+    with bridge():
+        return pathlib.Path("/sys/class/net/br0/bridge/vlan_filtering").exists()
+
+
 @pytest.mark.parametrize("filters", [True, False], ids=["vlan-aware", "plain"])
 def test_the_switch_forwards_as_the_bridge_did(tmp_path, filters):
     with cables(*ENDS.items()):
-        with bridge("vlan_filtering", "1" if filters else "0", "mcast_snooping", "0"):
+        if filters and not can_filter():
+            pytest.skip("the kernel has no CONFIG_BRIDGE_VLAN_FILTERING")
+        with bridge(*(["vlan_filtering", "1"] if filters else [])):
             if filters:
                 for port, vlan in (("ba", "10"), ("bb", "10")):
                     run("bridge", "vlan", "del", "dev", port, "vid", "1")
