@@ -70,7 +70,7 @@ controllers = ["tcp:127.0.0.1:6653", "pssl:10.0.0.1:6653"]
              there; expected tcp:HOST:PORT or tls:HOST:PORT here, and ptcp: or ptls: under `listen`",
             "m.toml:20:12: bridge[1].port[0].device: `eth0` is not a device: expected a PCI address (0000:01:00.0), \
              kernel:INTERFACE (kernel:eth1), DPDK devargs (net_af_xdp0,iface=eth1), pcap:rx=FILE,tx=FILE, link:NAME, wan:NAME,a, tap:NAME, a virtual NIC (vhost:PATH, \
-             virtio-user:PATH or memif:PATH), a tunnel \
+             virtio-user:PATH or memif:PATH), nic:PATH, a tunnel \
              (vxlan:remote=IP,local=IP,underlay=PORT), a port of service paths \
              (nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX), lag:NAME or memory; did you mean `kernel:eth0`?",
             "m.toml:21:9: bridge[1].port[0].mtu: found the text \"big\": expected a whole number from 68 to 9578 bytes",
