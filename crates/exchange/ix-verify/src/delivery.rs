@@ -115,7 +115,7 @@ impl Checker<'_> {
                 }
                 Outcome::Loop { .. } => self.violation(scene, Property::NoReturn, way, &way.frames.space, ""),
                 Outcome::Unknown { .. } => {
-                    self.violation(scene, Property::Delivery, way, &way.frames.space, "")
+                    self.violation(scene, Property::Delivery, way, &way.frames.space, "");
                 }
                 Outcome::Dropped { why, .. } if way.is_real => self.check_drop(scene, way, why),
                 Outcome::Controller { .. } if way.is_real && scene.is_open => {

@@ -40,7 +40,7 @@ impl OpenFlowView {
     }
 
     pub(crate) fn set_ether_type(&mut self, ether_type: u16) {
-        self.key.0[0] = self.key.0[0] & (1 << 48) - 1 | u64::from(ether_type) << 48;
+        self.key.0[0] = self.key.0[0] & ((1 << 48) - 1) | u64::from(ether_type) << 48;
     }
 
     /// Takes the TCI of the first tag; returns without change for further ones.

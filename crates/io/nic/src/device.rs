@@ -133,9 +133,9 @@ impl Device {
             let buffer = state.rings.buffers.descriptor(state.taken)[0].load(Ordering::Relaxed) as u16;
             state.taken = state.taken.wrapping_add(1);
             if buffer < len {
-                post(buffer)
+                post(buffer);
             } else {
-                self.violations += 1
+                self.violations += 1;
             }
         }
         state.rings.buffers.tail().store(state.taken, Ordering::Release);

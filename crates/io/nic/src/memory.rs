@@ -168,7 +168,7 @@ impl Memory {
             ("CAP_PORTS", ports),
             (
                 "CAP_MEMORY",
-                u32::from(layout.ring_bits) | layout.buffer_size / 64 << 16,
+                u32::from(layout.ring_bits) | (layout.buffer_size / 64) << 16,
             ),
         ] {
             memory.write_register(name, 0, value);

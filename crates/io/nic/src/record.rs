@@ -163,10 +163,10 @@ impl Input {
             Input::Take { queue, number } => emit(0x04, &[&[*queue], &number.to_le_bytes()], out),
             Input::Stall { queue, cycles } => emit(0x05, &[&[*queue], &cycles.to_le_bytes()], out),
             Input::Flip { way, row, bit } => {
-                emit(0x06, &[&[*way], &row.to_le_bytes(), &bit.to_le_bytes()], out)
+                emit(0x06, &[&[*way], &row.to_le_bytes(), &bit.to_le_bytes()], out);
             }
             Input::Config { offset, value } => {
-                emit(0x07, &[&offset.to_le_bytes(), &value.to_le_bytes()], out)
+                emit(0x07, &[&offset.to_le_bytes(), &value.to_le_bytes()], out);
             }
             Input::End => emit(0x08, &[], out),
         }

@@ -89,7 +89,7 @@ fn other_config(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faul
             "mac-aging-time" => number(value, 15, 3600, "15 to 3600 seconds")
                 .map(|age| bridge.mac_ageing_s = model::MacAgeing::new(age).unwrap_or(bridge.mac_ageing_s)),
             "mac-table-size" => number(value, 16, 1_000_000, "10 to 1000000 addresses").map(|size| {
-                bridge.mac_table_size = model::MacTableSize::new(size).unwrap_or(bridge.mac_table_size)
+                bridge.mac_table_size = model::MacTableSize::new(size).unwrap_or(bridge.mac_table_size);
             }),
             "dp-desc" => text(value).map(|text| bridge.description.datapath = Some(text)),
             "dp-sn" => text(value).map(|text| bridge.description.serial = text),

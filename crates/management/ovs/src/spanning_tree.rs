@@ -72,10 +72,10 @@ pub(crate) fn bridge(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge,
         made.priority = model::BridgePriority::new(value).unwrap_or(made.priority);
     });
     set("hello-time", 1, 10, &mut |value| {
-        made.hello_time_s = model::HelloTime::new(small(value)).unwrap_or(made.hello_time_s)
+        made.hello_time_s = model::HelloTime::new(small(value)).unwrap_or(made.hello_time_s);
     });
     set("max-age", 6, 40, &mut |value| {
-        made.max_age_s = model::MaxAge::new(small(value)).unwrap_or(made.max_age_s)
+        made.max_age_s = model::MaxAge::new(small(value)).unwrap_or(made.max_age_s);
     });
     set("forward-delay", 4, 30, &mut |value| {
         made.forward_delay_s = model::ForwardDelay::new(small(value)).unwrap_or(made.forward_delay_s);
@@ -114,7 +114,7 @@ pub(crate) fn port(
         }
     };
     set("path-cost", 1, 200_000_000, &mut |value| {
-        made.path_cost = model::PathCost::new(value).ok()
+        made.path_cost = model::PathCost::new(value).ok();
     });
     set("port-priority", 0, 240, &mut |value| {
         let value = u8::try_from(value / 16 * 16).unwrap_or(0);

@@ -70,7 +70,7 @@ pub(super) fn policer(
         match (option, number(value)) {
             ("action", _) | ("bandwidth-percent", Some(0 | 100)) => {}
             ("bandwidth-limit", Some(rate)) => {
-                drop(table.insert("cir".to_owned(), json!(format!("{rate}bps"))))
+                drop(table.insert("cir".to_owned(), json!(format!("{rate}bps"))));
             }
             ("burst-size-limit", Some(size)) => {
                 table.insert("cbs".to_owned(), json!(size));

@@ -50,7 +50,8 @@ pub(super) fn read(name: &str, bytes: &[u8]) -> Result<(Database, Findings), Imp
         match records.next() {
             None => break,
             Some(Ok(json)) => {
-                apply(&mut database, &schema, &json).map_err(|reason| ImportError::new(at(offset), reason))?
+                apply(&mut database, &schema, &json)
+                    .map_err(|reason| ImportError::new(at(offset), reason))?;
             }
             // ovsdb-server also ignores what follows a damaged record, and says so.
             Some(Err(reason)) => {

@@ -103,7 +103,7 @@ impl ClientThread {
                 match end {
                     Err(EndReason::Stopped) => {}
                     Err(EndReason::Closed) => {
-                        tracing::info!(device = %self.nic.name, "nic: device disconnected")
+                        tracing::info!(device = %self.nic.name, "nic: device disconnected");
                     }
                     Err(end) => self.nic.close_log.log(&self.nic.name, &end),
                     Ok(()) => {}
@@ -155,7 +155,7 @@ impl ClientThread {
                 Received::Closed => return Err(EndReason::Closed),
                 Received::Other => return Err(EndReason::Other),
                 Received::Nothing => {
-                    self.wait(Some(socket), deadline.saturating_duration_since(Instant::now()))
+                    self.wait(Some(socket), deadline.saturating_duration_since(Instant::now()));
                 }
             }
             self.check(deadline)?;
