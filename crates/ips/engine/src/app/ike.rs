@@ -120,22 +120,32 @@ fn payloads<'a>(version: u8, mut next: u8, mut rest: &'a [u8], found: &mut Found
     Some(())
 }
 
+/// Takes a proposal or a transform, which begin alike in both versions: with two bytes, and the size of all (RFC 2408,
+/// section 3.5; RFC 7296, section 3.3.1). Returns what follows the size.
+fn structure<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    take(bytes, 2)?;
+    let size = number(bytes, 2)? as usize;
+    take(bytes, size.checked_sub(4)?)
+}
+
+/// Takes a proposal, and returns the number of its transforms, and their bytes.
+fn proposal<'a>(body: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+    let mut rest = structure(body)?;
+    take(&mut rest, 2)?;
+    let spi = number(&mut rest, 1)? as usize;
+    let count = number(&mut rest, 1)?;
+    take(&mut rest, spi)?;
+    Some((count, rest))
+}
+
 /// Reads a security association of version 1: proposals, transforms and attributes (RFC 2408, sections 3.4 to 3.6).
 fn proposals_1(mut body: &[u8], found: &mut Found<'_>) -> Option<()> {
     take(&mut body, 8)?;
     while !body.is_empty() {
-        take(&mut body, 2)?;
-        let size = number(&mut body, 2)? as usize;
-        let mut proposal = take(&mut body, size.checked_sub(4)?)?;
-        take(&mut proposal, 2)?;
-        let spi = number(&mut proposal, 1)? as usize;
-        let count = number(&mut proposal, 1)?;
-        take(&mut proposal, spi)?;
+        let (count, mut transforms) = proposal(&mut body)?;
         found.proposals += 1;
         for _ in 0..count {
-            take(&mut proposal, 2)?;
-            let size = number(&mut proposal, 2)? as usize;
-            let mut transform = take(&mut proposal, size.checked_sub(4)?)?;
+            let mut transform = structure(&mut transforms)?;
             take(&mut transform, 4)?;
             while !transform.is_empty() {
                 let kind = number(&mut transform, 2)? as u16;
@@ -160,18 +170,10 @@ fn proposals_1(mut body: &[u8], found: &mut Found<'_>) -> Option<()> {
 /// Reads a security association of version 2 (RFC 7296, section 3.3).
 fn proposals_2(mut body: &[u8], found: &mut Found<'_>) -> Option<()> {
     while !body.is_empty() {
-        take(&mut body, 2)?;
-        let size = number(&mut body, 2)? as usize;
-        let mut proposal = take(&mut body, size.checked_sub(4)?)?;
-        take(&mut proposal, 2)?;
-        let spi = number(&mut proposal, 1)? as usize;
-        let count = number(&mut proposal, 1)?;
-        take(&mut proposal, spi)?;
+        let (count, mut transforms) = proposal(&mut body)?;
         found.proposals += 1;
         for _ in 0..count {
-            take(&mut proposal, 2)?;
-            let size = number(&mut proposal, 2)? as usize;
-            let mut transform = take(&mut proposal, size.checked_sub(4)?)?;
+            let mut transform = structure(&mut transforms)?;
             let kind = number(&mut transform, 1)?;
             take(&mut transform, 1)?;
             let value = number(&mut transform, 2)?;

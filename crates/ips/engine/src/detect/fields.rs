@@ -8,7 +8,7 @@ use millrace_ips_rules::options::words::TextField;
 use millrace_types::Time;
 
 use super::modbus::{Message, holds};
-use super::program::{compare, compare_all};
+use super::program::{AppTest, compare, compare_all};
 use crate::app::file::{File, FileState};
 use crate::app::krb5;
 use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord, Value};
@@ -19,8 +19,28 @@ use crate::flow::Direction;
 /// transaction.
 const ANY_FRAGMENT: &str = "any_frag";
 
+/// Returns true if a transaction satisfies a condition, in a direction and at a time. The protocol was tested before.
+pub(super) fn satisfies(
+    test: &AppTest,
+    transaction: &Transaction,
+    (direction, now): (Direction, Time),
+) -> bool {
+    match test {
+        AppTest::Protocol { .. } => true,
+        AppTest::Field(field, value) => has(*field, value, transaction, (direction, now)),
+        AppTest::Number(field, comparison, index) => {
+            has_number(*field, (*comparison, *index), transaction, direction)
+        }
+        AppTest::Digest {
+            field,
+            list,
+            is_negated,
+        } => has_digest(*field, list, *is_negated, transaction, direction),
+    }
+}
+
 /// Returns true if a value of the transaction satisfies a condition in words.
-pub(super) fn has(
+fn has(
     field: TextField,
     value: &str,
     transaction: &Transaction,
@@ -376,7 +396,7 @@ fn is_in_list(list: &str, number: u16) -> bool {
 }
 
 /// Returns true if a number of the transaction satisfies a comparison.
-pub(super) fn has_number(
+fn has_number(
     field: NumberField,
     (comparison, index): (Comparison, Index),
     transaction: &Transaction,
@@ -439,7 +459,7 @@ pub(super) fn is_of_transaction(field: NumberField) -> bool {
 }
 
 /// Returns true if a file of the transaction has a digest of a list, or with `is_negated` one that the list does not have.
-pub(super) fn has_digest(
+fn has_digest(
     field: TextField,
     list: &HashSet<Vec<u8>>,
     is_negated: bool,

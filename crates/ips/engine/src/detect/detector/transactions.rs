@@ -188,23 +188,11 @@ impl Detector {
         if !self.common(rule, context, Some(flow), Some(transaction.app)) {
             return false;
         }
-        let fields = rule.app.iter().all(|test| match test {
-            AppTest::Protocol { .. } => true,
-            AppTest::Field(field, value) => fields::has(
-                *field,
-                value,
-                transaction,
-                (context.direction, context.packet.time),
-            ),
-            AppTest::Number(field, comparison, index) => {
-                fields::has_number(*field, (*comparison, *index), transaction, context.direction)
-            }
-            AppTest::Digest {
-                field,
-                list,
-                is_negated,
-            } => fields::has_digest(*field, list, *is_negated, transaction, context.direction),
-        });
+        let at = (context.direction, context.packet.time);
+        let fields = rule
+            .app
+            .iter()
+            .all(|test| fields::satisfies(test, transaction, at));
         if !fields {
             return false;
         }

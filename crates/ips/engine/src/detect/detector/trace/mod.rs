@@ -231,23 +231,11 @@ impl Detector {
             let app = transaction.app;
             self.trace_common(rules, rule, context, Some(flow), Some(app), &mut steps);
             for test in &rule.app {
-                let holds = match test {
-                    AppTest::Protocol { .. } => continue,
-                    AppTest::Field(field, value) => fields::has(
-                        *field,
-                        value,
-                        transaction,
-                        (context.direction, context.packet.time),
-                    ),
-                    AppTest::Number(field, comparison, index) => {
-                        fields::has_number(*field, (*comparison, *index), transaction, context.direction)
-                    }
-                    AppTest::Digest {
-                        field,
-                        list,
-                        is_negated,
-                    } => fields::has_digest(*field, list, *is_negated, transaction, context.direction),
-                };
+                if matches!(test, AppTest::Protocol { .. }) {
+                    continue;
+                }
+                let at = (context.direction, context.packet.time);
+                let holds = fields::satisfies(test, transaction, at);
                 steps.add(words::app(test), holds, String::new);
             }
             for test in &rule.buffers {
