@@ -59,18 +59,13 @@ pub(crate) fn observer(journal: Journal) -> Observer {
             mac,
         } => {
             let key = format!("{bridge}/{port}/{address}");
-            match mac {
-                Some(mac) => {
-                    let neighbour = TunnelNeighbour {
-                        bridge: (*bridge).to_owned(),
-                        port: (*port).to_owned(),
-                        address: address.to_string(),
-                        mac: mac.to_string(),
-                    };
-                    journal.publish(StateKind::Neighbours, &key, &neighbour);
-                }
-                None => journal.remove(StateKind::Neighbours, &key),
-            }
+            let neighbour = mac.map(|mac| TunnelNeighbour {
+                bridge: (*bridge).to_owned(),
+                port: (*port).to_owned(),
+                address: address.to_string(),
+                mac: mac.to_string(),
+            });
+            journal.keep(StateKind::Neighbours, &key, neighbour.as_ref());
         }
         Observation::RouterNeighbour {
             vrf,
@@ -80,18 +75,13 @@ pub(crate) fn observer(journal: Journal) -> Observer {
         } => {
             // No name of a bridge has a colon.
             let key = format!("vrf:{vrf}/{interface}/{address}");
-            match mac {
-                Some(mac) => {
-                    let neighbour = RouterNeighbour {
-                        vrf: (*vrf).to_owned(),
-                        interface: (*interface).to_owned(),
-                        address: address.to_string(),
-                        mac: mac.to_string(),
-                    };
-                    journal.publish(StateKind::Neighbours, &key, &neighbour);
-                }
-                None => journal.remove(StateKind::Neighbours, &key),
-            }
+            let neighbour = mac.map(|mac| RouterNeighbour {
+                vrf: (*vrf).to_owned(),
+                interface: (*interface).to_owned(),
+                address: address.to_string(),
+                mac: mac.to_string(),
+            });
+            journal.keep(StateKind::Neighbours, &key, neighbour.as_ref());
         }
         Observation::Lldp {
             bridge,

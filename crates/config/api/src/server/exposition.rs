@@ -2,6 +2,9 @@
 
 use std::fmt::Write as _;
 
+/// The name, the help text and the value of a metric.
+pub(crate) type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
+
 /// Writes a metric: its help and type, then its samples.
 pub(super) struct Family<'a> {
     out: &'a mut String,

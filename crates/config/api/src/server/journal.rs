@@ -127,6 +127,14 @@ impl Journal {
         self.change(|journal, inner| journal.set(inner, kind, key, None));
     }
 
+    /// Publishes a value, or removes it if there is none.
+    pub fn keep(&self, kind: StateKind, key: &str, value: Option<&impl Serialize>) {
+        match value {
+            Some(value) => self.publish(kind, key, value),
+            None => self.remove(kind, key),
+        }
+    }
+
     /// Removes the values of all kinds whose key begins with `prefix`.
     pub fn remove_all(&self, prefix: &str) {
         self.change(|journal, inner| {

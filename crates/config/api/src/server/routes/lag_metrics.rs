@@ -1,15 +1,10 @@
 //! Metrics of LAGs.
 
-use crate::server::exposition::Family;
+use crate::server::exposition::{Family, Metric};
 use crate::server::live::Live;
 use crate::view::{Lacp, Lag, LagMember, LinkState};
 
-/// A function that returns one counter of a member.
-type MemberNumber = fn(&LagMember) -> u64;
-/// A function that returns one counter of LACP at a member.
-type LacpNumber = fn(&Lacp) -> u64;
-
-const COUNTERS: [(&str, &str, MemberNumber); 6] = [
+const COUNTERS: [Metric<LagMember>; 6] = [
     (
         "millrace_lag_member_receive_packets_total",
         "Packets received at the member.",
@@ -42,7 +37,7 @@ const COUNTERS: [(&str, &str, MemberNumber); 6] = [
     ),
 ];
 
-const LACP_COUNTERS: [(&str, &str, LacpNumber); 4] = [
+const LACP_COUNTERS: [Metric<Lacp>; 4] = [
     (
         "millrace_lag_member_lacpdus_received_total",
         "LACPDUs received.",
@@ -83,7 +78,7 @@ pub(super) fn lags(out: &mut String, live: &dyn Live) {
     per_lag(out, &lags, "millrace_lag_min_links", help, |lag| {
         lag.min_links.into()
     });
-    let gauges: [(&str, &str, MemberNumber); 3] = [
+    let gauges: [Metric<LagMember>; 3] = [
         (
             "millrace_lag_member_up",
             "1 if the member has a link, else 0.",

@@ -1,11 +1,8 @@
 //! Metrics of the router.
 
-use crate::server::exposition::Family;
+use crate::server::exposition::{Family, Metric};
 use crate::server::live::Live;
 use crate::view::{RouteSourceState, RouterInterface, Vrf};
-
-/// The name, the help text and the value of a metric.
-type Metric<T> = (&'static str, &'static str, fn(&T) -> u64);
 
 const VRF_GAUGES: [Metric<Vrf>; 3] = [
     (
