@@ -92,3 +92,21 @@ def pytest_runtest_protocol(item):
     yield
     if first:
         set_priority(USUAL_NICE)
+
+
+def devices():
+    """Returns the network devices and the named namespaces that are there."""
+    found = {f"device {path.name}" for path in pathlib.Path("/sys/class/net").iterdir()}
+    namespaces = pathlib.Path("/run/netns")
+    return found | ({f"namespace {path.name}" for path in namespaces.iterdir()} if namespaces.exists() else set())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def leave_nothing_behind():
+    """Fails if the tests of a file leave devices or namespaces: the next file of the same worker may use their names."""
+    before = devices()
+    yield
+    # Without root, the workers share the devices of the machine.
+    if os.geteuid() == 0:
+        left = sorted(devices() - before)
+        assert not left, f"the tests of this file leave {', '.join(left)}"

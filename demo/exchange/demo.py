@@ -206,9 +206,10 @@ class Demo:
         # On a busy machine ping ends before the last replies: it waits for two round-trip times.
         hold(answered == list(range(1, len(answered) + 1)) and len(answered) >= 45, f"pings were lost: answered are {answered}")
         for _ in range(5):
-            rate = self.iperf()
+            rate, seconds = self.iperf()
             row("TCP at 200 Mbit/s contracted", f"{rate:.0f} Mbit/s")
-            hold(rate < 210, "more than the contracted rate passes")
+            # A contract's burst is 200 ms at its rate (docs/exchange.md); 2 % are for the difference of the two ends' clocks.
+            hold(rate < 1.02 * 200 * (1 + 0.2 / seconds), "more than the contracted rate and its burst passes")
             if rate > 20:
                 break
         else:
@@ -257,13 +258,14 @@ class Demo:
         return {"ordered": ordered}
 
     def iperf(self):
-        """Returns the rate of a TCP connection over the path in Mbit/s."""
+        """Returns the rate of a TCP connection over the path in Mbit/s, and the duration of the transfer in s."""
         server = subprocess.Popen(["ip", "netns", "exec", "danube", "iperf3", "-s", "-1"], stdout=subprocess.DEVNULL)
         self.stack.callback(server.kill)
         wait_for("iperf3 listens", lambda: self.sites.on("danube", "ss", "-Hltn", "sport = 5201"))
         answer = json.loads(self.sites.on("aoba", "iperf3", "-c", DANUBE_PATH[0], "-t", str(max(1, round(1.5 * self.calm))), "-J"))
         server.wait(timeout=60)
-        return answer["end"]["sum_received"]["bits_per_second"] / 1e6
+        received = answer["end"]["sum_received"]
+        return received["bits_per_second"] / 1e6, received["seconds"]
 
     # --- act 4 ------------------------------------------------------------------------------------------------------
     def fail_trunk(self):

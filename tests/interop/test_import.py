@@ -14,6 +14,7 @@ from switches import TARGET, Millrace, run
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="bridges need root")
 MILLRACE = TARGET / "millrace"
 # Ports of the bridge, and the far ends at which the test sends and receives.
+BRIDGE = "imported"
 ENDS = {"ba": "ta", "bb": "tb", "bc": "tc", "bd": "td"}
 BROADCAST = b"\xff" * 6
 TYPE = b"\x88\xb5"
@@ -84,14 +85,15 @@ def imported():
 
 @contextlib.contextmanager
 def bridge(*settings):
-    run("ip", "link", "add", "br0", "type", "bridge", *settings)
+    """A bridge of the kernel with all ends, of a name that no other test's network device has."""
+    run("ip", "link", "add", BRIDGE, "type", "bridge", *settings)
     try:
-        run("ip", "link", "set", "br0", "up")
+        run("ip", "link", "set", BRIDGE, "up")
         for port in ENDS:
-            run("ip", "link", "set", port, "master", "br0")
+            run("ip", "link", "set", port, "master", BRIDGE)
         yield
     finally:
-        run("ip", "link", "del", "br0", check=False)
+        run("ip", "link", "del", BRIDGE, check=False)
 
 
 def forwards(folder, before, text):
@@ -112,7 +114,7 @@ def forwards(folder, before, text):
 def can_filter():
     """Returns true if the kernel's bridges know VLANs."""
     with bridge():
-        return pathlib.Path("/sys/class/net/br0/bridge/vlan_filtering").exists()
+        return pathlib.Path(f"/sys/class/net/{BRIDGE}/bridge/vlan_filtering").exists()
 
 
 @pytest.mark.parametrize("filters", [True, False], ids=["vlan-aware", "plain"])
@@ -143,13 +145,13 @@ def test_what_a_bridge_does_and_the_switch_does_not_is_a_difference(tmp_path):
         run("bridge", "link", "set", "dev", "ba", "isolated", "on")
         run("bridge", "fdb", "add", "02:00:00:00:00:77", "dev", "bb", "master", "static")
         run("ip", "link", "add", "vx0", "type", "vxlan", "id", "42", "remote", "192.0.2.1", "local", "192.0.2.2", "dstport", "4789")
-        run("ip", "link", "set", "vx0", "master", "br0")
+        run("ip", "link", "set", "vx0", "master", BRIDGE)
         try:
             text, findings, status = imported()
         finally:
             run("ip", "link", "del", "vx0")
         assert status == 4
-        for part in ("br0, ba: isolated on", "the static entry 02:00:00:00:00:77 at bb", "vxlan:remote=192.0.2.1,local=192.0.2.2,underlay=PORT,key=42"):
+        for part in (f"{BRIDGE}, ba: isolated on", "the static entry 02:00:00:00:00:77 at bb", "vxlan:remote=192.0.2.1,local=192.0.2.2,underlay=PORT,key=42"):
             assert part in findings and f"# {findings.splitlines()[0]}" in text, findings
         assert 'device = "kernel:vx0"' in text
         done = run(MILLRACE, "--json", "import", "linux", check=False)

@@ -190,10 +190,10 @@ impl Admission {
         self.shared.limits
     }
 
-    /// Returns true if as many closed connections have not ended yet as may be pending. Do not accept another one then:
-    /// the kernel's queue holds it meanwhile.
+    /// Returns true if a quarter as many closed connections have not ended yet as may be pending: each has a descriptor
+    /// still. Do not accept another one then: the kernel's queue holds it meanwhile.
     fn is_crowded(&self) -> bool {
-        self.shared.state().ending >= self.shared.limits.pending
+        self.shared.state().ending >= self.shared.limits.pending.div_ceil(4)
     }
 
     /// Blocks until another connection may be accepted.

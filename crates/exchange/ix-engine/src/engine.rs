@@ -212,6 +212,16 @@ impl<E: Entries> Engine<E> {
         })
     }
 
+    /// Returns true if a change that writes an object or refers to it is in progress, and the switches do not use its
+    /// new entries yet.
+    pub fn awaits_flip(&self, object: &str) -> bool {
+        self.changes.values().any(|change| {
+            let order = &change.order;
+            let concerns = order.objects.contains(object) || order.references.contains(object);
+            concerns && !matches!(change.phase, Phase::Flipped | Phase::Drained | Phase::Cleaned)
+        })
+    }
+
     /// Returns the state of each switch.
     pub fn switches(&self) -> impl Iterator<Item = (SwitchId, SwitchStatus)> + '_ {
         self.switches.iter().map(|(id, switch)| {

@@ -450,8 +450,9 @@ impl Core {
         }
     }
 
-    /// Records the newest MAC address of each end of a peering LAN. A MAC address that differs from the
-    /// previous one is announced at once, and twice more at intervals of a second.
+    /// Records the newest MAC address of each end of a peering LAN. A MAC address that differs from the previous one is
+    /// announced as soon as the switches admit its frames, and twice more at intervals of a second: a member that sends
+    /// to it earlier would lose those frames.
     pub(crate) fn watch_macs(&mut self, now: Now) {
         let at = now.timestamp();
         let mut newest: BTreeMap<ConfigId, (Timestamp, Mac)> = BTreeMap::new();
@@ -463,20 +464,23 @@ impl Core {
                 newest.insert(mac.config, (mac.valid_from, mac.address));
             }
         }
-        let is_first = self.announced.is_none();
-        let before = self.announced.take().unwrap_or_default();
-        for (id, (_, mac)) in &newest {
-            let was = before.get(id);
-            if !is_first && was.is_some_and(|was| was != mac) {
-                let is_in_lan = lan_end(&self.exchange, *id).is_some();
-                if is_in_lan {
-                    tracing::info!(end = %id, %mac, "the newest MAC address is announced to the LAN");
-                    let times = [0, 1, 2].map(|secs| (now.time + Duration::from_secs(secs), *id, *mac));
-                    self.announcements.extend(times);
-                }
+        let before = self.announced.take();
+        let mut announced = BTreeMap::new();
+        for (id, (_, mac)) in newest {
+            let was = before.as_ref().and_then(|before| before.get(&id)).copied();
+            let differs = was.is_some_and(|was| was != mac);
+            if differs && self.engine.awaits_flip(&id.to_string()) {
+                announced.extend(was.map(|was| (id, was)));
+                continue;
             }
+            if differs && lan_end(&self.exchange, id).is_some() {
+                tracing::info!(end = %id, %mac, "the newest MAC address is announced to the LAN");
+                let times = [0, 1, 2].map(|secs| (now.time + Duration::from_secs(secs), id, mac));
+                self.announcements.extend(times);
+            }
+            announced.insert(id, mac);
         }
-        self.announced = Some(newest.into_iter().map(|(id, (_, mac))| (id, mac)).collect());
+        self.announced = Some(announced);
         let waiting: Vec<(Time, ConfigId, Mac)> = std::mem::take(&mut self.announcements);
         let (due, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(at, ..)| *at <= now.time);
         self.announcements = later;
