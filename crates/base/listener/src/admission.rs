@@ -532,13 +532,39 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_waits_while_closed_connections_have_not_ended() {
-        let admission = Admission::new(LIMITS, "test");
-        let mut connections: Vec<_> = (0..8).map(|_| admission.begin(Source::Local, || {})).collect();
-        assert!(admission.is_crowded());
-        connections.remove(0);
-        assert!(!admission.is_crowded());
-        admission.wait();
+    fn a_listener_waits_while_a_quarter_of_its_pending_connections_is_closed_and_has_not_ended() {
+        for (pending, quarter) in [(8, 2), (5, 2), (4, 1), (1, 1), (128, 32)] {
+            let limits = Limits { pending, ..LIMITS };
+            let admission = Admission::new(limits, "test");
+            let begin = |_| admission.begin(Source::Local, || {});
+            let mut connections: Vec<_> = (0..pending + quarter - 1).map(begin).collect();
+            assert!(!admission.is_crowded(), "{} of {pending} are closed", quarter - 1);
+            connections.push(begin(0));
+            assert!(admission.is_crowded(), "{quarter} of {pending} are closed");
+            // The oldest one, which was closed, ends.
+            connections.remove(0);
+            assert!(!admission.is_crowded());
+            admission.wait();
+        }
+    }
+
+    #[test]
+    fn a_listener_that_waits_has_at_most_a_quarter_more_connections_than_may_be_pending() {
+        let limits = Limits {
+            pending: 128,
+            ..LIMITS
+        };
+        let admission = Admission::new(limits, "test");
+        let mut most = 0;
+        let mut connections = Vec::new();
+        for number in 0..1000 {
+            if admission.is_crowded() {
+                connections.remove(0);
+            }
+            connections.push(admission.begin(host((number % 200) as u8), || {}));
+            most = most.max(connections.len());
+        }
+        assert_eq!(most, 160);
     }
 
     #[test]
