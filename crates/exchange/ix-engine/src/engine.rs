@@ -212,13 +212,16 @@ impl<E: Entries> Engine<E> {
         })
     }
 
-    /// Returns true if a change that writes an object or refers to it is in progress, and the switches do not use its
-    /// new entries yet.
-    pub fn awaits_flip(&self, object: &str) -> bool {
-        self.changes.values().any(|change| {
-            let order = &change.order;
-            let concerns = order.objects.contains(object) || order.references.contains(object);
-            concerns && !matches!(change.phase, Phase::Flipped | Phase::Drained | Phase::Cleaned)
+    /// Returns the entries that changes in progress add, as long as frames do not use them: before all switches have
+    /// confirmed the flip, and while the change is taken back.
+    pub fn unused_entries(&self) -> impl Iterator<Item = (&E::Key, &E::Value)> {
+        let is_used = |phase: Phase| matches!(phase, Phase::Flipped | Phase::Drained | Phase::Cleaned);
+        let changes = self.changes.values().filter(move |change| !is_used(change.phase));
+        let deltas = changes.flat_map(|change| [&change.order.stage, &change.order.flip]);
+        let entries = deltas.flat_map(BTreeMap::values).flatten();
+        entries.filter_map(|(key, values)| match values {
+            (None, Some(added)) => Some((key, added)),
+            _ => None,
         })
     }
 

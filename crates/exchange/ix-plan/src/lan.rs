@@ -16,13 +16,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use millrace_flow::{Action, Field};
-use millrace_ix_model::{Config, Connection, Exchange, LanPolicy, ServiceKind, VlanConfig, link_local};
+use millrace_ix_model::{
+    Config, ConfigId, Connection, Exchange, LanPolicy, ServiceKind, VlanConfig, link_local,
+};
 use millrace_types::{Mac, MeterId, PortNo};
 
 use crate::builder::{
     Builder, FlowBuilder, RESERVED_PRIORITY, actions, push_tag, reserved_addresses, set, set_vid,
 };
-use crate::entry::Matching;
+use crate::entry::{Entry, EntryId, Matching};
 use crate::layout::{
     ADMIT, CookieFields, CookieKind, FORWARD, INNER, Metadata, POLICE, PORT, PROTECT, RateLimitedTraffic,
     storm_meter,
@@ -246,6 +248,18 @@ fn plan_inner_strays(config: &Config, connection: &Connection, cookie: CookieFie
         let line = FlowBuilder::new(INNER, STRAY_PRIORITY, matching, cookie);
         builder.flow(port.switch, line.meter(meter).apply(to_engine.clone()));
     }
+}
+
+/// Returns the end and its MAC address, if an entry admits frames of one MAC address.
+pub fn admitted_mac(id: &EntryId, entry: &Entry) -> Option<(ConfigId, Mac)> {
+    let (EntryId::Flow(id), Entry::Flow(flow)) = (id, entry) else {
+        return None;
+    };
+    let fields = CookieFields::from_cookie(flow.cookie)?;
+    let (source, mask) = id.matching.field(Field::EthSrc)?;
+    let is_admission = id.table == ADMIT && fields.kind == CookieKind::End && mask.is_none();
+    let mac = Mac::from_u64(u64::try_from(source).ok()?);
+    is_admission.then_some((ConfigId(fields.object), mac))
 }
 
 /// Adds the entries of table 2 that admit an end's frames.

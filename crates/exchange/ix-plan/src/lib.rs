@@ -35,6 +35,7 @@ pub use carried::Carried;
 pub use difference::{Modification, difference, in_safe_order};
 pub use entry::{Entry, EntryId, Flow, FlowId, Group, GroupKind, Matching, Meter, RateUnit, SwitchState};
 pub use filters::{EXACT_PORTS_MAX, filter_entries};
+pub use lan::admitted_mac;
 pub use phases::{Phases, changed_services, phases, phases_between, phases_of_plans, services_at_boundary};
 pub use plan::{Plan, plan, plan_services};
 pub use service::Settings;

@@ -90,8 +90,8 @@ pub struct Core {
     pub(crate) probes: Probes,
     /// The time of the next ARP requests to ends in quarantine.
     pub(crate) next_question: Time,
-    /// The newest MAC address of each end; `None` until the addresses have been read once after the start.
-    pub(crate) announced: Option<BTreeMap<ConfigId, Mac>>,
+    /// The newest MAC address of each end that the switches admit.
+    pub(crate) announced: BTreeMap<ConfigId, Mac>,
     /// The announcements of MAC addresses with their times.
     pub(crate) announcements: Vec<(Time, ConfigId, Mac)>,
     pub(crate) open: BTreeMap<u64, OpenChange>,
@@ -185,7 +185,7 @@ impl Core {
             observed: BTreeMap::new(),
             probes: Probes::default(),
             next_question: now.time,
-            announced: None,
+            announced: BTreeMap::new(),
             announcements: Vec::new(),
             open,
             next_change: contents.next_change,

@@ -13,7 +13,7 @@ mod judge;
 mod tests;
 
 use core::net::{IpAddr, Ipv4Addr};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use millrace_ix_engine::Session;
@@ -21,6 +21,7 @@ use millrace_ix_model::{
     Actor, Coded, Config, ConfigId, ConnectionId, Exchange, LanPolicy, Operation, PortId, Prefix, Quarantine,
     Reason, Service, SwitchId, Timestamp, TrunkId, reason,
 };
+use millrace_ix_plan::admitted_mac;
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_types::{Cookie, Duration, Mac, Time};
 use serde::Serialize;
@@ -450,37 +451,34 @@ impl Core {
         }
     }
 
-    /// Records the newest MAC address of each end of a peering LAN. A MAC address that differs from the previous one is
-    /// announced as soon as the switches admit its frames, and twice more at intervals of a second: a member that sends
-    /// to it earlier would lose those frames.
+    /// Records the newest MAC address of each end of a peering LAN that the switches admit. One that differs from the
+    /// previous one is announced at once, and twice more at intervals of a second. Addresses that a change in progress
+    /// admits do not count yet: a member that sends to one of them would lose those frames, and the change may be
+    /// rolled back. The first address of an end is not announced, nor are those that are in use when the engine starts.
     pub(crate) fn watch_macs(&mut self, now: Now) {
         let at = now.timestamp();
+        let unused = self.engine.unused_entries();
+        let unused: BTreeSet<(ConfigId, Mac)> =
+            unused.filter_map(|(id, entry)| admitted_mac(id, entry)).collect();
         let mut newest: BTreeMap<ConfigId, (Timestamp, Mac)> = BTreeMap::new();
         for mac in self.exchange.macs.values() {
             let is_newer = newest
                 .get(&mac.config)
                 .is_none_or(|(from, _)| *from <= mac.valid_from);
-            if mac.is_valid(at) && is_newer {
+            if mac.is_valid(at) && is_newer && !unused.contains(&(mac.config, mac.address)) {
                 newest.insert(mac.config, (mac.valid_from, mac.address));
             }
         }
-        let before = self.announced.take();
-        let mut announced = BTreeMap::new();
+        let configs = &self.exchange.configs;
+        self.announced.retain(|id, _| configs.contains_key(id));
         for (id, (_, mac)) in newest {
-            let was = before.as_ref().and_then(|before| before.get(&id)).copied();
-            let differs = was.is_some_and(|was| was != mac);
-            if differs && self.engine.awaits_flip(&id.to_string()) {
-                announced.extend(was.map(|was| (id, was)));
-                continue;
-            }
-            if differs && lan_end(&self.exchange, id).is_some() {
+            let before = self.announced.insert(id, mac);
+            if before.is_some_and(|before| before != mac) && lan_end(&self.exchange, id).is_some() {
                 tracing::info!(end = %id, %mac, "the newest MAC address is announced to the LAN");
                 let times = [0, 1, 2].map(|secs| (now.time + Duration::from_secs(secs), id, mac));
                 self.announcements.extend(times);
             }
-            announced.insert(id, mac);
         }
-        self.announced = Some(announced);
         let waiting: Vec<(Time, ConfigId, Mac)> = std::mem::take(&mut self.announcements);
         let (due, later): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(at, ..)| *at <= now.time);
         self.announcements = later;

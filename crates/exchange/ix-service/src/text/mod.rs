@@ -52,6 +52,18 @@ pub struct Document {
     service: Vec<ServiceText>,
 }
 
+impl Document {
+    /// Returns true if the document has no object.
+    fn is_empty(&self) -> bool {
+        let base = self.base.clone();
+        *self
+            == Document {
+                base,
+                ..Document::default()
+            }
+    }
+}
+
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SiteText {

@@ -100,6 +100,13 @@ impl Names {
 /// # Errors
 /// [`Refusal`] if the document names a thing that is neither in it nor in the exchange.
 pub fn operations(document: &Document, exchange: &Exchange) -> Result<Vec<Operation>, Refusal> {
+    if document.is_empty() && !super::document(exchange).is_empty() {
+        return Err(Refusal::conflict(
+            "the text has no site, switch, account or service, and would delete all of the exchange: it is taken for an \
+             empty file; compare it with `millrace-ix export`"
+                .to_owned(),
+        ));
+    }
     let names = Names::of(exchange);
     let mut operations = Vec::new();
     fabric(document, exchange, &names, &mut operations)?;

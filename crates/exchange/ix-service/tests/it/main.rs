@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod announcements;
 mod answers;
 mod confirmations;
 mod crash;

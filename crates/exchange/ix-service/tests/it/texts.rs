@@ -105,6 +105,30 @@ fn a_second_application_changes_nothing() {
 }
 
 #[test]
+fn an_empty_text_is_refused_and_deletes_nothing() {
+    let mut world = world();
+    let before = world.core().exchange().clone();
+    for dry_run in [true, false] {
+        let refused = apply(&mut world, &Document::default(), dry_run).unwrap_err();
+        assert!(refused.to_string().contains("empty file"), "{refused}");
+    }
+    assert_eq!(*world.core().exchange(), before);
+    // An exchange without objects has an empty text.
+    let now = world.now();
+    let store = Box::new(Sqlite::in_memory().unwrap());
+    let mut empty = Core::start(store, Settings::default(), false, now).unwrap();
+    let options = OrderOptions::default();
+    let applied = empty.apply(
+        Document::default(),
+        ApplyOptions::default(),
+        &Actor::system(),
+        &options,
+        now,
+    );
+    assert_eq!(applied.unwrap().change, None);
+}
+
+#[test]
 fn the_ports_of_a_switch_may_stand_in_any_order() {
     let mut world = world();
     let mut text = serde_json::to_value(document(world.core().exchange())).unwrap();

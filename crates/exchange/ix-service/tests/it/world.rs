@@ -138,6 +138,33 @@ impl World {
         world
     }
 
+    /// Returns a world with a peering LAN that has an end at each site.
+    pub(crate) fn lan() -> World {
+        let mut world = World::new();
+        let policy = json!({"name": "lan", "ethertypes": [0x0800, 0x0806, 0x86dd], "macs_max": 4, "broadcast_pps": 100,
+            "multicast_pps": 100, "arp": "unicast", "quarantine_secs": 0});
+        let created = world.order(&[json!({"operation": "create_policy", "policy": policy})]);
+        let policy = created.applied.created[0];
+        let account = *world.core().exchange().accounts.keys().next().unwrap();
+        let connections = world.connections();
+        let end = |connection: usize, vlan: u16| {
+            json!({"operation": "configure_end", "service": "sv-0", "connection": connections[connection],
+                "vlan": {"type": "dot1q", "vlan": vlan}})
+        };
+        world.order(&[
+            json!({"operation": "create_service", "account": account, "kind": "exchange_lan", "name": "lan", "policy": policy,
+                "networks": ["192.0.2.0/24"]}),
+            end(0, 10),
+            end(2, 10),
+        ]);
+        let waive = |config| json!({"operation": "waive_quarantine", "config": config, "reason": "a test"});
+        let ends: Vec<_> = world.core().exchange().configs.keys().map(waive).collect();
+        world.order(&ends);
+        world.run(Duration::from_secs(2));
+        assert!(world.is_settled());
+        world
+    }
+
     /// Starts a core from a database.
     pub(crate) fn start(&mut self, store: Box<dyn Store>) {
         let settings = Settings {
@@ -391,6 +418,17 @@ impl World {
     pub(crate) fn run(&mut self, duration: Duration) {
         let until = self.time + duration;
         while self.step(until) {}
+    }
+
+    /// Runs for some seconds, and does the periodic work after each.
+    pub(crate) fn run_and_expire(&mut self, secs: u32) {
+        for _ in 0..secs {
+            self.run(Duration::from_secs(1));
+            let now = self.now();
+            self.core().expire(now);
+            self.deliver();
+        }
+        self.run(Duration::from_secs(1));
     }
 
     /// Returns true if no change is in progress and each switch has exactly the planned entries.
