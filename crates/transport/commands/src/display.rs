@@ -230,8 +230,7 @@ impl Display {
             .map(|size| usize::from(size.ws_col))
             .filter(|columns| *columns > 0);
         for (line, _) in self.lines.values() {
-            out.extend(line.chars().take(columns.unwrap_or(usize::MAX)));
-            out.push('\n');
+            out += &row(line, columns);
         }
         out += "\x1b[?7h";
         self.drawn = self.lines.len();
@@ -251,6 +250,12 @@ impl Display {
         // A closed standard error is no reason to end a transfer.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
+}
+
+/// Returns a line for a terminal of a width, with its end. One character more would take a second row.
+fn row(line: &str, columns: Option<usize>) -> String {
+    let cut: String = line.chars().take(columns.unwrap_or(usize::MAX)).collect();
+    cut + "\n"
 }
 
 fn progress_line(event: &Event) -> String {
@@ -314,6 +319,14 @@ pub(crate) fn size(bytes: u64) -> String {
 mod tests {
     use super::*;
     use millrace_courier::Limit;
+
+    #[test]
+    fn a_line_as_long_as_the_terminal_is_wide_is_whole_and_a_longer_one_is_cut_at_its_width() {
+        let line = "ä".repeat(80);
+        assert_eq!(row(&line, Some(80)), format!("{line}\n"));
+        assert_eq!(row(&format!("{line}b"), Some(80)), format!("{line}\n"));
+        assert_eq!(row(&format!("{line}b"), None), format!("{line}b\n"));
+    }
 
     #[test]
     fn a_progress_line_has_share_rate_eta_rtt_loss_and_limit() {

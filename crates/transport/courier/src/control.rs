@@ -47,6 +47,9 @@ pub(crate) const CODE_ERROR: u32 = 1;
 pub(crate) const CODE_BUSY: u32 = 2;
 /// The reason that such a peer is told.
 pub(crate) const BUSY: &str = "the receiver has too many connections; try again later";
+/// The time that a peer that is dialled may take to answer: one that runs on a busy machine needs seconds for the handshake, and QUIC
+/// sends its first packet again after 1, 3, 7 and 15 s (RFC 9002, section 6.2.2).
+pub(crate) const DIAL: Duration = Duration::from_secs(20);
 /// The time limit of the handshake of a peer that dials.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL millrace pairwise keys";
@@ -70,7 +73,12 @@ pub enum ControlError {
 pub(crate) enum LinkEvent {
     Connected,
     Message(Message),
-    Closed { reason: String, end: LinkEnd },
+    Closed {
+        reason: String,
+        end: LinkEnd,
+    },
+    /// An authentic datagram of a peer that this end dialled came from another address than the one that was dialled.
+    Moved(SocketAddr),
 }
 
 /// The reason why a link ended.
@@ -177,7 +185,10 @@ impl Control {
             .endpoint
             .handle(now, from, None, None, BytesMut::from(datagram), &mut self.buffer);
         match event {
-            Some(DatagramEvent::ConnectionEvent(id, event)) => self.pass(now, id, event),
+            Some(DatagramEvent::ConnectionEvent(id, event)) => match self.dialled_address(id) {
+                Some(dialled) if dialled != from => self.handle_moved(now, id, (from, dialled), datagram),
+                _ => self.pass(now, id, event),
+            },
             Some(DatagramEvent::Response(transmit)) => self.respond(&transmit),
             Some(DatagramEvent::NewConnection(incoming)) => {
                 if !incoming.remote_address_validated() {
@@ -208,6 +219,39 @@ impl Control {
                 }
             }
             None => {}
+        }
+    }
+
+    /// Returns the address of a peer that this end dialled, once the handshake is complete.
+    fn dialled_address(&self, id: LinkId) -> Option<SocketAddr> {
+        let link = self.links.get(&id)?;
+        let is_dialled = !link.dialled && !link.connection.is_handshaking();
+        is_dialled.then(|| link.connection.remote_address())
+    }
+
+    /// Handles a datagram of a peer that this end dialled, from another address. QUIC knows no server that moves, and its
+    /// clients drop such datagrams (RFC 9000, section 9). A receiver may move, and only its datagrams tell where it is. An
+    /// authentic one is handled as if it came from the dialled address, and its source is reported. Nothing is sent there:
+    /// somebody on the path may have changed the source.
+    fn handle_moved(
+        &mut self,
+        now: Instant,
+        id: LinkId,
+        (from, dialled): (SocketAddr, SocketAddr),
+        datagram: &[u8],
+    ) {
+        let frames = |control: &Control| control.links.get(&id).map_or(0, Link::frames);
+        let before = frames(self);
+        self.buffer.clear();
+        let datagram = BytesMut::from(datagram);
+        let event = self
+            .endpoint
+            .handle(now, dialled, None, None, datagram, &mut self.buffer);
+        if let Some(DatagramEvent::ConnectionEvent(id, event)) = event {
+            self.pass(now, id, event);
+        }
+        if frames(self) > before {
+            self.events.push_back((id, LinkEvent::Moved(from)));
         }
     }
 

@@ -2,18 +2,16 @@
 
 use crate::access::DirectoryEntry;
 use crate::clock::wait;
-use crate::control::{CODE_DONE, Control, ControlError, LinkEnd, LinkEvent, LinkId};
+use crate::control::{CODE_DONE, Control, ControlError, DIAL, LinkEnd, LinkEvent, LinkId};
 use crate::event::WRONG_KEY;
 use crate::identity::Identity;
 use crate::io::{DatagramIo, mapped, probe_ports};
 use crate::message::{Message, VERSION};
 use crate::sender::{BACKOFF, Target, bind_for};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thiserror::Error;
 
-/// The maximum time of a request.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// The maximum number of entries in a listing.
 const ENTRIES_MAX: usize = 1 << 20;
 
@@ -49,7 +47,7 @@ pub enum RequestError {
 pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<DirectoryEntry>, RequestError> {
     let mut io = bind_for(std::slice::from_ref(from))?;
     let only_v4 = io.local_address()?.is_ipv4();
-    let mut control = Control::new(identity, false, PATIENCE, None)?;
+    let mut control = Control::new(identity, false, DIAL, None)?;
     let start = Instant::now();
     let dial = |control: &mut Control, now| -> Result<Vec<LinkId>, ControlError> {
         let addresses = from.addresses.iter();
@@ -91,7 +89,7 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
                     entries.push(entry);
                 }
                 LinkEvent::Message(Message::EntriesEnd) => result = Some(Ok(std::mem::take(&mut entries))),
-                LinkEvent::Message(_) => {}
+                LinkEvent::Message(_) | LinkEvent::Moved(_) => {}
                 LinkEvent::Closed {
                     reason,
                     end: LinkEnd::WrongKey,
@@ -124,8 +122,8 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
             let reason = format!("{refusal}; check that `millrace courier serve` runs there");
             result.get_or_insert(Err(no_answer(&reason)));
         }
-        if now.saturating_duration_since(start) >= PATIENCE {
-            result.get_or_insert(Err(no_answer("no answer in 20 seconds; check that UDP passes")));
+        if now.saturating_duration_since(start) >= DIAL {
+            result.get_or_insert(Err(no_answer("it is silent; check that UDP passes")));
         }
         if let (Some(_), Some(link)) = (&result, asked) {
             control.close(now, link, CODE_DONE, "");
@@ -140,7 +138,7 @@ pub fn list(identity: &Identity, from: &Target, path: &[u8]) -> Result<Vec<Direc
         if let Some(result) = result {
             return result;
         }
-        let times = [control.next_timeout(), redial_at, Some(start + PATIENCE)];
+        let times = [control.next_timeout(), redial_at, Some(start + DIAL)];
         let until = times.into_iter().flatten().min().unwrap_or(now);
         wait(&[Some(io.descriptor()), None, None], until)?;
     }

@@ -87,6 +87,12 @@ impl Link {
         }
     }
 
+    /// Returns the number of frames of some usual types that arrived in authentic packets, each packet once.
+    pub(super) fn frames(&self) -> u64 {
+        let frames = self.connection.stats().frame_rx;
+        frames.ping + frames.acks + frames.stream
+    }
+
     /// Returns the next datagram of the connection, and its destination.
     pub(super) fn poll_transmit(&mut self, now: Instant) -> Option<(SocketAddr, Vec<u8>)> {
         if self.quiet {

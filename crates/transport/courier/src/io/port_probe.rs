@@ -100,7 +100,7 @@ mod tests {
         let closed = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut refused = PortProbes::send(local, &[closed]);
         let mut partly = PortProbes::send(local, &[closed, open.local_addr().unwrap()]);
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let reason = loop {
             if let Some(reason) = refused.refusal() {
                 break reason;

@@ -85,6 +85,8 @@ impl Server<'_, '_, '_> {
                 }
             }
             LinkEvent::Message(message) => self.on_message(link, message),
+            // The daemon dials back wherever it is.
+            LinkEvent::Moved(_) => {}
         }
     }
 

@@ -40,8 +40,6 @@ impl ReceiveOptions {
     }
 }
 
-/// The time that a link may take to be established.
-pub(super) const DIAL: Duration = Duration::from_secs(10);
 /// The time that the daemon's session may take to begin once the daemon has answered: it may be busy with other transfers.
 pub(super) const SESSION: Duration = Duration::from_secs(30);
 

@@ -27,10 +27,10 @@ pub(super) struct Fetching {
     pub(super) ports: PortProbes,
     /// True if the daemon's addresses are to be written as IPv4.
     pub(super) only_v4: bool,
-    /// The time at which a daemon without room is dialled again.
+    /// The time at which a daemon without room, or one that was lost, is dialled again.
     pub(super) redial_at: Option<Instant>,
-    /// The number of times that the daemon had no room.
-    pub(super) refusals: u32,
+    /// The number of times that the daemon had no room, or did not answer after it was lost.
+    pub(super) failures: u32,
     /// True if the request was sent on one of the links.
     pub(super) asked: bool,
     /// The time by which the daemon's session must have begun.

@@ -176,6 +176,7 @@ impl Server<'_, '_, '_> {
                 self.progress();
                 self.forget_lost(now);
                 self.check_fetch(now);
+                self.probe_for_senders();
                 self.control.end_handshakes(now);
                 progress_at = now + PROGRESS;
             }
@@ -348,6 +349,18 @@ impl Server<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Sends a packet of the control channel to each sender whose data path is silent.
+    fn probe_for_senders(&mut self) {
+        let now = self.clock.now();
+        for (link, peer) in &mut self.peers {
+            if let Stage::Serving(session) = &mut peer.stage
+                && session.is_probe_due(now)
+            {
+                self.control.ping(*link);
+            }
+        }
     }
 
     /// Ends all sessions; their writers make verified extents durable.

@@ -41,6 +41,9 @@ const GATHERING_RTTS: u32 = 32;
 /// buffer of a socket.
 const GATHERED_MAX: u64 = 100_000;
 
+/// The time without a packet of the data path after which the control channel probes for the sender; it doubles each time.
+const PROBE_AFTER: Duration = Duration::from_millis(500);
+
 /// The number of whole groups at which they go to the writer even before all bursts are read.
 const GROUPS_MAX: usize = 64;
 
@@ -74,6 +77,10 @@ pub(super) struct Session<'scope> {
     kept: bool,
     /// Extents whose group values were requested, with the number of answers that are missing.
     asked: HashMap<u64, u64>,
+    /// The time of the last valid packet of the data path, or of ACCEPT.
+    heard_at: Time,
+    /// The time after that at which the control channel probes for the sender next.
+    probe_after: Duration,
     /// Messages about values that the writer has not handled.
     queued: u64,
     /// An upper bound of the files in the manifest.
@@ -164,6 +171,8 @@ impl<'scope> Session<'scope> {
             replies,
             worker: Some(worker),
             asked: HashMap::new(),
+            heard_at: clock.now(),
+            probe_after: PROBE_AFTER,
             queued: 0,
             files_max,
             layout: None,
@@ -256,6 +265,7 @@ impl<'scope> Session<'scope> {
             self.verified_bytes += end - start;
         }
         self.progress = RateMeter::start(self.clock.now(), self.verified_bytes);
+        self.hear(self.clock.now());
         self.assembly = Some(Assembly::new(layout));
         let pool = POOL.min(self.pool_max);
         let pool = match &mut self.limit {
@@ -288,7 +298,9 @@ impl<'scope> Session<'scope> {
             PacketType::Data => {
                 let groups = &mut self.groups;
                 let delivery = receiver.handle_data(now, datagram, &self.keys[0], &mut self.content, marked);
-                let Ok(Some(delivery)) = delivery else { return };
+                let Ok(delivery) = delivery else { return };
+                (self.heard_at, self.probe_after) = (now, PROBE_AFTER);
+                let Some(delivery) = delivery else { return };
                 for range in &*delivery.new {
                     let skip = usize::try_from(range.start - delivery.address).unwrap_or(usize::MAX);
                     let len = usize::try_from(range.end - range.start).unwrap_or(0);
@@ -301,10 +313,26 @@ impl<'scope> Session<'scope> {
                 }
             }
             PacketType::Report => {
-                let _ = receiver.handle_report(datagram, &self.keys[0]);
+                if receiver.handle_report(datagram, &self.keys[0]).is_ok() {
+                    self.hear(now);
+                }
             }
             PacketType::Feedback => {}
         }
+    }
+
+    fn hear(&mut self, now: Time) {
+        (self.heard_at, self.probe_after) = (now, PROBE_AFTER);
+    }
+
+    /// Returns true if the control channel should probe for the sender: nothing of the data path has arrived for a while. If
+    /// this end has another address than before, the probe tells the sender, which cannot know it otherwise.
+    pub(super) fn is_probe_due(&mut self, now: Time) -> bool {
+        let is_due = self.is_running() && now.since(self.heard_at) >= self.probe_after;
+        if is_due {
+            self.probe_after = self.probe_after * 2;
+        }
+        is_due
     }
 
     /// Returns the time for which packets may gather before they are read: a small part of the round-trip time, in which no more

@@ -93,7 +93,8 @@ pub(super) struct LostSession<'scope> {
     pub(super) started: Instant,
     pub(super) until: Instant,
     pub(super) verified_bytes: u64,
-    pub(super) reason: String,
+    /// The outcome if the sender does not come back.
+    pub(super) outcome: Outcome,
     pub(super) observer: Option<Box<dyn TransferObserver>>,
 }
 
@@ -315,10 +316,11 @@ impl<'scope> Server<'_, 'scope, '_> {
             started: peer.started,
             until: Instant::now() + self.options.patience,
             verified_bytes: session.verified_bytes,
-            reason,
+            outcome: Outcome::Resumable { reason },
             worker: session.finish(),
             observer: peer.observer,
         });
+        self.ask_again();
     }
 
     /// Ends sessions whose senders did not come back in time.
@@ -331,12 +333,11 @@ impl<'scope> Server<'_, 'scope, '_> {
             name,
             started,
             verified_bytes,
-            reason,
+            outcome,
             observer,
             ..
         } in late
         {
-            let outcome = Outcome::Resumable { reason };
             if let Some(mut observer) = observer {
                 observer.on_end(&outcome, verified_bytes);
             }

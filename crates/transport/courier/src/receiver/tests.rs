@@ -170,7 +170,7 @@ impl Client {
                     client.step();
                     return Some(());
                 }
-                LinkEvent::Message(_) => {}
+                LinkEvent::Message(_) | LinkEvent::Moved(_) => {}
                 LinkEvent::Closed { .. } => client.dial(daemon),
             }
             None
@@ -214,7 +214,7 @@ fn links_that_send_hello_and_no_more_end_and_leave_their_places_to_other_keys() 
                     LinkEvent::Closed { .. } if connected.contains(&(at, link)) => closed += 1,
                     // The handshake took longer than the limit on silence, because the machine is busy.
                     LinkEvent::Closed { .. } => client.dial(&daemon),
-                    LinkEvent::Message(_) => {}
+                    LinkEvent::Message(_) | LinkEvent::Moved(_) => {}
                 }
             }
         }
@@ -233,7 +233,7 @@ fn a_key_has_a_few_links_without_a_session_and_other_keys_have_the_rest() {
             None
         }
         LinkEvent::Closed { reason, .. } => Some(reason),
-        LinkEvent::Message(message) => panic!("{message:?}"),
+        other => panic!("{other:?}"),
     });
     assert!(reason.contains("16 connections of this key"), "{reason}");
     Client::new(&daemon).list(&daemon, &mut [greedy]);
@@ -253,6 +253,7 @@ fn a_key_whose_links_were_answered_and_not_closed_gets_further_ones() {
                 client.dial(&daemon);
             }
             LinkEvent::Message(other) => panic!("{other:?}"),
+            LinkEvent::Moved(address) => panic!("the daemon has moved to {address}"),
             // A link ends by itself some seconds after its answer.
             LinkEvent::Closed { reason, .. } => {
                 assert!(

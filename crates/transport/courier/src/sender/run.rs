@@ -381,11 +381,14 @@ impl Sender<'_> {
             let (Stage::Running(member), Some(link)) = (&peer.stage, peer.link) else {
                 continue;
             };
-            let probes = self.group.flow(*member).map_or(0, |flow| flow.stats().probes);
-            if probes > peer.probes {
+            let Some(stats) = self.group.flow(*member).map(|flow| flow.stats()) else {
+                continue;
+            };
+            if stats.probes > peer.probes {
                 self.control.ping(link);
+                peer.feedback_at_probe = Some(stats.feedback);
             }
-            peer.probes = probes;
+            peer.probes = stats.probes;
         }
     }
 

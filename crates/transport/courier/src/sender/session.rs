@@ -19,6 +19,7 @@ use millrace_transport::flow::{FlowConfig, USUAL_MTU};
 use millrace_transport::packet::DATA_OVERHEAD;
 use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::Connection;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// The maximum number of one receiver's extents that the reader compares at once, so that other receivers do
@@ -79,6 +80,7 @@ impl Sender<'_> {
         match event {
             LinkEvent::Connected => self.offer(at, link),
             LinkEvent::Message(message) => self.on_message(at, link, message)?,
+            LinkEvent::Moved(address) => self.on_moved(at, address),
             LinkEvent::Closed { reason, end } => {
                 if end == LinkEnd::WrongKey {
                     self.peers[at].wrong_key = Some(reason.clone());
@@ -101,6 +103,28 @@ impl Sender<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Notes that a receiver sends from another address. If its feedback is overdue, it is dialled again, at that address,
+    /// too: the handshake proves that the receiver itself is there. As long as feedback arrives, the path to the address
+    /// in use works, and somebody on it may only have copied a datagram.
+    fn on_moved(&mut self, at: usize, address: SocketAddr) {
+        let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+        let peer = &mut self.peers[at];
+        if peer.moved_to != Some(address) {
+            let before = peer.moved_to.replace(address);
+            let addresses = &mut peer.target.addresses;
+            addresses.retain(|known| Some(*known) != before && *known != address);
+            addresses.push(address);
+        }
+        let Stage::Running(member) = peer.stage else {
+            return;
+        };
+        let feedback = self.group.flow(member).map(|flow| flow.stats().feedback);
+        if feedback.is_some() && feedback == peer.feedback_at_probe {
+            let reason = format!("it has moved to {address}, where it is dialled again");
+            self.wait_to_redial(at, reason, true);
+        }
     }
 
     /// Waits before a lost receiver is dialled again. Ends the transfer to the receiver if it never answered,

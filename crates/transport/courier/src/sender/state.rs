@@ -2,7 +2,7 @@
 
 use super::options::{SendOptions, Target};
 use crate::clock::Clock;
-use crate::control::{CODE_DONE, CODE_ERROR, Control, LinkId};
+use crate::control::{CODE_DONE, CODE_ERROR, Control, DIAL, LinkId};
 use crate::event::{Event, Outcome, left_out};
 use crate::files::{Paths, Value};
 use crate::identity::Identity;
@@ -18,12 +18,10 @@ use millrace_transport::ranges::RangeSet;
 use millrace_transport::sender::{Group, MemberId, SealRequest, Slab, SlabCache, SlabId};
 use millrace_types::{BitRate, Time};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender as Channel};
 use std::time::{Duration, Instant};
-
-/// The time that a receiver may take to answer the first packet.
-const DIAL: Duration = Duration::from_secs(10);
 
 /// The stage of a transfer to one receiver.
 pub(super) enum Stage {
@@ -79,6 +77,10 @@ pub(super) struct Peer {
     /// Probes of the flow at the last look, and times that its breaker tripped at the last progress event.
     pub(super) probes: u64,
     pub(super) breaks: u64,
+    /// The number of feedback packets that had arrived when the flow last sent a probe.
+    pub(super) feedback_at_probe: Option<u64>,
+    /// The address from which an authentic datagram of the receiver came last, if it is not the dialled one.
+    pub(super) moved_to: Option<SocketAddr>,
     /// The time at which heavy loss was last reported.
     pub(super) loss_told_at: Option<Instant>,
     /// Packets sent and lost at the last progress event.
@@ -115,6 +117,8 @@ impl Peer {
             delivered: RateMeter::start(Time::ZERO, 0),
             probes: 0,
             breaks: 0,
+            feedback_at_probe: None,
+            moved_to: None,
             loss_told_at: None,
             last: (0, 0),
             sent_bytes: 0,
@@ -133,7 +137,7 @@ impl Peer {
         self.needs_values.clear();
         self.answering.clear();
         self.last = (0, 0);
-        (self.probes, self.breaks) = (0, 0);
+        (self.probes, self.breaks, self.feedback_at_probe) = (0, 0, None);
     }
 }
 

@@ -111,7 +111,7 @@ fn receive(mut io: UdpIo, mut control: Control, read: &Receiver<()>, permit: &Se
                     let text = "enough".into();
                     control.send(link, &Message::Failed { text });
                 }
-                LinkEvent::Message(_) => {}
+                LinkEvent::Message(_) | LinkEvent::Moved(_) => {}
                 LinkEvent::Closed { .. } => return,
             }
         }
@@ -245,7 +245,7 @@ fn send_no_feedback(mut io: UdpIo, mut control: Control, expected: u64) -> u64 {
                     control.send(link, &accept);
                     running = Some(link);
                 }
-                LinkEvent::Message(_) => {}
+                LinkEvent::Message(_) | LinkEvent::Moved(_) => {}
                 LinkEvent::Closed { .. } => return pings,
             }
         }

@@ -86,7 +86,7 @@ impl ReceiverThread {
             )
             .unwrap()
         });
-        let ticket = match events.recv_timeout(Duration::from_secs(20)) {
+        let ticket = match events.recv_timeout(Duration::from_secs(60)) {
             Ok(Event::Listening { ticket, .. }) => ticket.parse().unwrap(),
             other => panic!("no ticket: {other:?}"),
         };

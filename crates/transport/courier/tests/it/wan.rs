@@ -155,6 +155,62 @@ fn a_sender_whose_address_changes_goes_on() {
 }
 
 #[test]
+fn a_receiver_whose_address_changes_is_found_and_the_transfer_goes_on() {
+    let network = Network::new(&[("delay", "5ms"), ("rate", "40Mbps")]);
+    let (mut moved, mut found) = (None, None);
+    // The idle timeout is far beyond the bound: only the probe of the receiver can tell where it is.
+    let silence = 40 * BOUND;
+    let (equal, events) = transfer_with(&network, 6 << 20, silence, |event| match (event, moved) {
+        (Event::Progress { verified, .. }, None) if *verified > 1 << 20 => {
+            moved = Some((Instant::now(), *verified));
+            network.translate(address(RECEIVER), address("10.0.0.3:7900"));
+        }
+        (Event::Accepted { present, .. }, Some((at, verified))) => {
+            found = Some((at.elapsed(), *present, verified));
+        }
+        _ => {}
+    });
+    let (stalled, present, verified) = found.unwrap();
+    assert!(equal && stalled < BOUND, "{stalled:?}");
+    // The bytes of extents that were verified before are not sent again.
+    assert!(present >= verified, "{present} of {verified} bytes are kept");
+    let lost = events.iter().filter_map(|event| match event {
+        Event::Lost { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    });
+    assert_eq!(
+        lost.collect::<Vec<_>>(),
+        ["it has moved to 10.0.0.3:7900, where it is dialled again"]
+    );
+}
+
+#[test]
+fn copies_of_a_receivers_datagrams_from_other_addresses_move_nothing() {
+    let network = Network::new(&[("delay", "5ms"), ("rate", "40Mbps")]);
+    let victim = address("10.0.0.9:9");
+    let (mut copied, mut size) = (0, 0);
+    let (equal, events) = transfer(&network, 6 << 20, |event| {
+        if matches!(event, Event::Progress { .. }) {
+            // Those of the control channel, too: somebody on the path sees all of them, and sends them as the victim.
+            for datagram in network.sent_to(address(SENDER)) {
+                network.spoof(victim, address(SENDER), &datagram);
+                (copied, size) = (copied + 1, size + datagram.len());
+            }
+        }
+    });
+    assert!(equal && copied > 20, "{copied}");
+    assert!(
+        !events.iter().any(|event| matches!(event, Event::Lost { .. })),
+        "{events:?}"
+    );
+    // QUIC may answer a datagram of no connection by a shorter one (RFC 9000, section 10.3). No data goes there.
+    let to_victim = network.sent_to(victim);
+    let is_data = |datagram: &Vec<u8>| datagram[0] & 0xc0 == 0;
+    assert!(!to_victim.iter().any(is_data));
+    assert!(to_victim.iter().map(Vec::len).sum::<usize>() <= size);
+}
+
+#[test]
 fn replayed_and_spoofed_datagrams_change_nothing_and_earn_nothing() {
     let network = Network::new(&[("delay", "2ms"), ("rate", "40Mbps")]);
     let victim = address("10.0.0.9:9");
