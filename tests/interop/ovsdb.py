@@ -118,7 +118,7 @@ class Following(Database):
         wait_for("the switch is ready", self.is_ready)
 
     def is_ready(self):
-        return self.shown()["state"] is not None and self.rest.get("http://localhost/ready", timeout=20).status_code == 200
+        return self.shown()["state"] is not None and self.rest.get("http://localhost/ready", timeout=60).status_code == 200
 
     def wait_until_following(self):
         wait_for("the switch follows the database", lambda: self.shown()["state"] == "following")
@@ -127,7 +127,7 @@ class Following(Database):
         """Returns what `millrace show ovsdb` shows."""
         assert self.process.poll() is None, f"millraced ended: {self.log.read_text()}"
         try:
-            return self.rest.get(f"{self.url}/ovsdb", timeout=20).json()
+            return self.rest.get(f"{self.url}/ovsdb", timeout=60).json()
         except OSError:
             return {"state": None}
 

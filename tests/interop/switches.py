@@ -193,7 +193,7 @@ class Millrace:
     def is_ready(self):
         assert self.process.poll() is None, f"millraced ended: {self.log.read_text()}"
         try:
-            return self.rest.get("http://localhost/ready", timeout=20).status_code == 200
+            return self.rest.get("http://localhost/ready", timeout=60).status_code == 200
         except requests.RequestException:
             return False
 

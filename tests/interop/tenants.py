@@ -20,7 +20,7 @@ MAGIC = b"MR-TENNT"
 STAMP = struct.Struct("!IIQ")
 ETHERTYPE = b"\x88\xb5"
 # The time in s for which a receiver waits for missing frames after its end.
-ARRIVAL_MAX_S = 20
+ARRIVAL_MAX_S = 60
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_RX_RING, PACKET_STATISTICS, PACKET_VERSION, PACKET_IGNORE_OUTGOING = 263, 5, 6, 10, 23
 # struct tpacket2_hdr (linux/if_packet.h): status, length, captured length, offsets of both headers, time, tag.

@@ -53,7 +53,7 @@ class Prometheus:
     def firing(self):
         """Returns the labels of the alerts that fire, by name."""
         try:
-            answer = requests.get(f"http://127.0.0.1:{self.port}/api/v1/alerts", timeout=10).json()
+            answer = requests.get(f"http://127.0.0.1:{self.port}/api/v1/alerts", timeout=60).json()
         except requests.RequestException:
             return {}
         return {alert["labels"]["alertname"]: alert["labels"] for alert in answer["data"]["alerts"]
@@ -63,7 +63,7 @@ class Prometheus:
         """Returns the number of series that a query returns."""
         params = {"query": query}
         try:
-            answer = requests.get(f"http://127.0.0.1:{self.port}/api/v1/query", params=params, timeout=10).json()
+            answer = requests.get(f"http://127.0.0.1:{self.port}/api/v1/query", params=params, timeout=60).json()
         except requests.RequestException:
             return 0
         return len(answer["data"]["result"])

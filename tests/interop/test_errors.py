@@ -362,7 +362,7 @@ def test_a_controller_that_cannot_be_reached_is_named_and_tried_more_and_more_ra
             controller.settimeout(30)
             peer, _ = controller.accept()
             with peer:
-                peer.settimeout(5)
+                peer.settimeout(60)
                 assert peer.recv(8)[:2] == b"\x04\x00", "HELLO of OpenFlow 1.3"
 
 

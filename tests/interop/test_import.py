@@ -20,7 +20,7 @@ BROADCAST = b"\xff" * 6
 TYPE = b"\x88\xb5"
 # The time in s for frames to arrive once one has.
 REST = 0.3
-BOUND = 20
+BOUND = 60
 
 
 def frame(source, vlan, number):

@@ -23,7 +23,7 @@ rejectboth tcp any any -> any any (msg:"a rejected word"; flow:to_server,establi
 
 GET = """
 import http.client, sys
-connection = http.client.HTTPConnection("10.9.0.2", timeout=20)
+connection = http.client.HTTPConnection("10.9.0.2", timeout=60)
 try:
     connection.connect()
     connection.sock.settimeout(float(sys.argv[2]))
@@ -69,7 +69,7 @@ class Lab:
         end(self.server)
         self.switch.stop()
 
-    def get(self, path, bound=20):
+    def get(self, path, bound=60):
         """Returns the body of a page, or the reason why there is none: no bytes within a bound, or what ended the connection."""
         return inside("mr-ipsl", sys.executable, "-c", GET, path, str(bound))
 

@@ -122,7 +122,7 @@ def test_long_frames_go_from_interface_to_interface(tmp_path, cables, actions, e
         ) as receiver:
             sender.bind((cables[0][1], 0))
             receiver.bind((cables[1][1], ETH_P_ALL))
-            receiver.settimeout(10)
+            receiver.settimeout(60)
             # The kernel passes a removed tag beside the frame.
             receiver.setsockopt(263, 8, 1)
             for frame in frames():

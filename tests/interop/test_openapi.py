@@ -56,7 +56,7 @@ def client(folder, document, monkeypatch):
 
 def test_of_the_switch(tmp_path, monkeypatch):
     with Millrace(tmp_path / "switch", ports=[(1, "link:a"), (2, "link:a")]) as switch:
-        document = switch.rest.get(f"{switch.url.removesuffix('/api/v1')}/openapi.json", timeout=10).json()
+        document = switch.rest.get(f"{switch.url.removesuffix('/api/v1')}/openapi.json", timeout=60).json()
         package = client(tmp_path, document, monkeypatch)
         get_bridges = importlib.import_module(f"{package}.api.bridges.get_bridges")
         get_ports = importlib.import_module(f"{package}.api.bridges.get_bridges_bridge_ports")
@@ -78,7 +78,7 @@ def test_of_the_exchange(tmp_path, monkeypatch):
         for number, path in enumerate(("/api/v2/openapi.json", "/api/v1/openapi.json")):
             folder = tmp_path / str(number)
             folder.mkdir()
-            package = client(folder, requests.get(url + path, timeout=10).json(), monkeypatch)
+            package = client(folder, requests.get(url + path, timeout=60).json(), monkeypatch)
         get_accounts = importlib.import_module(f"{package}.api.accounts.get_accounts")
         with importlib.import_module(package).AuthenticatedClient(url, token=secret) as session:
             accounts = get_accounts.sync(client=session)
@@ -100,9 +100,9 @@ netns = "own"
 '''
     with Millrace(tmp_path, ports=[(1, "link:a"), (2, "link:a")]) as switch:
         root = switch.url.removesuffix("/api/v1")
-        document = switch.rest.get(f"{root}/openapi.json", timeout=10).json()
+        document = switch.rest.get(f"{root}/openapi.json", timeout=60).json()
         flows = {"command": "add", "flows": ["priority=5,tcp,tp_dst=80,actions=output:2", "priority=1,actions=normal"]}
-        assert switch.rest.post(f"{switch.url}/bridges/br0/flow-mods", json=flows, timeout=10).status_code == 200
+        assert switch.rest.post(f"{switch.url}/bridges/br0/flow-mods", json=flows, timeout=60).status_code == 200
         checked = 0
         for path, item in document["paths"].items():
             if "get" not in item or path.endswith(("/events", "/capture")):
@@ -110,7 +110,7 @@ netns = "own"
             url = path
             for name, value in {"bridge": "br0", "port": "p1", "number": "1", "name": "stale"}.items():
                 url = url.replace("{%s}" % name, value)
-            answer = switch.rest.get(root + url, timeout=20)
+            answer = switch.rest.get(root + url, timeout=60)
             told = item["get"]["responses"].get(str(answer.status_code), item["get"]["responses"].get("default"))
             content = told["content"][answer.headers["content-type"].split(";")[0]]["schema"]
             if "json" in answer.headers["content-type"]:

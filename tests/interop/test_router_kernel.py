@@ -46,7 +46,7 @@ HOST = {"a": "02:00:00:00:00:20", "b": "02:00:00:00:00:21"}
 A4, B4, A6, B6 = "10.0.0.2", "10.0.1.2", "2001:db8::2", "2001:db8:1::2"
 # A datagram that both forward, by which the end of a provocation's outcome is known.
 MARK = b"the end of the outcome"
-WAIT_S = 5
+WAIT_S = 60
 # Where the router is stricter than the kernel, and why.
 STRICTER = {
     "source ::ffff:10.0.0.2": "IPv4-mapped addresses are never on the wire (RFC 4942, section 2.2); the kernel forwards them",

@@ -65,7 +65,7 @@ def test_one_cable_to_open_vswitch_carries_packets_whichever_bridge_is_the_root(
         run("ip", "link", "set", cut, "down")
         other = "p1" if root == "p2" else "p2"
         wait_for("the other cable", lambda: (port := ports(switch)[other])["role"] == "root"
-                 and port["state"] == "forwarding", bound=20)
+                 and port["state"] == "forwarding")
         assert ports(switch)[root]["role"] == "disabled"
         run("ip", "link", "set", cut, "up")
         wait_for("one port is blocked again", lambda: states(switch) == one_blocked)

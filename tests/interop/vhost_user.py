@@ -189,7 +189,7 @@ class Driver:
         self.offer_buffer()
         return frame
 
-    def is_gone(self, bound=5):
+    def is_gone(self, bound=60):
         """Returns true if the switch closes the connection."""
         self.stream.settimeout(bound)
         with contextlib.suppress(ConnectionResetError, TimeoutError):

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_millrace-ix");
 /// A bound far above the time of any operation.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An engine in a folder of its own.
 pub(crate) struct Engine {

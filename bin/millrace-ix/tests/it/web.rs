@@ -10,7 +10,7 @@ use crate::process::{Engine, PROGRAM};
 /// Sends a request and returns status, headers and body as text.
 fn http(address: SocketAddr, request: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let length = body.len();
     let text = format!(
         "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\

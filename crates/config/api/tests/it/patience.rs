@@ -14,7 +14,7 @@ const TOKEN: &str = "0123456789abcdef0123";
 /// The number of connections of a hostile client.
 const CONNECTIONS: usize = 300;
 /// The longest time that an immediate action of the server may take on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Returns the default number of slots, and time limits of a second.
 fn short() -> Limits {

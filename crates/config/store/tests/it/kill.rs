@@ -17,7 +17,7 @@ const NOW: UnixTime = UnixTime(1_700_000_000);
 const DIRECTORY: &str = "MILLRACE_STORE_KILL_TEST";
 const ROUNDS: u64 = 60;
 /// A bound far above the time of any operation.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Small limits, so that some kills occur during the removal of old revisions.
 const RETENTION: Retention = Retention {
     revisions: 40,

@@ -17,7 +17,7 @@ use millrace_types::*;
 use crate::script::{add, added, meter};
 
 /// The longest wait for an event.
-pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A switch with a bridge `br0`, two ports and a listener. Dropping it removes the bridge.
 pub(crate) struct TestSwitch {

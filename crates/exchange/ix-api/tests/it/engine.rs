@@ -23,7 +23,7 @@ use tower::ServiceExt as _;
 
 const SESSION: u64 = 1;
 /// A bound far above the time of any request.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// A running engine and an end of a peering LAN in quarantine. The switch of the end is connected and answers
 /// nothing.
@@ -164,7 +164,7 @@ async fn the_first_good_frame_of_an_end_in_quarantine_is_told_and_shown() {
     world.arrive(arp()).await;
     assert!(is_seen(&world));
     loop {
-        let event = tokio::time::timeout(std::time::Duration::from_secs(20), events.recv()).await;
+        let event = tokio::time::timeout(PATIENCE, events.recv()).await;
         match event.expect("an event comes in time") {
             Ok(event) if event.objects.contains(&ObjectId::from(world.end)) => break,
             Ok(_) => {}

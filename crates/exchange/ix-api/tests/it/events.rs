@@ -21,7 +21,7 @@ pub(crate) async fn next(stream: &mut axum::body::BodyDataStream) -> (String, St
 async fn next_of_any_kind(stream: &mut axum::body::BodyDataStream) -> (String, String, String) {
     let mut text = String::new();
     while !text.contains("\n\n") {
-        let chunk = tokio::time::timeout(std::time::Duration::from_secs(20), stream.next()).await;
+        let chunk = tokio::time::timeout(std::time::Duration::from_secs(60), stream.next()).await;
         let chunk = chunk
             .expect("an event comes in time")
             .expect("the stream goes on")

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::support::{Answer, Api};
 
 /// A bound far above the time of any delivery.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request that the receiver got.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use millrace_wire::{Frame, FramePool};
 use nix::sched::{CloneFlags, unshare};
 
 /// The longest time that the kernel may take for work in the background.
-pub(crate) const BOUND: Duration = Duration::from_secs(20);
+pub(crate) const BOUND: Duration = Duration::from_secs(60);
 pub(crate) const MTU: usize = 1500;
 pub(crate) const ACCEPTED: Accepted = Accepted {
     tcpv4: true,

@@ -16,7 +16,7 @@ use millrace_types::Time;
 use crate::bed::{NETNS, Neighbour, apart, batch};
 
 /// The longest time from the last change to a FIB without differences.
-const CONVERGENCE: Duration = Duration::from_secs(5);
+const CONVERGENCE: Duration = Duration::from_secs(60);
 const LINKS: u32 = 4;
 const MAIN: u32 = 254;
 

@@ -19,7 +19,7 @@ use serde_json::Value;
 /// The longest time that the kernel may take.
 const BOUND: Duration = Duration::from_secs(60);
 /// The longest time between an address and its routes.
-const SETTLE_BOUND: Duration = Duration::from_secs(3);
+const SETTLE_BOUND: Duration = Duration::from_secs(60);
 const NETNS: Netns = Netns(1);
 const MAIN: u32 = 254;
 /// Names of interfaces; each has a peer whose name begins with `w`.

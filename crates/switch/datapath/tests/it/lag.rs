@@ -11,7 +11,7 @@ use millrace_pipeline::{Control, ControlConfig, DropReason, FlowMod, FlowModComm
 use millrace_types::{Mac, PortNo, Priority, TableId, Time};
 use millrace_wire::{Builder, Frame};
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 const HOST: PortNo = PortNo::from_raw(1);
 const LAG: PortNo = PortNo::from_raw(5);
 const MEMBERS: [PortNo; 2] = [PortNo::from_raw(11), PortNo::from_raw(12)];

@@ -17,7 +17,7 @@ use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Por
 use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::Frame;
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 const OPTIONS: DeviceOptions = DeviceOptions::PLAIN;
 
 struct TestBed {

@@ -97,7 +97,7 @@ pub(crate) fn connect(server: &FakeServer) -> Box<dyn Stream> {
         Some(address) => Box::new(TcpStream::connect(address).unwrap()),
         None => Box::new(UnixStream::connect(server.socket()).unwrap()),
     };
-    stream.set_timeouts(Duration::from_secs(20));
+    stream.set_timeouts(Duration::from_secs(60));
     stream
 }
 

@@ -23,7 +23,7 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::RcvBuf;
 
 /// The longest wait for an event.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The time after which an event that must not happen counts as absent.
 pub(crate) const SILENCE: Duration = Duration::from_millis(100);

@@ -11,7 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::io::{Backend, Burst, DeviceOptions, DeviceSpec, HeapBackend, OpenError, Opened};
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 
 fn ip(words: &str) {
     let status = Command::new("ip").args(words.split(' ')).status().unwrap();

@@ -17,7 +17,7 @@ use super::*;
 use crate::io::Burst;
 
 /// Bound on every wait.
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 
 /// The process of a device, as far as a test needs it.
 struct Process {

@@ -8,7 +8,7 @@ use millrace_wire::{Frame, FramePool, Packet};
 use super::*;
 use crate::io::{Backend, Burst, DeviceOptions, HeapBackend};
 
-const BOUND: Duration = Duration::from_secs(20);
+const BOUND: Duration = Duration::from_secs(60);
 
 /// Returns a path with 4 MiB of memory and these settings in both directions.
 fn spec(settings: &[(&str, &str)]) -> PathSpec {
