@@ -93,6 +93,7 @@ const CAUSES: [&str; Cause::ALL.len()] = [
     "policy_midstream",
     "policy_one_sided",
     "policy_invalid_tcp",
+    "policy_urgent",
     "policy_parser_error",
     "policy_ambiguous_message",
     "policy_parser_memory",

@@ -87,6 +87,10 @@ const POLICIES: [(&str, &str); Cause::ALL.len()] = [
         "on_invalid_tcp",
         "policy: a TCP segment does not belong to its connection",
     ),
+    (
+        "on_urgent",
+        "policy: a TCP segment has urgent data (ignore: its pointer is cleared)",
+    ),
     ("on_parser_error", "policy: the bytes contradict their protocol"),
     (
         "on_ambiguous_message",

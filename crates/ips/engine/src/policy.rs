@@ -43,6 +43,8 @@ names! {
         OneSided "one_sided";
         /// A TCP segment does not belong to its connection.
         InvalidTcp "invalid_tcp";
+        /// A TCP segment has urgent data, which receivers take out of the stream or leave in it.
+        Urgent "urgent";
         /// A parser gave up because the bytes violate the protocol, or a transaction was not inspected because of a
         /// limit.
         ParserError "parser_error";
@@ -89,6 +91,7 @@ impl Policies {
     pub fn closed() -> Policies {
         Policies([Policy::DropFlow; Cause::ALL.len()])
             .with(Cause::InvalidTcp, Policy::DropPacket)
+            .with(Cause::Urgent, Policy::Ignore)
             .with(Cause::Midstream, Policy::DropPacket)
             .with(Cause::OneSided, Policy::DropPacket)
             .with(Cause::SegmentMemory, Policy::DropPacket)
@@ -100,6 +103,7 @@ impl Policies {
     pub fn open() -> Policies {
         Policies([Policy::Bypass; Cause::ALL.len()])
             .with(Cause::InvalidTcp, Policy::DropPacket)
+            .with(Cause::Urgent, Policy::Ignore)
             .with(Cause::OneSided, Policy::Ignore)
     }
 

@@ -172,12 +172,16 @@ impl Writer {
             if let Some(transaction) = transaction {
                 line.field("tx_id", transaction);
             }
-            let name = event.split_once('.').map_or(*event, |(_, name)| name);
+            // Events of protocol detection have no protocol in their names.
+            let (layer, name) = match event.split_once('.') {
+                Some((_, name)) => ("proto_parser", name),
+                None => ("proto_detect", *event),
+            };
             line.object("anomaly", |out| {
                 out.field("app_proto", protocol.name())
                     .field("type", "applayer")
                     .field("event", name.to_ascii_uppercase())
-                    .field("layer", "proto_parser");
+                    .field("layer", layer);
             });
             self.end(line);
         }
@@ -263,7 +267,7 @@ fn policy_reason(cause: Cause) -> &'static str {
         Cause::SegmentMemory => "stream memcap",
         Cause::FragmentMemory => "defrag memcap",
         Cause::Midstream => "stream midstream",
-        Cause::InvalidTcp | Cause::OneSided => "stream error",
+        Cause::InvalidTcp | Cause::OneSided | Cause::Urgent => "stream error",
         Cause::ParserError | Cause::AmbiguousMessage => "applayer error",
         Cause::ParserMemory | Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
     }

@@ -127,6 +127,7 @@ impl Dnp3 {
             side.sequence = None;
             side.fragment = Vec::new();
             out.raise("dnp3.fragment_too_long");
+            out.raise("dnp3.too_long_reassembly");
             return;
         }
         side.fragment.extend_from_slice(segment);

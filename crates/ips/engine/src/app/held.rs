@@ -48,6 +48,19 @@ impl AppState {
         });
     }
 
+    /// Holds bytes that a parser gave back, to be parsed before all that follow.
+    pub(super) fn hold_rest(&mut self, rest: [(Direction, Vec<u8>); 2]) {
+        let rest = rest.into_iter().filter(|(_, bytes)| !bytes.is_empty());
+        self.held.extend(rest.map(|(direction, bytes)| Held {
+            direction,
+            offset: 0,
+            bytes,
+            parsed: 0,
+            gap_before: 0,
+            is_end: false,
+        }));
+    }
+
     /// Parses a chunk slice by slice, and holds the rest once too many transactions are not inspected.
     #[cold]
     pub(super) fn parse_in_slices(&mut self, key: &FlowKey, mut chunk: StreamChunk<'_>) {

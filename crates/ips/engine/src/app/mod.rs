@@ -36,6 +36,7 @@ mod parser;
 mod parsers;
 mod pgsql;
 mod probe;
+mod probing;
 mod protocol;
 mod quic;
 pub mod record;
@@ -51,9 +52,9 @@ pub mod transaction;
 mod websocket;
 
 use heap::Heap;
-use parsers::parser_of;
+use probing::{OtherDirection, SecondParser};
 
-pub use events::{EVENTS, event, protocol_of};
+pub use events::{EVENTS, REFUSED_EVENTS, event, protocol_of, why_refused};
 pub use expectation::Expectation;
 pub(crate) use expectation::Expectations;
 pub use parser::{Outcome, Parser};
@@ -89,6 +90,9 @@ pub struct AppSettings {
     pub hashes_files: bool,
     /// True in mode `ips`: bytes are inspected before they are forwarded.
     pub is_inline: bool,
+    /// True if the engine follows connections of which it sees one direction only. A client then seems not to wait for any
+    /// answer.
+    pub is_asymmetric: bool,
 }
 
 impl Default for AppSettings {
@@ -102,6 +106,7 @@ impl Default for AppSettings {
             attachment_minimum: 32 << 10,
             hashes_files: false,
             is_inline: false,
+            is_asymmetric: false,
         }
     }
 }
@@ -159,9 +164,9 @@ pub struct AppState {
     pub transactions: Transactions,
     /// True by [`Direction::index`] if the parser completed a message, so that raw stream data are inspected at once.
     pub flushes_raw: [bool; 2],
-    /// True while the bytes are encrypted: raw contents are not searched, as the documentation of Suricata
-    /// describes for its setting `encryption-handling: track-only`.
-    pub is_encrypted: bool,
+    /// Offset in the stream from which the bytes of each direction are encrypted, by [`Direction::index`]: raw contents are not
+    /// searched from there on, as the documentation of Suricata describes for its setting `encryption-handling: track-only`.
+    pub encrypted_from: [Option<u64>; 2],
     /// True once data of the flow escaped inspection: a strict parser refused bytes, a transaction was removed before
     /// its inspection, or a transaction exceeded a limit. In mode `ips` the policy for parser errors applies.
     pub has_failed: bool,
@@ -176,6 +181,16 @@ pub struct AppState {
     /// Settings of the parsers.
     pub settings: AppSettings,
     mode: Mode,
+    /// The direction of the first data.
+    first: Option<Direction>,
+    /// Offset in the stream behind the bytes that were received, by [`Direction::index`].
+    received: [u64; 2],
+    /// The protocol that follows a change of protocol, if both ends agreed on one.
+    expects: Option<AppProtocol>,
+    /// The direction whose protocol is not known yet, although that of the flow is.
+    other: Option<OtherDirection>,
+    /// The parser of a direction that speaks another protocol than the flow.
+    second: Option<SecondParser>,
     /// Bytes that wait for the inspection of the transactions before them, in the order in which they will be parsed.
     held: Vec<held::Held>,
     has_ended: [bool; 2],
@@ -217,6 +232,11 @@ impl AppState {
         };
     }
 
+    /// Returns true if the bytes of both directions are encrypted.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.encrypted_from.iter().all(Option::is_some)
+    }
+
     /// Returns true if the memory may have changed since the last call.
     pub(crate) fn take_changed(&mut self) -> bool {
         core::mem::take(&mut self.is_changed)
@@ -229,12 +249,16 @@ impl AppState {
             Mode::Parsing(parser) => size_of_val(&**parser) + parser.heap(),
             Mode::Done => 0,
         };
-        mode + self.transactions.heap() + self.expected.heap() + self.held.heap()
+        let second = self.second.as_ref().map(|second| &second.parser);
+        let second = second.map_or(0, |parser| size_of_val(&**parser) + parser.heap());
+        let other = self.other.heap() + second;
+        mode + other + self.transactions.heap() + self.expected.heap() + self.held.heap()
     }
 
     /// Frees the parser, the transactions and all waiting bytes. Later bytes are not parsed.
     pub(crate) fn give_up_memory(&mut self) {
         self.mode = Mode::Done;
+        (self.other, self.second) = (None, None);
         self.transactions.free();
         self.expected = Vec::new();
         self.held = Vec::new();
@@ -268,6 +292,11 @@ impl AppState {
     /// bytes if earlier ones are held.
     pub fn stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         self.is_changed = true;
+        if !chunk.bytes.is_empty() {
+            self.first.get_or_insert(chunk.direction);
+        }
+        let received = &mut self.received[chunk.direction.index()];
+        *received = (*received).max(chunk.offset + chunk.bytes.len() as u64);
         // The first bytes of one direction may identify the protocol, so that waiting bytes of the other are
         // parsed, too.
         let completed = Direction::BOTH.map(|direction| self.completed(direction));
@@ -283,7 +312,14 @@ impl AppState {
             let is_due = match self.protocol {
                 // As observed in Suricata, messages of these protocols wait for a whole chunk, or for the end of
                 // the connection.
-                Some(AppProtocol::Smb | AppProtocol::Ftp | AppProtocol::Imap | AppProtocol::Pop3) => false,
+                Some(
+                    AppProtocol::Smb
+                    | AppProtocol::Ftp
+                    | AppProtocol::Imap
+                    | AppProtocol::Pop3
+                    | AppProtocol::Pgsql
+                    | AppProtocol::Enip,
+                ) => false,
                 // The engine does not parse messages of this protocol: each chunk counts as one message.
                 Some(AppProtocol::Krb5) => direction == chunk.direction,
                 _ => self.completed(direction) != completed[direction.index()],
@@ -356,6 +392,7 @@ impl AppState {
         if let Mode::Parsing(parser) = &mut self.mode {
             parser.end(direction, &mut self.transactions);
         }
+        self.end_second(direction);
         if self.has_ended == [true; 2] {
             self.transactions.end();
             self.mode = Mode::Done;
@@ -385,131 +422,6 @@ impl AppState {
         self.transactions.list.iter().map(steps).sum()
     }
 
-    /// Tries to detect the protocol of the bytes that wait.
-    fn probe(&mut self, key: &FlowKey, direction: Direction, transport: Transport) {
-        let Mode::Probing { waiting } = &mut self.mode else {
-            return;
-        };
-        let side = direction.index();
-        let Some(bytes) = &waiting[side] else {
-            if !self.begin_by_client(key, direction) {
-                self.give_up();
-            }
-            return;
-        };
-        let (ports, size) = ((key.client_port, key.server_port), bytes.len());
-        match detect_protocol(bytes, direction, transport, ports) {
-            ProtocolDetection::Found(protocol)
-                if direction == Direction::ToServer
-                    && size < PROBE_SIZE
-                    && waiting[Direction::ToClient.index()]
-                        .as_ref()
-                        .is_some_and(Vec::is_empty)
-                    && probe::awaits_greeting(protocol, ports) => {}
-            ProtocolDetection::Found(protocol) => {
-                let waiting = core::mem::take(waiting);
-                self.begin(key, direction, protocol, &waiting);
-            }
-            ProtocolDetection::Undecided if size < PROBE_SIZE => {}
-            ProtocolDetection::Undecided
-                if direction == Direction::ToServer
-                    && waiting[side].as_mut().is_some_and(probe::remove_space) => {}
-            // Each datagram is examined by itself.
-            ProtocolDetection::Unknown if transport == Transport::Udp => {
-                waiting[side] = Some(Vec::new());
-                self.has_unknown_datagram = true;
-            }
-            // The other side may decide the protocol: the server's first bytes are kept for the parser.
-            ProtocolDetection::Undecided | ProtocolDetection::Unknown => {
-                let other = &waiting[direction.reverse().index()];
-                let is_silent = other.as_ref().is_some_and(Vec::is_empty);
-                if (!is_silent || size >= PROBE_SIZE) && !self.begin_by_client(key, direction) {
-                    self.give_up();
-                }
-            }
-        }
-    }
-
-    /// Starts the parser of the protocol that the client's bytes identify, if they waited for a greeting and the
-    /// server sent something else, or nothing. `direction` is the direction of the packet. Returns true if there
-    /// is such a protocol.
-    fn begin_by_client(&mut self, key: &FlowKey, direction: Direction) -> bool {
-        let Mode::Probing { waiting } = &mut self.mode else {
-            return false;
-        };
-        let ports = (key.client_port, key.server_port);
-        let client = Direction::ToServer;
-        if key.protocol == TCP
-            && let Some(bytes) = &waiting[client.index()]
-            && let ProtocolDetection::Found(protocol) = detect_protocol(bytes, client, Transport::Tcp, ports)
-        {
-            let waiting = core::mem::take(waiting);
-            self.begin(key, direction, protocol, &waiting);
-            return true;
-        }
-        false
-    }
-
-    /// Returns the protocol, once it is known; [`AppProtocol::Failed`] once detection has ended without a result. Detection
-    /// examines each datagram by itself, so it has ended for the datagrams so far.
-    pub(crate) fn detected(&self) -> Option<AppProtocol> {
-        self.protocol
-            .or_else(|| self.has_unknown_datagram.then_some(AppProtocol::Failed))
-    }
-
-    /// Ends protocol detection without a result; later bytes are not parsed.
-    fn give_up(&mut self) {
-        self.protocol = Some(AppProtocol::Failed);
-        self.mode = Mode::Done;
-    }
-
-    /// Starts the parser of a protocol that the bytes of `direction` identified, with the bytes that waited.
-    fn begin(
-        &mut self,
-        key: &FlowKey,
-        direction: Direction,
-        protocol: AppProtocol,
-        waiting: &[Option<Vec<u8>>; 2],
-    ) {
-        self.protocol = Some(protocol);
-        let Some(parser) = parser_of(protocol, key, self.settings) else {
-            self.mode = Mode::Done;
-            return;
-        };
-        self.mode = Mode::Parsing(parser);
-        if !waiting
-            .iter()
-            .any(|bytes| bytes.as_ref().is_none_or(Vec::is_empty))
-        {
-            self.caught_up = Some(direction.reverse());
-        }
-        let order = match protocol {
-            AppProtocol::Smtp
-            | AppProtocol::Ftp
-            | AppProtocol::Pop3
-            | AppProtocol::Imap
-            | AppProtocol::Ssh => [Direction::ToClient, Direction::ToServer],
-            _ => [Direction::ToServer, Direction::ToClient],
-        };
-        for direction in order {
-            let bytes = waiting[direction.index()].as_deref();
-            let gap_before = u64::from(bytes.is_none());
-            let bytes = bytes.unwrap_or_default();
-            if !bytes.is_empty() || gap_before > 0 {
-                self.parse(
-                    key,
-                    StreamChunk {
-                        direction,
-                        offset: 0,
-                        bytes,
-                        gap_before,
-                        is_end: false,
-                    },
-                );
-            }
-        }
-    }
-
     /// Passes bytes to the parser, at once or in slices.
     fn parse(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         match self.fits(key, &chunk) {
@@ -519,75 +431,34 @@ impl AppState {
     }
 
     fn parse_slice(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
-        let Mode::Parsing(parser) = &mut self.mode else {
-            return;
-        };
         if chunk.bytes.is_empty() && chunk.gap_before == 0 {
             return;
         }
         self.transactions.side = chunk.direction.index();
+        if self.other.is_some() || self.second.is_some() {
+            self.parse_other(key, chunk);
+        }
+        let Mode::Parsing(parser) = &mut self.mode else {
+            return;
+        };
         let outcome = parser.data(chunk, &mut self.transactions);
-        // A transaction that was removed before its inspection may hide an attack, as bytes that cannot be parsed may.
-        self.has_failed |= core::mem::take(&mut self.transactions.has_lost);
-        self.is_encrypted = parser.is_encrypted();
+        if core::mem::take(&mut self.transactions.has_lost) {
+            // Bytes that escape inspection may hide an attack, as those that cannot be parsed may.
+            self.has_failed = true;
+            self.transactions.raise(transaction::INCOMPLETE);
+        }
+        self.encrypted_from = parser.encrypted_from();
         self.expected.append(&mut parser.expected());
         self.flushes_raw[chunk.direction.index()] |= parser.ends_message();
         match outcome {
             Outcome::Continue => {}
+            Outcome::Paused { rest } => self.hold_rest(rest),
             Outcome::Failed => {
                 self.has_failed |= parser.is_strict();
                 self.transactions.end();
                 self.mode = Mode::Done;
             }
-            Outcome::Switch { rest } => {
-                let is_websocket = upgrades_to_websocket(&self.transactions);
-                self.original_protocol = self.protocol;
-                self.transactions.end();
-                if is_websocket {
-                    // The bytes of WebSocket do not identify it; the answer to the upgrade does (RFC 6455, section 4.2.2).
-                    self.begin(key, chunk.direction, AppProtocol::WebSocket, &rest.map(Some));
-                    return;
-                }
-                self.mode = Mode::Probing {
-                    waiting: rest.map(Some),
-                };
-                for direction in [Direction::ToServer, Direction::ToClient] {
-                    let Mode::Probing { waiting } = &self.mode else {
-                        return;
-                    };
-                    let has_bytes = waiting[direction.index()]
-                        .as_ref()
-                        .is_some_and(|bytes| !bytes.is_empty());
-                    if has_bytes {
-                        let transport = if key.protocol == TCP {
-                            Transport::Tcp
-                        } else {
-                            Transport::Udp
-                        };
-                        self.probe(key, direction, transport);
-                    }
-                }
-            }
+            Outcome::Switch { rest } => self.change(key, chunk.direction, rest),
         }
     }
-}
-
-/// Returns true if the last transaction of HTTP is an upgrade to WebSocket that the server accepted.
-fn upgrades_to_websocket(transactions: &Transactions) -> bool {
-    let Some(last) = transactions.list.back() else {
-        return false;
-    };
-    let is_accepted = matches!(&last.record, record::Record::Http(http) if http.status == Some(101));
-    let mut headers = last.buffers(
-        millrace_ips_rules::buffers::Buffer::HttpHeader,
-        Direction::ToClient,
-    );
-    is_accepted
-        && headers.any(|view| {
-            view.bytes.split(|byte| *byte == b'\n').any(|line| {
-                let mut parts = line.splitn(2, |byte| *byte == b':');
-                let (name, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-                name.eq_ignore_ascii_case(b"upgrade") && value.trim_ascii().eq_ignore_ascii_case(b"websocket")
-            })
-        })
 }

@@ -10,7 +10,7 @@ use millrace_ips_rules::buffers::Buffer;
 use super::AppProtocol;
 use super::parser::{Outcome, Parser};
 use super::record::{ModbusRecord, Record};
-use super::transaction::{Progress, Transactions};
+use super::transaction::{AppEvent, Progress, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -56,10 +56,14 @@ impl Modbus {
         if direction == Direction::ToServer {
             if self.requests.len() >= REQUESTS {
                 self.requests.remove(0);
+                out.raise("modbus.flooded");
             }
             self.requests.push((identifier, id));
         }
         let Some(transaction) = out.by_id(id) else { return };
+        for problem in problems(direction, (unit, function), data, transaction) {
+            transaction.raise(problem);
+        }
         // Some servers do not check the protocol identifier, so the message is inspected all the same.
         if protocol != 0 {
             transaction.raise("modbus.invalid_protocol_id");
@@ -83,6 +87,60 @@ impl Modbus {
             transaction.record = Record::Modbus(Box::new(record));
         }
     }
+}
+
+/// Returns the anomalies of a message with its unit, function and data (Modbus Application Protocol V1.1b3, sections 6 and 7).
+fn problems(
+    direction: Direction,
+    (unit, function): (u8, u8),
+    data: &[u8],
+    transaction: &Transaction,
+) -> Vec<AppEvent> {
+    /// Functions that write a value, which the answer repeats: a coil, a register, several of either, and a mask.
+    const ECHOED: &[u8] = &[5, 6, 15, 16, 22];
+    let word = |at: usize| {
+        data.get(at..at + 2)
+            .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
+    let mut found = Vec::new();
+    // Modbus Messaging on TCP/IP Implementation Guide V1.0b, section 4.4.2.1: addresses above 247 are reserved, but for 255.
+    if (248..=254).contains(&unit) {
+        found.push("modbus.invalid_unit_identifier");
+    }
+    let is_answer = direction == Direction::ToClient;
+    if function == 0 || function & 0x80 != 0 && !is_answer {
+        found.push("modbus.invalid_function_code");
+    }
+    if is_answer && function & 0x80 != 0 {
+        if !matches!(data.first(), Some(1..=6 | 8 | 10 | 11)) {
+            found.push("modbus.invalid_exception_code");
+        }
+        return found;
+    }
+    // The quantity, and the value of a coil, are in the second word.
+    let most = match function {
+        1 | 2 => 2000,
+        3 | 4 => 125,
+        15 => 1968,
+        16 => 123,
+        _ => u16::MAX,
+    };
+    let is_valid = match (function, is_answer) {
+        (5, _) => matches!(word(2), Some(0 | 0xff00)),
+        (1..=4, false) | (15 | 16, _) => word(2).is_some_and(|count| (1..=most).contains(&count)),
+        _ => true,
+    };
+    if !is_valid {
+        found.push("modbus.invalid_value");
+    }
+    if is_answer
+        && ECHOED.contains(&function)
+        && let Some(request) = transaction.buffer(Buffer::ModbusData, Direction::ToServer)
+        && !request.starts_with(data)
+    {
+        found.push("modbus.value_mismatch");
+    }
+    found
 }
 
 impl Parser for Modbus {

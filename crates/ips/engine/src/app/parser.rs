@@ -13,6 +13,12 @@ pub enum Outcome {
     Continue,
     /// The bytes are not of the protocol, or the bytes after them cannot be parsed.
     Failed,
+    /// Parsing stops until the transactions so far are inspected: bytes that waited may be thousands of messages. The bytes are
+    /// then passed again in this order, slice by slice, before those that follow.
+    Paused {
+        /// The bytes that were not consumed, with their directions.
+        rest: [(Direction, Vec<u8>); 2],
+    },
     /// The flow changes its protocol (CONNECT, STARTTLS, Upgrade); detection begins again with the bytes by
     /// [`Direction::index`] that the parser did not consume.
     Switch {
@@ -46,8 +52,9 @@ pub trait Parser: core::fmt::Debug + Send + Heap {
         false
     }
 
-    /// Returns true while the bytes are encrypted. The raw stream is then not searched.
-    fn is_encrypted(&self) -> bool {
-        false
+    /// Returns the offset in the stream from which the bytes of each direction are encrypted, by [`Direction::index`]. The raw
+    /// stream is not searched from there on.
+    fn encrypted_from(&self) -> [Option<u64>; 2] {
+        [None; 2]
     }
 }

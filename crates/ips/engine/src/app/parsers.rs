@@ -20,7 +20,7 @@ pub(super) fn parser_of(
         _ => Transport::Udp,
     };
     match protocol {
-        AppProtocol::Http => Some(Box::new(http::Http::new(settings))),
+        AppProtocol::Http => Some(Box::new(http::Http::new(settings).with_port(key.server_port))),
         AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
         AppProtocol::Pop3 => Some(Box::new(mail::pop3::Pop3::new(settings))),
         AppProtocol::Imap => Some(Box::new(mail::imap::Imap::new(settings))),

@@ -44,6 +44,8 @@ struct Side {
     changes_keys: bool,
     /// True once the algorithms were read.
     has_algorithms: bool,
+    /// Offset in the stream of the first byte behind the change of keys.
+    encrypted_from: Option<u64>,
 }
 
 heap!(Side { pending });
@@ -143,6 +145,12 @@ impl Ssh {
                 }
                 side.changes_keys = header[5] == NEW_KEYS;
                 side.state = State::Skip(size - 2);
+                if header[5] == KEX_INIT
+                    && size > KEX_INIT_SIZE
+                    && let Some(transaction) = self.transaction(out)
+                {
+                    transaction.raise("ssh.long_kex_record");
+                }
                 header.len()
             }
         }
@@ -234,13 +242,18 @@ impl Parser for Ssh {
             return Outcome::Continue;
         }
         let mut data = core::mem::take(&mut side.pending);
+        let begin = chunk.offset.saturating_sub(data.len() as u64);
         data.extend_from_slice(chunk.bytes);
         let mut at = 0;
         loop {
             let before = self.sides[chunk.direction.index()].state;
             let size = self.step(chunk.direction, &data[at..], out);
             at += size;
-            let after = self.sides[chunk.direction.index()].state;
+            let side = &mut self.sides[chunk.direction.index()];
+            let after = side.state;
+            if after == State::Encrypted {
+                side.encrypted_from.get_or_insert(begin + at as u64);
+            }
             if size == 0 && before == after || after == State::Failed {
                 break;
             }
@@ -256,8 +269,8 @@ impl Parser for Ssh {
         }
     }
 
-    fn is_encrypted(&self) -> bool {
-        self.sides.iter().all(|side| side.state == State::Encrypted)
+    fn encrypted_from(&self) -> [Option<u64>; 2] {
+        [0, 1].map(|side: usize| self.sides[side].encrypted_from)
     }
 }
 
@@ -282,8 +295,12 @@ mod tests {
                 (Direction::ToServer, b"SSH-1.99-PuTTY\n"),
             ] {
                 let bytes = [banner, &packet(20), &packet(21), &[0xff; 50]].concat();
-                for bytes in bytes.chunks(step) {
-                    ssh.data(StreamChunk::of(direction, bytes), &mut out);
+                for (number, bytes) in bytes.chunks(step).enumerate() {
+                    let chunk = StreamChunk {
+                        offset: (number * step) as u64,
+                        ..StreamChunk::of(direction, bytes)
+                    };
+                    ssh.data(chunk, &mut out);
                 }
             }
             let transaction = &out.list[0];
@@ -295,7 +312,7 @@ mod tests {
                 transaction.buffer(Buffer::SshProto, Direction::ToServer),
                 Some(&b"1.99"[..])
             );
-            assert!(ssh.is_encrypted());
+            assert_eq!(ssh.encrypted_from(), [15 + 32, 37 + 32].map(Some));
             assert!(transaction.is_complete() && transaction.events.is_empty());
         }
     }
@@ -320,7 +337,7 @@ mod tests {
                 );
             }
             assert_eq!(transaction.events, ["ssh.long_banner"]);
-            assert!(ssh.is_encrypted(), "{step}");
+            assert!(ssh.encrypted_from().iter().all(Option::is_some), "{step}");
         }
     }
 }

@@ -88,6 +88,9 @@ impl WebSocket {
             _ => Some(number(&mut rest, 4)? as u32),
         };
         let mut payload = rest[..rest.len().min(PAYLOAD)].to_vec();
+        if matches!(size(bytes), Size::Known(whole) if whole > bytes.len()) {
+            out.raise("websocket.skip_end_of_payload");
+        }
         if let Some(mask) = mask {
             for (byte, key) in payload.iter_mut().zip(mask.to_be_bytes().into_iter().cycle()) {
                 *byte ^= key;
@@ -99,6 +102,9 @@ impl WebSocket {
             (CONTROL.., _) => (first, payload),
             (CONTINUATION, fin) => {
                 let room = PAYLOAD.saturating_sub(fragments.payload.len()).min(payload.len());
+                if room < payload.len() {
+                    out.raise("websocket.reassembly_limit_reached");
+                }
                 fragments.payload.extend_from_slice(&payload[..room]);
                 if fin == 0 {
                     return Some(());

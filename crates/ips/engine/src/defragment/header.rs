@@ -14,10 +14,15 @@ pub(super) fn data<'a>(packet: &Packet<'a>) -> (&'a [u8], u8) {
     (packet.ip_payload(), protocol)
 }
 
-/// Returns the number of bytes of a fragment's headers that are included in the length of the whole packet.
-pub(super) fn counted_size(packet: &Packet<'_>) -> u64 {
+/// Returns the smallest number of bytes of headers that are included in the length of the packet of a fragment. The options of
+/// a fragment of IPv4 other than the first are not part of the whole packet (RFC 791, section 3.2); those of IPv6 count (RFC
+/// 8200, section 4.5).
+pub(super) fn counted_minimum(packet: &Packet<'_>) -> u64 {
     let fragment_header = packet.ip.fragment_header.map_or(0, |_| FragmentHeader::SIZE);
-    of_version(packet.ip.version, packet.ip.header_size - fragment_header)
+    match packet.ip.version {
+        IpVersion::V4 => ipv4::MIN_SIZE as u64,
+        version => of_version(version, packet.ip.header_size - fragment_header),
+    }
 }
 
 /// Returns the number of bytes of headers of this size that are included in the length of a packet: IPv6 does

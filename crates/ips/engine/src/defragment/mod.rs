@@ -242,7 +242,7 @@ impl Defragmenter {
             fault = Some(Refused::Unaligned);
         }
         let end = offset + data.len() as u64;
-        if header::counted_size(packet) + end > LENGTH_MAX {
+        if header::counted_minimum(packet) + end > LENGTH_MAX {
             return Err(Refused::TooLong);
         }
         let is_tcp = protocol == millrace_wire::IpProto::TCP.0;

@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 
 use millrace_types::Time;
+use millrace_wire::tcp::flags;
 
 use super::Engine;
 use crate::event::{Event, Events, RuleId};
@@ -106,6 +107,21 @@ impl Engine {
         self.exception(cause, packet, Some(flow), out)
     }
 
+    /// Returns the decision about a segment with urgent data; `None` if it is inspected: in mode `ips` the normaliser then leaves
+    /// one reading of it.
+    pub(super) fn urgent(
+        &mut self,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        out: &mut Events,
+    ) -> Option<Verdict> {
+        let is_urgent = packet.tcp.is_some_and(|tcp| tcp.has(flags::URG));
+        match is_urgent {
+            true => self.exception(Cause::Urgent, packet, Some(flow), out),
+            false => None,
+        }
+    }
+
     /// Returns true if a packet is dropped because the application parser has failed. Rules are not evaluated for a
     /// packet that is dropped here.
     pub(super) fn refuses_message(&mut self, packet: &Packet<'_>, flow: &mut Flow, out: &mut Events) -> bool {
@@ -182,7 +198,7 @@ impl Engine {
         if flow.verdict != FlowVerdict::None {
             return;
         }
-        let is_encrypted = flow.app.is_encrypted && self.settings.encryption == Encryption::Bypass;
+        let is_encrypted = flow.app.is_encrypted() && self.settings.encryption == Encryption::Bypass;
         let is_elephant = || {
             let size: u64 = flow.counters.iter().map(|counters| counters.bytes).sum();
             self.overload.sheds_depth && size > self.settings.bypass_size && !flow.is_alerted

@@ -24,6 +24,14 @@ pub(super) enum Decided {
     Changed(Box<Changed>),
 }
 
+/// The outcome of a packet for the transport state of its flow.
+enum Observed {
+    /// A policy decides about the packet.
+    Refused(Verdict),
+    /// The changes that the normaliser asks for, or the problem of a segment.
+    Segment(Result<Option<(Edits, SegmentLocation)>, TcpProblem>),
+}
+
 /// A packet that the normaliser changes before it is inspected, and its flow.
 pub(super) struct Changed {
     edits: Edits,
@@ -36,9 +44,9 @@ pub(super) struct Changed {
 }
 
 impl Engine {
-    /// Returns true if the payloads of a flow are not inspected because they are encrypted.
-    fn hides_payloads(&self, flow: &Flow) -> bool {
-        flow.app.is_encrypted && self.settings.encryption != Encryption::Full
+    /// Returns true if the payloads of a direction are not inspected because they are encrypted.
+    fn hides_payloads(&self, flow: &Flow, direction: Direction) -> bool {
+        flow.app.encrypted_from[direction.index()].is_some() && self.settings.encryption != Encryption::Full
     }
 
     /// Inspects a packet of a flow. A packet that the normaliser changes is inspected by [`Engine::in_flow_changed`].
@@ -81,7 +89,7 @@ impl Engine {
         counters.bytes += packet.ip.bytes.len() as u64;
         flow.was_heard[direction.index()] |= !is_quoted;
         // The payloads of packets after the one with which encryption begins are not inspected.
-        packet.is_encrypted = self.hides_payloads(&flow);
+        packet.is_encrypted = self.hides_payloads(&flow, direction);
         let verdict = match flow.verdict {
             FlowVerdict::Drop => {
                 self.counters.dropped_flow += 1;
@@ -93,8 +101,9 @@ impl Engine {
                 packet.is_rejected_by_stream = true;
                 self.inspect(rules, packet, &mut flow, direction, out)
             }
-            _ => match self.observed(rules, packet, &mut flow, direction) {
-                Err(problem) => match self.problem(problem, packet, &mut flow, out) {
+            _ => match self.accepted(rules, packet, &mut flow, direction, out) {
+                Observed::Refused(verdict) => verdict,
+                Observed::Segment(Err(problem)) => match self.problem(problem, packet, &mut flow, out) {
                     Some(verdict) => {
                         let decided = self.inspect_events(rules, packet, Some((&mut flow, direction)), out);
                         verdict.max(decided)
@@ -104,20 +113,20 @@ impl Engine {
                         self.inspect(rules, packet, &mut flow, direction, out)
                     }
                 },
-                Ok(None) if self.refuses_message(packet, &mut flow, out) => {
+                Observed::Segment(Ok(None)) if self.refuses_message(packet, &mut flow, out) => {
                     Verdict::Drop(DropReason::Policy(Cause::ParserError))
                 }
-                Ok(None) => {
+                Observed::Segment(Ok(None)) => {
                     // Bytes of the packet may show that the flow is no longer encrypted.
-                    packet.is_encrypted &= flow.app.is_encrypted;
+                    packet.is_encrypted &= self.hides_payloads(&flow, direction);
                     if flow.tcp.as_ref().is_some_and(|session| session.is_repeated()) {
                         packet.is_rejected_by_stream = true;
                         packet.is_encrypted = false;
                     }
                     self.inspect(rules, packet, &mut flow, direction, out)
                 }
-                Ok(Some((edits, location))) => {
-                    packet.is_encrypted &= flow.app.is_encrypted;
+                Observed::Segment(Ok(Some((edits, location)))) => {
+                    packet.is_encrypted &= self.hides_payloads(&flow, direction);
                     return Decided::Changed(Box::new(Changed {
                         edits,
                         location,
@@ -132,6 +141,23 @@ impl Engine {
         };
         self.settle(packet, index, flow, verdict, is_quoted, out);
         Decided::Verdict(verdict)
+    }
+
+    /// Applies a packet to the transport state of its flow, and the policy for urgent data to a segment that is accepted.
+    fn accepted(
+        &mut self,
+        rules: &Ruleset,
+        packet: &mut Packet<'_>,
+        flow: &mut Flow,
+        direction: Direction,
+        out: &mut Events,
+    ) -> Observed {
+        let result = self.observed(rules, packet, flow, direction);
+        let refused = match result {
+            Ok(_) => self.urgent(packet, flow, out),
+            Err(_) => None,
+        };
+        refused.map_or(Observed::Segment(result), Observed::Refused)
     }
 
     /// Applies a packet to the transport state of its flow, and adds the events of the TCP engine to the packet if rules ask for
@@ -285,6 +311,7 @@ impl Engine {
             Mode::Ids => self.settings.app,
             Mode::Ips => self.settings.app.inline(),
         };
+        flow.app.settings.is_asymmetric = self.tcp.accepts_async;
         if self.overload.sheds_records {
             flow.app.settings.hashes_files = false;
         }
@@ -324,7 +351,7 @@ impl Engine {
             while waits(flow) {
                 let events = out.list.len();
                 let packet = Packet {
-                    is_encrypted: self.hides_payloads(flow),
+                    is_encrypted: self.hides_payloads(flow, direction),
                     ..Packet::pseudo(&key, direction, now)
                 };
                 self.inspect_once(rules, &packet, flow, direction, true, out);
@@ -389,7 +416,7 @@ impl Engine {
                 }
                 let events = out.list.len();
                 let packet = Packet {
-                    is_encrypted: self.hides_payloads(&flow),
+                    is_encrypted: self.hides_payloads(&flow, direction),
                     ..Packet::pseudo(&flow.key, direction, now)
                 };
                 self.inspect_once(rules, &packet, &mut flow, direction, true, out);

@@ -7,7 +7,7 @@ use crate::flow::{Direction, Flow, FlowVerdict};
 use crate::history;
 use crate::packet::Packet;
 use crate::policy::Cause;
-use crate::settings::Mode;
+use crate::settings::{Encryption, Mode};
 use crate::tcp::StreamWindow;
 use crate::verdict::{Action, DropReason, Verdict};
 
@@ -138,25 +138,69 @@ impl Engine {
             .as_mut()
             .and_then(|session| session.take_for_inspection(direction, &self.tcp, flushes, repeats));
         let window = buffer.as_ref().map(|buffer| buffer.window());
+        // Bytes before the change of keys are searched, whenever they are due. A flow of TLS is encrypted as a whole, from the
+        // packet on that follows the one which shows it.
+        let hidden_from = flow.app.encrypted_from[direction.index()]
+            .filter(|from| packet.is_encrypted || *from > 0 && self.settings.encryption != Encryption::Full);
+        let window = match hidden_from {
+            Some(from) => window.and_then(|window| window.before(from)),
+            None => window,
+        };
         let inspection = Inspection {
             packet,
             flow: Some(&mut *flow),
             direction,
-            has_stream_data: window.is_some() && !packet.is_encrypted,
-            stream: window.filter(|_| !packet.is_encrypted),
+            has_stream_data: window.is_some(),
+            stream: window,
             now: packet.time,
         };
         let first = out.list.len();
         let mut action = self.detector.inspect(rules, inspection, out);
+        let reduced = buffer.as_ref().zip(window);
+        let reduced = reduced.and_then(|(buffer, window)| Some((buffer.without_urgent(&window)?, window)));
+        if let Some((reduced, whole)) = reduced {
+            action =
+                action.max(self.inspect_again(rules, packet, flow, (direction, reduced.window(&whole)), out));
+        }
         if flow.app.is_paused() {
-            let stream = window.filter(|_| !packet.is_encrypted);
-            action = self.inspect_held(rules, packet, flow, (direction, stream), (first, action), out);
+            action = self.inspect_held(rules, packet, flow, (direction, window), (first, action), out);
         }
         if let Some(session) = &mut flow.tcp
             && let Some(buffer) = buffer
         {
             session.put_back(direction, buffer, self.settings.mode);
         }
+        action
+    }
+
+    /// Evaluates the rules once more, on another reading of the stream data of a packet. A rule that matched on the first one,
+    /// among the events from index `first` on, raises no second alert.
+    #[cold]
+    fn inspect_again(
+        &mut self,
+        rules: &Ruleset,
+        packet: &Packet<'_>,
+        flow: &mut Flow,
+        (direction, window): (Direction, StreamWindow<'_>),
+        out: &mut Events,
+    ) -> Action {
+        let known: Vec<_> = out.list.iter().filter_map(rule_of).collect();
+        let first = out.list.len();
+        let subject = pseudo(packet);
+        let inspection = Inspection {
+            packet: &subject,
+            flow: Some(flow),
+            direction,
+            has_stream_data: true,
+            stream: Some(window),
+            now: packet.time,
+        };
+        let action = self.detector.inspect(rules, inspection, out);
+        let mut at = 0;
+        out.list.retain(|event| {
+            at += 1;
+            at <= first || rule_of(event).is_none_or(|rule| !known.contains(&rule))
+        });
         action
     }
 
@@ -237,6 +281,14 @@ impl Engine {
             }
         }
         self.inline(rejection(action))
+    }
+}
+
+/// Returns packet, generator and rule of an alert; `None` for another event.
+fn rule_of(event: &Event) -> Option<(u64, u32, u32)> {
+    match event {
+        Event::Alert(alert) => Some((alert.subject.packet, alert.gid, alert.sid)),
+        _ => None,
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod observer;
 mod options;
 mod session;
 mod stream;
+mod urgent;
 
 use crate::flow::Direction;
 use crate::packet::IpVersion;
@@ -66,6 +67,21 @@ pub struct StreamWindow<'a> {
     pub is_end: bool,
     /// True if the new bytes are a chunk, as in mode `ids`: `depth` and `offset` count from its first byte.
     pub is_chunk: bool,
+}
+
+impl StreamWindow<'_> {
+    /// Returns the window without the bytes from an offset in the stream on; `None` if no new byte is left.
+    pub(crate) fn before(self, end: u64) -> Option<Self> {
+        let size = usize::try_from(end.saturating_sub(self.offset)).unwrap_or(usize::MAX);
+        if size >= self.bytes.len() {
+            return Some(self);
+        }
+        (size > self.new_from).then(|| StreamWindow {
+            bytes: &self.bytes[..size],
+            is_end: false,
+            ..self
+        })
+    }
 }
 
 /// Limits and policies of TCP.

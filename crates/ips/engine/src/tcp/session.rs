@@ -14,7 +14,7 @@ use super::half::Half;
 use super::normalize::{Edits, TcpCounters, TcpProblem};
 use super::options::Options;
 use super::stream::InspectionBuffer;
-use super::{Direction, Stream, StreamChunk, TcpSettings};
+use super::{Direction, Stream, StreamChunk, TcpSettings, urgent};
 use crate::flow::FlowState;
 use crate::packet::{Packet, TcpHeader};
 use crate::settings::Mode;
@@ -434,6 +434,10 @@ impl Session {
             && (end > fin || has_fin && end != fin)
         {
             return Err(TcpProblem::AfterFin);
+        }
+        // In mode `ips` the normaliser clears the pointer, so the byte stays in the stream for every receiver.
+        if tcp.has(flags::URG) && !(is_inline && settings.normalizer.clears_urgent) {
+            stream.add_urgent(urgent::offset_of(offset, tcp.urgent));
         }
         if !payload.is_empty() {
             let policy = settings.overlap_policy(packet.ip.version);

@@ -12,7 +12,7 @@
 use crate::pieces::{Insertion, OverlapPolicy, Pieces};
 use crate::settings::Mode;
 
-use super::{Direction, StreamChunk, StreamWindow, TcpSettings};
+use super::{Direction, StreamChunk, StreamWindow, TcpSettings, urgent};
 
 /// Number of inspected bytes that are kept before the new ones.
 pub(crate) const LOOK_BACK: usize = 2619;
@@ -48,6 +48,8 @@ pub struct Stream {
     inspected: u64,
     /// Offset at which the current message begins, as far as the parser has reported; in mode `ids` no window begins before it.
     message: u64,
+    /// Offsets of urgent bytes, in order, that the parser does not get: those from `base` on.
+    urgent: Vec<u64>,
     /// Bytes that were lost directly before `next`, and not yet reported.
     gap: u64,
     /// True if the parser knows that no byte follows.
@@ -79,6 +81,7 @@ impl Stream {
             staged: 0,
             inspected: 0,
             message: 0,
+            urgent: Vec::new(),
             gap: 0,
             is_ended: false,
         }
@@ -178,7 +181,16 @@ impl Stream {
 
     /// Returns the memory that the stream has allocated, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.pieces.memory() + self.buffer.capacity()
+        self.pieces.memory() + self.buffer.capacity() + self.urgent.capacity() * size_of::<u64>()
+    }
+
+    /// Records the offset of an urgent byte.
+    pub(super) fn add_urgent(&mut self, offset: u64) {
+        if offset >= self.next
+            && let Err(at) = self.urgent.binary_search(&offset)
+        {
+            self.urgent.insert(at, offset);
+        }
     }
 
     /// Records an acknowledgment.
@@ -280,14 +292,20 @@ impl Stream {
             let is_end = !self.is_ended && self.is_at_end();
             if self.next > offset || is_end {
                 self.is_ended |= is_end;
-                parse(StreamChunk {
+                let chunk = StreamChunk {
                     direction: self.direction,
                     offset,
                     bytes: &self.buffer[from..],
                     gap_before: self.gap,
                     is_end,
-                });
-                self.gap = 0;
+                };
+                self.gap = match self.urgent.is_empty() {
+                    true => {
+                        parse(chunk);
+                        0
+                    }
+                    false => urgent::pass(chunk, &self.urgent, &mut parse),
+                };
             }
             // A hole is skipped once the receiver has acknowledged its bytes: the receiver got them, but the
             // engine did not. At the end, the receiver may have got them, too.
@@ -366,6 +384,7 @@ impl Stream {
             self.message = self.next;
         }
         InspectionBuffer {
+            urgent: self.urgent.clone(),
             offset: self.base,
             bytes: core::mem::take(&mut self.buffer),
             message,
@@ -389,6 +408,8 @@ impl Stream {
         if unused > self.buffer.len() / 2 {
             self.buffer.drain(..unused);
             self.base += unused as u64;
+            let old = self.urgent.partition_point(|offset| *offset < self.base);
+            self.urgent.drain(..old);
             if self.buffer.capacity() > 4 * (self.buffer.len() + LOOK_BACK) {
                 self.buffer.shrink_to(self.buffer.len() + LOOK_BACK);
             }
@@ -399,6 +420,8 @@ impl Stream {
 /// The buffer of a stream during inspection.
 #[derive(Debug)]
 pub(crate) struct InspectionBuffer {
+    /// Offsets in the stream of urgent bytes.
+    urgent: Vec<u64>,
     offset: u64,
     bytes: Vec<u8>,
     message: usize,
@@ -408,6 +431,14 @@ pub(crate) struct InspectionBuffer {
 }
 
 impl InspectionBuffer {
+    /// Returns a window without the urgent bytes in it; `None` if there are none.
+    pub(crate) fn without_urgent(&self, window: &StreamWindow<'_>) -> Option<urgent::Reduced> {
+        match self.urgent.is_empty() {
+            true => None,
+            false => urgent::reduced(window, &self.urgent),
+        }
+    }
+
     /// Returns the window that raw inspection sees.
     ///
     /// Older bytes than the look-back may be stored for retransmissions. Inspecting them with each segment

@@ -63,6 +63,33 @@ fn http(event: &str) -> Vec<Message> {
                 server([head.into_bytes(), body].concat()),
             ]
         }
+        "ambiguous_tunnel" => vec![
+            client("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"),
+            client("GET / HTTP/1.1\r\n\r\n"),
+        ],
+        "double_encoded_uri" => first_line("GET /%2561 HTTP/1.1"),
+        "file_name_too_long" => {
+            let name = "n".repeat(2000);
+            headers(&format!(
+                "Content-Disposition: attachment; filename={name}\r\nContent-Length: 1\r\n\r\nx"
+            ))
+        }
+        "invalid_authority_port" => first_line("GET http://a:99999/ HTTP/1.1"),
+        "invalid_server_port_in_request" => vec![client("GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n")],
+        "invalid_transfer_encoding_value_in_response" => headers("Transfer-Encoding: zip\r\n\r\nx"),
+        "multipart_no_filedata" => {
+            form("--b\r\nContent-Disposition: form-data; name=\"f\"; filename=\"f\"\r\n\r\n\r\n--b--\r\n")
+        }
+        "range_invalid" => headers("Content-Range: bytes 9-1/5\r\nContent-Length: 1\r\n\r\nx"),
+        "request_auth_unrecognized" => request("Authorization: NTLM a\r\nContent-Length: 0\r\n\r\n"),
+        "request_line_incomplete" => vec![client("GET /x HTTP/1.1")],
+        "request_line_invalid" => request("Content-Length: 0\r\n\r\nG(T / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        "request_server_port_tcp_port_mismatch" => {
+            vec![client("GET / HTTP/1.1\r\nHost: a:8080\r\n\r\n")]
+        }
+        "response_multipart_byteranges" => {
+            headers("Content-Type: multipart/byteranges; boundary=b\r\nContent-Length: 1\r\n\r\nx")
+        }
         "duplicate_content_length_field_in_request" => {
             request("Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx")
         }
@@ -70,7 +97,7 @@ fn http(event: &str) -> Vec<Message> {
             headers("Content-Length: 1\r\nContent-Length: 2\r\n\r\nxx")
         }
         "gzip_decompression_failed" => headers("Content-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain"),
-        "header_host_invalid" => vec![client("GET / HTTP/1.1\r\nHost: a b\r\n\r\n")],
+        "request_header_host_invalid" => vec![client("GET / HTTP/1.1\r\nHost: a b\r\n\r\n")],
         "host_header_ambiguous" => vec![client("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n")],
         "invalid_content_length_field_in_request" => request("Content-Length: x\r\n\r\n"),
         "invalid_content_length_field_in_response" => headers("Content-Length: x\r\n\r\n"),
@@ -123,7 +150,7 @@ fn http(event: &str) -> Vec<Message> {
             response(&answer.repeat(2))
         }
         "uri_delim_non_compliant" => first_line("GET /\tHTTP/1.1"),
-        "uri_host_invalid" => first_line("GET http://a^b/ HTTP/1.1"),
+        "request_uri_host_invalid" => first_line("GET http://a^b/ HTTP/1.1"),
         _ => Vec::new(),
     }
 }
@@ -170,6 +197,11 @@ fn smtp(event: &str) -> Vec<Message> {
                 server("2".repeat(20_000)),
             ]
         }
+        "mime_long_enc_line" => mail(&attachment("base64", &"QUJD".repeat(30))),
+        "mime_long_header_name" => mail(&format!("{}: x\r\n\r\nx", "X".repeat(1200))),
+        "mime_long_line" => mail(&format!("Subject: a\r\n\r\n{}", "x".repeat(1200))),
+        "too_many_commands" => commands(&"NOOP\r\nBDAT 0\r\n".repeat(400)),
+        "too_many_recipients" => commands(&"RCPT TO:<b@b>\r\n".repeat(3000)),
         "mime_bound_too_long" => mail(&format!(
             "Content-Type: multipart/mixed; boundary={}\r\n\r\nx",
             "b".repeat(500)
@@ -235,6 +267,16 @@ fn tls(event: &str) -> Vec<Message> {
     let name = |kind: u8| vec![0, 0, 0, 6, 0, 4, kind, 0, 1, b'a'];
     match event {
         "certificate_invalid_length" => vec![client(hello), server(message(11, &[0, 0, 4, 0, 0, 9, 1]))],
+        "dataleak_heartbeat_mismatch" => {
+            let keys = [20, 3, 3, 0, 1, 1];
+            let beat = |size: u8| [&keys[..], &[24, 3, 3, 0, size], &vec![9; usize::from(size)]].concat();
+            vec![client([&hello, &beat(20)[..]].concat()), server(beat(60))]
+        }
+        "handshake_invalid_length" => behind(&[22, 3, 3, 0, 4, 1, 0xff, 0xff, 0xff]),
+        "heartbeat_message" => behind(&[24, 3, 3, 0, 4, 1, 0, 1, 7]),
+        "invalid_heartbeat_message" => behind(&[24, 3, 3, 0, 4, 9, 0, 1, 7]),
+        "overflow_heartbeat_message" => behind(&[24, 3, 3, 0, 3, 1, 0x40, 0]),
+        "invalid_sni_length" => with_extensions(&[0, 0, 0, 6, 0, 9, 0, 0, 1, b'a']),
         "error_message_encountered" => behind(&[21, 3, 3, 0, 2, 2, 40]),
         "invalid_certificate" => vec![client(hello), server(message(11, &[0, 0, 5, 0, 0, 2, 1, 1]))],
         "invalid_handshake_message" => behind(&message(1, &[3, 3])),
@@ -279,7 +321,103 @@ fn other(protocol: &str, event: &str) -> Vec<Message> {
         (message[12], message[20]) = (command, next);
         message
     };
+    let modbus = |function: u8, data: &[u8]| {
+        let size = 2 + data.len() as u8;
+        [&[0, 7, 0, 0, 0, size, 1, function][..], data].concat()
+    };
+    let session = |message: &[u8]| [&[0, 0, 0, message.len() as u8][..], message].concat();
+    let frame_of = |first: u8, size: usize| {
+        let masked = [
+            first,
+            0xff,
+            0,
+            0,
+            0,
+            0,
+            0,
+            (size >> 16) as u8,
+            (size >> 8) as u8,
+            size as u8,
+        ];
+        client([&masked[..], &[0; 4], &vec![b'x'; size]].concat())
+    };
+    let upgrade = || {
+        let head = "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+        vec![
+            client(format!("GET / HTTP/1.1\r\nHost: a\r\n{head}")),
+            server(format!("HTTP/1.1 101 Switching Protocols\r\n{head}")),
+        ]
+    };
     match (protocol, event) {
+        ("ftp", "request_command_too_long") => {
+            vec![
+                server("220 x\r\n"),
+                client(format!("USER {}\r\n", "a".repeat(5000))),
+            ]
+        }
+        ("ftp", "response_command_too_long") => vec![
+            server("220 x\r\n"),
+            client("USER a\r\n"),
+            server(format!("331 {}\r\n", "a".repeat(5000))),
+        ],
+        ("dnp3", "too_long_reassembly") => other("dnp3", "fragment_too_long"),
+        ("modbus", "flooded") => vec![client(WRITE.repeat(70))],
+        ("modbus", "invalid_exception_code") => vec![client(WRITE), server(modbus(0x85, &[9]))],
+        ("modbus", "invalid_function_code") => vec![client(modbus(0, &[0, 1, 0, 1]))],
+        ("modbus", "invalid_unit_identifier") => {
+            let mut message = WRITE.to_vec();
+            message[6] = 250;
+            vec![client(message)]
+        }
+        ("modbus", "invalid_value") => vec![client(modbus(5, &[0, 1, 0x12, 0x34]))],
+        ("modbus", "value_mismatch") => vec![client(WRITE), server(modbus(5, &[0, 0xac, 0, 0]))],
+        ("smb", "request_to_client") => vec![client(session(&smb(0, 0))), server(session(&smb(0, 0)))],
+        ("smb", "response_to_server") => {
+            let mut answer = smb(0, 0);
+            answer[16] = 1;
+            vec![client(session(&answer))]
+        }
+        ("smb", "file_overlap") => {
+            let write = [&smb(9, 0)[..], &[49, 0, 112, 0, 4, 0, 0, 0], &[0; 40], b"data"].concat();
+            vec![client(session(&write).repeat(2))]
+        }
+        ("ssh", "long_kex_record") => vec![
+            server("SSH-2.0-a\r\n"),
+            client(b"SSH-2.0-b\r\n\0\0\x9c\x40\x04\x14"),
+        ],
+        ("websocket", "skip_end_of_payload") => [upgrade(), vec![frame_of(0x82, 100_000)]].concat(),
+        ("websocket", "reassembly_limit_reached") => {
+            [upgrade(), vec![frame_of(2, 60_000), frame_of(0x80, 60_000)]].concat()
+        }
+        ("applayer", "detect_protocol_only_one_direction") => {
+            vec![client("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), server("hello\r\n")]
+        }
+        ("applayer", "mismatch_protocol_both_directions") => {
+            vec![
+                client("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+                server("SSH-2.0-a\r\n"),
+            ]
+        }
+        ("applayer", "wrong_direction_first_data") => vec![
+            server("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+            client("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ],
+        ("applayer", "proto_detection_skipped") => vec![client(vec![0xee; 9000])],
+        ("applayer", "no_tls_after_starttls" | "unexpected_protocol") => vec![
+            server("* OK x\r\n"),
+            client("a STARTTLS\r\n"),
+            server("a OK go\r\n"),
+            client("GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ],
+        ("applayer", "inspection_incomplete") => vec![
+            server("* OK x\r\n"),
+            client("a STARTTLS\r\n"),
+            server("a OK go\r\n"),
+        ]
+        .into_iter()
+        .chain([client("EHLO a\r\n"), server("220 x\r\n")])
+        .chain([client("RCPT TO:<b@b>\r\n".repeat(3000))])
+        .collect(),
         ("dnp3", "bad_link_crc") => {
             let mut wrong = frame.clone();
             wrong[11] ^= 1;
@@ -342,7 +480,8 @@ fn other(protocol: &str, event: &str) -> Vec<Message> {
 fn each_anomaly_is_raised_by_some_flow() {
     let mut problems = Vec::new();
     for event in EVENTS {
-        let (protocol, name) = event.split_once('.').unwrap();
+        // Events of protocol detection have no protocol.
+        let (protocol, name) = event.split_once('.').or_else(|| event.split_once('_')).unwrap();
         let listed = protocols::anomaly(event);
         let is_udp = listed.as_ref().is_some_and(|(_, is_udp, _)| *is_udp);
         let (port, messages) = match protocol {
@@ -357,6 +496,8 @@ fn each_anomaly_is_raised_by_some_flow() {
             "pop3" => (110, other(protocol, name)),
             "smb" => (445, other(protocol, name)),
             "sip" => (5060, other(protocol, name)),
+            "websocket" => (80, other(protocol, name)),
+            "applayer" => (9999, other(protocol, name)),
             _ => (22, other(protocol, name)),
         };
         let frames = match protocol {
@@ -370,8 +511,9 @@ fn each_anomaly_is_raised_by_some_flow() {
         let rules = rules(&text, &CompileSettings::default());
         // In mode `ips`, the packets of some anomalies are changed or refused before rules see them.
         let modes: &[Mode] = match protocol {
+            "http" if name == "ambiguous_tunnel" => &[Mode::Ips],
             "http" | "smtp" | "tls" | "dns" | "dnp3" | "ftp" | "modbus" | "pop3" | "smb" | "sip" | "snmp"
-            | "ssh" => &[Mode::Ids],
+            | "ssh" | "applayer" => &[Mode::Ids],
             _ => &[Mode::Ids, Mode::Ips],
         };
         let is_raised = |mode: &Mode| alerts(&rules, &frames, *mode) == [1];

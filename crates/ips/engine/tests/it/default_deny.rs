@@ -375,9 +375,8 @@ fn rules(denial: &[&str], random: &mut Random) -> (Vec<Pass>, String) {
     (passes, lines.join("\n"))
 }
 
-/// Sends conversations through an engine, and compares what it forwards with the oracle. Returns the numbers of packets that
-/// were sent, and that were forwarded.
-fn run(seed: u64, denials: &[&[&str]], has_errors: bool) -> (usize, usize) {
+/// Sends conversations through an engine, and compares what it forwards with the oracle.
+fn run(seed: u64, denials: &[&[&str]], has_errors: bool) -> Outcome {
     let mut random = Random(seed);
     let denial = denials[random.below(denials.len())];
     let (mut passes, mut text) = rules(denial, &mut random);
@@ -446,25 +445,52 @@ fn run(seed: u64, denials: &[&[&str]], has_errors: bool) -> (usize, usize) {
         sent += 1;
         forwarded += usize::from(is_forwarded);
     }
-    (sent, forwarded)
+    let counters = bed.engine.flow_counters();
+    let refused = bed.engine.counters().exceptions[Cause::FlowTable as usize];
+    Outcome {
+        sent,
+        forwarded,
+        evicted: counters.evicted_full + counters.evicted_set,
+        refused,
+    }
+}
+
+/// The packets of a run, or of several.
+#[derive(Debug, Default)]
+struct Outcome {
+    sent: usize,
+    forwarded: usize,
+    /// Flows that made room for others.
+    evicted: u64,
+    /// Packets that began no flow because the table was full.
+    refused: u64,
+}
+
+impl Outcome {
+    fn add(&mut self, other: &Outcome) {
+        self.sent += other.sent;
+        self.forwarded += other.forwarded;
+        self.evicted += other.evicted;
+        self.refused += other.refused;
+    }
 }
 
 #[test]
 fn a_set_that_denies_by_default_forwards_nothing_that_no_pass_rule_names() {
-    let (mut sent, mut forwarded) = (0, 0);
+    let mut all = Outcome::default();
     for seed in 0..600 {
-        let (more, passed) = run(seed, DENIALS, true);
-        (sent, forwarded) = (sent + more, forwarded + passed);
+        all.add(&run(seed, DENIALS, true));
     }
     for seed in 0..100 {
-        let (more, passed) = run(seed, DENIALS_OF_FLOWS, false);
-        (sent, forwarded) = (sent + more, forwarded + passed);
+        all.add(&run(seed, DENIALS_OF_FLOWS, false));
     }
-    println!("{sent} packets, {forwarded} forwarded");
+    println!("{all:?}");
     assert!(
-        forwarded * 40 > sent,
-        "{forwarded} of {sent} packets were forwarded"
+        all.forwarded * 40 > all.sent,
+        "few packets were forwarded: {all:?}"
     );
+    // The table of flows was full, in both ways of its policy.
+    assert!(all.evicted > 1000 && all.refused > 1000, "{all:?}");
 }
 
 #[test]

@@ -93,3 +93,71 @@ fn a_number_that_the_client_chooses_hides_no_request_of_modbus() {
         }
     }
 }
+
+/// Returns a packet of SSH with a message of this number.
+fn ssh_packet(number: u8) -> Vec<u8> {
+    [&[0, 0, 0, 12, 4, number][..], &[0; 10]].concat()
+}
+
+/// The number of the message after which a sender encrypts (RFC 4253, section 7.3).
+const NEW_KEYS: u8 = 21;
+const KEX_INIT: u8 = 20;
+
+#[test]
+fn bytes_behind_new_keys_of_their_sender_are_encrypted_and_those_before_are_not() {
+    let banner = b"SSH-2.0-a\r\n";
+    for mode in [Mode::Ids, Mode::Ips] {
+        // The word is sent before NEWKEYS, in the packet behind it, or by the other end, which has not changed its keys.
+        for (sender_changed, is_sender, is_clear) in
+            [(false, true, true), (true, true, false), (true, false, true)]
+        {
+            for is_client in [true, false] {
+                let mut bed = TestBed::new(mode, ATTACK);
+                let mut talk = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 22));
+                let mut say = |bed: &mut TestBed, by_client: bool, bytes: &[u8]| match by_client {
+                    true => talk.client(bed, bytes),
+                    false => talk.server(bed, bytes),
+                };
+                say(&mut bed, true, banner);
+                say(&mut bed, false, banner);
+                say(&mut bed, is_client, &ssh_packet(KEX_INIT));
+                if sender_changed {
+                    say(&mut bed, is_client, &ssh_packet(NEW_KEYS));
+                }
+                // A packet of the key exchange that has the word in clear, or any bytes if they are encrypted.
+                let word = [&[0, 0, 0, 12, 4, 30][..], b"the attack"].concat();
+                let is_dropped = say(&mut bed, is_client == is_sender, &word);
+                talk.close(&mut bed);
+                bed.finish();
+                let text = format!("{mode:?}, {sender_changed}, {is_sender}, client: {is_client}");
+                assert_eq!(bed.is_attack_found(), is_clear, "{text}");
+                assert_eq!(is_dropped, is_clear && mode == Mode::Ips, "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn clear_bytes_of_ssh_that_wait_for_their_inspection_are_searched_although_new_keys_follow() {
+    for mode in [Mode::Ids, Mode::Ips] {
+        for size in [7, 40, 1_000] {
+            let mut bed = TestBed::new(mode, ATTACK);
+            let mut talk = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 22));
+            talk.server(&mut bed, b"SSH-2.0-a\r\n");
+            let clear = [
+                &b"SSH-2.0-the attack\r\n"[..],
+                &ssh_packet(KEX_INIT),
+                &ssh_packet(NEW_KEYS),
+            ]
+            .concat();
+            let mut is_dropped = false;
+            for part in [&clear[..], &[0xff; 60]].concat().chunks(size) {
+                is_dropped |= talk.client(&mut bed, part);
+            }
+            talk.close(&mut bed);
+            bed.finish();
+            assert!(bed.is_attack_found(), "{mode:?}, {size}");
+            assert_eq!(is_dropped, mode == Mode::Ips);
+        }
+    }
+}

@@ -1,9 +1,9 @@
 //! HTTP messages that recipients read in different ways: separators, spaces, folds, repetitions, letters of either case and
 //! control bytes at each place of the grammar.
 //!
-//! Each message carries an attack in its body, either in chunks that cut it, or as it is. In mode `ips` the attack raises its
-//! alert, or a policy drops its packets, with an anomaly that names the place. In mode `ids` it raises its alert, whichever
-//! reading the receiver has.
+//! Each message carries an attack in its body, either in chunks that cut it, or as it is. In mode `ips` a packet of the attack is
+//! dropped, by its rule, or by a policy with an anomaly that names the place. In mode `ids` it raises its alert, whichever reading
+//! the receiver has.
 
 use millrace_ips_engine::{Event, Mode, Settings};
 
@@ -103,7 +103,12 @@ fn problem(message: &Message, mode: Mode, segment: usize) -> Option<String> {
         records: true,
         ..Settings::default()
     };
-    let mut bed = TestBed::with(settings, RULES);
+    // In line a packet of the attack must not arrive: an alert at the end of the flow is too late.
+    let rules = match mode {
+        Mode::Ips => RULES.replace("alert ", "drop "),
+        Mode::Ids => RULES.to_owned(),
+    };
+    let mut bed = TestBed::with(settings, &rules);
     let mut talk = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 80));
     let mut is_dropped = false;
     if message.is_response {
@@ -124,8 +129,10 @@ fn problem(message: &Message, mode: Mode, segment: usize) -> Option<String> {
         _ => false,
     });
     match mode {
-        Mode::Ips if is_alert || is_dropped && has_name => None,
-        Mode::Ips => Some(format!("in line, dropped {is_dropped}, named {has_name}")),
+        Mode::Ips if is_dropped && (is_alert || has_name) => None,
+        Mode::Ips => Some(format!(
+            "in line, dropped {is_dropped}, alert {is_alert}, named {has_name}"
+        )),
         Mode::Ids if is_alert => None,
         Mode::Ids => Some("beside the path".to_owned()),
     }

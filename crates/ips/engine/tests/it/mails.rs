@@ -24,6 +24,31 @@ fn in_line_a_mail_that_does_not_wait_for_the_reply_to_data_is_dropped() {
 }
 
 #[test]
+fn in_line_a_mail_before_the_reply_to_data_has_several_readings_and_falls_under_a_policy() {
+    let rule = "alert smtp any any -> any any (app-layer-event:smtp.invalid_pipelined_sequence; sid:1;)";
+    for (waits, is_asymmetric, is_refused) in
+        [(false, false, true), (true, false, false), (false, true, false)]
+    {
+        let settings = Settings {
+            mode: Mode::Ips,
+            accepts_async: is_asymmetric,
+            ..Settings::default()
+        };
+        let mut bed = TestBed::with(settings, rule);
+        let mut smtp = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 25));
+        if !is_asymmetric {
+            smtp.server(&mut bed, b"220 x\r\n");
+        }
+        smtp.client(&mut bed, b"EHLO x\r\nMAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n");
+        if waits {
+            smtp.server(&mut bed, b"250 x\r\n250 x\r\n250 x\r\n354 x\r\n");
+        }
+        let is_dropped = smtp.client(&mut bed, b"Subject: a\r\n\r\ntext\r\n.\r\n");
+        assert_eq!((is_dropped, bed.sids().contains(&1)), (is_refused, is_refused));
+    }
+}
+
+#[test]
 fn a_client_that_speaks_first_does_not_choose_the_protocol_of_a_server_that_greets() {
     for mode in [Mode::Ids, Mode::Ips] {
         for (port, first, greeting) in [
@@ -109,10 +134,9 @@ fn a_mail_with_more_attachments_than_are_inspected_falls_under_a_policy() {
         smtp.server(&mut bed, b"220 x\r\n");
         let mut is_dropped = smtp.client(&mut bed, b"EHLO x\r\n");
         smtp.server(&mut bed, b"250 x\r\n");
-        is_dropped |= smtp.client(
-            &mut bed,
-            b"DATA\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n",
-        );
+        is_dropped |= smtp.client(&mut bed, b"DATA\r\n");
+        smtp.server(&mut bed, b"354 x\r\n");
+        is_dropped |= smtp.client(&mut bed, b"Content-Type: multipart/mixed; boundary=b\r\n\r\n");
         let parts: String = (0..count)
             .map(|at| format!("--b\r\nContent-Type: a/b; name=f{at}\r\n\r\nx\r\n"))
             .collect();

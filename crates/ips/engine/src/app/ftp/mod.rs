@@ -348,6 +348,12 @@ impl Parser for Ftp {
         {
             at += line.size;
             let is_rest = core::mem::replace(&mut self.skips_line[side], line.end.is_empty());
+            if line.end.is_empty() && !is_rest {
+                out.raise(match chunk.direction {
+                    Direction::ToServer => "ftp.request_command_too_long",
+                    Direction::ToClient => "ftp.response_command_too_long",
+                });
+            }
             match chunk.direction {
                 _ if is_rest || self.has_failed[side] => {}
                 Direction::ToServer => self.command(line.text, out),

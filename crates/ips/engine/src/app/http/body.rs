@@ -140,6 +140,12 @@ impl Body {
             if !file_name.is_empty() {
                 transaction.publish(Buffer::FileName, direction, file_name);
             }
+            // A file without a name of its own has the path of the URI, as in Suricata's records. Rules also find its last
+            // segment.
+            let last = file_name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+            if !last.is_empty() && last.len() < file_name.len() {
+                transaction.publish(Buffer::FileName, direction, last);
+            }
             transaction
                 .files
                 .push(File::new(direction, file_name, settings.hashes_files));

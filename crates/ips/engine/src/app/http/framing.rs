@@ -30,6 +30,9 @@ pub(super) const CHUNK: AppEvent = "http.ambiguous_chunk";
 pub(super) const START_LINE: AppEvent = "http.ambiguous_start_line";
 /// Bytes after a response that has no body although its headers announce one.
 pub(super) const BODY: AppEvent = "http.ambiguous_body";
+/// Bytes of the client after CONNECT or a request to change the protocol, before the answer decides whether they are requests
+/// or of another protocol.
+pub(super) const TUNNEL: AppEvent = "http.ambiguous_tunnel";
 
 /// The headers that frame a message or change its body, as letters only.
 const FRAMING: &[(&[u8], &[u8])] = &[

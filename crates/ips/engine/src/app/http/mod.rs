@@ -31,7 +31,7 @@ use std::collections::VecDeque;
 use super::AppSettings;
 use super::parser::{Outcome, Parser};
 use super::record::{HttpRecord, Record};
-use super::transaction::{LIVE_TRANSACTIONS, Transaction, Transactions};
+use super::transaction::{LIVE_TRANSACTIONS, SLICE, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -70,6 +70,10 @@ enum Method {
 struct Pairing {
     /// Requests without complete response, oldest first.
     waiting: VecDeque<Waiting>,
+    /// True once a request was removed because too many wait: responses cannot be assigned to requests any more.
+    has_overflowed: bool,
+    /// The transaction of the last request to change the protocol, until its response begins.
+    awaits_upgrade: Option<u64>,
     /// The answer to CONNECT, once it is known: true if the tunnel is open.
     connect: Option<bool>,
     /// True if bytes of the client after a CONNECT wait for the answer to it.
@@ -92,6 +96,7 @@ impl Pairing {
     fn push(&mut self, waiting: Waiting) {
         if self.waiting.len() >= LIVE_TRANSACTIONS {
             self.waiting.pop_front();
+            self.has_overflowed = true;
         }
         self.waiting.push_back(waiting);
     }
@@ -132,9 +137,27 @@ impl Http {
         }
     }
 
-    /// Passes bytes of a direction to its parsers. Without bytes, they continue where they waited for the other direction.
-    fn read(&mut self, direction: Direction, bytes: &[u8], out: &mut Transactions) {
+    /// Returns the parser with the TCP port of the server, with which the ports in requests are compared.
+    pub(super) fn with_port(mut self, port: u16) -> Http {
+        self.request.server_port = Some(port);
+        self
+    }
+
+    /// Passes bytes of a direction to its parsers. Without bytes, they continue where they waited for the other direction. Returns
+    /// the server's bytes that must wait, if the responses in them answer more requests than may be parsed at once.
+    fn read(&mut self, direction: Direction, bytes: &[u8], out: &mut Transactions) -> Option<Vec<u8>> {
         let side = core::mem::replace(&mut out.side, direction.index());
+        let rest = self.read_in_turns(direction, bytes, out);
+        out.side = side;
+        rest
+    }
+
+    fn read_in_turns(
+        &mut self,
+        direction: Direction,
+        bytes: &[u8],
+        out: &mut Transactions,
+    ) -> Option<Vec<u8>> {
         let mut bytes = Cow::Borrowed(bytes);
         let mut at = 0;
         loop {
@@ -145,7 +168,7 @@ impl Http {
                 self.alternatives.data(direction, now, out, &self.settings);
                 at += turn;
                 if at == bytes.len() {
-                    break;
+                    return None;
                 }
                 continue;
             };
@@ -157,6 +180,11 @@ impl Http {
                 .data(direction, &now[..taken], out, &self.settings);
             at += taken;
             left.truncate(held);
+            let is_paused = direction == Direction::ToClient && self.pairing.pauses_responses;
+            if is_alone && is_paused && self.request.pending.len() > SLICE {
+                self.pairing.pauses_responses = false;
+                return Some([&left[..], &bytes[at..]].concat());
+            }
             if is_alone && held > 0 {
                 bytes = Cow::Owned([&left[..], &bytes[at..]].concat());
                 at = 0;
@@ -170,7 +198,6 @@ impl Http {
                 self.leave_stop(direction, &left, out);
             }
         }
-        out.side = side;
     }
 
     /// Begins the further readings at which the parser of a direction has stopped, or parses the requests for which it waits.
@@ -210,6 +237,17 @@ impl Http {
         has_stopped.then(|| core::mem::take(pending))
     }
 
+    /// Gives back the client's bytes behind CONNECT, which may be thousands of requests, and those of the server that follow
+    /// the answer to it.
+    fn pause(&mut self, server: Vec<u8>) -> Outcome {
+        Outcome::Paused {
+            rest: [
+                (Direction::ToServer, core::mem::take(&mut self.request.pending)),
+                (Direction::ToClient, server),
+            ],
+        }
+    }
+
     fn outcome(&mut self) -> Outcome {
         if self.pairing.is_tunnel {
             return Outcome::Switch {
@@ -239,13 +277,18 @@ impl Parser for Http {
                 Direction::ToClient => self.response.gap(chunk.gap_before, out),
             }
         }
-        self.read(direction, chunk.bytes, out);
+        let rest = self.read(direction, chunk.bytes, out);
+        if rest.is_some() || self.pairing.connect.is_some() && self.request.pending.len() > SLICE {
+            return self.pause(rest.unwrap_or_default());
+        }
         if direction == Direction::ToClient {
             // After the answer to CONNECT or to "Expect", parsing of the client's bytes continues.
             self.read(Direction::ToServer, &[], out);
         }
         while self.pairing.resumes_http {
-            self.read(Direction::ToClient, &[], out);
+            if let Some(rest) = self.read(Direction::ToClient, &[], out) {
+                return self.pause(rest);
+            }
             self.read(Direction::ToServer, &[], out);
         }
         // A server that speaks first in a tunnel, or does not wait for the client's request line, does not speak HTTP.

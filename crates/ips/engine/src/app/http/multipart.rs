@@ -249,8 +249,13 @@ fn write(transaction: &mut Transaction, file: (usize, usize), bytes: &[u8], sett
 /// Ends a file.
 fn close(transaction: &mut Transaction, file: (usize, usize)) {
     transaction.close(file.0);
+    let mut is_empty = false;
     if let Some(file) = transaction.files.get_mut(file.1) {
         file.close(true);
+        is_empty = file.size == 0;
+    }
+    if is_empty {
+        transaction.raise("http.multipart_no_filedata");
     }
 }
 
@@ -327,7 +332,7 @@ mod tests {
             let (data, names, events) = parsed(BODY, step);
             assert_eq!(data, ["first\r\n--xy line", ""], "in steps of {step}");
             assert_eq!(names, ["one.txt", "two"]);
-            assert!(events.is_empty());
+            assert_eq!(events, ["http.multipart_no_filedata"]);
         }
     }
 
@@ -339,7 +344,7 @@ mod tests {
             let (data, names, events) = parsed(body, step);
             assert_eq!(data, ["", "attack"], "in steps of {step}");
             assert_eq!(names, ["one", "two"]);
-            assert!(events.is_empty());
+            assert_eq!(events, ["http.multipart_no_filedata"]);
         }
     }
 
@@ -350,7 +355,10 @@ mod tests {
             let (data, names, events) = parsed(text.as_bytes(), step);
             assert_eq!(data, ["first\n--xy line", ""], "in steps of {step}");
             assert_eq!(names, ["one.txt", "two"]);
-            assert_eq!(events, ["http.multipart_generic_error"]);
+            assert_eq!(
+                events,
+                ["http.multipart_generic_error", "http.multipart_no_filedata"]
+            );
         }
     }
 

@@ -179,6 +179,11 @@ impl Forks {
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
+
+    /// Returns true if the message in progress has readings of a kind.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.has[kind as usize]
+    }
 }
 
 #[derive(Debug)]

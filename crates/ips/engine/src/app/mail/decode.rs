@@ -77,6 +77,11 @@ impl Decoder {
         }
     }
 
+    /// Returns true if the part has an encoding that RFC 2045 limits to lines of 76 characters.
+    pub(super) fn is_encoding(&self) -> bool {
+        !matches!(self.encoding, Encoding::Identity)
+    }
+
     /// Decodes a line; `end` is empty if the line continues in the next call.
     pub(super) fn line(&mut self, text: &[u8], end: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
         match self.encoding {

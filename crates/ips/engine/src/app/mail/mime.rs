@@ -19,6 +19,10 @@ use crate::app::parameter::{extended_parameter, parameter};
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
+/// Largest size of a line without its end, and of one in base64 or quoted-printable (RFC 5322, section 2.1.1; RFC 2045, sections
+/// 6.7 and 6.8).
+const LINE_SIZE: usize = 998;
+const ENCODED_LINE_SIZE: usize = 76;
 /// Largest depth of nested parts.
 const DEPTH: usize = 10;
 /// Size of the headers of a part, in bytes, above which they are an anomaly; also the largest size of a
@@ -81,6 +85,9 @@ fn refuse_file(transaction: &mut Transaction) {
 impl Part {
     /// Adds a line to the file; `end` is empty if the line continues in the next call.
     fn line(&mut self, text: &[u8], end: &[u8], transaction: &mut Transaction, settings: &AppSettings) {
+        if self.decoder.is_encoding() && text.len() > ENCODED_LINE_SIZE {
+            transaction.raise("smtp.mime_long_enc_line");
+        }
         let (bytes, problem) = self.decoder.line(text, end);
         if let Some(problem) = problem {
             transaction.raise(problem);
@@ -325,6 +332,9 @@ impl Mime {
                 _ => self.line(&whole, end, transaction, settings),
             };
         }
+        if text.len() > LINE_SIZE {
+            transaction.raise("smtp.mime_long_line");
+        }
         let begins = !core::mem::replace(&mut self.is_in_line, end.is_empty());
         let is_boundary = begins && text.starts_with(b"--") && self.boundary(text, transaction);
         for (part, _) in &mut self.enclosing {
@@ -343,6 +353,9 @@ impl Mime {
                 if begins && headers.are_encoded(text) {
                     self.state = State::Text;
                     return;
+                }
+                if begins && text.iter().take_while(|byte| **byte != b':').count() > LINE_SIZE {
+                    transaction.raise("smtp.mime_long_header_name");
                 }
                 headers.line(text, end, begins);
                 if headers.size > HEADERS_SIZE {

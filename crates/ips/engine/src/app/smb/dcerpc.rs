@@ -160,6 +160,8 @@ struct Contexts {
     list: Vec<(u16, Interfaces)>,
     /// Number of the interfaces of all contexts.
     len: usize,
+    /// True once an interface was not kept.
+    has_overflowed: bool,
 }
 
 heap!(Contexts { list });
@@ -168,6 +170,7 @@ impl Contexts {
     /// Adds the interface that a client proposes for a context, unless it is known or there are too many.
     fn add(&mut self, id: u16, interface: Interface) {
         if self.len >= CONTEXTS_MAX {
+            self.has_overflowed = true;
             return;
         }
         let at = match self.list.binary_search_by_key(&id, |(id, _)| *id) {
@@ -292,6 +295,7 @@ impl Calls {
             contexts(&pdu, |id, interface| self.contexts.add(id, interface));
         }
         if pdu.kind != REQUEST && pdu.kind != RESPONSE {
+            out.has_lost |= self.contexts.has_overflowed;
             self.has_context |= CONTEXTS.contains(&pdu.kind);
             return;
         }
@@ -319,6 +323,8 @@ impl Calls {
         if open.len() > CALLS
             && let Some(oldest) = open.pop_front()
         {
+            // The other fragments of this call would be another call.
+            out.has_lost = true;
             close(oldest, direction, out);
         }
     }

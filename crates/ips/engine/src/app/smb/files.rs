@@ -23,9 +23,9 @@ use crate::app::{AppProtocol, AppSettings};
 use crate::flow::Direction;
 
 /// Largest number of open files of a connection; the one that was opened first is ended for another.
-const FILES: usize = 64;
+const FILES: usize = 256;
 /// Largest number of commands whose answers are expected.
-const COMMANDS: usize = 512;
+const COMMANDS: usize = 1024;
 /// Largest number of trees of pipes (IPC$) that are known; a client connects to one for each server.
 const PIPE_TREES: usize = 16;
 /// Bytes that wait behind holes of all files of a connection.
@@ -79,6 +79,8 @@ struct Content {
 #[derive(Debug)]
 struct Open {
     handle: Handle,
+    /// The identifier by which commands of the message that opened the file name it.
+    temporary: Option<Handle>,
     name: Vec<u8>,
     contents: [Option<Content>; 2],
 }
@@ -98,6 +100,12 @@ pub(super) struct Files {
     /// Identifiers of trees of pipes.
     pipe_trees: VecDeque<u32>,
     held_size: usize,
+    /// True once a command was removed because too many wait.
+    has_overflowed: bool,
+    /// True once an open file was ended for another.
+    has_evicted: bool,
+    /// True if bytes of files may escape inspection since the last call of [`Files::take_lost`].
+    has_lost: bool,
 }
 
 heap!(Files { list, commands });
@@ -110,20 +118,51 @@ impl Files {
             commands: VecDeque::new(),
             pipe_trees: VecDeque::new(),
             held_size: 0,
+            has_overflowed: false,
+            has_evicted: false,
+            has_lost: false,
         }
+    }
+
+    /// Returns true if the engine follows connections of which it sees one direction only.
+    pub(super) fn is_asymmetric(&self) -> bool {
+        self.settings.is_asymmetric
+    }
+
+    /// Returns true if bytes of files may have escaped inspection since the last call: they belong to a file that was ended for
+    /// another, or answer a command that was removed.
+    pub(super) fn take_lost(&mut self) -> bool {
+        core::mem::take(&mut self.has_lost)
     }
 
     fn expect(&mut self, message: u64, expected: Expected) {
         if self.commands.len() >= COMMANDS {
             self.commands.pop_front();
+            self.has_overflowed = true;
         }
         self.commands.push_back(Command { message, expected });
     }
 
     fn take(&mut self, message: u64) -> Option<Expected> {
         let is_it = |command: &Command| command.message == message;
-        let at = self.commands.iter().position(is_it)?;
+        let Some(at) = self.commands.iter().position(is_it) else {
+            self.has_lost |= self.has_overflowed;
+            return None;
+        };
         self.commands.remove(at).map(|command| command.expected)
+    }
+
+    fn find(&self, handle: Handle) -> Option<usize> {
+        let is_it = |open: &Open| open.handle == handle || open.temporary == Some(handle);
+        self.list.iter().position(is_it)
+    }
+
+    /// Returns the name of the file that a command without answer creates, by its temporary identifier.
+    fn name_of(&self, handle: Handle) -> Option<Vec<u8>> {
+        self.commands.iter().find_map(|command| match &command.expected {
+            Expected::Create(name) if Handle::created_by(command.message) == handle => Some(name.clone()),
+            _ => None,
+        })
     }
 
     /// Records a tree connect.
@@ -174,7 +213,15 @@ impl Files {
             && let Some(handle) = handle
         {
             self.close(handle, out);
-            self.open(handle, name, out);
+            // Commands of the same message may have begun the file.
+            let temporary = Handle::created_by(message);
+            let at = match self.find(temporary) {
+                Some(at) => at,
+                None => self.open(handle, name, out),
+            };
+            if let Some(open) = self.list.get_mut(at) {
+                (open.handle, open.temporary) = (handle, Some(temporary));
+            }
         }
     }
 
@@ -199,10 +246,12 @@ impl Files {
         if self.list.len() >= FILES
             && let Some(mut first) = self.list.pop_front()
         {
+            self.has_evicted = true;
             self.end(&mut first, out);
         }
         self.list.push_back(Open {
             handle,
+            temporary: None,
             name,
             contents: [None, None],
         });
@@ -210,8 +259,7 @@ impl Files {
     }
 
     fn close(&mut self, handle: Handle, out: &mut Transactions) {
-        let is_it = |open: &Open| open.handle == handle;
-        let at = self.list.iter().position(is_it);
+        let at = self.find(handle);
         if let Some(mut open) = at.and_then(|at| self.list.remove(at)) {
             self.end(&mut open, out);
         }
@@ -243,7 +291,7 @@ impl Files {
 
     /// Returns true if the command that opened the file was seen.
     pub(super) fn is_open(&self, handle: Handle) -> bool {
-        self.list.iter().any(|open| open.handle == handle)
+        self.find(handle).is_some()
     }
 
     /// Adds bytes of a file that are written (to the server) or read (to the client).
@@ -257,11 +305,15 @@ impl Files {
         if bytes.is_empty() {
             return;
         }
-        let is_it = |open: &Open| open.handle == handle;
-        let at = match self.list.iter().position(is_it) {
+        let at = match self.find(handle) {
             Some(at) => at,
-            // The answer that opened the file was not seen.
-            None => self.open(handle, Vec::new(), out),
+            // A command of the message that opens the file, or the answer that opened it was not seen, or the file was ended for
+            // another.
+            None => {
+                let name = self.name_of(handle);
+                self.has_lost |= name.is_none() && self.has_evicted;
+                self.open(handle, name.unwrap_or_default(), out)
+            }
         };
         let Some(open) = self.list.get_mut(at) else { return };
         let slot = &mut open.contents[direction.index()];
@@ -325,6 +377,8 @@ impl Files {
 fn begin(name: &[u8], direction: Direction, settings: &AppSettings, out: &mut Transactions) -> Content {
     let transaction = out.start(AppProtocol::Smb);
     transaction.advance(direction.reverse(), Progress::Complete);
+    // In mode `ips` the bytes are inspected before they are forwarded, and not only at the end of the file.
+    transaction.advance(direction, Progress::Body);
     if !name.is_empty() {
         transaction.publish(Buffer::FileName, direction, name);
     }
@@ -347,6 +401,9 @@ fn append(content: &mut Content, offset: u64, bytes: &[u8], settings: &AppSettin
     let Some(transaction) = out.by_id(content.transaction) else {
         return;
     };
+    if is_again {
+        transaction.raise("smb.file_overlap");
+    }
     transaction.append(content.buffer, bytes, settings.attachment_limit);
     if let Some(file) = transaction.files.first_mut() {
         // Hashes would be those of other bytes.

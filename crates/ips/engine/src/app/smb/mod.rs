@@ -3,6 +3,7 @@
 
 pub(super) mod dcerpc;
 mod files;
+mod large;
 mod pipes;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 use files::Files;
+use large::{LargeTransfer, hides_calls, hides_commands};
 use pipes::{File, Pipes};
 
 /// Size of the header of a NetBIOS session message.
@@ -26,7 +28,7 @@ const SESSION_HEADER: usize = 4;
 const MESSAGE_SIZE: usize = 256 << 10;
 /// Number of first bytes of a larger message that show if other commands or calls are skipped with it.
 const PREVIEW_SIZE: usize = 128;
-/// Largest number of chained commands of a message of SMB 1.
+/// Largest number of chained commands of a message of SMB 1; those that follow are lost.
 const CHAINED: usize = 16;
 /// Size of the header of SMB 1.
 const HEADER_1: usize = 32;
@@ -71,22 +73,21 @@ fn narrow(text: &[u8]) -> Vec<u8> {
     narrowed.collect()
 }
 
-/// The bytes of a file in a message that is too large to be kept.
-#[derive(Debug, Clone, Copy)]
-struct LargeTransfer {
-    /// Number of bytes of the message before those of the file.
-    before: usize,
-    /// Number of bytes of the file that are still to come.
-    left: usize,
-    file: File,
-    /// Offset of the next byte in the file.
-    offset: u64,
+/// The position in the chained commands of an SMB 2 message at which parsing has paused.
+#[derive(Debug, Clone, Copy, Default)]
+struct Chain {
+    /// Offset in the message of the next command.
+    at: usize,
+    /// The file of the command before it.
+    related: Option<File>,
 }
 
 /// The parser of a connection.
 #[derive(Debug)]
 pub(super) struct Smb {
     pending: [Vec<u8>; 2],
+    /// By direction: the position in the message in progress, if parsing has paused in it.
+    chains: [Option<Chain>; 2],
     /// By direction: bytes of a message that is too large, which are still to be skipped.
     skip: [usize; 2],
     /// By direction: the file of that message.
@@ -115,6 +116,7 @@ impl Smb {
     pub(super) fn new(settings: AppSettings) -> Smb {
         Smb {
             pending: Default::default(),
+            chains: [None; 2],
             skip: [0; 2],
             large: [None; 2],
             has_failed: [false; 2],
@@ -134,21 +136,37 @@ impl Smb {
         }
     }
 
-    /// Parses a message of SMB 1 or 2 without its session header.
-    fn message(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) {
+    /// Parses a message of SMB 1 or 2 without its session header. Returns false if the transactions of its chained commands must
+    /// be inspected before the others are parsed.
+    fn message(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) -> bool {
+        // The flags SMB_FLAGS_REPLY and SMB2_FLAGS_SERVER_TO_REDIR.
+        let is_reply = match data.first_chunk::<4>() {
+            Some(b"\xffSMB") => data.get(9).map(|flags| flags & 0x80 != 0),
+            Some(b"\xfeSMB") => data.get(16).map(|flags| flags & 1 != 0),
+            _ => None,
+        };
+        match (is_reply, direction) {
+            (Some(true), Direction::ToServer) => out.raise("smb.response_to_server"),
+            (Some(false), Direction::ToClient) => out.raise("smb.request_to_client"),
+            _ => {}
+        }
         match data.first_chunk::<4>() {
             Some(b"\xffSMB") => {
                 self.smb_1(data, direction, out);
             }
             Some(b"\xfeSMB") => {
-                let mut rest = data;
-                let mut related = None;
+                let mut chain = self.chains[direction.index()].take().unwrap_or_default();
                 // Each chained command holds the offset of the next.
                 loop {
-                    self.smb_2(rest, direction, &mut related, out);
+                    let rest = data.get(chain.at..).unwrap_or_default();
+                    self.smb_2(rest, direction, &mut chain.related, out);
                     match u32_at(rest, 20) {
-                        Some(next) if next >= HEADER_2 && rest.len() > next => rest = &rest[next..],
-                        _ => return,
+                        Some(next) if next >= HEADER_2 && rest.len() > next => chain.at += next,
+                        _ => return true,
+                    }
+                    if out.is_full() {
+                        self.chains[direction.index()] = Some(chain);
+                        return false;
                     }
                 }
             }
@@ -156,13 +174,19 @@ impl Smb {
             Some(b"\xfdSMB" | b"\xfcSMB") => {}
             _ => out.raise("smb.malformed_data"),
         }
+        true
     }
 
     /// Parses the commands of a message of SMB 1. Each command holds the offset of the next (MS-CIFS, section
     /// 2.2.3.4).
     fn smb_1(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) -> Option<()> {
         let (mut command, mut at) = (*data.get(4)?, HEADER_1);
-        for _ in 0..CHAINED {
+        for number in 0.. {
+            if number == CHAINED {
+                out.raise("smb.record_overflow");
+                out.has_lost = true;
+                break;
+            }
             self.command_1(command, data, at + 1, direction, out);
             let has_next = matches!(command, 0x24 | 0x2d..=0x2f | 0x73..=0x75 | 0xa2);
             let (next, offset) = (*data.get(at + 1)?, u16_at(data, at + 3)?);
@@ -339,6 +363,7 @@ impl Smb {
             (5, Direction::ToClient) => {
                 let file = file_at(64).filter(|_| is_done);
                 self.files.created(message, file, out);
+                self.pipes.created(message, file);
                 return None;
             }
             (6, Direction::ToServer) => {
@@ -401,83 +426,11 @@ impl Smb {
         Some(())
     }
 
-    /// Returns the file whose bytes a large message of `size` bytes carries, from the first bytes of the message.
-    fn large_transfer(&mut self, start: &[u8], size: usize, direction: Direction) -> Option<LargeTransfer> {
-        let is_smb_2 = start.starts_with(b"\xfeSMB");
-        let command = match is_smb_2 {
-            true => u16_at(start, 12)?,
-            false => usize::from(*start.get(4)?),
-        };
-        let words = HEADER_1 + 1;
-        let (read, before, left) = match (is_smb_2, command, direction) {
-            (true, 9, Direction::ToServer) => {
-                let at = (file_at(start, HEADER_2 + 16)?, u64_at(start, HEADER_2 + 8)?);
-                (at, u16_at(start, HEADER_2 + 2)?, u32_at(start, HEADER_2 + 4)?)
-            }
-            (true, 8, Direction::ToClient) => {
-                let at = self.files.read(u64_at(start, 24)?)?;
-                (
-                    at,
-                    usize::from(*start.get(HEADER_2 + 2)?),
-                    u32_at(start, HEADER_2 + 4)?,
-                )
-            }
-            (false, 0x2f, Direction::ToServer) => {
-                let at = (
-                    File(u16_at(start, words + 4)? as u128),
-                    u32_at(start, words + 6)? as u64,
-                );
-                let left = u16_at(start, words + 18)? << 16 | u16_at(start, words + 20)?;
-                (at, u16_at(start, words + 22)?, left)
-            }
-            (false, 0x2e, Direction::ToClient) => {
-                let at = self.files.read(u16_at(start, 30)? as u64)?;
-                let left = u16_at(start, words + 14)? << 16 | u16_at(start, words + 10)?;
-                (at, u16_at(start, words + 12)?, left)
-            }
-            _ => return None,
-        };
-        Some(LargeTransfer {
-            before,
-            left: left.min(size.checked_sub(before)?),
-            file: read.0,
-            offset: read.1,
-        })
-    }
-
-    /// Passes the bytes of a file in a large message on.
-    fn skipped(&mut self, mut bytes: &[u8], direction: Direction, out: &mut Transactions) {
-        let Some(large) = &mut self.large[direction.index()] else {
-            return;
-        };
-        let before = large.before.min(bytes.len());
-        large.before -= before;
-        bytes = &bytes[before..];
-        bytes = &bytes[..bytes.len().min(large.left)];
-        large.left -= bytes.len();
-        let at = (large.file, large.offset);
-        large.offset += bytes.len() as u64;
-        self.files.transfer(at, bytes, direction, out);
-    }
-}
-
-/// Returns true if the first bytes of a large message show that other commands or calls are skipped with it.
-fn hides_commands(data: &[u8]) -> bool {
-    let is_call = |at: Option<usize>| {
-        let data = at.and_then(|at| data.get(at..)).unwrap_or_default();
-        matches!(data, [5, 0 | 1, ..])
-    };
-    match data.first_chunk::<4>() {
-        Some(b"\xfeSMB") => {
-            let is_write = u16_at(data, 12) == Some(9);
-            u32_at(data, 20) != Some(0) || is_write && is_call(u16_at(data, HEADER_2 + 2))
-        }
-        Some(b"\xffSMB") => {
-            let is_write = data.get(4) == Some(&0x2f);
-            let is_last = data.get(HEADER_1 + 1) == Some(&0xff);
-            !is_write || !is_last || is_call(u16_at(data, HEADER_1 + 1 + 22))
-        }
-        _ => false,
+    /// Notes that bytes belong to a file or a command that is no longer known. Of a connection whose answers are not seen, the
+    /// end of none is known.
+    fn note_lost(&mut self, out: &mut Transactions) {
+        let has_lost = self.files.take_lost() | self.pipes.take_lost();
+        out.has_lost |= has_lost && !self.files.is_asymmetric();
     }
 }
 
@@ -546,11 +499,14 @@ impl Parser for Smb {
                 let Some(start) = data[at + SESSION_HEADER..].first_chunk::<PREVIEW_SIZE>() else {
                     break;
                 };
-                if hides_commands(start) {
-                    out.raise("smb.record_overflow");
-                }
                 let start = *start;
                 self.large[side] = self.large_transfer(&start, size, chunk.direction);
+                let is_file = self.large[side].is_some_and(|large| self.files.is_open(large.file));
+                let (has_commands, has_calls) = (hides_commands(&start), hides_calls(&start));
+                if has_commands || has_calls {
+                    out.raise("smb.record_overflow");
+                    out.has_lost |= has_commands || !is_file;
+                }
                 self.skip[side] = size;
                 at += SESSION_HEADER;
                 continue;
@@ -558,11 +514,16 @@ impl Parser for Smb {
             let Some(body) = data.get(at + SESSION_HEADER..at + SESSION_HEADER + size) else {
                 break;
             };
-            if kind == 0 {
-                self.message(body, chunk.direction, out);
+            if kind == 0 && !self.message(body, chunk.direction, out) {
+                data.drain(..at);
+                self.note_lost(out);
+                return Outcome::Paused {
+                    rest: [(chunk.direction, data), (chunk.direction, Vec::new())],
+                };
             }
             at += SESSION_HEADER + size;
         }
+        self.note_lost(out);
         self.pending[side] = if self.has_failed[side] {
             Vec::new()
         } else {

@@ -56,6 +56,10 @@ pub(super) struct Pipes {
     list: VecDeque<Pipe>,
     /// Commands without answer, oldest first.
     commands: VecDeque<Command>,
+    /// True once a command was removed because too many wait.
+    has_overflowed: bool,
+    /// True if calls may escape inspection since the last call of [`Pipes::take_lost`].
+    has_lost: bool,
 }
 
 heap!(Pipes { list, commands });
@@ -68,8 +72,27 @@ impl Pipes {
     fn expect(&mut self, command: Command) {
         if self.commands.len() >= COMMANDS {
             self.commands.pop_front();
+            self.has_overflowed = true;
         }
         self.commands.push_back(command);
+    }
+
+    /// Returns true if calls may have escaped inspection since the last call: a pipe was removed, or a command whose answer has
+    /// come.
+    pub(super) fn take_lost(&mut self) -> bool {
+        core::mem::take(&mut self.has_lost)
+    }
+
+    /// Gives the file that a command created its identifier; commands of the same message used a temporary one.
+    pub(super) fn created(&mut self, message: u64, file: Option<File>) {
+        let temporary = File::created_by(message);
+        let Some(file) = file.filter(|_| self.find(temporary).is_some()) else {
+            return;
+        };
+        self.list.retain(|pipe| pipe.file != file);
+        if let Some(pipe) = self.list.iter_mut().find(|pipe| pipe.file == temporary) {
+            pipe.file = file;
+        }
     }
 
     /// Records a command that reads from a file: the answer carries bytes of the file.
@@ -110,10 +133,11 @@ impl Pipes {
     }
 
     fn take(&mut self, message: u64) -> Option<Command> {
-        let at = self
-            .commands
-            .iter()
-            .position(|command| command.message == message)?;
+        let is_it = |command: &Command| command.message == message;
+        let Some(at) = self.commands.iter().position(is_it) else {
+            self.has_lost |= self.has_overflowed;
+            return None;
+        };
         self.commands.remove(at)
     }
 
@@ -135,6 +159,7 @@ impl Pipes {
             None if begins => {
                 if self.list.len() >= PIPES {
                     self.list.pop_front();
+                    self.has_lost = true;
                 }
                 self.list.push_back(Pipe {
                     file,

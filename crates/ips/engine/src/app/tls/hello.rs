@@ -35,8 +35,10 @@ pub(super) struct Hello {
     pub(super) alpns: Vec<Vec<u8>>,
     /// Server names of type host_name.
     pub(super) names: Vec<Vec<u8>>,
-    /// True if a name in the extension is of another type or its size is wrong.
+    /// True if a name in the extension is of another type.
     pub(super) has_invalid_name: bool,
+    /// True if the size of a name in the extension is wrong.
+    pub(super) has_invalid_name_size: bool,
     /// Number of server name extensions.
     pub(super) name_extensions: usize,
 }
@@ -140,14 +142,14 @@ impl Hello {
             SERVER_NAME if is_client => {
                 self.name_extensions += 1;
                 let names = body.list16();
-                self.has_invalid_name |= names.is_none();
+                self.has_invalid_name_size |= names.is_none();
                 let mut names = names.unwrap_or(Fields(&[]));
                 while let Some(kind) = names.u8() {
                     match (kind, names.list16()) {
                         (0, Some(name)) if self.names.len() < ENTRIES => self.names.push(name.0.to_vec()),
                         (_, Some(_)) => self.has_invalid_name = true,
                         (_, None) => {
-                            self.has_invalid_name = true;
+                            self.has_invalid_name_size = true;
                             return;
                         }
                     }

@@ -3,6 +3,7 @@
 
 mod certificate;
 mod fingerprint;
+mod heartbeat;
 mod hello;
 #[cfg(test)]
 mod tests;
@@ -101,6 +102,8 @@ pub(super) struct Tls {
     has_other_bytes: bool,
     /// True after an empty record of a type that must not be empty.
     has_empty_record: bool,
+    /// Direction and size of the last encrypted heartbeat.
+    heartbeat: Option<(Direction, usize)>,
 }
 
 heap!(Tls {
@@ -120,6 +123,7 @@ impl Tls {
             has_data: false,
             has_other_bytes: false,
             has_empty_record: false,
+            heartbeat: None,
         }
     }
 
@@ -207,6 +211,7 @@ impl Tls {
         }
         match kind {
             CHANGE_CIPHER_SPEC => self.change_cipher_spec(direction, out),
+            HEARTBEAT => self.heartbeat(direction, &body, out),
             HANDSHAKE => {
                 self.sides[direction.index()].handshake.extend_from_slice(&body);
                 self.handshake(direction, out);
@@ -282,6 +287,7 @@ impl Tls {
                 break;
             };
             if size > HANDSHAKE_SIZE {
+                self.raise(out, "tls.handshake_invalid_length");
                 self.fail(direction, out, "tls.invalid_handshake_message");
                 return;
             }
@@ -330,6 +336,9 @@ impl Tls {
         }
         if hello.has_invalid_name {
             transaction.raise("tls.invalid_sni_type");
+        }
+        if hello.has_invalid_name_size {
+            transaction.raise("tls.invalid_sni_length");
         }
         let ja3 = fingerprint::ja3(&hello);
         let ja3_hash = fingerprint::md5(&ja3);
@@ -513,8 +522,9 @@ impl Parser for Tls {
         self.has_empty_record
     }
 
-    fn is_encrypted(&self) -> bool {
+    fn encrypted_from(&self) -> [Option<u64>; 2] {
         // A record of application data by itself is no evidence: any sender can put one in front of plain text.
-        self.has_data && self.has_hello == [true; 2] && !self.has_other_bytes
+        let is_encrypted = self.has_data && self.has_hello == [true; 2] && !self.has_other_bytes;
+        [is_encrypted.then_some(0); 2]
     }
 }

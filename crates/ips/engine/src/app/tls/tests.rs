@@ -195,16 +195,16 @@ fn data_behind_the_handshake_are_skipped_and_mark_the_flow_as_encrypted() {
         let chunk = StreamChunk::of(UP, bytes);
         assert_eq!(tls.data(chunk, &mut out), Outcome::Continue);
     }
-    assert!(!tls.is_encrypted(), "the server has not agreed");
+    assert!(tls.encrypted_from() == [None; 2], "the server has not agreed");
     for bytes in down.concat().chunks(77) {
         let chunk = StreamChunk::of(DOWN, bytes);
         assert_eq!(tls.data(chunk, &mut out), Outcome::Continue);
     }
-    assert!(tls.is_encrypted());
+    assert_eq!(tls.encrypted_from(), [Some(0); 2]);
     assert!(out.list[0].events.is_empty());
     assert!(tls.sides[0].pending.is_empty());
     tls.data(StreamChunk::of(UP, b"plain text"), &mut out);
-    assert!(!tls.is_encrypted(), "bytes that are no record");
+    assert!(tls.encrypted_from() == [None; 2], "bytes that are no record");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn records_without_hellos_are_no_encryption() {
     let mut out = Transactions::default();
     for direction in [UP, DOWN, UP] {
         tls.data(StreamChunk::of(direction, b"\x17\x03\x03\0\0"), &mut out);
-        assert!(!tls.is_encrypted());
+        assert!(tls.encrypted_from() == [None; 2]);
     }
 }
 

@@ -39,7 +39,11 @@ pub struct Transactions {
     next: u64,
     /// Number of transactions that were removed before they were complete, because a limit was reached.
     pub evicted: u64,
-    /// True once a transaction with uninspected bytes was removed.
+    /// Number of the first transaction that no limit has removed: smaller ones that are not in the list have ended, or were
+    /// removed.
+    evicted_to: u64,
+    /// True once bytes escape inspection: a transaction with uninspected bytes was removed, bytes belong to a transaction that
+    /// was removed, or a parser has no room for what decides how later bytes are read.
     pub(in crate::app) has_lost: bool,
     /// The [`Direction::index`] of the bytes that are being parsed.
     pub(in crate::app) side: usize,
@@ -99,7 +103,7 @@ impl Transactions {
         self.list.clear();
         self.events.clear();
         self.sizes = None;
-        (self.next, self.evicted, self.has_lost) = (0, 0, false);
+        (self.next, self.evicted, self.evicted_to, self.has_lost) = (0, 0, 0, false);
     }
 
     /// Frees all transactions.
@@ -158,6 +162,7 @@ impl Transactions {
             return;
         };
         self.has_lost |= is_new(&oldest);
+        self.evicted_to = oldest.id + 1;
         if let Some(sizes) = &mut self.sizes {
             sizes.sum -= oldest.counted.size;
         }
@@ -211,12 +216,12 @@ impl Transactions {
     }
 
     /// Returns the transaction with a number, if it is still kept. The transaction then counts as changed, and as not
-    /// inspected in the direction that is being parsed.
+    /// inspected in the direction that is being parsed. If a limit has removed it, its bytes count as lost.
     pub(in crate::app) fn by_id(&mut self, id: u64) -> Option<&mut Transaction> {
-        let index = self
-            .list
-            .binary_search_by_key(&id, |transaction| transaction.id)
-            .ok()?;
+        let Ok(index) = self.list.binary_search_by_key(&id, |transaction| transaction.id) else {
+            self.has_lost |= id < self.evicted_to;
+            return None;
+        };
         let transaction = &mut self.list[index];
         transaction.touch();
         transaction.is_new[self.side] = true;
@@ -229,7 +234,7 @@ impl Transactions {
     }
 
     /// Adds an anomaly of the flow, unless the list has it already or is full.
-    pub(in crate::app) fn raise(&mut self, event: AppEvent) {
+    pub(crate) fn raise(&mut self, event: AppEvent) {
         if self.events.len() < EVENTS_PER_TRANSACTION && !self.events.contains(&event) {
             self.events.push(event);
         }
@@ -350,6 +355,23 @@ mod tests {
         assert_eq!(more(&mut out, 1), (LIVE_TRANSACTIONS, oldest, false, false));
         more(&mut out, most);
         assert!(out.has_lost);
+    }
+
+    #[test]
+    fn bytes_of_a_transaction_that_a_limit_has_removed_are_lost_and_those_of_one_that_ended_are_not() {
+        let mut out = Transactions::default();
+        let transaction = out.start(AppProtocol::Http);
+        transaction.progress = [Progress::Complete; 2];
+        transaction.is_inspected = [true; 2];
+        out.remove_finished();
+        assert!(out.by_id(0).is_none() && !out.has_lost);
+        for _ in 0..=LIVE_TRANSACTIONS {
+            out.start(AppProtocol::Http);
+            out.set_inspected(Direction::ToServer);
+        }
+        assert_eq!((out.evicted, out.has_lost), (1, false));
+        assert!(out.by_id(2).is_some() && !out.has_lost);
+        assert!(out.by_id(1).is_none() && out.has_lost);
     }
 
     #[test]

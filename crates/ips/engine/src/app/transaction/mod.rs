@@ -86,6 +86,9 @@ impl Stored {
     }
 }
 
+/// The anomaly of a flow some of whose bytes escape inspection.
+pub(crate) const INCOMPLETE: AppEvent = "applayer_inspection_incomplete";
+
 /// Largest number of distinct anomalies that a transaction keeps.
 pub const EVENTS_PER_TRANSACTION: usize = 32;
 
@@ -192,8 +195,9 @@ impl Transaction {
 
     /// Adds a number for conditions of rules.
     pub(super) fn number(&mut self, field: NumberField, direction: Direction, value: impl Into<u64>) {
-        if self.numbers.len() < NUMBERS_PER_TRANSACTION {
-            self.numbers.push((field, direction, value.into()));
+        match self.numbers.len() < NUMBERS_PER_TRANSACTION {
+            true => self.numbers.push((field, direction, value.into())),
+            false => self.exceeds_limits = true,
         }
     }
 
@@ -283,6 +287,8 @@ impl Transaction {
         if self.has_room() {
             let bytes = Piece::new(&mut self.text, bytes);
             self.store(buffer, None, direction, bytes, true, 0);
+        } else {
+            self.exceeds_limits = true;
         }
     }
 
@@ -350,6 +356,7 @@ impl Transaction {
     ) {
         let known = self.only(buffer, direction);
         if known.is_none() && !self.has_room() {
+            self.exceeds_limits = true;
             return;
         }
         let start = self.text.len();
@@ -446,6 +453,7 @@ impl Transaction {
         minimum: usize,
     ) -> usize {
         if !self.has_room() {
+            self.exceeds_limits = true;
             return usize::MAX;
         }
         let ranges = &mut self.index_ranges[direction.index()];

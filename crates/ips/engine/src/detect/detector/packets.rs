@@ -144,7 +144,7 @@ impl Detector {
 
     /// Returns true if a rule over packets and streams matches.
     fn packet_rule(&mut self, index: u32, rule: &Rule, context: Context<'_>, flow: Option<&Flow>) -> bool {
-        let app = flow.and_then(|flow| flow.app.detected());
+        let app = flow.and_then(|flow| flow.app.detected_in(context.direction));
         if !self.common(rule, context, flow, app) {
             return false;
         }

@@ -6,6 +6,7 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::words::TextField;
 
 use super::{Context, Detector, GroupId};
+use crate::app::transaction::INCOMPLETE;
 use crate::app::{AppEvent, Progress, Transaction, Transactions, protocol_of};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
@@ -19,9 +20,10 @@ impl Detector {
         let direction = context.direction;
         let mut transactions = std::mem::take(&mut flow.app.transactions);
         note_matches(direction, flow, &transactions);
+        let mut is_incomplete = false;
         for transaction in &mut transactions.list {
             transaction.is_new[direction.index()] = false;
-            flow.app.has_failed |= transaction.exceeds_limits;
+            is_incomplete |= transaction.exceeds_limits;
             flow.app.is_ambiguous |= transaction.is_ambiguous;
             if transaction.is_inspected[direction.index()]
                 || transaction.progress[direction.index()] == Progress::Idle
@@ -31,6 +33,10 @@ impl Detector {
             self.transaction(rules, context, flow, transaction);
             transaction.is_inspected[direction.index()] =
                 transaction.progress[direction.index()] == Progress::Complete;
+        }
+        if is_incomplete {
+            flow.app.has_failed = true;
+            transactions.raise(INCOMPLETE);
         }
         flow.app.transactions = transactions;
         if flow
@@ -61,7 +67,12 @@ impl Detector {
                 continue;
             };
             if flow.detect.raised.iter().any(|raised| raised.contains(&index))
-                || !self.common(rule, context, Some(flow), protocol_of(event))
+                || !self.common(
+                    rule,
+                    context,
+                    Some(flow),
+                    protocol_of(event).or(flow.app.protocol),
+                )
             {
                 continue;
             }

@@ -24,7 +24,11 @@ impl RequestSide {
             return;
         };
         if self.line.method() == b"CONNECT" {
-            self.state = State::Connect;
+            let forced = self.reading.as_mut().and_then(|reading| reading.framing.take());
+            self.state = match forced {
+                Some(_) => State::Line,
+                None => State::Connect,
+            };
             self.complete(out);
             return;
         }
@@ -84,11 +88,7 @@ impl RequestSide {
         };
         let normal = transaction.buffer(Buffer::HttpUri, SIDE).unwrap_or_default();
         let path = normal.split(|&byte| byte == b'?').next().unwrap_or_default();
-        let name = path
-            .rsplit(|&byte| byte == b'/')
-            .next()
-            .unwrap_or_default()
-            .to_vec();
+        let name = path.to_vec();
         transaction.advance(SIDE, Progress::Body);
         self.body = Some(Body::open(
             transaction,

@@ -1,6 +1,7 @@
 //! The requests of a connection: the parser of the client's bytes, up to the headers of a request.
 
 mod body;
+mod http_09;
 mod publish;
 mod request_line;
 mod tunnel;
@@ -20,14 +21,11 @@ use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
 use publish::{is_valid_host, publish_headers};
-use request_line::{METHODS, RequestLine, is_space};
+use request_line::{METHODS, RequestLine, is_encoded_twice};
 
 pub(super) use request_line::{is_http_11, trimmed};
 
 const SIDE: Direction = Direction::ToServer;
-
-/// Maximum number of white-space bytes after the line of an HTTP/0.9 request.
-const HTTP_09_TRAILING_SPACES_MAX: usize = 16;
 
 /// Maximum number of bytes that wait for the answer to CONNECT.
 const TUNNEL_WAIT: usize = 64 << 10;
@@ -77,6 +75,8 @@ pub(super) struct RequestSide {
     /// The differences to the usual parser, for a further reading.
     reading: Option<Reading>,
     position: Position,
+    /// The TCP port of the server, if it is known.
+    pub(super) server_port: Option<u16>,
 }
 
 heap!(RequestSide {
@@ -111,6 +111,8 @@ impl RequestSide {
         if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
             transaction.raise(event);
             transaction.is_ambiguous = true;
+            // Of a request that was complete, rules see the anomaly, too.
+            transaction.is_inspected[SIDE.index()] = false;
         }
     }
 
@@ -214,7 +216,10 @@ impl RequestSide {
     pub(super) fn end(&mut self, pairing: &mut Pairing, out: &mut Transactions, settings: &AppSettings) {
         let rest = core::mem::take(&mut self.pending);
         match self.state {
-            State::Line if !trimmed(&rest).is_empty() => self.start(&rest, pairing, out),
+            State::Line if !trimmed(&rest).is_empty() => {
+                self.start(&rest, pairing, out);
+                self.raise(out, "http.request_line_incomplete");
+            }
             State::Headers => {
                 self.block.extend_from_slice(&rest);
                 self.end_headers(pairing, out, settings);
@@ -264,6 +269,7 @@ impl RequestSide {
             State::Failed => Step::NeedMore,
             State::Tunnel => self.probe_tunnel(data, pairing),
             State::Connect => match pairing.connect.take() {
+                None if settings.is_inline && !data.is_empty() => self.speaks_early(out, settings),
                 None => Step::NeedMore,
                 Some(is_accepted) => {
                     self.state = if is_accepted { State::Tunnel } else { State::Line };
@@ -281,7 +287,7 @@ impl RequestSide {
                 Step::Consumed(0)
             }
             _ if data.is_empty() => Step::NeedMore,
-            State::Line => self.first_line(data, pairing, out),
+            State::Line => self.first_line(data, pairing, out, settings),
             State::Http09 => self.http_09(data, out),
             State::Headers | State::Trailer => self.header_line(data, pairing, out, settings),
             State::Sized(left) => {
@@ -342,13 +348,23 @@ impl RequestSide {
         }
     }
 
-    fn first_line(&mut self, data: &[u8], pairing: &mut Pairing, out: &mut Transactions) -> Step {
+    fn first_line(
+        &mut self,
+        data: &[u8],
+        pairing: &mut Pairing,
+        out: &mut Transactions,
+        settings: &AppSettings,
+    ) -> Step {
         let Some((end, next)) = line(data, self.lines(), false) else {
             return Step::NeedMore;
         };
         let text = &data[..end];
         if text.is_empty() {
             return Step::Consumed(next);
+        }
+        if settings.is_inline && !settings.is_asymmetric && pairing.awaits_upgrade.is_some() {
+            // If the server changes the protocol, the bytes are not requests.
+            self.differ(out, framing::TUNNEL);
         }
         if let Some(previous) = self.transaction {
             let mut parsed = RequestLine::default();
@@ -433,8 +449,14 @@ impl RequestSide {
         if request.has_odd_uri {
             transaction.raise("http.uri_delim_non_compliant");
         }
+        if !request.is_valid() {
+            transaction.raise("http.request_line_invalid");
+        }
+        if is_encoded_twice(uri) {
+            transaction.raise("http.double_encoded_uri");
+        }
         if parsed.host.is_some_and(|host| !is_valid_host(host)) {
-            transaction.raise("http.uri_host_invalid");
+            transaction.raise("http.request_uri_host_invalid");
         }
         transaction.advance(SIDE, Progress::Started);
         update_record(transaction, |record| {
@@ -442,18 +464,9 @@ impl RequestSide {
             record.url = uri.to_vec();
             record.protocol = request.protocol().unwrap_or_default().to_vec();
         });
-        // A file is named after the last segment of the path.
-        let path = normal
-            .as_deref()
-            .unwrap_or_default()
-            .split(|&byte| byte == b'?')
-            .next()
-            .unwrap_or_default();
-        let file_name = path
-            .rsplit(|&byte| byte == b'/')
-            .next()
-            .unwrap_or_default()
-            .to_vec();
+        let path = normal.as_deref().unwrap_or_default();
+        let path = path.split(|&byte| byte == b'?').next();
+        let file_name = path.unwrap_or_default().to_vec();
         pairing.push(Waiting {
             transaction: transaction.id,
             method,
@@ -469,24 +482,6 @@ impl RequestSide {
         if self.state == State::Http09 && self.reading.is_some_and(|reading| reading.is_http_09) {
             self.finish(out);
         }
-    }
-
-    /// Decides whether a request without protocol is one of HTTP/0.9 or has headers. RFC 9112, section 3 knows no such request;
-    /// for recipients of HTTP/0.9 it ends with its line, and what follows is another one.
-    fn http_09(&mut self, data: &[u8], out: &mut Transactions) -> Step {
-        let spaces = data.iter().take_while(|&&byte| is_space(byte)).count();
-        if spaces == data.len() && spaces <= HTTP_09_TRAILING_SPACES_MAX {
-            return Step::NeedMore;
-        }
-        self.raise(out, "http.request_line_missing_protocol");
-        self.differ(out, framing::START_LINE);
-        let reading = Reading {
-            is_http_09: true,
-            ..Reading::default()
-        };
-        self.fork(Kind::Start, [reading]);
-        self.state = State::Headers;
-        Step::Consumed(0)
     }
 
     fn header_line(
@@ -580,6 +575,9 @@ impl RequestSide {
             .find(|waiting| Some(waiting.transaction) == self.transaction)
         {
             waiting.expects_continue = expects;
+        }
+        if self.headers.find(b"upgrade").is_some() {
+            pairing.awaits_upgrade = self.transaction;
         }
         // The headers that are not kept may decide where the body ends.
         if self.headers.has_too_many {

@@ -34,7 +34,26 @@ impl RequestSide {
         }
         if header_host.is_some_and(|host| !is_valid_host(host)) || (header.is_some() && header_host.is_none())
         {
-            transaction.raise("http.header_host_invalid");
+            transaction.raise("http.request_header_host_invalid");
+        }
+        if of_uri.port.is_some_and(|port| port_of(port).is_none()) {
+            transaction.raise("http.invalid_authority_port");
+        }
+        if let Some(port) = of_header.as_ref().and_then(|host| host.port) {
+            match port_of(port) {
+                None => transaction.raise("http.invalid_server_port_in_request"),
+                Some(port) if self.server_port.is_some_and(|server| server != port) => {
+                    transaction.raise("http.request_server_port_tcp_port_mismatch");
+                }
+                Some(_) => {}
+            }
+        }
+        if self
+            .headers
+            .value(b"authorization")
+            .is_some_and(|value| !has_known_scheme(value))
+        {
+            transaction.raise("http.request_auth_unrecognized");
         }
         let port = of_uri.port.or(of_header.as_ref().and_then(|host| host.port));
         let port = port.and_then(|port| core::str::from_utf8(port).ok()?.parse().ok());
@@ -78,6 +97,20 @@ pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) 
         record.referer = value(b"referer");
         record.forwarded_for = value(b"x-forwarded-for");
     });
+}
+
+/// Returns the number of a port; `None` if the text is none.
+fn port_of(text: &[u8]) -> Option<u16> {
+    let port = core::str::from_utf8(text).ok()?.parse().ok();
+    port.filter(|port| *port != 0)
+}
+
+/// Returns true if the credentials of a request have one of the schemes Basic, Digest and Bearer.
+fn has_known_scheme(value: &[u8]) -> bool {
+    let scheme = value.split(|byte| *byte == b' ').next().unwrap_or_default();
+    [&b"basic"[..], b"digest", b"bearer"]
+        .iter()
+        .any(|known| scheme.eq_ignore_ascii_case(known))
 }
 
 /// Returns true for host names and addresses of usual form.

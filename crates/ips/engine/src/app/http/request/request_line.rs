@@ -78,7 +78,19 @@ fn split(text: &[u8], at: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
     }
 }
 
+/// Returns true if a URI has an encoded percent sign in front of two hexadecimal digits: decoded twice, it is another one.
+pub(super) fn is_encoded_twice(uri: &[u8]) -> bool {
+    uri.windows(5)
+        .any(|window| window.starts_with(b"%25") && window[3..].iter().all(u8::is_ascii_hexdigit))
+}
+
 impl RequestLine {
+    /// Returns true if the line has a URI, and its method is a token (RFC 9110, section 5.6.2).
+    pub(super) fn is_valid(&self) -> bool {
+        let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+        self.uri.is_some() && !self.method().is_empty() && self.method().iter().all(is_token)
+    }
+
     /// Parses a line; its parts replace those of the previous line.
     pub(super) fn parse(&mut self, line: &[u8]) {
         let mut text = core::mem::take(&mut self.text);

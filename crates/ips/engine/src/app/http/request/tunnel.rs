@@ -3,6 +3,8 @@
 use super::request_line::{METHODS, is_space};
 use super::{RequestSide, State};
 use crate::app::AppSettings;
+use crate::app::http::framing;
+use crate::app::http::readings::{Framing, Kind, framed};
 use crate::app::http::{Pairing, Step};
 use crate::app::transaction::Transactions;
 
@@ -16,6 +18,23 @@ impl RequestSide {
     ) {
         if self.state == State::ConnectHeld {
             self.end_headers(pairing, out, settings);
+        }
+    }
+
+    /// Handles bytes after CONNECT before its answer, in mode `ips`. They are forwarded now, and are requests if the server
+    /// refuses the tunnel (RFC 9110, section 9.3.6), so they are parsed as requests, too: by a further reading, which ends the
+    /// CONNECT with its headers.
+    pub(super) fn speaks_early(&mut self, out: &mut Transactions, settings: &AppSettings) -> Step {
+        if self.forks.has(Kind::End) {
+            return Step::NeedMore;
+        }
+        if !settings.is_asymmetric {
+            self.differ(out, framing::TUNNEL);
+        }
+        self.fork(Kind::End, [framed(Framing::None)]);
+        match self.forks.is_empty() {
+            true => Step::NeedMore,
+            false => Step::Consumed(0),
         }
     }
 

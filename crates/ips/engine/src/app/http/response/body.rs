@@ -2,6 +2,7 @@
 
 use super::{ResponseSide, SIDE, State};
 use crate::app::AppSettings;
+use crate::app::file::NAME_SIZE;
 use crate::app::http::body::{Body, Undoing};
 use crate::app::http::chunked::Chunked;
 use crate::app::http::framing;
@@ -119,6 +120,9 @@ impl ResponseSide {
             transaction.is_ambiguous = true;
         }
         let coding = self.headers.framing(b"transfer-encoding");
+        if coding.as_deref().is_some_and(|value| !contains_chunked(value)) {
+            transaction.raise("http.invalid_transfer_encoding_value_in_response");
+        }
         let length = self.headers.find(b"content-length");
         let mut state = State::UntilClose;
         let forced = self.reading.as_mut().and_then(|reading| reading.framing.take());
@@ -174,14 +178,17 @@ impl ResponseSide {
     pub(super) fn needs_boundary(&self) -> bool {
         let has_framing = self.headers.find(b"content-length").is_some()
             || self.headers.value(b"transfer-encoding").is_some();
-        let media_type = self.headers.value(b"content-type").unwrap_or_default();
         let current = self.current.as_ref();
         let has_body = current.is_some_and(|current| !has_no_body(current.method, self.status.unwrap_or(0)));
-        has_body
-            && !has_framing
-            && media_type
-                .get(..BYTE_RANGES.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(BYTE_RANGES))
+        has_body && !has_framing && self.has_byte_ranges()
+    }
+
+    /// Returns true if the body has several parts of the content.
+    pub(super) fn has_byte_ranges(&self) -> bool {
+        let media_type = self.headers.value(b"content-type").unwrap_or_default();
+        media_type
+            .get(..BYTE_RANGES.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(BYTE_RANGES))
     }
 
     /// Begins the body of the current response: advances its transaction, and opens a file with the name that headers
@@ -194,6 +201,16 @@ impl ResponseSide {
         transaction.advance(SIDE, Progress::Body);
         let disposition = self.headers.value(b"content-disposition");
         let names = disposition.map(file_names).unwrap_or_default();
+        if names.iter().any(|name| name.len() > NAME_SIZE) {
+            transaction.raise("http.file_name_too_long");
+        }
+        if self
+            .headers
+            .value(b"content-range")
+            .is_some_and(|value| !is_range(value))
+        {
+            transaction.raise("http.range_invalid");
+        }
         let name = names.first().unwrap_or(&current.file_name);
         let undoing = match (self.is_plain, self.is_ambiguous) {
             (true, _) => Undoing::Nothing,
@@ -268,6 +285,26 @@ fn begins_response(data: &[u8]) -> Option<bool> {
         true if head.len() < VERSION.len() => None,
         is_begin => Some(is_begin),
     }
+}
+
+/// Returns true if a Content-Range has the form of RFC 9110, section 14.4.
+fn is_range(value: &[u8]) -> bool {
+    let number = |text: &str| text.parse::<u64>().ok();
+    let parse = || {
+        let range = core::str::from_utf8(value).ok()?.trim().strip_prefix("bytes ")?;
+        let (range, size) = range.trim().split_once('/')?;
+        let size = match size {
+            "*" => u64::MAX,
+            size => number(size)?,
+        };
+        if range == "*" {
+            return (size != u64::MAX).then_some(());
+        }
+        let (first, last) = range.split_once('-')?;
+        let (first, last) = (number(first)?, number(last)?);
+        (first <= last && last < size).then_some(())
+    };
+    parse().is_some()
 }
 
 /// The first bytes of a response.

@@ -399,9 +399,13 @@ impl ResponseSide {
                 method: Method::Other,
                 is_http_09: false,
                 expects_continue: false,
-                file_name: UNSEEN[1..].to_vec(),
+                file_name: UNSEEN.to_vec(),
             }
         });
+        out.has_lost |= pairing.has_overflowed;
+        if pairing.awaits_upgrade == Some(waiting.transaction) {
+            pairing.awaits_upgrade = None;
+        }
         let begin = self.position.start();
         if let Some(transaction) = out.by_id(waiting.transaction) {
             transaction.begin[SIDE.index()] = Some(begin);
@@ -444,6 +448,9 @@ impl ResponseSide {
         } else {
             Vec::new()
         };
+        if !is_trailer && self.has_byte_ranges() {
+            transaction.raise("http.response_multipart_byteranges");
+        }
         if !is_trailer && self.needs_boundary() {
             return self.refuse(pairing, out);
         }

@@ -91,3 +91,31 @@ fn both_forms_of_a_file_name_are_published() {
     assert_eq!(names, [&b"a.exe"[..], b"a.txt"]);
     assert_eq!(out.list[0].files[0].name, b"a.exe");
 }
+
+#[test]
+fn a_file_without_a_name_has_the_path_of_the_uri_and_rules_find_its_last_segment() {
+    let response = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx";
+    for (target, expected) in [
+        ("/a/b.exe?c=/d", &[&b"/a/b.exe"[..], b"b.exe"][..]),
+        ("http://a/a/%62.exe", &[b"/a/b.exe", b"b.exe"]),
+        ("/a/", &[b"/a/"]),
+        ("/", &[b"/"]),
+    ] {
+        for (method, side) in [("GET", DOWN), ("PUT", UP)] {
+            let body = if side == UP {
+                "Content-Length: 1\r\n\r\nx"
+            } else {
+                "\r\n"
+            };
+            let request = format!("{method} {target} HTTP/1.1\r\nHost: a\r\n{body}");
+            let out = parsed(&[(UP, request.as_bytes()), (DOWN, response)], 4096);
+            let names: Vec<_> = out.list[0]
+                .buffers(Buffer::FileName, side)
+                .map(|view| view.bytes)
+                .collect();
+            assert_eq!(names, expected, "{method} {target}");
+            let file = out.list[0].files.iter().find(|file| file.direction == side);
+            assert_eq!(file.unwrap().name, expected[0]);
+        }
+    }
+}

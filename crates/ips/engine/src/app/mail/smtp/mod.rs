@@ -10,7 +10,8 @@
 //!
 //! In inline mode, bytes after DATA are parsed as a mail before the reply, and bytes after STARTTLS as
 //! commands, because they are forwarded before the reply. The bytes are kept until the reply. If the reply
-//! contradicts this, they are parsed again.
+//! contradicts this, they are parsed again. Bytes after DATA are a mail or commands, as the server decides, so RFC 2920,
+//! section 3.1 has the client wait for the reply: one that does not sends a mail with several readings.
 
 mod pipeline;
 mod replies;
@@ -23,7 +24,7 @@ use super::mime::Mime;
 use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{Record, SmtpRecord};
-use crate::app::transaction::{Progress, Transaction, Transactions};
+use crate::app::transaction::{Progress, SLICE, Transaction, Transactions};
 use crate::app::{AppProtocol, AppSettings};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -34,8 +35,11 @@ const SERVER: Direction = Direction::ToClient;
 
 /// Largest number of bytes after DATA or STARTTLS that wait for the reply.
 const DATA_WAIT: usize = 64 << 10;
-/// Largest number of recipients that a record has.
-const RECIPIENTS: usize = 256;
+/// Largest number of the client's bytes that one call parses behind a reply: those of an incomplete line and of a slice. More
+/// are passed again slice by slice, because they may be thousands of messages.
+const AT_ONCE: usize = lines::PIECE + SLICE;
+/// Largest number of recipients of a mail that are inspected. The buffers of its attachments need room, too.
+const RECIPIENTS: usize = 2048;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -176,6 +180,15 @@ impl Smtp {
     fn raise(&mut self, out: &mut Transactions, event: &'static str) {
         if let Some(transaction) = self.transaction(out) {
             transaction.raise(event);
+        }
+    }
+
+    /// Adds a command that waits for its reply. Without room for it, later replies decide about the wrong commands, so bytes
+    /// may escape inspection. Of a connection whose replies are not seen, none decides.
+    fn wait(&mut self, command: Command, out: &mut Transactions) {
+        if !self.waiting.push(command) && (!self.settings.is_asymmetric || self.has_banner) {
+            out.raise("smtp.too_many_commands");
+            out.has_lost = true;
         }
     }
 
@@ -322,6 +335,13 @@ impl Smtp {
 
     fn data_line(&mut self, data: &[u8], out: &mut Transactions) -> usize {
         let Some(line) = lines::next(data) else { return 0 };
+        let is_heard = self.has_banner || !self.settings.is_asymmetric;
+        if is_heard && self.waiting.has_undecided_mail() {
+            self.raise(out, "smtp.invalid_pipelined_sequence");
+            if let Some(transaction) = self.transaction(out) {
+                transaction.is_ambiguous = true;
+            }
+        }
         let begins = !core::mem::replace(&mut self.is_in_line, line.end.is_empty());
         let ends_crlf = line.end == b"\r\n";
         let is_crlf = core::mem::replace(&mut self.follows_crlf, ends_crlf) && ends_crlf;
@@ -329,7 +349,7 @@ impl Smtp {
             if is_crlf || self.server_failed {
                 self.state = State::Command;
                 self.finish(out, true);
-                self.waiting.push(Command::Other);
+                self.wait(Command::Other, out);
             } else {
                 self.bare_stop(line.end, out);
             }
@@ -401,12 +421,15 @@ impl Smtp {
         } else if let Some(to) = argument(text, b"RCPT TO") {
             let to = address(to);
             if let Some(transaction) = self.transaction(out) {
-                transaction.publish(Buffer::SmtpRcptTo, CLIENT, to.as_slice());
-                update(transaction, |record| {
-                    if record.rcpt_to.len() < RECIPIENTS {
-                        record.rcpt_to.push(to);
-                    }
-                });
+                let is_full =
+                    matches!(&transaction.record, Record::Smtp(record) if record.rcpt_to.len() >= RECIPIENTS);
+                if is_full {
+                    transaction.raise("smtp.too_many_recipients");
+                    transaction.exceeds_limits = true;
+                } else {
+                    transaction.publish(Buffer::SmtpRcptTo, CLIENT, to.as_slice());
+                    update(transaction, |record| record.rcpt_to.push(to));
+                }
             }
         } else if argument(text, b"DATA").is_some() {
             command = Command::Data(behind);
@@ -425,7 +448,7 @@ impl Smtp {
         } else {
             self.transaction(out);
         }
-        self.waiting.push(command);
+        self.wait(command, out);
         line.size
     }
 
@@ -447,8 +470,9 @@ impl Smtp {
         }
     }
 
-    /// Parses the pending bytes of both directions.
-    fn run(&mut self, out: &mut Transactions) {
+    /// Parses the pending bytes of both directions. Returns those that must be passed again, in this order, if a reply lets more
+    /// of the client's bytes be parsed than one call may parse.
+    fn run(&mut self, out: &mut Transactions) -> Option<[Vec<u8>; 2]> {
         let [client, server] = [CLIENT, SERVER].map(|side| core::mem::take(&mut self.pending[side.index()]));
         let mut replied = 0;
         loop {
@@ -466,6 +490,7 @@ impl Smtp {
                 break;
             };
             replied += line.size;
+            let before = (self.state, self.parsed);
             if line.end.is_empty() {
                 self.raise(out, "smtp.max_reply_line_len_exceeded");
             } else {
@@ -474,8 +499,14 @@ impl Smtp {
             if self.starts_tls {
                 break;
             }
+            if before != (self.state, self.parsed) && client.len() - self.parsed > AT_ONCE {
+                self.put_back(client, server, replied);
+                let rest = self.pending[CLIENT.index()].split_off(self.parsed);
+                return Some([rest, core::mem::take(&mut self.pending[SERVER.index()])]);
+            }
         }
         self.put_back(client, server, replied);
+        None
     }
 
     /// Keeps the bytes that wait for more, or for a reply.
@@ -526,7 +557,11 @@ impl Parser for Smtp {
             return Outcome::Continue;
         }
         self.pending[side].extend_from_slice(chunk.bytes);
-        self.run(out);
+        if let Some([client, server]) = self.run(out) {
+            return Outcome::Paused {
+                rest: [(CLIENT, client), (SERVER, server)],
+            };
+        }
         if self.starts_tls {
             self.finish(out, false);
             return Outcome::Switch {
@@ -541,7 +576,10 @@ impl Parser for Smtp {
             if self.state == State::WaitData {
                 self.begin_data();
             }
-            self.run(out);
+            while let Some([client, server]) = self.run(out) {
+                self.pending[CLIENT.index()].extend(client);
+                self.pending[SERVER.index()].extend(server);
+            }
             let rest = core::mem::take(&mut self.pending[CLIENT.index()]);
             let rest = &rest[core::mem::take(&mut self.parsed)..];
             if !rest.is_empty() {

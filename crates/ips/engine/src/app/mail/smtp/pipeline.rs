@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use crate::app::heap::{flat, heap};
 
-/// Largest number of runs of commands that wait for replies; the commands of further runs are not recorded. A run is
-/// any number of equal commands. DATA and STARTTLS with an offset are never equal, so each is a run.
+/// Largest number of runs of commands that wait for replies. A run is any number of equal commands. DATA and STARTTLS with
+/// an offset are never equal, so each is a run.
 const RUNS: usize = 256;
 
 /// A command that waits for its reply.
@@ -27,6 +27,8 @@ flat!(Command);
 #[derive(Debug, Default)]
 pub(super) struct Pipeline {
     runs: VecDeque<(Command, u64)>,
+    /// True once a command was not recorded: later replies cannot be assigned to commands.
+    has_overflowed: bool,
 }
 
 heap!(Pipeline { runs });
@@ -36,13 +38,29 @@ impl Pipeline {
         self.runs.is_empty()
     }
 
-    /// Adds a command that waits for its reply.
-    pub(super) fn push(&mut self, command: Command) {
+    /// Adds a command that waits for its reply. Returns false if there is no room for it, or was none for an earlier one.
+    pub(super) fn push(&mut self, command: Command) -> bool {
+        if self.has_overflowed {
+            return false;
+        }
         if let Some((_, len)) = self.runs.back_mut().filter(|(last, _)| *last == command) {
             *len += 1;
         } else if self.runs.len() < RUNS {
             self.runs.push_back((command, 1));
+        } else {
+            self.has_overflowed = true;
         }
+        !self.has_overflowed
+    }
+
+    /// Returns true if replies cannot be assigned to commands any more.
+    pub(super) fn has_overflowed(&self) -> bool {
+        self.has_overflowed
+    }
+
+    /// Returns true if bytes are parsed as a mail although the server has not replied to its DATA.
+    pub(super) fn has_undecided_mail(&self) -> bool {
+        matches!(self.runs.back(), Some((Command::Data(Some(_)), _)))
     }
 
     /// Removes and returns the oldest command.

@@ -20,6 +20,7 @@ impl Smtp {
         if !core::mem::replace(&mut self.has_banner, true) && code == 220 {
             return;
         }
+        out.has_lost |= self.waiting.has_overflowed();
         match self.waiting.pop() {
             None if self.state == State::Data && self.may_have_ended => self.end_at_bare_stop(out),
             None => {

@@ -14,7 +14,7 @@ use millrace_ips_rules::options::transform::Transform;
 use millrace_ips_rules::options::words::TextField;
 
 use super::Builder;
-use crate::app::event;
+use crate::app::{event, why_refused};
 use crate::detect::compile::bytes::{self, List};
 use crate::detect::compile::fast_pattern::Candidate;
 use crate::detect::compile::protocols;
@@ -484,7 +484,7 @@ impl Builder<'_> {
             }
             TextField::AppLayerEvent if event(text).is_none() => {
                 return Err(Reason::Unsupported {
-                    why: "no parser of the engine raises this event",
+                    why: why_refused(text).unwrap_or("no parser of the engine raises this event"),
                 });
             }
             field if !fields::is_known(field, text) => {

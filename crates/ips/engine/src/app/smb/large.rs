@@ -1,0 +1,107 @@
+//! Messages that are too large to be kept: the bytes of the file that they write or read are passed on as they come.
+
+use super::pipes::File;
+use super::{HEADER_1, HEADER_2, Smb, file_at, u16_at, u32_at, u64_at};
+use crate::app::transaction::Transactions;
+use crate::flow::Direction;
+
+/// The bytes of a file in a message that is too large to be kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LargeTransfer {
+    /// Number of bytes of the message before those of the file.
+    pub(super) before: usize,
+    /// Number of bytes of the file that are still to come.
+    pub(super) left: usize,
+    pub(super) file: File,
+    /// Offset of the next byte in the file.
+    pub(super) offset: u64,
+}
+
+impl Smb {
+    /// Returns the file whose bytes a large message of `size` bytes carries, from the first bytes of the message.
+    pub(super) fn large_transfer(
+        &mut self,
+        start: &[u8],
+        size: usize,
+        direction: Direction,
+    ) -> Option<LargeTransfer> {
+        let is_smb_2 = start.starts_with(b"\xfeSMB");
+        let command = match is_smb_2 {
+            true => u16_at(start, 12)?,
+            false => usize::from(*start.get(4)?),
+        };
+        let words = HEADER_1 + 1;
+        let (read, before, left) = match (is_smb_2, command, direction) {
+            (true, 9, Direction::ToServer) => {
+                let at = (file_at(start, HEADER_2 + 16)?, u64_at(start, HEADER_2 + 8)?);
+                (at, u16_at(start, HEADER_2 + 2)?, u32_at(start, HEADER_2 + 4)?)
+            }
+            (true, 8, Direction::ToClient) => {
+                let at = self.files.read(u64_at(start, 24)?)?;
+                (
+                    at,
+                    usize::from(*start.get(HEADER_2 + 2)?),
+                    u32_at(start, HEADER_2 + 4)?,
+                )
+            }
+            (false, 0x2f, Direction::ToServer) => {
+                let at = (
+                    File(u16_at(start, words + 4)? as u128),
+                    u32_at(start, words + 6)? as u64,
+                );
+                let left = u16_at(start, words + 18)? << 16 | u16_at(start, words + 20)?;
+                (at, u16_at(start, words + 22)?, left)
+            }
+            (false, 0x2e, Direction::ToClient) => {
+                let at = self.files.read(u16_at(start, 30)? as u64)?;
+                let left = u16_at(start, words + 14)? << 16 | u16_at(start, words + 10)?;
+                (at, u16_at(start, words + 12)?, left)
+            }
+            _ => return None,
+        };
+        Some(LargeTransfer {
+            before,
+            left: left.min(size.checked_sub(before)?),
+            file: read.0,
+            offset: read.1,
+        })
+    }
+
+    /// Passes the bytes of a file in a large message on.
+    pub(super) fn skipped(&mut self, mut bytes: &[u8], direction: Direction, out: &mut Transactions) {
+        let Some(large) = &mut self.large[direction.index()] else {
+            return;
+        };
+        let before = large.before.min(bytes.len());
+        large.before -= before;
+        bytes = &bytes[before..];
+        bytes = &bytes[..bytes.len().min(large.left)];
+        large.left -= bytes.len();
+        let at = (large.file, large.offset);
+        large.offset += bytes.len() as u64;
+        self.files.transfer(at, bytes, direction, out);
+    }
+}
+
+/// Returns true if the first bytes of a large message show that other commands are skipped with it.
+pub(super) fn hides_commands(data: &[u8]) -> bool {
+    match data.first_chunk::<4>() {
+        Some(b"\xfeSMB") => u32_at(data, 20) != Some(0),
+        Some(b"\xffSMB") => {
+            let is_transfer = matches!(data.get(4), Some(0x2e | 0x2f));
+            !is_transfer || data.get(HEADER_1 + 1) != Some(&0xff)
+        }
+        _ => false,
+    }
+}
+
+/// Returns true if the first bytes that a large message writes look like a call.
+pub(super) fn hides_calls(data: &[u8]) -> bool {
+    let at = match data.first_chunk::<4>() {
+        Some(b"\xfeSMB") if u16_at(data, 12) == Some(9) => u16_at(data, HEADER_2 + 2),
+        Some(b"\xffSMB") if data.get(4) == Some(&0x2f) => u16_at(data, HEADER_1 + 1 + 22),
+        _ => None,
+    };
+    let written = at.and_then(|at| data.get(at..)).unwrap_or_default();
+    matches!(written, [5, 0 | 1, ..])
+}
