@@ -35,9 +35,10 @@ def two_hosts():
 
 
 def get_another_address():
-    """Gives the receiver's host another address, and takes the first one away."""
-    namespaces.inside(RECEIVER, "ip", "address", "add", f"{MOVES_TO}/24", "dev", FAR)
+    """Takes the address of the receiver's host away, and gives it another one. In the other order, the second address would go
+    with the first one of its network."""
     namespaces.inside(RECEIVER, "ip", "address", "del", f"{LISTENS_AT}/24", "dev", FAR)
+    namespaces.inside(RECEIVER, "ip", "address", "add", f"{MOVES_TO}/24", "dev", FAR)
 
 
 def millrace(host, folder, *words):
