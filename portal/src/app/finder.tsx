@@ -7,6 +7,7 @@ import { accounts, connections, services } from "../api/queries";
 import type { Account, Connection, Service } from "../api/types";
 import { useText } from "../i18n/text";
 import { holdDuringComposition } from "../ui/fields";
+import { Ident } from "../ui/ident";
 import { explain } from "../ui/loaded";
 import { useMe } from "./shell";
 
@@ -93,7 +94,7 @@ export function Found({ close }: { close: () => void }) {
             <ListBoxItem id={item.id} textValue={item.name} className="option">
               <Text slot="label">{item.name}</Text>
               <Text slot="description" className="hint">
-                {t(item.kind)} · {item.id}
+                {t(item.kind)} <Ident id={item.id} />
               </Text>
             </ListBoxItem>
           )}

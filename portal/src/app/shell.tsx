@@ -32,6 +32,14 @@ export function useMe(): Whoami {
   return me;
 }
 
+/** Returns true for the exchange's staff. Parts that are shown outside of the shell, too, are shown as to members there. */
+export function useIsStaff(): boolean {
+  return useContext(Me)?.operator ?? false;
+}
+
+/** Gives screens who is signed in; the shell does, and tests of screens. */
+export const SignedInAs = Me;
+
 /** An entry of the navigation; `needs` is the operation that the user's roles must permit. */
 type Entry = Jump & { count?: "tasks"; needs?: string };
 

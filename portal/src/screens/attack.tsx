@@ -9,6 +9,7 @@ import { Rate } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate, formatNumber, formatShare } from "../i18n/units";
+import { Ident } from "../ui/ident";
 import { Bars, MinuteChart } from "../ui/chart";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { parseRate } from "../ui/endfields";
@@ -274,7 +275,7 @@ export function ActiveRules({ filters: live, done }: { filters: Filter[]; done: 
           {filters.map((filter) => (
             <li key={filter.id} className="rule">
               <div>
-                <code>{filter.matching}</code> <span className="quiet">{filter.id}</span>
+                <code>{filter.matching}</code> <Ident id={filter.id} />
               </div>
               <div className="row">
                 <ActionOf filter={filter} />

@@ -10,6 +10,7 @@ import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
 import { operationWord } from "../ui/operations";
+import { Table } from "../ui/table";
 import { parseAuditSearch, type AuditSearch } from "./audit.search";
 
 /** An act in words, with the facts that the chain has about it. */
@@ -47,36 +48,18 @@ export function Audit() {
           <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
             <Loaded query={query} lines={8} empty={{ when: (page) => page.items.length === 0, show: <Empty title={t("audit.none")}>{t("audit.noneAbout")}</Empty> }}>
               {(page) => (
-                <table className="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col" className="number">{t("audit.serial")}</th>
-                      <th scope="col">{t("changes.when")}</th>
-                      <th scope="col">{t("changes.who")}</th>
-                      <th scope="col">{t("audit.act")}</th>
-                      <th scope="col">{t("audit.object")}</th>
-                      <th scope="col">{t("audit.hash")}</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {page.items.map((entry) => (
-                      <tr key={entry.serial}>
-                        <td className="number" data-label={t("audit.serial")}>{entry.serial}</td>
-                        <td data-label={t("changes.when")}>
-                          <Time at={entry.time} />
-                        </td>
-                        <td data-label={t("changes.who")}>{entry.actor}</td>
-                        <td data-label={t("audit.act")}>
-                          <Act entry={entry} />
-                        </td>
-                        <td data-label={t("audit.object")}>{entry.object === "" ? null : <code>{entry.object}</code>}</td>
-                        <td data-label={t("audit.hash")}>
-                          <code title={entry.hash}>{entry.hash.slice(0, 12)}</code>
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
+                <Table
+                  rows={page.items}
+                  keyOf={(entry) => entry.serial}
+                  columns={[
+                    { title: t("audit.serial"), isNumber: true, cell: (entry) => entry.serial },
+                    { title: t("changes.when"), cell: (entry) => <Time at={entry.time} /> },
+                    { title: t("changes.who"), cell: (entry) => entry.actor },
+                    { title: t("audit.act"), cell: (entry) => <Act entry={entry} /> },
+                    { title: t("audit.object"), cell: (entry) => entry.object === "" ? null : <code>{entry.object}</code> },
+                    { title: t("audit.hash"), cell: (entry) => <code title={entry.hash}>{entry.hash.slice(0, 12)}</code> },
+                  ]}
+                />
               )}
             </Loaded>
           </div>

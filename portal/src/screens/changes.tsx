@@ -7,12 +7,14 @@ import type { Change as ChangeView } from "../api/types";
 import { RequestError } from "../api/problem";
 import { Age, Time } from "../i18n/format";
 import { useText } from "../i18n/text";
+import { Ident } from "../ui/ident";
 import { AwaitsConfirmation } from "../ui/confirmation";
 import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
 import { Crumb, Empty, Facts, Notice, Panel, ScreenHead } from "../ui/parts";
 import { operationWord } from "../ui/operations";
 import { StateOf, stateWord } from "../ui/words";
+import { Table } from "../ui/table";
 
 const PHASES = ["accepted", "planned", "staged", "flipped", "drained", "cleaned"];
 
@@ -43,42 +45,37 @@ export function Changes() {
         <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
           <Loaded query={query} lines={8} empty={{ when: (page) => page.items.length === 0, show: <Empty title={t("changes.none")}>{t("changes.noneAbout")}</Empty> }}>
             {(page) => (
-              <table className="table cards">
-                <thead>
-                  <tr>
-                    <th scope="col">{t("changes.change")}</th>
-                    <th scope="col">{t("changes.phase")}</th>
-                    <th scope="col">{t("changes.objects")}</th>
-                    <th scope="col">{t("changes.who")}</th>
-                    <th scope="col">{t("changes.when")}</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {page.items.map((change) => (
-                    <tr key={change.id}>
-                      <th scope="row">
-                        <Link to="/changes/$id" params={{ id: change.id }}>
-                          {operationWord(t, change.operation)}
-                        </Link>{" "}
-                        <span className="quiet">{change.id}</span>
-                      </th>
-                      <td data-label={t("changes.phase")}>
-                        <span className="stack tight">
-                          <StateOf state={change.state} {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})} />
-                          {change.error ? <small className="reason">{change.error}</small> : null}
-                          {change.confirm_until ? <small className="quiet"> {t("confirm.open")}</small> : null}
-                          {change.waiting_for.length > 0 ? <small className="quiet"> {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}</small> : null}
-                        </span>
-                      </td>
-                      <td data-label={t("changes.objects")}>{change.objects.slice(0, 4).join(", ")}</td>
-                      <td data-label={t("changes.who")}>{change.actor}</td>
-                      <td data-label={t("changes.when")}>
-                        <Age at={change.accepted_at} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
+              <Table
+                rows={page.items}
+                keyOf={(change) => change.id}
+                columns={[
+                  {
+                    title: t("changes.change"),
+                    cell: (change) => (
+                      <>
+                          <Link to="/changes/$id" params={{ id: change.id }}>
+                            {operationWord(t, change.operation)}
+                          </Link>{" "}
+                          <Ident id={change.id} />
+                      </>
+                    ),
+                  },
+                  {
+                    title: t("changes.phase"),
+                    cell: (change) => (
+                      <span className="stack tight">
+                        <StateOf state={change.state} {...(change.error && change.state !== "cleaned" ? { tone: "bad" as const } : {})} />
+                        {change.error ? <small className="reason">{change.error}</small> : null}
+                        {change.confirm_until ? <small className="quiet"> {t("confirm.open")}</small> : null}
+                        {change.waiting_for.length > 0 ? <small className="quiet"> {t("changes.waitsFor", { names: change.waiting_for.join(", ") })}</small> : null}
+                      </span>
+                    ),
+                  },
+                  { title: t("changes.objects"), cell: (change) => change.objects.slice(0, 4).join(", ") },
+                  { title: t("changes.who"), cell: (change) => change.actor },
+                  { title: t("changes.when"), cell: (change) => <Age at={change.accepted_at} /> },
+                ]}
+              />
             )}
           </Loaded>
         </div>

@@ -7,6 +7,7 @@ import type { Connection } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate } from "../i18n/format";
 import { useText } from "../i18n/text";
+import { Ident } from "../ui/ident";
 import { useAnchor } from "../ui/anchor";
 import { Loaded } from "../ui/loaded";
 import { Empty, Facts, Panel, ScreenHead, State } from "../ui/parts";
@@ -31,8 +32,12 @@ function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpe
         <div className="two">
           <Facts
             items={[
-              [t("connection.id"), <code key="id">{connection.id}</code>],
-              ...(me.operator ? ([[t("connection.account"), connection.account.name]] as [string, string][]) : []),
+              ...(me.operator
+                ? ([
+                    [t("connection.id"), <code key="id">{connection.id}</code>],
+                    [t("connection.account"), connection.account.name],
+                  ] as [string, React.ReactNode][])
+                : []),
               [t("service.site"), connection.site],
               [t("connection.speed"), <Rate key="speed" bits={connection.speed_mbps * 1e6} />],
               [t("connection.reserved"), <Rate key="reserved" bits={connection.reserved_mbps * 1e6} />],
@@ -47,7 +52,7 @@ function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpe
                 t("connection.port", { number: port.number }),
                 <span key={port.id} className="row">
                   <span>
-                    {port.switch} <code>{port.id}</code>
+                    {port.switch} <Ident id={port.id} />
                   </span>
                   <State tone={port.up === null ? "off" : port.up ? "ok" : "bad"}>{t(port.up === null ? "state.unknown" : port.up ? "state.up" : "state.down")}</State>
                 </span>,
@@ -68,7 +73,7 @@ function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpe
                           <Link to="/services/$id" params={{ id: taken.service }}>
                             {taken.name}
                           </Link>{" "}
-                          <span className="quiet">{taken.service}</span>
+                          <Ident id={taken.service} />
                         </li>
                       ))}
                     </ul>

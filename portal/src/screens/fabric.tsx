@@ -13,6 +13,7 @@ import { explain, Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { DryRun, type Tried } from "../ui/planned";
 import { StateOf } from "../ui/words";
+import { Table } from "../ui/table";
 
 /** Returns the state of a trunk as one word. */
 export function trunkState(trunk: Trunk): string {
@@ -221,47 +222,40 @@ export function Fabric() {
           <div className={trunks.data && trunks.data.length > 0 ? "table-wrap" : "panel-body"}>
             <Loaded query={trunks} empty={{ when: (list) => list.length === 0, show: <Empty title={t("fabric.noTrunks")}>{t("fabric.noTrunksAbout")}</Empty> }}>
               {(list) => (
-                <table className="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col">{t("fabric.trunk")}</th>
-                      <th scope="col">{t("services.state")}</th>
-                      <th scope="col">{t("fabric.ends")}</th>
-                      <th scope="col" className="number">{t("fabric.contracted")}</th>
-                      <th scope="col">{t("fabric.load")}</th>
-                      <th scope="col" className="number">{t("fabric.cost")}</th>
-                      <th scope="col" className="number">{t("nav.services")}</th>
-                      <th scope="col">
-                        <span className="visually-hidden">{t("fabric.acts")}</span>
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.map((trunk) => (
-                      <tr key={trunk.id}>
-                        <th scope="row">{trunk.name}</th>
-                        <td data-label={t("services.state")}>
-                          <StateOf state={trunkState(trunk)} />
-                        </td>
-                        <td data-label={t("fabric.ends")}>{trunk.ends.map((end) => end.id).join(" ⇄ ")}</td>
-                        <td className="number" data-label={t("fabric.contracted")}>
-                          <span>
-                            <Rate bits={trunk.contracted_mbps * 1e6} /> / <Rate bits={trunk.capacity_mbps * 1e6} />
-                          </span>
-                        </td>
-                        <td data-label={t("fabric.load")}>{trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : <span className="quiet">{t("rate.unknown")}</span>}</td>
-                        <td className="number" data-label={t("fabric.cost")}>{trunk.cost}</td>
-                        <td className="number" data-label={t("nav.services")}>{trunk.services}</td>
-                        <td>
-                          <div className="buttons">
-                            <DrainTrunk trunk={trunk} />
-                            <DeleteTrunk trunk={trunk} onWaiting={() => setWaiting(true)} />
-                          </div>
-                        </td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
+                <Table
+                  rows={list}
+                  keyOf={(trunk) => trunk.id}
+                  columns={[
+                    { title: t("fabric.trunk"), cell: (trunk) => trunk.name },
+                    { title: t("services.state"), cell: (trunk) => <StateOf state={trunkState(trunk)} /> },
+                    { title: t("fabric.ends"), cell: (trunk) => trunk.ends.map((end) => end.id).join(" ⇄ ") },
+                    {
+                      title: t("fabric.contracted"),
+                      isNumber: true,
+                      cell: (trunk) => (
+                        <span>
+                          <Rate bits={trunk.contracted_mbps * 1e6} /> / <Rate bits={trunk.capacity_mbps * 1e6} />
+                        </span>
+                      ),
+                    },
+                    {
+                      title: t("fabric.load"),
+                      cell: (trunk) => trunk.load ? <LoadBars load={trunk.load} capacity={trunk.capacity_mbps} /> : <span className="quiet">{t("rate.unknown")}</span>,
+                    },
+                    { title: t("fabric.cost"), isNumber: true, cell: (trunk) => trunk.cost },
+                    { title: t("nav.services"), isNumber: true, cell: (trunk) => trunk.services },
+                    {
+                      title: t("fabric.acts"),
+                      isActs: true,
+                      cell: (trunk) => (
+                        <div className="buttons">
+                          <DrainTrunk trunk={trunk} />
+                          <DeleteTrunk trunk={trunk} onWaiting={() => setWaiting(true)} />
+                        </div>
+                      ),
+                    },
+                  ]}
+                />
               )}
             </Loaded>
           </div>
@@ -270,41 +264,35 @@ export function Fabric() {
           <div className={switches.data && switches.data.length > 0 ? "table-wrap" : "panel-body"}>
             <Loaded query={switches} empty={{ when: (list) => list.length === 0, show: <Empty title={t("fabric.empty")}>{t("fabric.emptyAbout")}</Empty> }}>
               {(list) => (
-                <table className="table cards">
-                  <thead>
-                    <tr>
-                      <th scope="col">{t("fabric.switch")}</th>
-                      <th scope="col">{t("services.state")}</th>
-                      <th scope="col">{t("service.site")}</th>
-                      <th scope="col">{t("fabric.dpid")}</th>
-                      <th scope="col" className="number">{t("fabric.entries")}</th>
-                      <th scope="col" className="number">{t("fabric.ports")}</th>
-                      <th scope="col">{t("fabric.since")}</th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {list.map((entry) => (
-                      <tr key={entry.id}>
-                        <th scope="row">{entry.name}</th>
-                        <td data-label={t("services.state")}>
-                          <span>
-                            <StateOf state={entry.state} />
-                            {entry.error ? <small className="quiet"> {entry.error}</small> : null}
-                          </span>
-                        </td>
-                        <td data-label={t("service.site")}>{entry.site}</td>
-                        <td data-label={t("fabric.dpid")}>
-                          <code>{entry.dpid}</code>
-                        </td>
-                        <td className="number" data-label={t("fabric.entries")}>{entry.entries ?? t("state.unknown")}</td>
-                        <td className="number" data-label={t("fabric.ports")}>
-                          {entry.ports_used} / {entry.ports}
-                        </td>
-                        <td data-label={t("fabric.since")}>{entry.since ? <Age at={entry.since} /> : null}</td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
+                <Table
+                  rows={list}
+                  keyOf={(entry) => entry.id}
+                  columns={[
+                    { title: t("fabric.switch"), cell: (entry) => entry.name },
+                    {
+                      title: t("services.state"),
+                      cell: (entry) => (
+                        <span>
+                          <StateOf state={entry.state} />
+                          {entry.error ? <small className="quiet"> {entry.error}</small> : null}
+                        </span>
+                      ),
+                    },
+                    { title: t("service.site"), cell: (entry) => entry.site },
+                    { title: t("fabric.dpid"), cell: (entry) => <code>{entry.dpid}</code> },
+                    { title: t("fabric.entries"), isNumber: true, cell: (entry) => entry.entries ?? t("state.unknown") },
+                    {
+                      title: t("fabric.ports"),
+                      isNumber: true,
+                      cell: (entry) => (
+                        <>
+                            {entry.ports_used} / {entry.ports}
+                        </>
+                      ),
+                    },
+                    { title: t("fabric.since"), cell: (entry) => entry.since ? <Age at={entry.since} /> : null },
+                  ]}
+                />
               )}
             </Loaded>
           </div>

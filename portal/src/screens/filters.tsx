@@ -10,12 +10,14 @@ import type { MessageId } from "../i18n/messages";
 import { protocolName } from "../i18n/protocols";
 import { useLanguage, useText, type Translate } from "../i18n/text";
 import { formatBitRate, formatNumber } from "../i18n/units";
+import { Ident } from "../ui/ident";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Form, Select, TextField } from "../ui/fields";
 import { ActionOf, Lifetime } from "../ui/filterform";
 import { explain, Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { StateOf } from "../ui/words";
+import { Table } from "../ui/table";
 import { ManualFilter } from "./attack";
 
 const ORIGINS: Record<string, MessageId> = { page: "filter.page", api: "filter.api", rtbh: "filter.rtbh", flowspec: "filter.flowspec" };
@@ -54,7 +56,7 @@ function Row({ filter, operator }: { filter: Filter; operator: boolean }) {
       <th scope="row">
         <span className="stack tight">
           <span>
-            <code>{filter.matching}</code> <span className="quiet">{filter.id}</span>
+            <code>{filter.matching}</code> <Ident id={filter.id} />
           </span>
           {operator ? <span className="quiet">{filter.account.name}</span> : null}
           {filter.comment ? <small className="quiet">{filter.comment}</small> : null}
@@ -176,7 +178,7 @@ function Explained({ found }: { found: Explanation }) {
       <Notice tone={found.outcome === "drop" ? "bad" : found.outcome === "pass" ? "ok" : "wait"} title={word(t, OUTCOMES, found.outcome)} live>
         {applied ? (
           <p>
-            {t("explain.by")} <code>{applied.filter.matching}</code> {applied.filter.id}
+            {t("explain.by")} <code>{applied.filter.matching}</code> <Ident id={applied.filter.id} />
           </p>
         ) : (
           <p>{t("explain.byNone")}</p>
@@ -198,39 +200,33 @@ function Explained({ found }: { found: Explanation }) {
 function Sessions({ sessions }: { sessions: BgpSession[] }) {
   const t = useText();
   return (
-    <table className="table cards">
-      <thead>
-        <tr>
-          <th scope="col">{t("bgp.peer")}</th>
-          <th scope="col">{t("services.state")}</th>
-          <th scope="col">{t("bgp.kind")}</th>
-          <th scope="col" className="number">{t("bgp.routes")}</th>
-          <th scope="col" className="number">{t("bgp.flowspec")}</th>
-          <th scope="col">{t("fabric.since")}</th>
-        </tr>
-      </thead>
-      <tbody>
-        {sessions.map((session) => (
-          <tr key={`${session.peer} ${session.kind}`}>
-            <th scope="row">
-              <code>{session.peer}</code> <span className="quiet">{`AS${session.asn}`}</span> {session.account?.name}
-            </th>
-            <td data-label={t("services.state")}>
-              <span>
-                <State tone={session.state === "established" ? "ok" : "bad"}>{session.state}</State>
-                {session.error ? <small className="quiet"> {session.error}</small> : null}
-              </span>
-            </td>
-            <td data-label={t("bgp.kind")}>{t(session.kind === "route_server" ? "bgp.routeServer" : "bgp.member")}</td>
-            <td className="number" data-label={t("bgp.routes")}>{session.routes}</td>
-            <td className="number" data-label={t("bgp.flowspec")}>{session.flowspec}</td>
-            <td data-label={t("fabric.since")}>
-              <Age at={session.since} />
-            </td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <Table
+      rows={sessions}
+      keyOf={(session) => `${session.peer} ${session.kind}`}
+      columns={[
+        {
+          title: t("bgp.peer"),
+          cell: (session) => (
+            <>
+                <code>{session.peer}</code> <span className="quiet">{`AS${session.asn}`}</span> {session.account?.name}
+            </>
+          ),
+        },
+        {
+          title: t("services.state"),
+          cell: (session) => (
+            <span>
+              <State tone={session.state === "established" ? "ok" : "bad"}>{session.state}</State>
+              {session.error ? <small className="quiet"> {session.error}</small> : null}
+            </span>
+          ),
+        },
+        { title: t("bgp.kind"), cell: (session) => t(session.kind === "route_server" ? "bgp.routeServer" : "bgp.member") },
+        { title: t("bgp.routes"), isNumber: true, cell: (session) => session.routes },
+        { title: t("bgp.flowspec"), isNumber: true, cell: (session) => session.flowspec },
+        { title: t("fabric.since"), cell: (session) => <Age at={session.since} /> },
+      ]}
+    />
   );
 }
 

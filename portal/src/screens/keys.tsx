@@ -12,6 +12,7 @@ import { Choices, Form, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
+import { Table } from "../ui/table";
 import { People } from "./people";
 import { Webhooks } from "./webhooks";
 
@@ -61,36 +62,21 @@ function ApiKeys() {
         <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <Empty title={t("keys.none")}>{t("keys.noneAbout")}</Empty> }}>
           {(list) => (
             <div className="table-wrap">
-              <table className="table cards">
-                <thead>
-                  <tr>
-                    <th scope="col">{t("keys.name")}</th>
-                    <th scope="col">{t("keys.scope")}</th>
-                    <th scope="col">{t("keys.created")}</th>
-                    <th scope="col">{t("keys.lastUsed")}</th>
-                    <th scope="col">
-                      <span className="visually-hidden">{t("fabric.acts")}</span>
-                    </th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {list.map((key) => (
-                    <tr key={key.id}>
-                      <th scope="row">
-                        {key.name} <span className="quiet">{key.id}</span>
-                      </th>
-                      <td data-label={t("keys.scope")}>{t(key.scope === "read" ? "keys.read" : "keys.write")}</td>
-                      <td data-label={t("keys.created")}>
-                        <Time at={key.created} />
-                      </td>
-                      <td data-label={t("keys.lastUsed")}>{key.last_used ? <Age at={key.last_used} /> : t("keys.never")}</td>
-                      <td>
-                        <ConfirmedAct label={t("service.delete")} title={t("keys.deleteTitle", { name: key.name })} sentence={t("keys.deleteAbout")} kind="danger" explain={explained} act={() => remove.mutateAsync([key.id])} />
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
+              <Table
+                rows={list}
+                keyOf={(key) => key.id}
+                columns={[
+                  { title: t("keys.name"), cell: (key) => key.name },
+                  { title: t("keys.scope"), cell: (key) => t(key.scope === "read" ? "keys.read" : "keys.write") },
+                  { title: t("keys.created"), cell: (key) => <Time at={key.created} /> },
+                  { title: t("keys.lastUsed"), cell: (key) => key.last_used ? <Age at={key.last_used} /> : t("keys.never") },
+                  {
+                    title: t("fabric.acts"),
+                    isActs: true,
+                    cell: (key) => <ConfirmedAct label={t("service.delete")} title={t("keys.deleteTitle", { name: key.name })} sentence={t("keys.deleteAbout")} kind="danger" explain={explained} act={() => remove.mutateAsync([key.id])} />,
+                  },
+                ]}
+              />
             </div>
           )}
         </Loaded>
@@ -116,7 +102,7 @@ function ServiceKeys() {
                     {key.name}
                   </Link>{" "}
                   <span className="quiet">
-                    {key.id} · {key.redeemed_by ? t("keys.usedBy", { account: key.redeemed_by.name }) : <>{t("task.until")} <Time at={key.valid_until} /></>}
+                    {key.redeemed_by ? t("keys.usedBy", { account: key.redeemed_by.name }) : <>{t("task.until")} <Time at={key.valid_until} /></>}
                   </span>
                 </span>
                 {key.can.includes("revoke_service_key") && !key.redeemed_by ? (

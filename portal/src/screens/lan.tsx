@@ -19,6 +19,7 @@ import { Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui
 import { RouterConfig } from "../ui/routerconfig";
 import { withLengths } from "../ui/routers";
 import { StateOf } from "../ui/words";
+import { Table } from "../ui/table";
 import { RouteServers } from "./routeservers";
 
 const CHECKS: Record<string, { name: MessageId; fix: MessageId }> = {
@@ -279,34 +280,32 @@ function Members({ service }: { service: Service }) {
       <div className={query.data && query.data.length > 0 ? "table-wrap" : "panel-body"}>
         <Loaded query={query} empty={{ when: (list) => list.length === 0, show: <Empty title={t("lan.noMembers")}>{t("lan.noMembersAbout")}</Empty> }}>
           {(list) => (
-            <table className="table cards">
-              <thead>
-                <tr>
-                  <th scope="col">{t("members.name")}</th>
-                  <th scope="col">{t("members.asns")}</th>
-                  <th scope="col">{t("lan.addresses")}</th>
-                  <th scope="col">{t("service.site")}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {list.map((presence) => (
-                  <tr key={presence.account.id}>
-                    <th scope="row">
-                      {presence.account.name} {presence.own ? <span className="quiet">{t("lan.you")}</span> : null}
-                    </th>
-                    <td data-label={t("members.asns")}>{presence.account.asns.map((asn) => `AS${asn}`).join(", ")}</td>
-                    <td data-label={t("lan.addresses")}>
-                      <span className="stack tight">
-                        {presence.addresses.map((address) => (
-                          <code key={address}>{address}</code>
-                        ))}
-                      </span>
-                    </td>
-                    <td data-label={t("service.site")}>{presence.sites.join(", ")}</td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            <Table
+              rows={list}
+              keyOf={(presence) => presence.account.id}
+              columns={[
+                {
+                  title: t("members.name"),
+                  cell: (presence) => (
+                    <>
+                        {presence.account.name} {presence.own ? <span className="quiet">{t("lan.you")}</span> : null}
+                    </>
+                  ),
+                },
+                { title: t("members.asns"), cell: (presence) => presence.account.asns.map((asn) => `AS${asn}`).join(", ") },
+                {
+                  title: t("lan.addresses"),
+                  cell: (presence) => (
+                    <span className="stack tight">
+                      {presence.addresses.map((address) => (
+                        <code key={address}>{address}</code>
+                      ))}
+                    </span>
+                  ),
+                },
+                { title: t("service.site"), cell: (presence) => presence.sites.join(", ") },
+              ]}
+            />
           )}
         </Loaded>
       </div>

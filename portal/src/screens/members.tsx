@@ -8,11 +8,13 @@ import { matches } from "../app/finder";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
+import { Ident } from "../ui/ident";
 import { useAnchor } from "../ui/anchor";
 import { TextField } from "../ui/fields";
 import { Loaded } from "../ui/loaded";
 import { Empty, Panel, ScreenHead } from "../ui/parts";
 import { roleWord } from "../ui/words";
+import { Table } from "../ui/table";
 import { RemovePerson } from "./people";
 
 const KINDS: Record<string, MessageId> = { exchange: "account.exchange", reseller: "account.reseller", member: "account.member", authority: "account.authority" };
@@ -44,40 +46,38 @@ export function Members() {
                 found.length === 0 ? (
                   <Empty title={t(text === "" ? "members.none" : "services.noMatch")}>{t(text === "" ? "members.noneAbout" : "services.noMatchAbout")}</Empty>
                 ) : (
-                  <table className="table cards">
-                    <thead>
-                      <tr>
-                        <th scope="col">{t("members.name")}</th>
-                        <th scope="col">{t("members.kind")}</th>
-                        <th scope="col">{t("members.asns")}</th>
-                        <th scope="col" className="number">{t("nav.connections")}</th>
-                        <th scope="col" className="number">{t("nav.services")}</th>
-                        <th scope="col">{t("members.parent")}</th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      {found.map((account) => (
-                        <tr key={account.id} id={account.id}>
-                          <th scope="row">
-                            {account.name} <span className="quiet">{account.id}</span>
-                          </th>
-                          <td data-label={t("members.kind")}>{t(KINDS[account.kind] ?? "account.member")}</td>
-                          <td data-label={t("members.asns")}>{account.asns.map((asn) => `AS${asn}`).join(", ")}</td>
-                          <td className="number" data-label={t("nav.connections")}>{account.connections}</td>
-                          <td className="number" data-label={t("nav.services")}>
-                            {account.services > 0 ? (
-                              <Link to="/services" search={{ q: account.name, state: "" }}>
-                                {account.services}
-                              </Link>
-                            ) : (
-                              0
-                            )}
-                          </td>
-                          <td data-label={t("members.parent")}>{account.parent?.name}</td>
-                        </tr>
-                      ))}
-                    </tbody>
-                  </table>
+                  <Table
+                    rows={found}
+                    keyOf={(account) => account.id}
+                    anchor={(account) => account.id}
+                    columns={[
+                      {
+                        title: t("members.name"),
+                        cell: (account) => (
+                          <>
+                              {account.name} <Ident id={account.id} />
+                          </>
+                        ),
+                      },
+                      { title: t("members.kind"), cell: (account) => t(KINDS[account.kind] ?? "account.member") },
+                      { title: t("members.asns"), cell: (account) => account.asns.map((asn) => `AS${asn}`).join(", ") },
+                      { title: t("nav.connections"), isNumber: true, cell: (account) => account.connections },
+                      {
+                        title: t("nav.services"),
+                        isNumber: true,
+                        cell: (account) => (
+                          account.services > 0 ? (
+                            <Link to="/services" search={{ q: account.name, state: "" }}>
+                              {account.services}
+                            </Link>
+                          ) : (
+                            0
+                          )
+                        ),
+                      },
+                      { title: t("members.parent"), cell: (account) => account.parent?.name },
+                    ]}
+                  />
                 )
               }
             </Loaded>
@@ -88,34 +88,24 @@ export function Members() {
             <div className={users.data && users.data.length > 0 ? "table-wrap" : "panel-body"}>
               <Loaded query={users} empty={{ when: (list) => list.length === 0, show: <Empty title={t("members.noPeople")}>{t("members.noPeopleAbout")}</Empty> }}>
                 {(list) => (
-                  <table className="table cards">
-                    <thead>
-                      <tr>
-                        <th scope="col">{t("signin.name")}</th>
-                        <th scope="col">{t("connection.account")}</th>
-                        <th scope="col">{t("members.roles")}</th>
-                        <th scope="col">{t("members.mail")}</th>
-                        <th scope="col">
-                          <span className="visually-hidden">{t("service.acts")}</span>
-                        </th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      {list.map((user) => (
-                        <tr key={user.id}>
-                          <th scope="row">
-                            {user.name} <span className="quiet">{user.id}</span>
-                          </th>
-                          <td data-label={t("connection.account")}>{user.account.name}</td>
-                          <td data-label={t("members.roles")}>{user.roles.map((role) => roleWord(t, role)).join(", ")}</td>
-                          <td data-label={t("members.mail")}>{user.email}</td>
-                          <td>
-                            <RemovePerson user={user} />
-                          </td>
-                        </tr>
-                      ))}
-                    </tbody>
-                  </table>
+                  <Table
+                    rows={list}
+                    keyOf={(user) => user.id}
+                    columns={[
+                      {
+                        title: t("signin.name"),
+                        cell: (user) => (
+                          <>
+                              {user.name} <Ident id={user.id} />
+                          </>
+                        ),
+                      },
+                      { title: t("connection.account"), cell: (user) => user.account.name },
+                      { title: t("members.roles"), cell: (user) => user.roles.map((role) => roleWord(t, role)).join(", ") },
+                      { title: t("members.mail"), cell: (user) => user.email },
+                      { title: t("service.acts"), isActs: true, cell: (user) => <RemovePerson user={user} /> },
+                    ]}
+                  />
                 )}
               </Loaded>
             </div>

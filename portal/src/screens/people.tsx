@@ -11,6 +11,7 @@ import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Panel } from "../ui/parts";
 import { roleWord } from "../ui/words";
+import { Table } from "../ui/table";
 import type { MessageId } from "../i18n/messages";
 
 /** The roles that a member gives, with what each may do. */
@@ -82,32 +83,23 @@ export function People() {
       <div className={query.data && own.length > 0 ? "table-wrap" : "panel-body"}>
         <Loaded query={query} lines={3} empty={{ when: () => own.length === 0, show: <Empty title={t("members.noPeople")}>{t("people.noneAbout")}</Empty> }}>
           {() => (
-            <table className="table cards">
-              <thead>
-                <tr>
-                  <th scope="col">{t("signin.name")}</th>
-                  <th scope="col">{t("members.roles")}</th>
-                  <th scope="col">{t("members.mail")}</th>
-                  <th scope="col">
-                    <span className="visually-hidden">{t("service.acts")}</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {own.map((user) => (
-                  <tr key={user.id}>
-                    <th scope="row">
-                      {user.name} {user.id === me.user ? <span className="quiet">{t("lan.you")}</span> : null}
-                    </th>
-                    <td data-label={t("members.roles")}>{user.roles.map((one) => roleWord(t, one)).join(", ")}</td>
-                    <td data-label={t("members.mail")}>{user.email}</td>
-                    <td>
-                      <RemovePerson user={user} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            <Table
+              rows={own}
+              keyOf={(user) => user.id}
+              columns={[
+                {
+                  title: t("signin.name"),
+                  cell: (user) => (
+                    <>
+                        {user.name} {user.id === me.user ? <span className="quiet">{t("lan.you")}</span> : null}
+                    </>
+                  ),
+                },
+                { title: t("members.roles"), cell: (user) => user.roles.map((one) => roleWord(t, one)).join(", ") },
+                { title: t("members.mail"), cell: (user) => user.email },
+                { title: t("service.acts"), isActs: true, cell: (user) => <RemovePerson user={user} /> },
+              ]}
+            />
           )}
         </Loaded>
       </div>

@@ -8,6 +8,7 @@ import type { MessageId } from "../i18n/messages";
 import { useText, type Translate } from "../i18n/text";
 import { Loaded } from "../ui/loaded";
 import { Button, Notice, State, type Tone } from "../ui/parts";
+import { Table } from "../ui/table";
 
 /** The states of BGP have their names from RFC 4271 in every language. */
 const BGP_STATES: Record<string, string> = {
@@ -63,47 +64,32 @@ export function SessionTable({ sessions }: { sessions: RouteServerSession[] }) {
   const t = useText();
   return (
     <div className="table-wrap">
-      <table className="table cards">
-        <thead>
-          <tr>
-            <th scope="col">{t("rs.address")}</th>
-            <th scope="col">{t("rs.server")}</th>
-            <th scope="col">{t("services.state")}</th>
-            <th scope="col" className="number">
-              {t("bgp.routes")}
-            </th>
-            <th scope="col" className="number">
-              {t("rs.rejectedCount")}
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {sessions.map((session) => (
-            <tr key={`${session.server} ${session.address} ${session.name ?? ""}`}>
-              <th scope="row">
-                <code>{session.address}</code>
-              </th>
-              <td data-label={t("rs.server")}>
-                <span>
-                  {session.server} <span className="quiet">{`AS${session.server_asn}`}</span>
-                </span>
-              </td>
-              <td data-label={t("services.state")}>
-                <span>
-                  <State tone={TONES[session.state] ?? "wait"}>{stateWord(t, session.state)}</State>
-                  {session.error === null ? null : <small className="quiet breaks"> {session.error}</small>}
-                </span>
-              </td>
-              <td className="number" data-label={t("bgp.routes")}>
-                {session.imported}
-              </td>
-              <td className="number" data-label={t("rs.rejectedCount")}>
-                {`${session.rejected}${session.truncated ? "+" : ""}`}
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        rows={sessions}
+        keyOf={(session) => `${session.server} ${session.address} ${session.name ?? ""}`}
+        columns={[
+          { title: t("rs.address"), cell: (session) => <code>{session.address}</code> },
+          {
+            title: t("rs.server"),
+            cell: (session) => (
+              <span>
+                {session.server} <span className="quiet">{`AS${session.server_asn}`}</span>
+              </span>
+            ),
+          },
+          {
+            title: t("services.state"),
+            cell: (session) => (
+              <span>
+                <State tone={TONES[session.state] ?? "wait"}>{stateWord(t, session.state)}</State>
+                {session.error === null ? null : <small className="quiet breaks"> {session.error}</small>}
+              </span>
+            ),
+          },
+          { title: t("bgp.routes"), isNumber: true, cell: (session) => session.imported },
+          { title: t("rs.rejectedCount"), isNumber: true, cell: (session) => `${session.rejected}${session.truncated ? "+" : ""}` },
+        ]}
+      />
     </div>
   );
 }
@@ -119,40 +105,28 @@ export function RejectedTable({ routes }: { routes: RejectedRoute[] }) {
   return (
     <>
       <div className="table-wrap">
-        <table className="table cards">
-          <thead>
-            <tr>
-              <th scope="col">{t("rs.prefix")}</th>
-              <th scope="col">{t("rs.why")}</th>
-              <th scope="col">{t("rs.asPath")}</th>
-              <th scope="col">{t("rs.nextHop")}</th>
-              <th scope="col">{t("rs.server")}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {shown.map((route) => (
-              <tr key={`${route.server} ${route.address} ${route.prefix} ${route.as_path} ${route.next_hop ?? ""}`}>
-                <th scope="row">
-                  <code>{route.prefix}</code>
-                </th>
-                <td data-label={t("rs.why")}>
-                  <span className="stack tight">
-                    {route.causes.map((cause) => (
-                      <span key={cause.community ?? ""}>
-                        {t.reason(cause.coded, cause.text)} {cause.community === null ? null : <code className="quiet small">{cause.community}</code>}
-                      </span>
-                    ))}
-                  </span>
-                </td>
-                <td className="breaks" data-label={t("rs.asPath")}>
-                  {route.as_path}
-                </td>
-                <td data-label={t("rs.nextHop")}>{route.next_hop === null ? null : <code>{route.next_hop}</code>}</td>
-                <td data-label={t("rs.server")}>{route.server}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <Table
+          rows={shown}
+          keyOf={(route) => `${route.server} ${route.address} ${route.prefix} ${route.as_path} ${route.next_hop ?? ""}`}
+          columns={[
+            { title: t("rs.prefix"), cell: (route) => <code>{route.prefix}</code> },
+            {
+              title: t("rs.why"),
+              cell: (route) => (
+                <span className="stack tight">
+                  {route.causes.map((cause) => (
+                    <span key={cause.community ?? ""}>
+                      {t.reason(cause.coded, cause.text)} {cause.community === null ? null : <code className="quiet small">{cause.community}</code>}
+                    </span>
+                  ))}
+                </span>
+              ),
+            },
+            { title: t("rs.asPath"), cell: (route) => <span className="breaks">{route.as_path}</span> },
+            { title: t("rs.nextHop"), cell: (route) => route.next_hop === null ? null : <code>{route.next_hop}</code> },
+            { title: t("rs.server"), cell: (route) => route.server },
+          ]}
+        />
       </div>
       {shown.length < routes.length ? (
         <div className="buttons">

@@ -9,6 +9,7 @@ import { useMe } from "../app/shell";
 import { Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
+import { Ident } from "../ui/ident";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
 import { TextField } from "../ui/fields";
@@ -24,6 +25,7 @@ import { RouterConfig } from "../ui/routerconfig";
 import { withLengths } from "../ui/routers";
 import { operationWord } from "../ui/operations";
 import { kindWord, StateOf, statusText } from "../ui/words";
+import { Table } from "../ui/table";
 import { Macs, QuarantineChecklist } from "./lan";
 
 const STAGES: Record<string, MessageId> = {
@@ -92,7 +94,7 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
             <RouterConfig
               end={{
                 vlan: end.vlan,
-                about: `${service.id} ${service.name}`,
+                about: service.name,
                 rateMbps: end.capacity_mbps,
                 addresses: withLengths(end.ips),
                 lan: service.kind === "exchange_lan",
@@ -353,35 +355,26 @@ function History({ service }: { service: ServiceView }) {
       <div className={query.data && query.data.items.length > 0 ? "table-wrap" : "panel-body"}>
         <Loaded query={query} lines={3} empty={{ when: (page) => page.items.length === 0, show: <p className="quiet">{t("service.noHistory")}</p> }}>
           {(page) => (
-            <table className="table cards">
-              <thead>
-                <tr>
-                  <th scope="col">{t("changes.change")}</th>
-                  <th scope="col">{t("changes.when")}</th>
-                  <th scope="col">{t("changes.who")}</th>
-                  <th scope="col">{t("changes.phase")}</th>
-                </tr>
-              </thead>
-              <tbody>
-                {page.items.map((change) => (
-                  <tr key={change.id}>
-                    <th scope="row">
-                      <Link to="/changes/$id" params={{ id: change.id }}>
-                        {operationWord(t, change.operation)}
-                      </Link>{" "}
-                      <span className="quiet">{change.id}</span>
-                    </th>
-                    <td data-label={t("changes.when")}>
-                      <Time at={change.accepted_at} />
-                    </td>
-                    <td data-label={t("changes.who")}>{change.actor}</td>
-                    <td data-label={t("changes.phase")}>
-                      <StateOf state={change.state} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            </table>
+            <Table
+              rows={page.items}
+              keyOf={(change) => change.id}
+              columns={[
+                {
+                  title: t("changes.change"),
+                  cell: (change) => (
+                    <>
+                        <Link to="/changes/$id" params={{ id: change.id }}>
+                          {operationWord(t, change.operation)}
+                        </Link>{" "}
+                        <Ident id={change.id} />
+                    </>
+                  ),
+                },
+                { title: t("changes.when"), cell: (change) => <Time at={change.accepted_at} /> },
+                { title: t("changes.who"), cell: (change) => change.actor },
+                { title: t("changes.phase"), cell: (change) => <StateOf state={change.state} /> },
+              ]}
+            />
           )}
         </Loaded>
       </div>
@@ -407,7 +400,7 @@ export function Service() {
             <span className="row">
               <StateOf state={service.state} />
               <span className="quiet">
-                {service.id} · {kindWord(t, service.kind)}
+                <Ident id={service.id} /> {kindWord(t, service.kind)}
               </span>
               {service.locked_by ? <span className="quiet">{t("service.lockedBy", { account: service.locked_by.name })}</span> : null}
             </span>

@@ -11,6 +11,7 @@ import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
 import { useLanguage } from "../i18n/text";
+import { Ident } from "../ui/ident";
 import { AddressField, Select } from "../ui/fields";
 import { useHeld } from "../ui/held";
 import { Lock } from "../ui/icons";
@@ -179,7 +180,7 @@ function Rows({ services, own, hide, asked }: { services: Service[]; own: string
                     </span>
                   ) : null}
                   <small className="quiet">
-                    {service.id} · {kindWord(t, service.kind)}
+                    <Ident id={service.id} /> {kindWord(t, service.kind)}
                   </small>
                 </span>
                 <span role="cell">

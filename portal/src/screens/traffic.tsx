@@ -10,6 +10,7 @@ import { formatNumber } from "../i18n/units";
 import { saveCsv } from "../ui/csv";
 import { Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
+import { Table } from "../ui/table";
 
 /** The rates with each peer in each service, with their error. */
 function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: string; showsDrops: boolean }) {
@@ -70,32 +71,17 @@ function Flows({ flows }: { flows: Flow[] }) {
   const end = (address: string, port: number) => (port === 0 ? address : address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`);
   return (
     <div className="table-wrap">
-      <table className="table cards" aria-label={t("traffic.flows")}>
-        <thead>
-          <tr>
-            <th scope="col">{t("traffic.source")}</th>
-            <th scope="col">{t("traffic.destination")}</th>
-            <th scope="col">{t("traffic.protocol")}</th>
-            <th scope="col" className="number">{t("traffic.rate")}</th>
-          </tr>
-        </thead>
-        <tbody>
-          {flows.map((flow) => (
-            <tr key={`${flow.source} ${flow.source_port} ${flow.destination} ${flow.destination_port} ${flow.protocol}`}>
-              <th scope="row">
-                <code>{end(flow.source, flow.source_port)}</code>
-              </th>
-              <td data-label={t("traffic.destination")}>
-                <code>{end(flow.destination, flow.destination_port)}</code>
-              </td>
-              <td data-label={t("traffic.protocol")}>{protocolName(t, flow.protocol)}</td>
-              <td className="number" data-label={t("traffic.rate")}>
-                <Rate bits={flow.bits_per_s} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        label={t("traffic.flows")}
+        rows={flows}
+        keyOf={(flow) => `${flow.source} ${flow.source_port} ${flow.destination} ${flow.destination_port} ${flow.protocol}`}
+        columns={[
+          { title: t("traffic.source"), cell: (flow) => <code>{end(flow.source, flow.source_port)}</code> },
+          { title: t("traffic.destination"), cell: (flow) => <code>{end(flow.destination, flow.destination_port)}</code> },
+          { title: t("traffic.protocol"), cell: (flow) => protocolName(t, flow.protocol) },
+          { title: t("traffic.rate"), isNumber: true, cell: (flow) => <Rate bits={flow.bits_per_s} /> },
+        ]}
+      />
     </div>
   );
 }

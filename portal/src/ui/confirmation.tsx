@@ -26,7 +26,7 @@ export function AwaitsConfirmation({ change }: { change: Change }) {
   const revert = useOrder(changeOrder.revert);
   const until = change.confirm_until;
   if (until === null) return null;
-  const name = `${operationWord(t, change.operation)} (${change.id})`;
+  const name = operationWord(t, change.operation);
   return (
     <Notice tone="wait" title={<span role="status">{t("confirm.waits", { change: name })}</span>}>
       <div className="stack tight">

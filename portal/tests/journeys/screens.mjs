@@ -149,6 +149,24 @@ export const journeys = [
     },
   },
   {
+    name: "at 50 kB/s the first load shows something within 3 s",
+    once: true,
+    run: async ({ browser, url, opened }) => {
+      const slow = await open(browser);
+      opened.push(slow);
+      const session = await slow.context.newCDPSession(slow.page);
+      await session.send("Network.enable");
+      await session.send("Network.emulateNetworkConditions", { offline: false, latency: 100, downloadThroughput: 50_000, uploadThroughput: 50_000 });
+      await slow.page.goto(url, { waitUntil: "commit" });
+      const paint = await slow.page.evaluate(
+        () => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0)).observe({ type: "paint", buffered: true })),
+      );
+      console.log(`      first contentful paint at ${paint.toFixed(0)} ms`);
+      assert(paint > 0 && paint <= 3_000, `something is shown after ${paint} ms`);
+      await slow.page.locator("#signin-name").waitFor({ timeout: 60_000 });
+    },
+  },
+  {
     name: "the largest paint of a first load and the next screen, at a processor four times slower",
     once: true,
     measure: true,

@@ -4,6 +4,8 @@ import { fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, expect, it, vi } from "vitest";
 
 import { newQueryClient } from "../../src/api/queries";
+import type { Whoami } from "../../src/api/types";
+import { SignedInAs } from "../../src/app/shell";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
 import { Changes } from "../../src/screens/changes";
@@ -13,9 +15,13 @@ vi.mock("@tanstack/react-router", async (actual) => ({
   Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
 }));
 
+const STAFF: Whoami = { user: "us-1", name: "ops", account: { id: "ac-1", name: "IX", asns: [] }, roles: [], operator: true, can: [], language: null, exchange: "IX" };
+
 const page = (queries: ReturnType<typeof newQueryClient>, shown: React.ReactNode) => (
   <Localized language="en" messages={en}>
-    <QueryClientProvider client={queries}>{shown}</QueryClientProvider>
+    <SignedInAs value={STAFF}>
+      <QueryClientProvider client={queries}>{shown}</QueryClientProvider>
+    </SignedInAs>
   </Localized>
 );
 

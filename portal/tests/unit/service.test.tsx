@@ -15,7 +15,7 @@ vi.mock("@tanstack/react-router", async (actual) => ({
   useNavigate: () => () => {},
   useParams: () => address,
 }));
-vi.mock("../../src/app/shell", () => ({ useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));
+vi.mock("../../src/app/shell", () => ({ useIsStaff: () => false, useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));
 
 afterEach(() => vi.unstubAllGlobals());
 
