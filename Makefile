@@ -213,7 +213,7 @@ packages-check: packages ## install, upgrade, remove and purge the packages in a
 
 # PROGRAMS is the folder of the programs; debian/rules calls this, too.
 install-files:
-	for program in millraced millrace-nf millrace-wan; do install -Dm755 -t $(DESTDIR)$(PREFIX)/sbin $(PROGRAMS)/$$program; done
+	for program in millraced millrace-nf millrace-nic millrace-wan; do install -Dm755 -t $(DESTDIR)$(PREFIX)/sbin $(PROGRAMS)/$$program; done
 	for program in millrace millrace-bench millrace-courier millrace-generator millrace-ix; do install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)/$$program; done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	for unit in bin/millraced/millraced bin/millrace-ix/millrace-ix crates/transport/daemon/millrace-courier; do \
@@ -221,7 +221,7 @@ install-files:
 	install -d $(foreach section,1 5 8,$(DESTDIR)$(PREFIX)/share/man/man$(section))
 	@# `millrace bench` and the program millrace-bench have pages of the same name: the program's is kept.
 	for program in millrace millrace-bench millrace-ix; do $(PROGRAMS)/$$program man $(DESTDIR)$(PREFIX)/share/man/man1; done
-	for program in millraced millrace-wan millrace-courier millrace-nf millrace-generator; do \
+	for program in millraced millrace-wan millrace-courier millrace-nf millrace-nic millrace-generator; do \
 	    $(PROGRAMS)/$$program --man > $(DESTDIR)$(PREFIX)/share/man/man8/$$program.8; done
 	$(PROGRAMS)/millraced --man-config > $(DESTDIR)$(PREFIX)/share/man/man5/millraced.toml.5
 	install -d $(foreach folder,bash-completion/completions zsh/site-functions fish/vendor_completions.d,$(DESTDIR)$(PREFIX)/share/$(folder))

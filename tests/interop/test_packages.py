@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 long = pytest.mark.skipif("MILLRACE_PACKAGES_LONG" not in os.environ, reason="minutes: make packages-check")
 # The packages with a service, and those that bring a program only.
 SERVICES = ["millraced", "millrace-ix", "millrace-courier"]
-PROGRAMS = {"millrace": "/usr/bin/millrace", "millrace-nf": "/usr/sbin/millrace-nf", "millrace-wan": "/usr/sbin/millrace-wan",
+PROGRAMS = {"millrace": "/usr/bin/millrace", "millrace-nf": "/usr/sbin/millrace-nf", "millrace-nic": "/usr/sbin/millrace-nic", "millrace-wan": "/usr/sbin/millrace-wan",
             "millrace-courier-dpdk": "/usr/bin/millrace-courier", "millrace-bench": "/usr/bin/millrace-bench"}
 # Tags of lintian that are not findings here: the names of people are not in this repository, and nothing is in Debian's archive.
 LINTIAN_EXCEPT = "initial-upload-closes-no-bugs,unstripped-binary-or-object"

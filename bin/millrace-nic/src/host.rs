@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use millrace_datapath::io::{SocketAccess, SocketFile};
 use millrace_nic::connection::{Received, receive, send_memory};
 use millrace_nic::memory::{Layout, Memory};
-use millrace_nic_model::SoftwareNic;
+use millrace_nic_model::{Fault, SoftwareNic};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -52,6 +52,13 @@ impl Host {
             buffer: Vec::new(),
             _file: file,
         })
+    }
+
+    /// Sets the fault of the device from now on, or ends it.
+    pub(crate) fn set_fault(&mut self, fault: Option<Fault>) {
+        if let Some(driver) = &mut self.driver {
+            driver.nic.set_fault(fault);
+        }
     }
 
     /// Takes commands, and looks at the sockets from time to time. Returns the number of commands.

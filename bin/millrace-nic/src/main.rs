@@ -10,7 +10,7 @@
 mod host;
 mod wire;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, ValueEnum};
+use clap::{CommandFactory as _, Parser, ValueEnum};
 use millrace_log::Lines;
 use millrace_nic::Capabilities;
 use millrace_nic::memory::Layout;
+use millrace_nic_model::Fault;
 use millrace_types::ErrorChain;
 use nix::sys::signal::{SigSet, Signal};
 use tracing_subscriber::EnvFilter;
@@ -62,12 +63,44 @@ struct Options {
     /// The longest frame in bytes, 64 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=9600))]
     frame_size: u32,
+    /// A fault of the device, which the signal USR1 switches on and off, for tests of a switch: wrong-marks, lost-marks,
+    /// kept-rows, ignored-rows, refused-rows, lost-fences or wrong-hashes
+    #[arg(long, value_name = "NAME", value_parser = fault)]
+    fault: Option<Fault>,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
     #[arg(long, value_name = "FILTER", default_value = "info")]
     log: String,
 }
 
+fn fault(name: &str) -> Result<Fault, String> {
+    Fault::from_name(name).ok_or_else(|| {
+        let names: Vec<&str> = Fault::ALL.iter().map(|(name, _)| *name).collect();
+        format!("expected one of {}", names.join(", "))
+    })
+}
+
+/// Writes `millrace-nic(8)` to standard output.
+fn man() -> Result<()> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Options::command())
+        .section("8")
+        .render(&mut page)?;
+    std::io::stdout()
+        .write_all(&page)
+        .context("standard output cannot be written")
+}
+
 fn main() -> ExitCode {
+    // The option of packages needs none of the others.
+    if std::env::args_os().skip(1).eq(["--man"]) {
+        return match man() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("millrace-nic: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let options = Options::parse();
     let has_colors = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
@@ -87,23 +120,36 @@ fn main() -> ExitCode {
 /// The most bursts of the driver that are sent after the signal to end.
 const LAST_BURSTS: usize = 1024;
 
-/// Returns a flag that SIGINT and SIGTERM set.
-fn stop_flag() -> Result<Arc<AtomicBool>> {
+/// Flags that signals set.
+#[derive(Clone, Default)]
+struct Flags {
+    /// Set by SIGINT and SIGTERM.
+    stop: Arc<AtomicBool>,
+    /// Inverted by SIGUSR1.
+    is_faulty: Arc<AtomicBool>,
+}
+
+/// Starts the thread that waits for signals, and returns the flags that it sets.
+fn flags() -> Result<Flags> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGUSR1);
     signals.thread_block().context("signals cannot be blocked")?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&stop);
+    let flags = Flags::default();
+    let set = flags.clone();
     let wait = move || {
-        let _signal = signals.wait();
-        flag.store(true, Ordering::Release);
+        while let Ok(Signal::SIGUSR1) = signals.wait() {
+            let is_faulty = !set.is_faulty.fetch_not(Ordering::AcqRel);
+            tracing::info!(is_faulty, "signal USR1");
+        }
+        set.stop.store(true, Ordering::Release);
     };
     std::thread::Builder::new()
         .name("signals".to_owned())
         .spawn(wait)
         .context("a thread that waits for signals")?;
-    Ok(stop)
+    Ok(flags)
 }
 
 /// Serves one driver after the other, until SIGINT or SIGTERM.
@@ -121,7 +167,7 @@ fn run(options: &Options) -> Result<()> {
         ring_bits: 9,
         buffer_size: options.frame_size.next_multiple_of(64),
     };
-    let stop = stop_flag()?;
+    let Flags { stop, is_faulty } = flags()?;
     let mut wire = Wire::open(&options.wire)?;
     let mut host = Host::listen(&options.socket, layout)?;
     tracing::info!(wire = %options.wire, socket = %options.socket.display(), queues = options.queues, "ready");
@@ -130,6 +176,7 @@ fn run(options: &Options) -> Result<()> {
     while !stop.load(Ordering::Acquire) {
         let now = Instant::now();
         let time = now.duration_since(epoch).as_nanos() as u32;
+        host.set_fault(options.fault.filter(|_| is_faulty.load(Ordering::Relaxed)));
         let mut found = host.poll()?;
         if host.is_ready() {
             found += wire.receive(|frame| host.receive(frame, time));

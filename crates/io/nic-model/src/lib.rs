@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod device;
+mod fault;
 pub mod frames;
 mod parser;
 mod recognize;
@@ -24,6 +25,7 @@ mod table;
 mod view;
 
 pub use device::{Classified, Model, Outcome};
+pub use fault::Fault;
 pub use parser::{Parsed, parse};
 pub use simulator::Simulator;
 pub use software::SoftwareNic;

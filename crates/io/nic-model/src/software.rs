@@ -8,6 +8,7 @@ use millrace_nic::memory::{Memory, MemoryError};
 use millrace_nic::{Config, FRAME_SIZE_MIN};
 
 use crate::device::{Model, Outcome};
+use crate::fault::{Fault, Faults};
 
 /// The most commands that one call of [`SoftwareNic::poll`] takes.
 const COMMANDS_MAX: usize = 64;
@@ -22,6 +23,7 @@ pub struct SoftwareNic {
     too_long: u64,
     /// The queue whose frames are sent next.
     next_queue: u8,
+    faults: Faults,
 }
 
 impl SoftwareNic {
@@ -35,7 +37,13 @@ impl SoftwareNic {
             model: None,
             too_long: 0,
             next_queue: 0,
+            faults: Faults::default(),
         })
+    }
+
+    /// Sets the fault of the device from now on, or ends it.
+    pub fn set_fault(&mut self, fault: Option<Fault>) {
+        self.faults.fault = fault;
     }
 
     /// Returns the model, while the device is enabled.
@@ -80,7 +88,10 @@ impl SoftwareNic {
         while commands < COMMANDS_MAX
             && let Some(bytes) = self.device.next_command()
         {
-            let (completion, fence) = model.command(&bytes);
+            let (completion, fence) = match self.faults.pretended(&bytes) {
+                Some(completion) => (completion, None),
+                None => model.command(&bytes),
+            };
             if let Some(fence) = fence {
                 (0..layout.capabilities.queues).for_each(|queue| self.device.complete(queue, &fence, &[]));
             }
@@ -98,7 +109,11 @@ impl SoftwareNic {
             return None;
         }
         match model.frame(port, frame, time) {
-            Outcome::Received { queue, completion } => {
+            Outcome::Received {
+                queue,
+                mut completion,
+            } => {
+                self.faults.distort(&mut completion);
                 self.device.complete(queue, &completion, frame);
                 Some(queue)
             }

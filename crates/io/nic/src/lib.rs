@@ -26,6 +26,7 @@ pub mod counter;
 pub mod device;
 pub mod document;
 pub mod driver;
+pub mod exact;
 pub mod hash;
 pub mod key;
 pub mod memory;

@@ -2,6 +2,7 @@
 //! workers read, receives events from the workers, and adds and removes ports ([`ports`]) and services.
 
 mod lags;
+mod offload;
 mod packet_out;
 mod port;
 mod ports;

@@ -24,6 +24,7 @@ mod handoff;
 mod idle;
 pub mod io;
 mod lag;
+pub mod offload;
 mod pipeline;
 pub mod publish;
 mod sampling;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_flow::Action;
-use millrace_pipeline::{Counters, DropReason, Forwarding, Processor};
+use millrace_pipeline::{Counters, DropReason, Forwarding, MarkColumn, Processor, Slots};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
@@ -54,6 +54,37 @@ impl<P: Packet> BridgePipeline<P> {
             return self.process_sampled(in_port, burst, index, now);
         }
         self.process_all(in_port, burst, now, None);
+    }
+
+    /// Runs a burst of packets, some of which their device marked, through the tables, and samples the packets that the skip
+    /// counter selects. Leaves `burst` empty.
+    pub(crate) fn process_marked(
+        &mut self,
+        in_port: PortNo,
+        (burst, column): (&mut Burst<P>, &MarkColumn),
+        slots: &mut Slots,
+        now: Time,
+    ) {
+        if let Some(sampler) = &mut self.sampling
+            && let Some(index) = sampler.advance(in_port, burst.len())
+        {
+            return self.process_sampled(in_port, burst, index, now);
+        }
+        let forwarding = self.forwarding.enter();
+        let mut egress = WorkerEgress {
+            bridge: self.bridge,
+            tx: &mut self.tx,
+            events: &self.events,
+            counters: &self.counters,
+            now,
+            in_port: Some(in_port),
+            sampler: self.sampling.as_deref_mut(),
+            sampled: None,
+            is_noting: false,
+        };
+        self.processor
+            .process_marked_burst(&forwarding, in_port, (burst, column), slots, now, &mut egress);
+        burst.clear();
     }
 
     /// Processes a burst whose packet `index` is the first sampled one. Splits the burst only before further sampled

@@ -363,6 +363,12 @@ impl Forwarding {
         (&self.cache_form.0, self.cache_form.1)
     }
 
+    /// Returns the bits by which the tables tell packets apart, and their version: packets that are equal in these bits meet
+    /// the same entries. The version changes with the bits, and never comes again.
+    pub fn match_bits(&self) -> (FlowMask, u64) {
+        (self.cache_form.0.mask(), self.cache_form.1)
+    }
+
     /// Returns the number of tables.
     pub fn table_len(&self) -> usize {
         self.tables.len()

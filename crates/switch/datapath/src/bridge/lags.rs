@@ -88,6 +88,7 @@ impl<B: Backend> Bridge<B> {
                 queues: PortQueues::default(),
                 policed: None,
                 lag: None,
+                offload: None,
                 past: PortStats::default(),
             },
         );

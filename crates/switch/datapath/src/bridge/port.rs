@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::counters::{PortCounters, PortStats};
 use crate::io::{Device, OpenError};
+use crate::offload::port::PortOffload;
 use crate::schedule::PortQueues;
 use crate::spread::reta::Reta;
 use crate::worker::Policing;
@@ -39,6 +40,8 @@ pub(super) struct BridgePort {
     pub(super) policed: Option<Policing>,
     /// The LAG of which the device is a member.
     pub(super) lag: Option<PortNo>,
+    /// The use of the device's entries, if it has any and the configuration asks for it.
+    pub(super) offload: Option<Box<PortOffload>>,
     /// The counters of members that were removed, if the port is a LAG.
     pub(super) past: PortStats,
 }

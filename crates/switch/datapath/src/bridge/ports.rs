@@ -85,6 +85,8 @@ impl<B: Backend> Bridge<B> {
                 waits_for: None,
                 is_segmenting: false,
                 member: lag.map(|_| LagMember::new(port)),
+                marks: None,
+                has_column: false,
             };
             self.workers[worker].send(Command::AddRxPort {
                 bridge: self.number,
@@ -103,6 +105,7 @@ impl<B: Backend> Bridge<B> {
                 queues: PortQueues::default(),
                 policed: None,
                 lag,
+                offload: None,
                 past: PortStats::default(),
             },
         );

@@ -39,10 +39,13 @@ use std::time::Instant;
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
+use millrace_pipeline::MarkColumn;
 use millrace_types::Mac;
 use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 use thiserror::Error;
+
+use crate::offload::Offload;
 
 pub use heap::HeapBackend;
 pub use memory::MemoryPeer;
@@ -64,6 +67,16 @@ pub trait RxQueue<P>: Send {
     /// Returns `None` for devices whose packets arrive from outside. A worker without work calls this before
     /// it sleeps (docs/adr/0014-next-due.md).
     fn next_due(&mut self) -> Option<Instant> {
+        None
+    }
+
+    /// Has the queue keep the marks and hashes of its packets for [`Self::marks`], or not.
+    fn keep_marks(&mut self, is_kept: bool) {
+        let _ = is_kept;
+    }
+
+    /// Returns the marks and hashes of the packets of the last burst, if the queue keeps them.
+    fn marks(&self) -> Option<&MarkColumn> {
         None
     }
 
@@ -176,6 +189,11 @@ pub trait Device: Send {
     /// Returns what an operator can do about refused frames.
     fn refusal_remedy(&self) -> String {
         String::new()
+    }
+
+    /// Returns the interface for entries that mark packets, if the device has any.
+    fn offload(&mut self) -> Option<&mut dyn Offload> {
+        None
     }
 
     /// Returns the interface for rules, if the device takes any.

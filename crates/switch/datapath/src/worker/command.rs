@@ -11,6 +11,7 @@ use crate::capture::Captures;
 use crate::counters::WorkerCounters;
 use crate::handoff::Inbox;
 use crate::lag::{Distribution, LagRole};
+use crate::offload::port::WorkerChange;
 use crate::sampling::WorkerSampling;
 use crate::scheduled::SchedulerRole;
 use crate::service::{Service, ServiceId};
@@ -82,6 +83,14 @@ pub(crate) enum Command<P> {
         bridge: u32,
         port: PortNo,
         policing: Option<Policing>,
+    },
+    /// Sets or removes the slots of a port's marks, or changes some of them.
+    SetMarks {
+        bridge: u32,
+        port: PortNo,
+        /// The number of this worker.
+        worker: usize,
+        change: WorkerChange,
     },
     /// Sends a frame of a link protocol ahead of all packets that wait for the port.
     SendFirst { bridge: u32, port: PortNo, packet: P },

@@ -9,12 +9,14 @@ use millrace_wire::Packet;
 use crate::counters::PortCounters;
 use crate::io::{Burst, RxQueue};
 use crate::lag::LagMember;
+use crate::offload::port::WorkerChange;
 use crate::pipeline::BridgePipeline;
 use crate::segmentation::SegmentingRx;
 use crate::service::{Service, ServiceId};
 use crate::spread::links::Links;
 use crate::spread::reta::{HandoffContext, Spreader};
 use crate::tx_port::TxPorts;
+use crate::worker::marks::PortMarks;
 
 /// The state of one bridge in one worker.
 pub(crate) struct BridgeContext<P> {
@@ -41,6 +43,10 @@ pub(crate) struct RxPort<P> {
     pub(crate) is_segmenting: bool,
     /// The member of the LAG `port` whose queue this is; `None` if the port is no LAG.
     pub(crate) member: Option<LagMember>,
+    /// The slots of the port's marks, while they are used.
+    pub(crate) marks: Option<Box<PortMarks>>,
+    /// True if the marks of the queue belong to the burst that is processed next.
+    pub(crate) has_column: bool,
 }
 
 /// The policer of a port. All workers that receive from the port share it.
@@ -107,6 +113,8 @@ impl<P: Packet> RxPort<P> {
     ) -> usize {
         self.queue.rx_burst(burst);
         let received = burst.len();
+        // A policer may drop or rewrite packets, and a LAG filters them: positions and keys are then others.
+        self.has_column = self.marks.is_some() && self.policing.is_none() && self.member.is_none();
         if received == 0 {
             return 0;
         }
@@ -138,6 +146,7 @@ impl<P: Packet> RxPort<P> {
         pipeline: &BridgePipeline<P>,
         links: &mut Links<P>,
     ) {
+        self.has_column = false;
         if let Some(spreader) = &mut self.spreader {
             let mut handoff = HandoffContext {
                 bridge: pipeline.bridge,
@@ -146,6 +155,22 @@ impl<P: Packet> RxPort<P> {
                 counters: &pipeline.counters,
             };
             spreader.spread(burst, &mut handoff);
+        }
+    }
+
+    /// Applies a change of the port's marks; `worker` is the number of this worker.
+    pub(super) fn change_marks(&mut self, worker: usize, change: &WorkerChange) {
+        match change {
+            WorkerChange::Setup(setup) => {
+                let marks = setup.as_ref().and_then(|setup| PortMarks::new(setup, worker));
+                self.queue.keep_marks(marks.is_some());
+                self.marks = marks.map(Box::new);
+            }
+            WorkerChange::Slots(changes) => {
+                if let Some(marks) = &mut self.marks {
+                    marks.change(changes);
+                }
+            }
         }
     }
 
@@ -178,7 +203,13 @@ impl<P: Packet> RxPort<P> {
             // Packets of queues polled earlier in this round do not hold this queue back.
             pipeline.tx.take_last_output();
         }
-        pipeline.process(self.port, burst, now);
+        if core::mem::take(&mut self.has_column)
+            && let (Some(marks), Some(column)) = (&mut self.marks, self.queue.marks())
+        {
+            marks.process(self.port, (burst, column), pipeline, now);
+        } else {
+            pipeline.process(self.port, burst, now);
+        }
         if self.backpressure {
             self.waits_for = pipeline.tx.take_last_output();
         }

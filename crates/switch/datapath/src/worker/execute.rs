@@ -45,6 +45,7 @@ impl<P: Packet + 'static> Worker<P> {
                 | Command::SetSampling { bridge, .. }
                 | Command::SendFirst { bridge, .. }
                 | Command::SetLag { bridge, .. }
+                | Command::SetMarks { bridge, .. }
                 | Command::SetPolicing { bridge, .. } => {
                     let now = self.now();
                     let context = self.bridges.iter_mut().find(|context| context.bridge() == bridge);
@@ -132,6 +133,13 @@ impl<P: Packet + 'static> BridgeContext<P> {
                 }
                 tx.distribute(port, &state.distribution, now);
                 drop(done);
+            }
+            Command::SetMarks {
+                port, worker, change, ..
+            } => {
+                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
+                    rx.change_marks(worker, &change);
+                }
             }
             Command::SetPolicing { port, policing, .. } => {
                 for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {

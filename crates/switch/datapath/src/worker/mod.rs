@@ -50,6 +50,7 @@ mod command;
 mod context;
 mod execute;
 mod inbound;
+mod marks;
 
 pub(crate) use self::command::{Command, LagState, WorkerHandle};
 pub(crate) use self::context::{BridgeContext, Policing, RxPort};

@@ -139,7 +139,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Counts a packet for the entries of its traversal; `cell` is the counter of the first entry.
     #[inline(always)]
-    fn count_traversal(&self, traversal: Traversal<'_>, cell: &EntryCell, packet: &P) {
+    pub(super) fn count_traversal(&self, traversal: Traversal<'_>, cell: &EntryCell, packet: &P) {
         let bytes = packet.len() as u64;
         cell.count(1, bytes, self.now);
         traversal.each_after_first(bytes, |slot, bytes| {
@@ -154,12 +154,14 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             // A replay counts each entry when it executes it.
             let words = *traversal.0;
             self.need_key(i, &packet);
+            self.traversals.replayed(Traversal(&words).len());
             return self.replay(i, packet, Traversal(&words));
         }
         let (combined, sequence) = (traversal.combined_actions(), traversal.table_sequence());
         if combined.summary.kind() == Kind::Rewrite && !self.rewrite(&combined.summary, &mut packet) {
             let words = *traversal.0;
             self.need_key(i, &packet);
+            self.traversals.replayed(Traversal(&words).len());
             return self.replay(i, packet, Traversal(&words));
         }
         self.count_traversal(traversal, cell, &packet);
@@ -176,7 +178,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
 
     /// Executes the entries of a traversal one after the other, until one disposes of the packet.
     #[inline(never)]
-    fn replay(&mut self, i: usize, packet: P, traversal: Traversal<'_>) {
+    pub(super) fn replay(&mut self, i: usize, packet: P, traversal: Traversal<'_>) {
         self.scratch.initial_state |= 1 << i;
         let mut packet = Some(packet);
         for step in 0..traversal.len() {
@@ -192,7 +194,6 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             self.counters.count_table(table, 1, u64::from(!is_table_miss));
             packet = self.run_entry(i, taken, entry, true);
         }
-        self.traversals.replayed(traversal.len());
     }
 
     /// Returns the packets that go through the tables, one bit for each of `len` packets. These are the

@@ -132,6 +132,13 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.unread &= !(1 << i);
     }
 
+    /// Returns all fields of a packet, whatever fields the tables match.
+    pub(crate) fn full_key(&self, packet: &P) -> FlowKey {
+        let mut key = FlowKey::default();
+        read(&mut key, packet, &self.origin.key(), Depth::All);
+        key
+    }
+
     /// Decides, after a burst of `len` packets that was looked up by header columns, if the keys of the next
     /// bursts are read before the lookup.
     #[inline]

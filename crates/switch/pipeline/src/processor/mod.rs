@@ -12,6 +12,7 @@ mod header;
 mod keys;
 mod lookup;
 mod lookup_results;
+mod marked;
 mod meter;
 mod normal;
 mod observe;
@@ -42,7 +43,7 @@ pub use self::origin::Origin;
 use self::run::Run;
 use self::scratch::Scratch;
 use self::traversal_cache::TraversalCache;
-use crate::{Assembler, Counters, DropReason, Egress, Forwarding};
+use crate::{Assembler, Counters, DropReason, Egress, Forwarding, MarkColumn, Slots};
 
 /// The packet processor of one worker.
 ///
@@ -85,6 +86,21 @@ impl Processor {
     ) {
         self.run(fwd, origin.into(), now, egress, &mut NoObserver)
             .burst(burst);
+    }
+
+    /// Processes packets that arrived at one port whose device marked some of them, in the order of each flow, and leaves the
+    /// burst empty. The column has the marks of the packets of the burst, by position.
+    pub fn process_marked_burst<P: Packet, E: Egress<P>>(
+        &mut self,
+        fwd: &Forwarding,
+        in_port: PortNo,
+        (burst, column): (&mut ArrayVec<P, BURST>, &MarkColumn),
+        slots: &mut Slots,
+        now: Time,
+        egress: &mut E,
+    ) {
+        self.run(fwd, in_port.into(), now, egress, &mut NoObserver)
+            .marked_burst(burst, column, slots);
     }
 
     /// Forwards packets of a logical port by NORMAL, without the flow tables, in order, and leaves the burst empty. NORMAL

@@ -130,7 +130,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             found.slots[..len].fill(slot);
             found.summaries[..len].fill(summary);
         } else {
-            let knows_traversals = !O::IS_WATCHING && self.traversals.begin(fwd);
+            // Packets whose traversals are recorded for marks go through the tables.
+            let knows_traversals =
+                !O::IS_WATCHING && self.traversals.noted == 0 && self.traversals.begin(fwd);
             by_columns = self.uses_header_columns();
             if !by_columns {
                 self.keys(burst);

@@ -6,7 +6,9 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::FlowKey;
-use millrace_flow::classify::{BURST, CacheForm, CacheIndex, Classifier, FlowCache, HeaderColumns, Slot};
+use millrace_flow::classify::{
+    BURST, CacheForm, CacheIndex, Classifier, FlowCache, HeaderColumns, KEPT_MAX, Slot,
+};
 use millrace_types::TableId;
 use millrace_wire::Packet;
 
@@ -48,7 +50,12 @@ struct Note {
     slots: ArrayVec<Slot, STEPS_MAX>,
     /// True if a table had no entry for the packet, or the packet met more entries than can be recorded.
     is_lost: bool,
+    /// The slot of the packet's mark, into which the traversal goes instead of the cache.
+    mark_slot: Option<u32>,
 }
+
+/// A traversal recorded for the slot of a mark; `None` if the traversal cannot be cached.
+pub(crate) type RecordedSlot = (u32, Option<[u64; KEPT_MAX]>);
 
 /// The cached traversals of one worker.
 #[derive(Debug)]
@@ -59,7 +66,11 @@ pub(crate) struct TraversalCache {
     /// cache form.
     generation: u64,
     form_version: u64,
+    /// Incremented when the indices or epochs of table sequences get another meaning.
+    incarnation: u64,
     notes: Vec<Note>,
+    /// The traversals of marks recorded in this burst.
+    recorded_slots: ArrayVec<RecordedSlot, NOTES>,
     /// The number of traversals so far whose insertion would have evicted another.
     crowded: u32,
     /// One bit for each packet of the burst: set if its traversal is being recorded.
@@ -76,7 +87,9 @@ impl TraversalCache {
             table_sequences: Vec::with_capacity(TABLE_SEQUENCES_MAX),
             generation: 0,
             form_version: 0,
+            incarnation: 0,
             notes: Vec::with_capacity(NOTES),
+            recorded_slots: ArrayVec::new(),
             crowded: 0,
             noted: 0,
             governor: Governor::new(),
@@ -101,6 +114,14 @@ impl TraversalCache {
         is_on
     }
 
+    /// Brings epochs up to date with the tables, whether the cache is on or not.
+    #[inline]
+    pub(crate) fn update(&mut self, fwd: &Forwarding) {
+        if self.generation != fwd.generation() {
+            self.catch_up(fwd);
+        }
+    }
+
     #[inline(never)]
     fn catch_up(&mut self, fwd: &Forwarding) {
         self.generation = fwd.generation();
@@ -116,6 +137,7 @@ impl TraversalCache {
                 if sequence.epoch == 0 {
                     // Traversals of the sequence's first epoch must not become valid again.
                     self.cache.clear();
+                    self.incarnation += 1;
                 }
             }
         }
@@ -125,6 +147,20 @@ impl TraversalCache {
     fn forget(&mut self) {
         self.cache.clear();
         self.table_sequences.clear();
+        self.incarnation += 1;
+    }
+
+    /// Returns the number of times that table sequences began anew; traversals recorded before are invalid.
+    #[inline(always)]
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// Returns true if no table of the traversal has changed since it was recorded, in this incarnation.
+    #[inline(always)]
+    pub(crate) fn is_current(&self, traversal: Traversal<'_>) -> bool {
+        let sequence = self.table_sequences.get(usize::from(traversal.table_sequence()));
+        sequence.is_some_and(|sequence| sequence.epoch == traversal.epoch())
     }
 
     /// Looks up the traversals of packets by their keys.
@@ -152,10 +188,7 @@ impl TraversalCache {
             return None;
         }
         let traversal = Traversal(self.cache.value(form, index));
-        let sequence = self
-            .table_sequences
-            .get(usize::from(traversal.table_sequence()))?;
-        (traversal.epoch() == sequence.epoch).then_some(traversal)
+        self.is_current(traversal).then_some(traversal)
     }
 
     /// Returns the traversal at a position where [`TraversalCache::traversal`] has found a valid one.
@@ -187,8 +220,15 @@ impl TraversalCache {
         })
     }
 
-    /// Adds the packets of this burst to the counters of the tables of each sequence.
+    /// Counts the packets of this burst that took a cached traversal, for the tables and for the governor.
     pub(crate) fn count(&mut self, counters: &Counters) {
+        let (hits, steps) = self.count_tables(counters);
+        self.governor.hit(hits, steps);
+    }
+
+    /// Adds the packets of this burst to the counters of the tables of each sequence. Returns the number of packets, and of
+    /// the entries that they met.
+    pub(crate) fn count_tables(&mut self, counters: &Counters) -> (usize, usize) {
         let (mut hits, mut steps) = (0, 0);
         for sequence in self
             .table_sequences
@@ -207,7 +247,7 @@ impl TraversalCache {
             hits += packets as usize;
             steps += packets as usize * sequence.tables.len();
         }
-        self.governor.hit(hits, steps);
+        (hits, steps)
     }
 
     /// Chooses the packets whose traversals are recorded, among those that go through the tables.
@@ -228,8 +268,34 @@ impl TraversalCache {
                 has_one_tag: traversal::has_one_tag(packet.head()),
                 slots: ArrayVec::new(),
                 is_lost: false,
+                mark_slot: None,
             });
         }
+    }
+
+    /// Has the traversal of packet `packet` of the burst recorded for the slot of its mark, unless another packet of the burst
+    /// does that, or enough are recorded.
+    #[inline(never)]
+    pub(crate) fn choose_marked<P: Packet>(&mut self, packet: (usize, &P), key: &FlowKey, mark_slot: u32) {
+        let is_chosen = self.notes.iter().any(|note| note.mark_slot == Some(mark_slot));
+        if is_chosen || self.notes.len() == NOTES {
+            return;
+        }
+        let (number, packet) = packet;
+        self.noted |= 1 << number;
+        self.notes.push(Note {
+            packet: number as u8,
+            key: *key,
+            has_one_tag: traversal::has_one_tag(packet.head()),
+            slots: ArrayVec::new(),
+            is_lost: false,
+            mark_slot: Some(mark_slot),
+        });
+    }
+
+    /// Returns the traversals of marks recorded since the last call.
+    pub(crate) fn take_recorded_slots(&mut self) -> ArrayVec<RecordedSlot, NOTES> {
+        core::mem::take(&mut self.recorded_slots)
     }
 
     /// Records the entry that a chosen packet meets; `None` if the table has none for it.
@@ -254,8 +320,13 @@ impl TraversalCache {
                 .slots
                 .iter()
                 .map(|slot| fwd.entry(*slot).map(|entry| &**entry));
+            let steps_max = match note.mark_slot {
+                Some(_) => STEPS_MAX,
+                None => traversal::steps(form.kept()),
+            };
+            let mut words = None;
             if !note.is_lost
-                && note.slots.len() <= traversal::steps(form.kept())
+                && note.slots.len() <= steps_max
                 && let Some(entries) = entries.collect::<Option<ArrayVec<_, STEPS_MAX>>>()
                 && let Some((combined, lengths)) = CombinedActions::of(&entries)
                 && let Some(last) = note.slots.last()
@@ -263,8 +334,13 @@ impl TraversalCache {
                 && combined.is_for(note.has_one_tag)
                 && let Some(sequence) = self.table_sequence(fwd, &note.slots)
             {
-                let traversal = Traversal::encode(&(combined, lengths), sequence, &note.slots);
-                self.cache.insert(form, &note.key, &traversal);
+                words = Some(Traversal::encode(&(combined, lengths), sequence, &note.slots));
+            }
+            match (note.mark_slot, words) {
+                // There are as many places as notes.
+                (Some(slot), words) => self.recorded_slots.push((slot, words)),
+                (None, Some(words)) => self.cache.insert(form, &note.key, &words),
+                (None, None) => {}
             }
         }
     }

@@ -11,10 +11,10 @@ use millrace_types::{Duration, GroupId, PortNo, Priority, TableId};
 use millrace_wire::EtherType;
 use proptest::prelude::*;
 
-const TABLES: u8 = 5;
-const PORTS: u32 = 5;
+pub(crate) const TABLES: u8 = 5;
+pub(crate) const PORTS: u32 = 5;
 
-fn bridge(policy: FlowCachePolicy) -> Bridge {
+pub(crate) fn bridge(policy: FlowCachePolicy) -> Bridge {
     let config = ControlConfig {
         tables: TABLES,
         flow_cache: policy,
@@ -166,7 +166,7 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(crate) enum Step {
     Change(Vec<FlowMod>),
     /// Packets from a port, repeated.
     Packets(u32, Vec<Vec<u8>>, usize),
@@ -176,7 +176,7 @@ enum Step {
     TtlToController(bool),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
     let packets = (1..3_u32, prop::collection::vec(packet(), 1..100), 1..4_usize);
     let step = prop_oneof![
         4 => prop::collection::vec(flow_mod(), 1..6).prop_map(Step::Change),
@@ -197,13 +197,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// The observable results of packets and requests on a bridge.
 #[derive(Debug, PartialEq)]
-struct Seen {
-    sent: Vec<(u32, Option<u32>, Vec<u8>)>,
-    told: Vec<String>,
-    drops: Vec<u64>,
-    counts: Vec<(u64, u64, u64)>,
-    tables: Vec<(u64, u64)>,
-    removed: Vec<String>,
+pub(crate) struct Seen {
+    pub(crate) sent: Vec<(u32, Option<u32>, Vec<u8>)>,
+    pub(crate) told: Vec<String>,
+    pub(crate) drops: Vec<u64>,
+    pub(crate) counts: Vec<(u64, u64, u64)>,
+    pub(crate) tables: Vec<(u64, u64)>,
+    pub(crate) removed: Vec<String>,
 }
 
 fn set_port(bridge: &mut Bridge, number: u32, config: PortConfig) {
@@ -213,7 +213,7 @@ fn set_port(bridge: &mut Bridge, number: u32, config: PortConfig) {
     });
 }
 
-fn carry_out(bridge: &mut Bridge, step: &Step) -> Seen {
+pub(crate) fn carry_out(bridge: &mut Bridge, step: &Step) -> Seen {
     let mut events = Vec::new();
     match step {
         Step::Change(requests) => {
@@ -278,7 +278,7 @@ fn carry_out(bridge: &mut Bridge, step: &Step) -> Seen {
     seen
 }
 
-fn cases() -> u32 {
+pub(crate) fn cases() -> u32 {
     std::env::var("MILLRACE_CASES").map_or(256, |text| text.parse().unwrap())
 }
 

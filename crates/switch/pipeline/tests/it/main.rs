@@ -17,6 +17,7 @@ mod group_model;
 mod group_mods;
 mod groups;
 mod harness;
+mod marks;
 mod memory;
 mod meters;
 mod model;

@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 
 use millrace_nic::command::BUCKETS_LEN_MAX;
 use millrace_nic::connection::{Received, receive};
-use millrace_nic::driver::{Commands, Driver, Violation};
+use millrace_nic::driver::{Commands, Driver, Receiver, Violation};
 use millrace_nic::memory::{Memory, MemoryError};
 use millrace_nic::{BUCKETS, Command, Config, HashKeys, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::geteuid;
 use thiserror::Error;
 
+use super::offload::Installer;
 use super::state::Nic;
 use crate::io::OpenError;
 use crate::io::memif::{ConnectedRing, RingMailbox};
@@ -27,7 +30,11 @@ const RECONNECT_INTERVAL: Duration = Duration::from_millis(200);
 /// Time within which a device must pass its memory and complete its first commands.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which completions of commands are polled.
-const COMMAND_INTERVAL: Duration = Duration::from_micros(200);
+const COMMAND_INTERVAL: Duration = Duration::from_micros(50);
+/// Interval at which fences are looked for.
+const FENCE_INTERVAL: Duration = Duration::from_millis(1);
+/// The maximum number of operations between two looks at the connection.
+const OPERATIONS_BATCH: usize = 256;
 
 /// The reason why a connection ended.
 #[derive(Debug, Error)]
@@ -85,6 +92,13 @@ impl Drop for Client {
             let _panicked = thread.join();
         }
     }
+}
+
+/// The part of a connected device that this thread has.
+struct Control {
+    commands: Commands,
+    spare: Vec<Receiver>,
+    installer: Installer,
 }
 
 struct ClientThread {
@@ -169,7 +183,10 @@ impl ClientThread {
         let connection = 1 + self.nic.connections.fetch_add(1, Ordering::Relaxed);
         let queues = receivers.len().min(self.nic.rx.len());
         self.set_buckets(&mut commands, queues, deadline)?;
-        for (mailbox, ring) in self.nic.rx.iter().zip(receivers) {
+        // Operations for an earlier connection are of no use to this one.
+        while self.nic.operations.pop().is_some() {}
+        let mut receivers = receivers.into_iter();
+        for (mailbox, ring) in self.nic.rx.iter().zip(&mut receivers) {
             mailbox.post(Some(ConnectedRing { ring, connection }));
         }
         let sender = senders.into_iter().next();
@@ -177,9 +194,20 @@ impl ClientThread {
             .tx
             .post(sender.map(|ring| ConnectedRing { ring, connection }));
         self.nic.queues_in_use.store(queues as u16, Ordering::Relaxed);
+        let capabilities = memory.layout().capabilities;
+        // A device that lies about its user is a device of that user: the kernel tells.
+        let is_same_user = socket_peercred(socket).is_ok_and(|peer| peer.uid == geteuid());
+        self.nic.is_same_user.store(is_same_user, Ordering::Relaxed);
+        self.nic.entries.store(capabilities.rows(), Ordering::Relaxed);
+        let mut control = Control {
+            commands,
+            // Fences come to all queues, so those without a worker are read here.
+            spare: receivers.collect(),
+            installer: Installer::new(&self.config, capabilities.row_bits),
+        };
         self.nic.is_connected.store(true, Ordering::Release);
         tracing::info!(device = %self.nic.name, queues, "nic: device connected");
-        let outcome = self.watch(socket, connection);
+        let outcome = self.watch(socket, connection, &mut control);
         memory.write_register("CONTROL", 0, 0);
         outcome
     }
@@ -212,27 +240,41 @@ impl ClientThread {
             })
             .collect();
         wanted.push(Command::Commit { fence: None });
-        for command in wanted {
-            while !commands.submit(&command) {
-                self.check(deadline)?;
-                std::thread::sleep(COMMAND_INTERVAL);
+        let statuses = self.execute(commands, &wanted, deadline)?;
+        match statuses.into_iter().find(|status| *status != Status::Ok) {
+            Some(status) => Err(EndReason::Refused(status)),
+            None => Ok(()),
+        }
+    }
+
+    /// Executes commands in order, as many at a time as the ring holds. Returns their statuses.
+    fn execute(
+        &self,
+        commands: &mut Commands,
+        wanted: &[Command],
+        deadline: Instant,
+    ) -> Result<Vec<Status>, EndReason> {
+        let (mut submitted, mut statuses) = (0, Vec::with_capacity(wanted.len()));
+        while statuses.len() < wanted.len() {
+            while wanted
+                .get(submitted)
+                .is_some_and(|command| commands.submit(command))
+            {
+                submitted += 1;
             }
-            let completion = loop {
-                if let Some(completion) = commands.poll()? {
-                    break completion;
+            match commands.poll()? {
+                Some(completion) => statuses.push(completion.status),
+                None => {
+                    self.check(deadline)?;
+                    std::thread::sleep(COMMAND_INTERVAL);
                 }
-                self.check(deadline)?;
-                std::thread::sleep(COMMAND_INTERVAL);
-            };
-            if completion.status != Status::Ok {
-                return Err(EndReason::Refused(completion.status));
             }
         }
-        Ok(())
+        Ok(statuses)
     }
 
     /// Waits until the device closes the connection, a worker finds a violation, or the port is closed.
-    fn watch(&self, socket: &OwnedFd, connection: u64) -> Result<(), EndReason> {
+    fn watch(&self, socket: &OwnedFd, connection: u64, control: &mut Control) -> Result<(), EndReason> {
         loop {
             if self.stop.load(Ordering::Acquire) {
                 return Err(EndReason::Stopped);
@@ -247,7 +289,22 @@ impl ClientThread {
                 Received::Closed => return Err(EndReason::Closed),
                 Received::Memory(_) | Received::Other => return Err(EndReason::Other),
             }
-            self.wait(Some(socket), RECONNECT_INTERVAL);
+            let is_pending = !self.nic.operations.is_empty();
+            if !is_pending {
+                let bound = match control.installer.is_waiting() {
+                    true => FENCE_INTERVAL,
+                    false => RECONNECT_INTERVAL,
+                };
+                self.wait(Some(socket), bound);
+            }
+            for receiver in &mut control.spare {
+                // Frames for a queue without a worker are lost.
+                receiver.receive(|_| true)?;
+            }
+            let commands = &mut control.commands;
+            control.installer.run(&self.nic, OPERATIONS_BATCH, |wanted| {
+                self.execute(commands, wanted, Instant::now() + CONNECT_TIMEOUT)
+            })?;
             self.collect();
         }
     }

@@ -13,6 +13,7 @@
 //! The port exists while the device is away; its link is down then, and the thread connects again.
 
 mod client;
+mod offload;
 mod queue;
 mod state;
 
@@ -26,6 +27,7 @@ use millrace_types::Mac;
 use millrace_wire::Packet;
 
 use self::client::Client;
+use self::offload::Entries;
 use self::queue::{Rx, Tx};
 use self::state::Nic;
 use super::allocate::Empty;
@@ -34,12 +36,14 @@ use super::{
     Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
     TxQueue,
 };
+use crate::offload::Offload;
 
 struct NicDevice {
     nic: Arc<Nic>,
     mac: Mac,
     mtu: u16,
     is_up: bool,
+    entries: Entries,
     /// Stops when it is dropped.
     _client: Client,
 }
@@ -64,6 +68,9 @@ pub(super) fn open<P: Packet + 'static>(
         tx: vec![Box::new(Tx::new(Arc::clone(&nic))) as Box<dyn TxQueue<P>>],
         device: Box::new(NicDevice {
             mac: mac_of(path),
+            entries: Entries {
+                nic: Arc::clone(&nic),
+            },
             nic,
             mtu: options.mtu,
             is_up: true,
@@ -109,6 +116,10 @@ impl Device for NicDevice {
 
     fn set_link(&mut self, up: bool) {
         self.is_up = up;
+    }
+
+    fn offload(&mut self) -> Option<&mut dyn Offload> {
+        Some(&mut self.entries)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use millrace_nic::completion::flag;
 use millrace_nic::driver::{Entry, Receiver, Sender};
+use millrace_pipeline::MarkColumn;
 use millrace_wire::Packet;
 
 use super::state::Nic;
@@ -16,6 +18,8 @@ pub(super) struct Rx<P> {
     queue: usize,
     connected: Option<ConnectedRing<Receiver>>,
     empty: Empty<P>,
+    /// The marks of the last burst, if they are kept.
+    column: Option<Box<MarkColumn>>,
 }
 
 impl<P> Rx<P> {
@@ -25,6 +29,7 @@ impl<P> Rx<P> {
             queue: queue.into(),
             connected: None,
             empty,
+            column: None,
         }
     }
 }
@@ -33,6 +38,10 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
         let mailbox = &self.nic.rx[self.queue];
+        let mut column = self.column.as_deref_mut();
+        if let Some(column) = &mut column {
+            column.clear();
+        }
         mailbox.update(&mut self.connected);
         let Some(connected) = &mut self.connected else {
             return;
@@ -49,13 +58,22 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
         }
         let mut next = first;
         let received = connected.ring.receive(|entry| match entry {
-            Entry::Frame { bytes, .. } => {
+            Entry::Frame { completion, bytes } => {
                 let Some(packet) = burst.get_mut(next) else {
                     return false;
                 };
                 match packet.append(bytes.size()) {
                     Some(room) => {
                         bytes.read(room);
+                        if let Some(column) = &mut column {
+                            let mark = if completion.has(flag::MARK) {
+                                completion.mark
+                            } else {
+                                0
+                            };
+                            let hash = completion.has(flag::HASH).then_some(completion.hash);
+                            column.set(next, mark, hash);
+                        }
                         next += 1;
                     }
                     // The frame is longer than a buffer of the switch; the packet takes the next one.
@@ -63,7 +81,10 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
                 }
                 true
             }
-            Entry::Fence(_) => true,
+            Entry::Fence(number) => {
+                self.nic.note_fence(self.queue, number);
+                true
+            }
         });
         burst.truncate(next);
         if let Err(violation) = received {
@@ -73,6 +94,15 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
                 mailbox.retire(connected);
             }
         }
+    }
+
+    fn keep_marks(&mut self, is_kept: bool) {
+        self.column = is_kept.then(Box::default);
+    }
+
+    #[inline]
+    fn marks(&self) -> Option<&MarkColumn> {
+        self.column.as_deref()
     }
 }
 

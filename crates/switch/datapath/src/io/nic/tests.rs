@@ -4,17 +4,21 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use millrace_flow::{Field, FlowKey, FlowMask};
 use millrace_nic::connection::send_memory;
 use millrace_nic::memory::{Layout, Memory};
 use millrace_nic::{Capabilities, Completion};
-use millrace_nic_model::{SoftwareNic, frames};
-use millrace_wire::{Frame, FramePool, Packet};
+use millrace_nic_model::{Fault, SoftwareNic, frames};
+use millrace_offload::{Outcome, Refusal};
+use millrace_wire::{Depth, Frame, FramePool};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
 
 use super::*;
 use crate::io::Burst;
+use crate::offload::key::entry_bits;
+use crate::offload::{DeviceOperation, DeviceOutcome};
 
 /// Bound on every wait.
 const BOUND: Duration = Duration::from_secs(60);
@@ -193,6 +197,145 @@ fn frames_leave_by_the_device_in_order_and_the_rest_waits_for_room() {
     burst.push(Frame::new(&[1; 3000]));
     opened.tx[0].tx_burst(&mut burst);
     assert_eq!(opened.tx[0].refused(1), 1, "it is longer than a buffer");
+}
+
+/// Returns the outcome of the device, which the test drives meanwhile.
+fn outcome(opened: &mut Opened<Frame>, attached: &mut Attached) -> DeviceOutcome {
+    let device = &mut opened.device;
+    wait_for("an outcome", || {
+        attached.nic.poll();
+        device.offload()?.poll()
+    })
+}
+
+fn submit(opened: &mut Opened<Frame>, operation: DeviceOperation) {
+    assert!(opened.device.offload().unwrap().submit(operation));
+}
+
+/// Returns the marks of the packets of a burst; 0 for none.
+fn marks(rx: &mut dyn RxQueue<Frame>) -> Vec<u32> {
+    let mut burst = Burst::new();
+    rx.rx_burst(&mut burst);
+    let column = rx.marks().unwrap();
+    (0..burst.len()).map(|i| column.mark(i)).collect()
+}
+
+#[test]
+fn an_entry_marks_packets_until_it_is_removed_and_the_outcome_waits_for_the_queue() {
+    let process = Process::start();
+    let mut opened = process.open(1);
+    assert_eq!(opened.device.offload().unwrap().capabilities(), None);
+    let mut attached = process.attach(&opened);
+    let capabilities = opened.device.offload().unwrap().capabilities().unwrap();
+    assert_eq!((capabilities.entries, capabilities.is_trusted), (2048, true));
+    opened.rx[0].keep_marks(true);
+    let mut mask = FlowMask::default();
+    mask.0.put(Field::MplsLabel, Field::MplsLabel.max_value());
+    let mask = entry_bits(&mask);
+    submit(&mut opened, DeviceOperation::Reset { number: 5, mask });
+    assert_eq!(
+        outcome(&mut opened, &mut attached),
+        DeviceOutcome::Reset { number: 5 }
+    );
+    let frame = labelled(1, 0);
+    let mut key = FlowKey::default();
+    key.read(&frame, frame.len(), Depth::All);
+    let slot_outcome = |outcome| DeviceOutcome::Slot {
+        reset: 5,
+        slot: 3,
+        outcome,
+    };
+    let install = DeviceOperation::Install {
+        slot: 3,
+        mark: 0x103,
+        key: key.masked(&mask),
+    };
+    submit(&mut opened, install);
+    assert_eq!(
+        outcome(&mut opened, &mut attached),
+        slot_outcome(Outcome::Installed)
+    );
+    let mut other = labelled(1, 0);
+    other[15] = 9;
+    for frame in [&frame, &other, &frame] {
+        attached.nic.receive(0, frame, 0);
+    }
+    assert_eq!(marks(&mut *opened.rx[0]), [0x103, 0, 0x103]);
+    attached.nic.poll();
+    attached.nic.receive(0, &frame, 0);
+    let before = attached.nic.model().unwrap().generation();
+    submit(&mut opened, DeviceOperation::Remove { slot: 3 });
+    wait_for("the entry to be removed", || {
+        attached.nic.poll();
+        (attached.nic.model()?.generation() != before).then_some(())
+    });
+    (0..50).for_each(|_| {
+        attached.nic.poll();
+    });
+    let early = opened.device.offload().unwrap().poll();
+    assert_eq!(early, None, "a packet with the mark is still in the queue");
+    assert_eq!(marks(&mut *opened.rx[0]), [0x103]);
+    // The fence is behind it.
+    let device = &mut opened.device;
+    let rx = &mut opened.rx[0];
+    let removed = wait_for("the outcome", || {
+        attached.nic.poll();
+        assert_eq!(marks(&mut **rx), []);
+        device.offload()?.poll()
+    });
+    assert_eq!(removed, slot_outcome(Outcome::Removed));
+    attached.nic.receive(0, &frame, 0);
+    assert_eq!(marks(&mut *opened.rx[0]), [0]);
+}
+
+#[test]
+fn a_device_that_refuses_rows_or_loses_fences_has_outcomes_that_say_so() {
+    let process = Process::start();
+    let mut opened = process.open(2);
+    let mut attached = process.attach(&opened);
+    let mask = entry_bits(&FlowMask::default());
+    submit(&mut opened, DeviceOperation::Reset { number: 1, mask });
+    outcome(&mut opened, &mut attached);
+    attached.nic.set_fault(Some(Fault::RefusedRows));
+    let install = |slot: u32| DeviceOperation::Install {
+        slot,
+        mark: 0x100 + slot,
+        key: {
+            let mut key = FlowKey::default();
+            key.put(Field::IpProto, slot.into());
+            key.masked(&mask)
+        },
+    };
+    submit(&mut opened, install(1));
+    let refused = DeviceOutcome::Slot {
+        reset: 1,
+        slot: 1,
+        outcome: Outcome::Refused(Refusal::Shape),
+    };
+    assert_eq!(outcome(&mut opened, &mut attached), refused);
+    attached.nic.set_fault(None);
+    for slot in 2..40 {
+        submit(&mut opened, install(slot));
+        let installed = DeviceOutcome::Slot {
+            reset: 1,
+            slot,
+            outcome: Outcome::Installed,
+        };
+        assert_eq!(outcome(&mut opened, &mut attached), installed);
+    }
+    submit(&mut opened, DeviceOperation::Remove { slot: 77 });
+    let unknown = DeviceOutcome::Slot {
+        reset: 1,
+        slot: 77,
+        outcome: Outcome::Leaked,
+    };
+    assert_eq!(outcome(&mut opened, &mut attached), unknown);
+    // A reset after the failure begins anew.
+    submit(&mut opened, DeviceOperation::Reset { number: 2, mask });
+    assert_eq!(
+        outcome(&mut opened, &mut attached),
+        DeviceOutcome::Reset { number: 2 }
+    );
 }
 
 #[test]

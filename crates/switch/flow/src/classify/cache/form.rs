@@ -72,6 +72,26 @@ impl CacheForm {
         1 << groups.ilog2()
     }
 
+    /// Returns the compared bits.
+    pub fn mask(&self) -> FlowMask {
+        let mut mask = FlowMask::default();
+        for word in &self.words {
+            mask.0.words_mut()[usize::from(word.column)] |= word.mask;
+        }
+        mask
+    }
+
+    /// Returns true if two keys are equal in every compared bit.
+    #[inline]
+    pub fn has_equal(&self, one: &FlowKey, two: &FlowKey) -> bool {
+        let (one, two) = (one.words(), two.words());
+        let difference = self.words.iter().fold(0, |difference, word| {
+            let column = usize::from(word.column);
+            difference | (one[column] ^ two[column]) & word.mask
+        });
+        difference == 0
+    }
+
     /// Returns the compared words of a key.
     pub(super) fn words_of(&self, key: &FlowKey) -> [u64; COLUMNS] {
         let columns = Columns::of(key);

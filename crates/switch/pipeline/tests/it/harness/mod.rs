@@ -74,6 +74,8 @@ pub struct Bridge {
     pub processor: Processor,
     pub now: Time,
     pub removed: Vec<FlowRemoved>,
+    /// The devices of ports that mark packets.
+    pub devices: Option<crate::marks::Devices>,
 }
 
 impl Bridge {
@@ -98,6 +100,7 @@ impl Bridge {
             processor: Processor::new(counters),
             now: Time::from_secs(1000),
             removed: Vec::new(),
+            devices: None,
         };
         for port in 1..=ports {
             bridge.change(|control, ops| control.set_port(Port::new(PortNo::from_raw(port)), ops));
@@ -198,6 +201,11 @@ impl Bridge {
 
     /// Returns the events that packets from a port cause.
     pub fn receive(&mut self, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
+        if let Some(mut devices) = self.devices.take() {
+            let events = devices.receive(self, port, frames);
+            self.devices = Some(devices);
+            return events;
+        }
         self.receive_from(PortNo::from_raw(port).into(), frames)
     }
 

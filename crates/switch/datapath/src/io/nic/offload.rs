@@ -1,0 +1,247 @@
+//! Entries of the device: operations of the bridge's thread become commands, and their completions outcomes.
+//!
+//! The control thread of the port executes operations in batches, and waits for the device; the bridge's thread only puts them
+//! into a queue. A removal is complete when a fence that was sent after it has come through every queue: packets before the
+//! fence may have the mark, and the worker has processed them when it sees the fence or soon after, in the same burst.
+
+use core::sync::atomic::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_nic::exact::{Entry, ExactTable, Place};
+use millrace_nic::{Action, Command, Config, Key, Status};
+use millrace_offload::{Outcome, Refusal};
+
+use super::state::Nic;
+use crate::offload::key::project;
+use crate::offload::{DeviceOperation, DeviceOutcome, Offload, OffloadCapabilities};
+
+/// The width of the marks of the interface.
+const MARK_BITS: u32 = 32;
+/// The port of the device, which has one.
+const PORT: u8 = 0;
+/// The forms that follow each other, so that no row of before a reset matches after it.
+const FORMS: u8 = 15;
+
+/// The bridge's thread's side.
+pub(super) struct Entries {
+    pub(super) nic: Arc<Nic>,
+}
+
+impl Offload for Entries {
+    fn capabilities(&self) -> Option<OffloadCapabilities> {
+        let entries = self.nic.entries.load(Ordering::Acquire);
+        let session = self.nic.connections.load(Ordering::Acquire);
+        let is_there = self.nic.is_connected.load(Ordering::Acquire) && entries != 0;
+        is_there.then(|| OffloadCapabilities {
+            session,
+            entries,
+            mark_bits: MARK_BITS,
+            is_trusted: self.nic.is_same_user.load(Ordering::Acquire),
+        })
+    }
+
+    fn submit(&mut self, operation: DeviceOperation) -> bool {
+        let is_taken = self.nic.operations.push(operation).is_ok();
+        self.nic.wake.wake();
+        is_taken
+    }
+
+    fn poll(&mut self) -> Option<DeviceOutcome> {
+        self.nic.outcomes.pop()
+    }
+}
+
+/// Entries that were removed, and the fence that must pass.
+#[derive(Debug)]
+struct Removal {
+    fence: u32,
+    reset: u64,
+    slot: u32,
+}
+
+/// The control thread's side, for one connection.
+pub(super) struct Installer {
+    table: ExactTable,
+    /// The mark of each slot.
+    marks: BTreeMap<u32, u32>,
+    mask: Key,
+    form: u8,
+    reset: u64,
+    removals: Vec<Removal>,
+    /// True if removals wait for a fence that has yet to be sent.
+    needs_fence: bool,
+}
+
+impl Installer {
+    pub(super) fn new(config: &Config, row_bits: u8) -> Installer {
+        Installer {
+            table: ExactTable::new(config.keys.clone(), row_bits.into()),
+            marks: BTreeMap::new(),
+            mask: Key::default(),
+            form: 0,
+            reset: 0,
+            removals: Vec::new(),
+            needs_fence: false,
+        }
+    }
+
+    /// Returns true while fences are awaited.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.needs_fence || !self.removals.is_empty()
+    }
+
+    /// Takes up to `max` operations, and executes them. `execute` executes commands in order, and returns their statuses.
+    pub(super) fn run<E>(
+        &mut self,
+        nic: &Nic,
+        max: usize,
+        mut execute: impl FnMut(&[Command]) -> Result<Vec<Status>, E>,
+    ) -> Result<(), E> {
+        for _ in 0..max {
+            let Some(operation) = nic.operations.pop() else {
+                break;
+            };
+            match operation {
+                DeviceOperation::Reset { number, mask } => {
+                    let statuses = execute(&self.reset(number, project(&mask.0)))?;
+                    if statuses.iter().all(|status| *status == Status::Ok) {
+                        let _full = nic.outcomes.push(DeviceOutcome::Reset { number });
+                    }
+                }
+                DeviceOperation::Install { slot, mark, key } => {
+                    let key = project(&key).masked(&self.mask);
+                    let outcome = match self.table.insert(Entry { key, mark }) {
+                        Err(_) => Outcome::Refused(Refusal::Capacity),
+                        Ok(writes) => {
+                            self.marks.insert(slot, mark);
+                            let commands: Vec<Command> = writes
+                                .iter()
+                                .flat_map(|(place, entry)| self.write(*place, entry))
+                                .collect();
+                            let statuses = execute(&commands)?;
+                            let is_done = statuses.iter().all(|status| *status == Status::Ok);
+                            if !is_done && writes.len() == 1 {
+                                self.table.remove(mark);
+                                self.marks.remove(&slot);
+                            }
+                            match (is_done, writes.len()) {
+                                (true, _) => Outcome::Installed,
+                                (false, 1) => Outcome::Refused(Refusal::Shape),
+                                // A part of the moves may have been written: the slot is not used again.
+                                (false, _) => Outcome::Leaked,
+                            }
+                        }
+                    };
+                    self.answer(nic, slot, outcome);
+                }
+                DeviceOperation::Remove { slot } => {
+                    let place = self.marks.remove(&slot).and_then(|mark| self.table.remove(mark));
+                    let cleared = match place {
+                        Some(place) => execute(&[Command::ClearRow {
+                            way: place.way,
+                            row: place.row,
+                        }])?,
+                        None => Vec::new(),
+                    };
+                    if cleared == [Status::Ok] {
+                        self.needs_fence = true;
+                        self.removals.push(Removal {
+                            fence: 0,
+                            reset: self.reset,
+                            slot,
+                        });
+                    } else {
+                        self.answer(nic, slot, Outcome::Leaked);
+                    }
+                }
+            }
+        }
+        self.send_fence(nic, &mut execute)?;
+        self.complete_removals(nic);
+        Ok(())
+    }
+
+    fn answer(&self, nic: &Nic, slot: u32, outcome: Outcome) {
+        let _full = nic.outcomes.push(DeviceOutcome::Slot {
+            reset: self.reset,
+            slot,
+            outcome,
+        });
+    }
+
+    /// Returns the commands that give the port another form and mask, and clear all rows. Without a form no packet is marked,
+    /// so rows of the former mask never match keys of the new one.
+    fn reset(&mut self, number: u64, mask: Key) -> Vec<Command> {
+        let clear = self.table.places().map(|place| Command::ClearRow {
+            way: place.way,
+            row: place.row,
+        });
+        let clear: Vec<Command> = clear.collect();
+        self.table.clear();
+        self.marks.clear();
+        self.removals.clear();
+        self.needs_fence = false;
+        self.mask = mask;
+        self.reset = number;
+        self.form = self.form % FORMS + 1;
+        let set = |form| Command::SetMask {
+            port: PORT,
+            bank: 0,
+            form,
+        };
+        let mut commands = Command::stage(&mask).to_vec();
+        commands.push(set(0));
+        commands.extend(clear);
+        commands.push(set(self.form));
+        commands
+    }
+
+    fn write(&self, place: Place, entry: &Entry) -> [Command; 3] {
+        let [lower, upper] = Command::stage(&entry.key);
+        let action = Action {
+            mark: entry.mark,
+            ..Action::default()
+        };
+        let write = Command::WriteRow {
+            way: place.way,
+            row: place.row,
+            form: self.form,
+            action,
+        };
+        [lower, upper, write]
+    }
+
+    fn send_fence<E>(
+        &mut self,
+        nic: &Nic,
+        execute: &mut impl FnMut(&[Command]) -> Result<Vec<Status>, E>,
+    ) -> Result<(), E> {
+        if !self.needs_fence {
+            return Ok(());
+        }
+        let number = nic.next_fence();
+        // A busy device has a queue without room; the next call tries again.
+        if execute(&[Command::Fence { number }])? == [Status::Ok] {
+            self.needs_fence = false;
+            for removal in self.removals.iter_mut().filter(|removal| removal.fence == 0) {
+                removal.fence = number;
+            }
+        }
+        Ok(())
+    }
+
+    fn complete_removals(&mut self, nic: &Nic) {
+        let (complete, waiting) = self
+            .removals
+            .drain(..)
+            .partition(|removal| removal.fence != 0 && nic.has_passed(removal.fence));
+        self.removals = waiting;
+        let complete: Vec<Removal> = complete;
+        for removal in complete {
+            if removal.reset == self.reset {
+                self.answer(nic, removal.slot, Outcome::Removed);
+            }
+        }
+    }
+}

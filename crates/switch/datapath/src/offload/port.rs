@@ -1,0 +1,382 @@
+//! The offload of one port, in the bridge's thread: sampled keys become entries of the device and slots of the workers.
+//!
+//! ```text
+//!   Away --device connects--> Resetting --reset done--> Ready --match bits change--> Resetting
+//!     ^                           |                       |
+//!     +------ device is gone -----+-----------------------+
+//! ```
+//! A packet whose mark names no slot of a worker goes through the tables: the worker has not heard of the key yet, or has
+//! forgotten it already, or the device is wrong.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+use millrace_flow::{FlowKey, FlowMask};
+use millrace_offload::{Governor, Load, Operation, Outcome, Planner, PlannerSettings, Refusal, Standing};
+use millrace_pipeline::{MarkCounts, MarkLevel, MarkState, SlotChange};
+use millrace_types::{Duration, Time};
+
+use super::key::{entry_bits, unsuitable};
+use super::{
+    DeviceOperation, DeviceOutcome, MarkedKey, Offload, OffloadBy, OffloadCapabilities, OffloadMode,
+    OffloadSettings, OffloadStatus,
+};
+
+/// The number of sampled keys that may wait for the bridge's thread.
+const SAMPLES_LEN: usize = 4096;
+/// The maximum number of samples that one call takes.
+const SAMPLES_BATCH: usize = 8192;
+/// The mean number of packets for each sample (`pipeline::marks`).
+const SAMPLING_INTERVAL: u32 = 256;
+/// The time that a mark saves for a packet, until a trial has measured it: what the spike of ADR 52 measured for 10,000 exact
+/// entries, 55.1 less 37.2 ns.
+const SAVED_NANOS: f64 = 18.0;
+/// The time of a device for one operation, three commands, in nanoseconds: an estimate.
+const OPERATION_NANOS: f64 = 20_000.0;
+/// The load factor of a cuckoo table of four ways that is reached without many moves.
+const LOAD_PERCENT: usize = 90;
+
+/// The state that workers share to use marks of a port.
+#[derive(Debug)]
+pub(crate) struct MarkSetup {
+    pub(crate) index_bits: u32,
+    pub(crate) state: Arc<MarkState>,
+    /// By worker.
+    pub(crate) counts: Vec<Arc<MarkCounts>>,
+    pub(crate) samples: Arc<ArrayQueue<FlowKey>>,
+}
+
+/// A change for the workers that receive from the port.
+#[derive(Clone, Debug)]
+pub(crate) enum WorkerChange {
+    /// Marks are used from now on, with empty slots; or not used any more.
+    Setup(Option<Arc<MarkSetup>>),
+    Slots(Arc<[SlotChange]>),
+}
+
+/// The use of a device while it is there.
+#[derive(Debug)]
+struct Session {
+    capabilities: OffloadCapabilities,
+    setup: Arc<MarkSetup>,
+    planner: Planner,
+    governor: Governor,
+    /// The version of the match bits, and these bits with those that entries always compare.
+    version: u64,
+    match_bits: FlowMask,
+    entry_bits: FlowMask,
+    /// The number of the last reset, and true once the device has confirmed it.
+    reset: u64,
+    is_ready: bool,
+}
+
+/// The offload of one port.
+#[derive(Debug)]
+pub(crate) struct PortOffload {
+    settings: OffloadSettings,
+    workers: usize,
+    session: Option<Session>,
+    /// True once a mark was wrong. It stays until the settings of the port change.
+    is_distrusted: bool,
+    /// Samples that get no entry, by reason.
+    unsuitable: BTreeMap<&'static str, u64>,
+    /// The number of the last reset.
+    resets: u64,
+    /// Operations so far at the begin of this second, and in the last one.
+    rate: (Option<Time>, u64, u64),
+}
+
+impl PortOffload {
+    pub(crate) fn new(settings: OffloadSettings, workers: usize) -> PortOffload {
+        PortOffload {
+            settings,
+            workers,
+            session: None,
+            is_distrusted: false,
+            unsuitable: BTreeMap::new(),
+            resets: 0,
+            rate: (None, 0, 0),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &OffloadSettings {
+        &self.settings
+    }
+
+    /// Runs the planner and the governor, and submits operations. `bits` are those by which tables tell packets apart, and
+    /// their version; `load` is the work of the workers so far. Returns the changes for the workers, in order.
+    pub(crate) fn tick(
+        &mut self,
+        device: &mut dyn Offload,
+        bits: (FlowMask, u64),
+        load: Load,
+        now: Time,
+    ) -> Vec<WorkerChange> {
+        let mut changes = Vec::new();
+        let known = self.session.as_ref().map(|session| session.capabilities.session);
+        match device.capabilities() {
+            None => {
+                if self.session.take().is_some() {
+                    changes.push(WorkerChange::Setup(None));
+                }
+                return changes;
+            }
+            Some(there) if known != Some(there.session) => {
+                let session = self.begin(there, bits, load, now);
+                changes.push(WorkerChange::Setup(Some(Arc::clone(&session.setup))));
+                self.session = Some(session);
+                self.reset(device, now);
+            }
+            Some(_)
+                if self
+                    .session
+                    .as_ref()
+                    .is_some_and(|session| session.version != bits.1) =>
+            {
+                self.change_bits(bits);
+                self.reset(device, now);
+            }
+            Some(_) => {}
+        }
+        self.take_outcomes(device, now);
+        self.take_samples();
+        let slots = self.plan(device, load, now);
+        if !slots.is_empty() {
+            changes.push(WorkerChange::Slots(slots.into()));
+        }
+        self.measure(now);
+        changes
+    }
+
+    fn begin(
+        &self,
+        capabilities: OffloadCapabilities,
+        (match_bits, version): (FlowMask, u64),
+        load: Load,
+        now: Time,
+    ) -> Session {
+        let fitting = capabilities.entries * LOAD_PERCENT / 100;
+        let wanted = self.settings.entries.map_or(fitting, |entries| entries as usize);
+        let slots = wanted.min(fitting).clamp(1, 1 << 16);
+        let index_bits = slots.next_power_of_two().ilog2().max(1);
+        let state = Arc::new(MarkState::new(MarkLevel::Dispatch));
+        Session {
+            capabilities,
+            setup: Arc::new(MarkSetup {
+                index_bits,
+                state,
+                counts: (0..self.workers)
+                    .map(|_| Arc::new(MarkCounts::new(slots)))
+                    .collect(),
+                samples: Arc::new(ArrayQueue::new(SAMPLES_LEN)),
+            }),
+            planner: Planner::new(PlannerSettings {
+                slots,
+                index_bits,
+                mark_bits: capabilities.mark_bits,
+                operations_per_second: self.settings.operations_per_second,
+                sampling_interval: SAMPLING_INTERVAL,
+                saved_nanos: SAVED_NANOS,
+                operation_nanos: OPERATION_NANOS,
+            }),
+            governor: Governor::new(now, load),
+            version,
+            entry_bits: entry_bits(&match_bits),
+            match_bits,
+            reset: 0,
+            is_ready: false,
+        }
+    }
+
+    /// Forgets all slots, since packets are told apart by other bits. Workers ignore slots of the former version.
+    fn change_bits(&mut self, (match_bits, version): (FlowMask, u64)) {
+        if let Some(session) = &mut self.session {
+            session.planner.clear();
+            session.version = version;
+            session.entry_bits = entry_bits(&match_bits);
+            session.match_bits = match_bits;
+        }
+    }
+
+    /// Asks the device to forget all entries.
+    fn reset(&mut self, device: &mut dyn Offload, now: Time) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        // The number also differs from those of earlier settings of the port.
+        self.resets = now.nanos().max(self.resets + 1);
+        (session.reset, session.is_ready) = (self.resets, false);
+        let mask = session.entry_bits;
+        if !device.submit(DeviceOperation::Reset {
+            number: self.resets,
+            mask,
+        }) {
+            // The next call tries again.
+            session.version = session.version.wrapping_add(1);
+        }
+    }
+
+    fn take_outcomes(&mut self, device: &mut dyn Offload, now: Time) {
+        while let Some(outcome) = device.poll() {
+            let Some(session) = &mut self.session else {
+                continue;
+            };
+            match outcome {
+                DeviceOutcome::Reset { number } => session.is_ready |= number == session.reset,
+                DeviceOutcome::Slot { reset, slot, outcome } if reset == session.reset => {
+                    session.planner.outcome(slot, outcome, now)
+                }
+                DeviceOutcome::Slot { .. } => {}
+            }
+        }
+    }
+
+    fn take_samples(&mut self) {
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        for _ in 0..SAMPLES_BATCH {
+            let Some(key) = session.setup.samples.pop() else {
+                break;
+            };
+            match unsuitable(&key, &session.match_bits) {
+                Some(reason) => *self.unsuitable.entry(reason).or_default() += 1,
+                None => session.planner.sample(&key.masked(&session.entry_bits)),
+            }
+        }
+    }
+
+    /// Sets the level, and submits the operations of the planner. Returns the changes of slots.
+    fn plan(&mut self, device: &mut dyn Offload, load: Load, now: Time) -> Vec<SlotChange> {
+        let mut changes = Vec::new();
+        let (level, _) = self.level();
+        let Some(session) = &mut self.session else {
+            return changes;
+        };
+        if session.setup.state.is_distrusted() && !self.is_distrusted {
+            self.is_distrusted = true;
+            tracing::warn!("offload: a mark of the device was wrong; every mark is compared from now on");
+        }
+        session.governor.tick(now, load);
+        session.setup.state.set_level(level);
+        if !session.is_ready || self.settings.mode == OffloadMode::Dispatch {
+            return changes;
+        }
+        if level == MarkLevel::Dispatch {
+            // Slots stay while marks cost time, or a trial measures without them: the next trial needs them.
+            session.planner.skip();
+            return changes;
+        }
+        let counts = &session.setup.counts;
+        let packets = |slot: u32| counts.iter().map(|count| count.of_slot(slot as usize)).sum();
+        for operation in session.planner.tick(now, packets) {
+            let (slot, device_operation) = match operation {
+                Operation::Install { slot, mark, key } => {
+                    changes.push(SlotChange {
+                        slot,
+                        key: Some((mark, key, session.version)),
+                    });
+                    (slot, DeviceOperation::Install { slot, mark, key })
+                }
+                Operation::Remove { slot } => {
+                    changes.push(SlotChange { slot, key: None });
+                    (slot, DeviceOperation::Remove { slot })
+                }
+            };
+            let is_install = matches!(device_operation, DeviceOperation::Install { .. });
+            if !device.submit(device_operation) {
+                let failed = match is_install {
+                    true => Outcome::Refused(Refusal::Transient),
+                    false => Outcome::Leaked,
+                };
+                session.planner.outcome(slot, failed, now);
+            }
+        }
+        changes
+    }
+
+    /// Counts the operations of each second.
+    fn measure(&mut self, now: Time) {
+        let operations = self
+            .session
+            .as_ref()
+            .map_or(0, |session| session.planner.counts().operations);
+        match self.rate.0 {
+            Some(since) if now.since(since) < Duration::from_secs(1) => {}
+            _ => {
+                let last = operations.saturating_sub(self.rate.1);
+                self.rate = (Some(now), operations, last);
+            }
+        }
+    }
+
+    /// Returns the level of the port, and who set it.
+    fn level(&self) -> (MarkLevel, OffloadBy) {
+        let Some(session) = &self.session else {
+            return (MarkLevel::Dispatch, OffloadBy::Device);
+        };
+        let is_distrusted = self.is_distrusted || session.setup.state.is_distrusted();
+        let trusted = |by| match is_distrusted {
+            true => (MarkLevel::Verify, OffloadBy::Audit),
+            false => (MarkLevel::Trust, by),
+        };
+        match self.settings.mode {
+            OffloadMode::Dispatch => (MarkLevel::Dispatch, OffloadBy::Operator),
+            OffloadMode::Verify => (MarkLevel::Verify, OffloadBy::Operator),
+            OffloadMode::Trust => trusted(OffloadBy::Operator),
+            OffloadMode::Auto if !session.governor.uses_marks() => (MarkLevel::Dispatch, OffloadBy::Governor),
+            OffloadMode::Auto if session.capabilities.is_trusted => trusted(OffloadBy::Auto),
+            OffloadMode::Auto => (MarkLevel::Verify, OffloadBy::Auto),
+        }
+    }
+
+    /// Returns the state for people.
+    pub(crate) fn status(&self) -> OffloadStatus {
+        let (level, by) = self.level();
+        let session = self.session.as_ref();
+        let counts = session.map_or(&[][..], |session| &session.setup.counts);
+        let sum = |count: fn(&MarkCounts) -> u64| counts.iter().map(|counts| count(counts)).sum();
+        OffloadStatus {
+            settings: self.settings,
+            level,
+            by,
+            is_distrusted: self.is_distrusted,
+            planner: session
+                .map(|session| session.planner.counts())
+                .unwrap_or_default(),
+            operations_per_second: self.rate.2,
+            packets: sum(MarkCounts::packets),
+            marked: sum(MarkCounts::marked),
+            used: sum(MarkCounts::used),
+            verified: sum(MarkCounts::verified),
+            mismatches: sum(MarkCounts::mismatches),
+            unknown: sum(MarkCounts::unknown),
+            samples_lost: sum(MarkCounts::samples_lost),
+            unsuitable: self
+                .unsuitable
+                .iter()
+                .map(|(reason, count)| (*reason, *count))
+                .collect(),
+            saved_nanos: session
+                .filter(|session| session.governor.standing() != Standing::Trial)
+                .and_then(|session| session.governor.saved_nanos()),
+        }
+    }
+
+    /// Returns the mark of packets with a key, if the device marks them.
+    pub(crate) fn mark_of(&self, key: &FlowKey) -> Option<MarkedKey> {
+        let session = self.session.as_ref()?;
+        let (slot, mark) = session.planner.slot_of(&key.masked(&session.entry_bits))?;
+        Some(MarkedKey {
+            slot,
+            mark,
+            level: self.level().0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod rebinds;
+#[cfg(test)]
+mod tests;

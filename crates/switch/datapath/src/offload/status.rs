@@ -1,0 +1,80 @@
+//! Settings of the offload of a port, and its state for people.
+
+use millrace_offload::PlannerCounts;
+use millrace_pipeline::MarkLevel;
+
+/// The use of a device that an operator asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OffloadMode {
+    /// The most that the device deserves, while it saves time.
+    #[default]
+    Auto,
+    /// Marks are not used.
+    Dispatch,
+    /// Marks are used, and each is compared.
+    Verify,
+    /// Marks are used, and one in 1,024 is compared.
+    Trust,
+}
+
+/// The settings of the offload of a port.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OffloadSettings {
+    pub mode: OffloadMode,
+    /// The maximum number of entries; `None` for all that the device holds.
+    pub entries: Option<u32>,
+    /// The maximum number of operations per second.
+    pub operations_per_second: u32,
+}
+
+/// The reason why a port has its level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OffloadBy {
+    /// The device is away, or has no entries.
+    Device,
+    /// The mode of the configuration.
+    Operator,
+    /// The mode auto, and the place of the device in the trusted base.
+    Auto,
+    /// The governor: marks save no time.
+    Governor,
+    /// A mark was wrong.
+    Audit,
+}
+
+/// The state of the offload of a port.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OffloadStatus {
+    pub settings: OffloadSettings,
+    pub level: MarkLevel,
+    pub by: OffloadBy,
+    /// True once a mark was wrong.
+    pub is_distrusted: bool,
+    pub planner: PlannerCounts,
+    /// Operations in the last second.
+    pub operations_per_second: u64,
+    /// Packets received with marks in reach.
+    pub packets: u64,
+    pub marked: u64,
+    /// Packets whose mark replaced the lookup.
+    pub used: u64,
+    pub verified: u64,
+    pub mismatches: u64,
+    /// Packets whose mark names no slot.
+    pub unknown: u64,
+    pub samples_lost: u64,
+    /// Sampled packets that get no entry, by reason.
+    pub unsuitable: Vec<(&'static str, u64)>,
+    /// Nanoseconds that marks saved for a packet in the last trial.
+    pub saved_nanos: Option<f64>,
+}
+
+/// The mark of packets with a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarkedKey {
+    /// The index of the slot.
+    pub slot: u32,
+    pub mark: u32,
+    /// The level of the port.
+    pub level: MarkLevel,
+}
