@@ -1,0 +1,109 @@
+//! The store as several threads use it, and the months that are frozen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::billing::{Figure, Month};
+use crate::frozen;
+use crate::graph::{GraphPoint, Period};
+use crate::key::{Key, Subject};
+use crate::point::Level;
+use crate::store::{SeriesError, Store};
+
+/// Seconds of a day.
+const DAY: u64 = 86_400;
+/// The number of peers that a graph shows.
+const PEERS_MAX: usize = 15;
+
+/// A store that several threads use: one writes, others read. A reader waits while an interval or an hour is written.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    store: Arc<Mutex<Store>>,
+    folder: Arc<PathBuf>,
+    utc_offset_minutes: i16,
+}
+
+impl Shared {
+    /// Opens the store in a folder. Months begin at midnight at an offset from UTC in minutes.
+    ///
+    /// # Errors
+    /// [`SeriesError`].
+    pub fn open(folder: &Path, utc_offset_minutes: i16) -> Result<Shared, SeriesError> {
+        Ok(Shared {
+            store: Arc::new(Mutex::new(Store::open(folder)?)),
+            folder: Arc::new(folder.to_owned()),
+            utc_offset_minutes,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Store> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the values of the interval in which `now` is, in seconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// [`SeriesError`].
+    pub fn push(&self, now: u64, values: &[(Key, u64)]) -> Result<(), SeriesError> {
+        self.lock().push(now, values)
+    }
+
+    /// Returns the points of a graph for each key.
+    pub fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
+        let store = self.lock();
+        keys.iter().map(|key| store.graph(*key, period, now)).collect()
+    }
+
+    /// Returns the keys of all series with a point since the start of the day in which `since` is.
+    pub fn keys(&self, since: u64) -> BTreeSet<Key> {
+        self.lock().keys(since)
+    }
+
+    /// Returns the peers of an account with the most traffic since yesterday, at most 15, the heaviest first.
+    pub fn heaviest_peers(&self, account: u32, now: u64) -> Vec<u32> {
+        let since = now.saturating_sub(DAY);
+        let store = self.lock();
+        let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
+        for key in store.keys(since) {
+            let peer = match key.subject {
+                Subject::Peers { from, to } if from == account => to,
+                Subject::Peers { from, to } if to == account => from,
+                _ => continue,
+            };
+            let points = store.read(key, Level::Hour, since, now);
+            *sums.entry(peer).or_default() += points.iter().map(|point| point.value).sum::<u64>();
+        }
+        let mut peers: Vec<(u64, u32)> = sums.into_iter().map(|(peer, sum)| (sum, peer)).collect();
+        peers.sort_unstable_by(|one, other| other.cmp(one));
+        peers.into_iter().take(PEERS_MAX).map(|(_, peer)| peer).collect()
+    }
+
+    /// Returns the month in which a time is.
+    pub fn month_of(&self, time: u64) -> Month {
+        Month::of(time, self.utc_offset_minutes)
+    }
+
+    /// Returns the first second of a month.
+    pub fn start_of(&self, month: Month) -> u64 {
+        month.start(self.utc_offset_minutes)
+    }
+
+    /// Returns the figure of a connection for the part of a month before `now`, computed from the points.
+    pub fn figure(&self, connection: u32, month: Month, now: u64) -> Figure {
+        Figure::of(&self.lock(), connection, month, self.utc_offset_minutes, now)
+    }
+
+    /// Returns the figures of a frozen month by connection; `None` if it is not frozen.
+    pub fn frozen(&self, month: Month) -> Option<BTreeMap<u32, Figure>> {
+        frozen::read(&self.folder, month)
+    }
+
+    /// Freezes the figures of a month in a file of their own.
+    ///
+    /// # Errors
+    /// [`SeriesError`].
+    pub fn freeze(&self, month: Month, figures: &BTreeMap<u32, Figure>) -> Result<(), SeriesError> {
+        frozen::write(&self.folder, month, figures)
+    }
+}

@@ -1,0 +1,500 @@
+//! The store: the current hour in memory and in its log, and the files of the hours and days before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::chunk::{self, Chunk, Column, Columns, combine};
+use crate::key::Key;
+use crate::log::{self, Interval, Log, Numbers};
+use crate::point::{FULL, GAP, Level, Point, decode, encode, roll_up};
+
+/// The largest number of series. An exchange with 1,000 members and 10,000 services has 60,000.
+pub const SERIES_MAX: usize = 100_000;
+/// Seconds of an hour, the time of a log and of a file of intervals.
+const HOUR: u64 = 3600;
+/// Seconds of a day, the time of a file of longer points.
+const DAY: u64 = 86_400;
+/// The points of an hour's and a day's files.
+const RAW_POINTS: usize = 360;
+const PIECE_POINTS: usize = 12;
+const FIVE_POINTS: usize = 288;
+const HOUR_POINTS: usize = 24;
+/// The number of files of each kind that are kept. They are counted and not dated, so that a wrong clock deletes nothing.
+const RAW_FILES_MAX: usize = 6;
+const FIVE_FILES_MAX: usize = 100;
+const HOUR_FILES_MAX: usize = 3 * 366;
+
+/// A failure of the file system.
+#[derive(Debug, Error)]
+#[error(
+    "series {path}: {reason}; check that the folder exists, that it can be written, and that its disk has room"
+)]
+pub struct SeriesError {
+    /// The file or folder.
+    pub path: PathBuf,
+    pub reason: io::Error,
+}
+
+fn failure(path: &Path) -> impl FnOnce(io::Error) -> SeriesError + '_ {
+    move |reason| SeriesError {
+        path: path.to_owned(),
+        reason,
+    }
+}
+
+/// The kind of a file, in the order of its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Kind {
+    /// The intervals of an hour.
+    Raw,
+    /// The points of 5 minutes of an hour whose day has not ended.
+    Piece,
+    /// The points of 5 minutes of a day.
+    Five,
+    /// The hours of a day.
+    Hour,
+}
+
+impl Kind {
+    const ALL: [(Kind, &'static str, &'static str); 4] = [
+        (Kind::Raw, "raw", "chunk"),
+        (Kind::Piece, "five", "piece"),
+        (Kind::Five, "five", "chunk"),
+        (Kind::Hour, "hour", "chunk"),
+    ];
+
+    fn file(self, start: u64) -> String {
+        let (_, name, extension) = Kind::ALL[self as usize];
+        format!("{name}-{start:012}.{extension}")
+    }
+
+    const fn points(self) -> usize {
+        match self {
+            Kind::Raw => RAW_POINTS,
+            Kind::Piece => PIECE_POINTS,
+            Kind::Five => FIVE_POINTS,
+            Kind::Hour => HOUR_POINTS,
+        }
+    }
+
+    const fn level(self) -> Level {
+        match self {
+            Kind::Raw => Level::Raw,
+            Kind::Piece | Kind::Five => Level::Five,
+            Kind::Hour => Level::Hour,
+        }
+    }
+}
+
+/// Returns kind and start of the file with a name.
+fn parse(name: &str) -> Option<(Kind, u64)> {
+    let (name, extension) = name.split_once('.')?;
+    let (name, start) = name.split_once('-')?;
+    let (kind, ..) = Kind::ALL
+        .into_iter()
+        .find(|(_, other, end)| *other == name && *end == extension)?;
+    Some((kind, start.parse().ok()?))
+}
+
+/// The hour that has not ended.
+#[derive(Debug)]
+struct Current {
+    start: u64,
+    log: File,
+    numbers: Numbers,
+    /// The codes of the intervals.
+    columns: BTreeMap<Key, Box<[u16; RAW_POINTS]>>,
+}
+
+impl Current {
+    fn points(&self, key: Key) -> Column {
+        let point = |code: &u16| {
+            decode(*code).map_or(Point::UNKNOWN, |value| Point {
+                value,
+                coverage: FULL,
+            })
+        };
+        let codes = self.columns.get(&key);
+        codes.map_or_else(
+            || vec![Point::UNKNOWN; RAW_POINTS],
+            |codes| codes.iter().map(point).collect(),
+        )
+    }
+
+    fn put(&mut self, interval: &Interval) {
+        let Some(at) = interval.start.checked_sub(self.start) else {
+            return;
+        };
+        let at = usize::try_from(at / Level::Raw.step()).unwrap_or(usize::MAX);
+        for (key, code) in &interval.values {
+            let column = self
+                .columns
+                .entry(*key)
+                .or_insert_with(|| Box::new([GAP; RAW_POINTS]));
+            if let Some(slot) = column.get_mut(at) {
+                *slot = *code;
+            }
+        }
+    }
+}
+
+/// Time series in a folder.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    current: Option<Current>,
+    /// The files by kind and start, each with its size in bytes.
+    files: BTreeMap<(Kind, u64), u64>,
+    /// The number of values that were refused, because there are too many series.
+    refused: u64,
+}
+
+impl Store {
+    /// Opens the store in a folder, which is created if it does not exist. Logs that an ended process has left are read.
+    ///
+    /// # Errors
+    /// [`SeriesError`] if the folder cannot be read or created. Damaged files are no error: what they held is unknown.
+    pub fn open(folder: &Path) -> Result<Store, SeriesError> {
+        std::fs::create_dir_all(folder).map_err(failure(folder))?;
+        let mut store = Store {
+            folder: folder.to_owned(),
+            current: None,
+            files: BTreeMap::new(),
+            refused: 0,
+        };
+        let mut logs = BTreeSet::new();
+        for entry in std::fs::read_dir(folder).map_err(failure(folder))? {
+            let entry = entry.map_err(failure(folder))?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else {
+                continue;
+            };
+            if let Some(found) = parse(name) {
+                let size = entry.metadata().map_or(0, |metadata| metadata.len());
+                store.files.insert(found, size);
+            } else if let Some(start) = name
+                .strip_prefix("log-")
+                .and_then(|rest| rest.strip_suffix(".rows"))
+            {
+                logs.extend(start.parse::<u64>());
+            } else if name.ends_with(".tmp") {
+                // An interrupted write: the file that it would have replaced is complete.
+                let _gone = std::fs::remove_file(entry.path());
+            }
+        }
+        for start in logs {
+            store.change_hour(start)?;
+        }
+        Ok(store)
+    }
+
+    /// Writes the values of the interval in which `now` is, in seconds since the Unix epoch. A value that the interval
+    /// already has is replaced. Of two values for one key, the first one counts.
+    ///
+    /// # Errors
+    /// [`SeriesError`] if a file cannot be written. The values are then in memory, and lost if the process ends.
+    pub fn push(&mut self, now: u64, values: &[(Key, u64)]) -> Result<(), SeriesError> {
+        let start = now - now % Level::Raw.step();
+        let hour = start - start % HOUR;
+        if self.current.as_ref().is_none_or(|current| current.start != hour) {
+            self.change_hour(hour)?;
+        }
+        let Some(current) = &mut self.current else {
+            return Ok(());
+        };
+        let mut interval = Interval {
+            start,
+            values: Vec::with_capacity(values.len()),
+        };
+        let mut len = current.columns.len();
+        let mut seen = BTreeSet::new();
+        for (key, value) in values.iter().filter(|(key, _)| seen.insert(*key)) {
+            let is_new = !current.columns.contains_key(key);
+            if is_new && len >= SERIES_MAX {
+                self.refused += 1;
+                continue;
+            }
+            len += usize::from(is_new);
+            interval.values.push((*key, encode(*value)));
+        }
+        current.put(&interval);
+        let record = log::record(&interval, &mut current.numbers);
+        let path = self.folder.join(log_name(hour));
+        let written = current
+            .log
+            .write_all(&record)
+            .and_then(|()| current.log.sync_data());
+        written.map_err(failure(&path))
+    }
+
+    /// Returns the number of values that were refused, because there were [`SERIES_MAX`] series.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Returns the size of all files but the current log, in bytes.
+    pub fn size(&self) -> u64 {
+        self.files.values().sum()
+    }
+
+    /// Ends the current hour, and begins or continues another one.
+    fn change_hour(&mut self, hour: u64) -> Result<(), SeriesError> {
+        if let Some(current) = self.current.take() {
+            self.seal(&current)?;
+        }
+        let path = self.folder.join(log_name(hour));
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .map_err(failure(&path))?;
+        let bytes = std::fs::read(&path).map_err(failure(&path))?;
+        let Log {
+            intervals,
+            numbers,
+            size,
+        } = log::read(&bytes);
+        if size < bytes.len() {
+            log.set_len(size as u64).map_err(failure(&path))?;
+        }
+        let mut current = Current {
+            start: hour,
+            log,
+            numbers,
+            columns: BTreeMap::new(),
+        };
+        for interval in &intervals {
+            current.put(interval);
+        }
+        self.current = Some(current);
+        self.merge_days(hour)?;
+        self.forget()
+    }
+
+    /// Writes the files of an hour, and removes its log.
+    fn seal(&mut self, current: &Current) -> Result<(), SeriesError> {
+        let raw: Columns = current
+            .columns
+            .keys()
+            .map(|key| (*key, current.points(*key)))
+            .collect();
+        let pieces = raw
+            .iter()
+            .map(|(key, column)| {
+                (
+                    *key,
+                    column.chunks(RAW_POINTS / PIECE_POINTS).map(roll_up).collect(),
+                )
+            })
+            .collect();
+        self.write(Kind::Piece, current.start, pieces)?;
+        self.write(Kind::Raw, current.start, raw)?;
+        let path = self.folder.join(log_name(current.start));
+        std::fs::remove_file(&path).map_err(failure(&path))
+    }
+
+    /// Writes columns, with what an earlier file of this name has.
+    fn write(&mut self, kind: Kind, start: u64, mut columns: Columns) -> Result<(), SeriesError> {
+        let path = self.folder.join(kind.file(start));
+        if let Some(chunk) = self
+            .files
+            .contains_key(&(kind, start))
+            .then(|| Chunk::open(&path))
+            .flatten()
+        {
+            for (key, column) in chunk.columns() {
+                match columns.remove(&key) {
+                    Some(own) => columns.insert(key, combine(own, &column)),
+                    None => columns.insert(key, column),
+                };
+            }
+        }
+        let points = u16::try_from(kind.points()).unwrap_or(u16::MAX);
+        let size = chunk::write(&path, kind.level(), start, points, &columns).map_err(failure(&path))?;
+        self.files.insert((kind, start), size);
+        Ok(())
+    }
+
+    /// Writes the files of days that have ended, from the files of their hours. A day's file that exists is completed, so
+    /// that this can be interrupted at any point.
+    fn merge_days(&mut self, hour: u64) -> Result<(), SeriesError> {
+        let today = hour - hour % DAY;
+        let pieces = self.files.range((Kind::Piece, 0)..=(Kind::Piece, u64::MAX));
+        let days: BTreeSet<u64> = pieces
+            .map(|((_, start), _)| start - start % DAY)
+            .filter(|day| *day != today)
+            .collect();
+        for day in days {
+            let mut five = Columns::new();
+            let hours: Vec<u64> = self.pieces_of(day).collect();
+            for start in &hours {
+                let path = self.folder.join(Kind::Piece.file(*start));
+                let Some(chunk) = Chunk::open(&path).filter(|chunk| chunk.points == PIECE_POINTS) else {
+                    continue;
+                };
+                let first = usize::try_from((start - day) / Level::Five.step()).unwrap_or(usize::MAX);
+                for (key, points) in chunk.columns() {
+                    let column = five
+                        .entry(key)
+                        .or_insert_with(|| vec![Point::UNKNOWN; FIVE_POINTS]);
+                    for (slot, point) in column.iter_mut().skip(first).zip(points) {
+                        *slot = point;
+                    }
+                }
+            }
+            self.write(Kind::Five, day, five)?;
+            // The hours follow from the file, which may have had more than the pieces that are left.
+            let path = self.folder.join(Kind::Five.file(day));
+            let five = Chunk::open(&path)
+                .map(|chunk| chunk.columns())
+                .unwrap_or_default();
+            let hourly = five
+                .into_iter()
+                .map(|(key, column)| {
+                    (
+                        key,
+                        column.chunks(FIVE_POINTS / HOUR_POINTS).map(roll_up).collect(),
+                    )
+                })
+                .collect();
+            self.write(Kind::Hour, day, hourly)?;
+            for start in hours {
+                self.remove(Kind::Piece, start)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pieces_of(&self, day: u64) -> impl Iterator<Item = u64> + '_ {
+        let pieces = self.files.range((Kind::Piece, day)..(Kind::Piece, day + DAY));
+        pieces.map(|((_, start), _)| *start)
+    }
+
+    fn remove(&mut self, kind: Kind, start: u64) -> Result<(), SeriesError> {
+        let path = self.folder.join(kind.file(start));
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failure(&path)(error)),
+            _ => {
+                self.files.remove(&(kind, start));
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes the oldest files beyond the number that is kept.
+    fn forget(&mut self) -> Result<(), SeriesError> {
+        for (kind, max) in [
+            (Kind::Raw, RAW_FILES_MAX),
+            (Kind::Five, FIVE_FILES_MAX),
+            (Kind::Hour, HOUR_FILES_MAX),
+        ] {
+            let files = self.files.range((kind, 0)..=(kind, u64::MAX));
+            let starts: Vec<u64> = files.map(|((_, start), _)| *start).collect();
+            for start in starts.iter().take(starts.len().saturating_sub(max)) {
+                self.remove(kind, *start)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the points of a series at a resolution: those whose start is in `from..to`, which are rounded to points.
+    /// An unknown point has a coverage of 0.
+    pub fn read(&self, key: Key, level: Level, from: u64, to: u64) -> Vec<Point> {
+        let step = level.step();
+        let from = from - from % step;
+        let len = usize::try_from(to.saturating_sub(from).div_ceil(step)).unwrap_or(0);
+        let mut points = vec![Point::UNKNOWN; len];
+        let mut fill = |start: u64, found: &[Point]| {
+            for (at, point) in (0_u64..).zip(found) {
+                let slot = (start + at * step).checked_sub(from).map(|offset| offset / step);
+                let slot = slot.and_then(|slot| points.get_mut(usize::try_from(slot).ok()?));
+                if let Some(slot) = slot.filter(|slot| slot.coverage < point.coverage) {
+                    *slot = *point;
+                }
+            }
+        };
+        let kinds: &[Kind] = match level {
+            Level::Raw => &[Kind::Raw],
+            Level::Five => &[Kind::Five, Kind::Piece],
+            Level::Hour => &[Kind::Hour],
+        };
+        for kind in kinds {
+            let duration = kind.points() as u64 * kind.level().step();
+            let first = from.saturating_sub(duration - 1);
+            for (_, start) in self
+                .files
+                .range((*kind, first)..(*kind, to.max(first)))
+                .map(|(file, _)| file)
+            {
+                if let Some(column) = self.column(*kind, *start, key) {
+                    fill(*start, &column);
+                }
+            }
+        }
+        if level == Level::Hour {
+            // The hours of days that have not ended are in the pieces.
+            let first = from.saturating_sub(HOUR - 1);
+            for (_, start) in self
+                .files
+                .range((Kind::Piece, first)..(Kind::Piece, to.max(first)))
+                .map(|(file, _)| file)
+            {
+                if let Some(column) = self.column(Kind::Piece, *start, key) {
+                    fill(*start, &[roll_up(&column)]);
+                }
+            }
+        }
+        if let Some(current) = self
+            .current
+            .as_ref()
+            .filter(|current| current.start < to && current.start + HOUR > from)
+        {
+            let raw = current.points(key);
+            let found: Column = match level {
+                Level::Raw => raw,
+                Level::Five => raw.chunks(RAW_POINTS / PIECE_POINTS).map(roll_up).collect(),
+                Level::Hour => vec![roll_up(&raw)],
+            };
+            fill(current.start, &found);
+        }
+        points
+    }
+
+    fn column(&self, kind: Kind, start: u64, key: Key) -> Option<Column> {
+        let chunk = Chunk::open(&self.folder.join(kind.file(start)))?;
+        if chunk.points != kind.points() || chunk.start != start {
+            return None;
+        }
+        chunk.column(key)
+    }
+
+    /// Returns the keys of all series with a point since the start of the day in which `since` is.
+    pub fn keys(&self, since: u64) -> BTreeSet<Key> {
+        let day = since - since % DAY;
+        let mut keys: BTreeSet<Key> = self
+            .current
+            .iter()
+            .flat_map(|current| current.columns.keys().copied())
+            .collect();
+        for kind in [Kind::Piece, Kind::Five] {
+            for (_, start) in self
+                .files
+                .range((kind, day)..=(kind, u64::MAX))
+                .map(|(file, _)| file)
+            {
+                if let Some(chunk) = Chunk::open(&self.folder.join(kind.file(*start))) {
+                    keys.extend(chunk.keys());
+                }
+            }
+        }
+        keys
+    }
+}
+
+fn log_name(hour: u64) -> String {
+    format!("log-{hour:012}.rows")
+}

@@ -1,0 +1,13 @@
+//! The store against a naive model, through restarts, damage and years.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod damage;
+mod model;
+mod months;
+mod size;
