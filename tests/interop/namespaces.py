@@ -51,21 +51,42 @@ def inside(namespace, *command, **kwargs):
     return run("ip", "netns", "exec", namespace, *command, **kwargs)
 
 
-def packet_socket(namespace, interface):
-    """A raw socket on an interface of another namespace."""
+@contextlib.contextmanager
+def entered(namespace):
+    """The thread is in a namespace, if one is named: sockets that are made meanwhile stay in it."""
+    if namespace is None:
+        yield
+        return
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/self/ns/net") as home, open(f"/run/netns/{namespace}") as there:
         assert libc.setns(there.fileno(), CLONE_NEWNET) == 0
         try:
-            opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-            opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
-            opened.bind((interface, ETH_P_ALL))
+            yield
         finally:
             assert libc.setns(home.fileno(), CLONE_NEWNET) == 0
+
+
+def packet_socket(namespace, interface):
+    """A raw socket on an interface of another namespace."""
+    with entered(namespace):
+        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+        opened.bind((interface, ETH_P_ALL))
     opened.settimeout(0.2)
     # The kernel removes a tag and passes it beside the frame (PACKET_AUXDATA).
     opened.setsockopt(263, 8, 1)
     return opened
+
+
+@contextlib.contextmanager
+def packet_socket_here(interface):
+    """A raw socket on an interface of this namespace."""
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as opened:
+        opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 8 << 20)
+        opened.bind((interface, ETH_P_ALL))
+        opened.settimeout(0.2)
+        opened.setsockopt(263, 8, 1)
+        yield opened
 
 
 def received(opened, bound):

@@ -163,9 +163,9 @@ def test_what_a_row_asks_in_vain_is_named_everywhere_and_heals(switch):
     said = switch.vsctl_error("add-port", "br0", "g1", "--", "set", "Interface", "g1", "type=geneve", "options:remote_ip=1.2.3.4")
     assert "type geneve is not available" in said, said
     switch.vsctl("--", "--id=@m", "create", "Mirror", "name=m", "--", "set", "Bridge", "br0", "mirrors=@m")
-    assert set(faults(switch)) == {"Interface g1", "Bridge br0"}, faults(switch)
+    assert set(faults(switch)) == {"Interface g1", "Mirror m"}, faults(switch)
     problems = switch.rest.get(f"{switch.url}/status", timeout=60).json()["problems"]
-    assert {"ovsdb, Interface g1", "ovsdb, Bridge br0", "bridge br0, port e9"} <= {problem["subject"] for problem in problems}
+    assert {"ovsdb, Interface g1", "ovsdb, Mirror m", "bridge br0, port e9"} <= {problem["subject"] for problem in problems}
     assert "type geneve" in switch.log.read_text()
     shown = switch.cli("show", "ovsdb")
     assert "following" in shown and "geneve" in shown and "mirrors" in shown, shown

@@ -1,6 +1,7 @@
 //! `millrace show`: the desired and the running state.
 
 mod flows;
+mod ipfix;
 mod lag;
 mod lldp;
 mod oam;
@@ -51,6 +52,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Lag { name } => lag::show(session, name.as_deref()),
         Show::Rstp(of) => per_bridge(session, of, rstp::ports, rstp::table),
         Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
+        Show::Ipfix(of) => per_bridge(session, of, Client::ipfix, ipfix::text),
         Show::Ovsdb => session.print(&client.ovsdb()?, ovsdb::text),
         Show::Vrfs => session.print_table(&client.vrfs()?, |list| routing::vrfs(list)),
         Show::Interfaces { drops } => session.print(&client.router_interfaces()?, |list| {

@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use millrace_api::server::Live as _;
 use millrace_api::view;
 use millrace_datapath::io::Backend;
-use millrace_ovs::{BridgeState, ChannelState, PortState, State};
+use millrace_ovs::{
+    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, Participant, PortState, State,
+};
 use millrace_ovs_follower::Switch;
+use millrace_types::Mac;
 use nix::ifaddrs::getifaddrs;
-use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::net::if_::InterfaceFlags;
 use tokio::sync::watch;
 
 use crate::live::LiveSwitch;
@@ -17,8 +20,12 @@ impl<B: Backend> Switch for LiveSwitch<B> {
     fn state(&self) -> State {
         let version = self.version();
         let dpdk = version.dpdk.filter(|dpdk| dpdk.used);
-        let flags = interface_flags();
+        let interfaces = interfaces();
         let problems = self.switch().status().problems;
+        let mut lags: BTreeMap<String, Vec<view::Lag>> = BTreeMap::new();
+        for lag in self.lags() {
+            lags.entry(lag.bridge.clone()).or_default().push(lag);
+        }
         let bridges = self.bridges().into_iter().map(|bridge| {
             let name = bridge.name;
             let ports = self.ports(&name).unwrap_or_default();
@@ -26,16 +33,40 @@ impl<B: Backend> Switch for LiveSwitch<B> {
             let of_port = format!("bridge {name}, port ");
             let problems = problems.iter().filter_map(|problem| {
                 let port = problem.object.strip_prefix(&of_port)?;
-                Some((port.to_owned(), problem.reason.clone()))
+                // A member of a LAG is `PORT, member NAME`.
+                let name = port.split_once(", member ").map_or(port, |(_, member)| member);
+                Some((name.to_owned(), problem.reason.clone()))
             });
+            let lags = lags.remove(&name).unwrap_or_default();
+            let mtu = |lag: &view::Lag| {
+                ports
+                    .iter()
+                    .find(|port| port.name == lag.port)
+                    .map(|port| port.mtu)
+            };
+            let members = lags.iter().flat_map(|lag| {
+                let open = lag
+                    .members
+                    .iter()
+                    .filter(|member| member.link != view::LinkState::Missing);
+                let mtu = mtu(lag).unwrap_or_default();
+                open.map(move |member| (member, mtu))
+            });
+            let members =
+                members.map(|(member, mtu)| (member.name.clone(), member_state(member, mtu, &interfaces)));
             let channels = self.controllers(&name).unwrap_or_default();
             let state = BridgeState {
                 dpid: bridge.dpid,
                 ports: running
-                    .map(|port| (port.name.clone(), port_state(port, &flags)))
+                    .map(|port| (port.name.clone(), port_state(port, &interfaces)))
+                    .chain(members)
                     .collect(),
                 problems: problems.collect(),
                 channels: channels.into_iter().map(channel).collect(),
+                lags: lags
+                    .iter()
+                    .map(|lag| (lag.port.clone(), lag_state(lag, &interfaces)))
+                    .collect(),
             };
             (name, state)
         });
@@ -50,43 +81,150 @@ impl<B: Backend> Switch for LiveSwitch<B> {
     fn applied(&self) -> watch::Receiver<Option<u64>> {
         self.switch().applied()
     }
+
+    fn macs(&self, bridge: &str) -> Option<Vec<MacState>> {
+        let learned = millrace_api::server::Live::macs(self, bridge).ok()?.into_iter();
+        Some(
+            learned
+                .map(|entry| MacState {
+                    port: entry.port,
+                    vlan: entry.vlan,
+                    mac: entry.mac,
+                    age_s: entry.age_seconds as u64,
+                })
+                .collect(),
+        )
+    }
+
+    fn flush_macs(&self, bridge: &str) -> bool {
+        millrace_api::server::Live::flush_macs(self, bridge, None, None).is_ok()
+    }
 }
 
-/// Returns the flags of the interfaces of the kernel.
-fn interface_flags() -> BTreeMap<String, InterfaceFlags> {
+/// The state of an interface as the kernel knows it.
+#[derive(Default)]
+struct KernelInterface {
+    is_up: bool,
+    mac: String,
+    index: Option<u32>,
+}
+
+/// Returns the interfaces of the kernel.
+fn interfaces() -> BTreeMap<String, KernelInterface> {
+    let mut found: BTreeMap<String, KernelInterface> = BTreeMap::new();
     // Without the list, ports are shown by their state in the switch alone.
-    getifaddrs()
-        .map(|list| list.map(|one| (one.interface_name, one.flags)).collect())
-        .unwrap_or_default()
+    for one in getifaddrs().into_iter().flatten() {
+        let interface = found.entry(one.interface_name).or_default();
+        interface.is_up = one.flags.contains(InterfaceFlags::IFF_UP);
+        // Each interface has an entry with its own address, and one for each IP address.
+        let address = one.address;
+        if let Some(link) = address.as_ref().and_then(|address| address.as_link_addr()) {
+            interface.index = u32::try_from(link.ifindex()).ok();
+            interface.mac = link
+                .addr()
+                .map(|bytes| Mac(bytes).to_string())
+                .unwrap_or_default();
+        }
+    }
+    found
 }
 
-fn port_state(port: &view::Port, flags: &BTreeMap<String, InterfaceFlags>) -> PortState {
-    let interface = port
-        .device
+/// Returns the name of the interface of a device.
+fn interface_of(device: &str) -> Option<&str> {
+    device
         .strip_prefix("kernel:")
-        .or_else(|| port.device.strip_prefix("tap:"));
-    let flags = interface.and_then(|name| flags.get(name));
-    let is_up = flags.is_none_or(|flags| flags.contains(InterfaceFlags::IFF_UP));
-    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        .or_else(|| device.strip_prefix("tap:"))
+}
+
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+fn statistics(rx: &view::Counters, tx: &view::Counters) -> BTreeMap<&'static str, i64> {
+    BTreeMap::from([
+        ("rx_packets", number(rx.packets)),
+        ("rx_bytes", number(rx.bytes)),
+        ("rx_dropped", number(rx.drops)),
+        ("rx_errors", number(rx.errors)),
+        ("tx_packets", number(tx.packets)),
+        ("tx_bytes", number(tx.bytes)),
+        ("tx_dropped", number(tx.drops)),
+        ("tx_errors", number(tx.errors)),
+    ])
+}
+
+fn port_state(port: &view::Port, interfaces: &BTreeMap<String, KernelInterface>) -> PortState {
+    let interface = interface_of(&port.device).and_then(|name| interfaces.get(name));
+    let is_up = interface.is_none_or(|interface| interface.is_up);
     PortState {
         mac: port.mac.clone(),
         is_up: is_up && port.admin == view::AdminState::Up,
         has_link: port.link == view::LinkState::Up,
         speed: port.speed_bps,
-        mtu: u32::try_from(port.mtu).unwrap_or(u32::MAX),
-        ifindex: interface.and_then(|name| if_nametoindex(name).ok()),
+        mtu: port.mtu,
+        ifindex: interface.and_then(|interface| interface.index),
         driver: port.driver.clone(),
         link_resets: 0,
-        statistics: BTreeMap::from([
-            ("rx_packets", number(port.rx.packets)),
-            ("rx_bytes", number(port.rx.bytes)),
-            ("rx_dropped", number(port.rx.drops)),
-            ("rx_errors", number(port.rx.errors)),
-            ("tx_packets", number(port.tx.packets)),
-            ("tx_bytes", number(port.tx.bytes)),
-            ("tx_dropped", number(port.tx.drops)),
-            ("tx_errors", number(port.tx.errors)),
-        ]),
+        lacp_current: None,
+        statistics: statistics(&port.rx, &port.tx),
+    }
+}
+
+fn member_state(
+    member: &view::LagMember,
+    mtu: u32,
+    interfaces: &BTreeMap<String, KernelInterface>,
+) -> PortState {
+    let interface = interface_of(&member.device).and_then(|name| interfaces.get(name));
+    PortState {
+        mac: interface
+            .map(|interface| interface.mac.clone())
+            .unwrap_or_default(),
+        is_up: interface.is_none_or(|interface| interface.is_up),
+        has_link: member.link == view::LinkState::Up,
+        speed: member.speed_bps,
+        mtu,
+        ifindex: interface.and_then(|interface| interface.index),
+        driver: None,
+        link_resets: 0,
+        lacp_current: member.lacp.as_ref().map(|lacp| lacp.receive == "current"),
+        statistics: statistics(&member.rx, &member.tx),
+    }
+}
+
+fn lag_state(lag: &view::Lag, interfaces: &BTreeMap<String, KernelInterface>) -> LagState {
+    let member = |member: &view::LagMember| LagMemberState {
+        name: member.name.clone(),
+        mac: interface_of(&member.device)
+            .and_then(|name| interfaces.get(name))
+            .map(|interface| interface.mac.clone())
+            .unwrap_or_default(),
+        is_enabled: member.distributing,
+        lacp: member.lacp.as_ref().map(|lacp| LacpState {
+            receive: lacp.receive.clone(),
+            is_selected: lacp.selected == "selected",
+            actor: participant(&lacp.actor),
+            partner: lacp.partner.as_ref().map(participant),
+        }),
+    };
+    LagState {
+        mode: lag.mode.clone(),
+        is_fast: lag.rate == "fast",
+        has_fallback: lag.fallback != "none",
+        system: lag.system.clone(),
+        system_priority: lag.system_priority,
+        members: lag.members.iter().map(member).collect(),
+    }
+}
+
+fn participant(side: &view::LacpParticipant) -> Participant {
+    Participant {
+        system: side.system.clone(),
+        system_priority: side.system_priority,
+        key: side.key,
+        port: side.port,
+        port_priority: side.port_priority,
+        state: side.state.clone(),
     }
 }
 

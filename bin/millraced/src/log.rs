@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +14,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, reload};
+
+use crate::journal::{self, Journal};
 
 /// The target of DPDK's log messages.
 pub(crate) const DPDK: &str = "dpdk";
@@ -125,6 +128,41 @@ fn level(word: &str) -> Result<LevelFilter, FilterError> {
     })
 }
 
+/// The place of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The journal, if standard error is connected to it.
+    Auto,
+    Stderr,
+    /// The journal with this socket.
+    Journal(PathBuf),
+}
+
+impl Place {
+    /// Returns the socket of the journal, if the log goes there.
+    fn journal(&self) -> Option<PathBuf> {
+        match self {
+            Place::Auto => journal::is_stderr().then(|| journal::SOCKET.into()),
+            Place::Stderr => None,
+            Place::Journal(path) => Some(path.clone()),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        match text.split_once(':') {
+            None if text == "auto" => Ok(Place::Auto),
+            None if text == "stderr" => Ok(Place::Stderr),
+            None if text == "journal" => Ok(Place::Journal(journal::SOCKET.into())),
+            Some(("journal", path)) if path.starts_with('/') => Ok(Place::Journal(path.into())),
+            _ => Err("expected auto, stderr, journal or journal:/SOCKET".to_owned()),
+        }
+    }
+}
+
 /// The log of this process.
 #[derive(Debug)]
 pub(crate) struct Log {
@@ -133,17 +171,29 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts the log to standard error.
+    /// Starts the log. With `json`, it is JSON on standard error.
     ///
     /// # Errors
-    /// A log was already started in this process.
-    pub(crate) fn start(filter: Filter, json: bool) -> anyhow::Result<Log> {
+    /// A log was already started in this process, or the journal that `place` names is not there.
+    pub(crate) fn start(filter: Filter, json: bool, place: &Place) -> anyhow::Result<Log> {
         let (targets, handle) = reload::Layer::new(filter.targets());
         let has_colors = std::io::stderr().is_terminal();
         let lines = tracing_subscriber::fmt::layer()
             .with_writer(move || Lines::new(std::io::stderr(), has_colors))
             .with_ansi(has_colors);
-        let lines = if json { lines.json().boxed() } else { lines.boxed() };
+        let lines = match (json, place.journal()) {
+            (true, _) => lines.json().boxed(),
+            (false, None) => lines.boxed(),
+            (false, Some(path)) => match Journal::connect(&path) {
+                Ok(journal) => journal.boxed(),
+                // Standard error is the journal, too, without fields.
+                Err(_) if *place == Place::Auto => lines.boxed(),
+                Err(error) => anyhow::bail!(
+                    "--log-to: {}: {error}: expected the socket of systemd-journald",
+                    path.display()
+                ),
+            },
+        };
         tracing_subscriber::registry()
             .with(targets)
             .with(lines)

@@ -7,6 +7,7 @@
 mod backend;
 mod dpdk_log;
 mod follower;
+mod journal;
 mod live;
 mod log;
 mod machine;
@@ -73,7 +74,11 @@ fn start(options: &Options) -> Result<()> {
         eprintln!("{name}: a valid configuration: {}", file.config.summary());
         return Ok(());
     }
-    let log = Arc::new(Log::start(options.log.clone(), options.log_json)?);
+    let log = Arc::new(Log::start(
+        options.log.clone(),
+        options.log_json,
+        &options.log_to,
+    )?);
     let file = file.map(|(file, _)| file);
     let start = Start::plan(options.state_dir.clone(), file, options.revision)?;
     let outcome = if options.no_dpdk {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::log::Filter;
+use crate::log::{Filter, Place};
 use crate::simulate::SimulationOptions;
 
 /// A software switch under OpenFlow control.
@@ -46,6 +46,17 @@ pub(crate) struct Options {
     /// Log JSON, one object per line.
     #[arg(long)]
     pub(crate) log_json: bool,
+
+    /// The place of the log: `auto`, which is the journal if standard error is connected to it, and standard error
+    /// otherwise; `stderr`; `journal`; or `journal:SOCKET`. Entries of the journal have a field for each value:
+    /// `journalctl MILLRACE_BRIDGE=br0`.
+    #[arg(
+        long,
+        value_name = "PLACE",
+        default_value = "auto",
+        conflicts_with = "log_json"
+    )]
+    pub(crate) log_to: Place,
 
     /// Print the man page.
     #[arg(long, hide = true)]

@@ -147,6 +147,7 @@ fn reconcile<B: Backend>(
 ) {
     let mut is_first = true;
     let mut settled = None;
+    let mut before: Option<Arc<Snapshot>> = None;
     loop {
         let snapshot = Arc::clone(&wanted.borrow_and_update());
         let revision = snapshot.revision.number.0;
@@ -158,11 +159,17 @@ fn reconcile<B: Backend>(
             }
         }
         let status = switch.apply(revision, &snapshot.config);
+        let of = &snapshot.revision;
         tracing::info!(
             revision,
+            origin = %of.origin,
+            author = of.author,
+            comment = of.comment,
+            changes = changes(before.as_deref(), &snapshot),
             problems = status.problems.len(),
             "configuration applied"
         );
+        before = Some(Arc::clone(&snapshot));
         // Problems do not delay the start: the rest of the configuration runs.
         if std::mem::take(&mut is_first) {
             tell(State::Ready);
@@ -180,6 +187,32 @@ fn reconcile<B: Backend>(
             return;
         }
     }
+}
+
+/// The longest text of changes in the log, in bytes.
+const CHANGES_MAX: usize = 1000;
+
+/// Returns the changes of a person's revision as text; empty for those of machines, which come by the hundred, and for the first.
+fn changes(before: Option<&Snapshot>, now: &Snapshot) -> String {
+    let Some(before) = before.filter(|before| before.revision.number != now.revision.number) else {
+        return String::new();
+    };
+    if !now.revision.origin.is_local() {
+        return String::new();
+    }
+    let mut text = String::new();
+    for change in millrace_model::diff(&before.config, &now.config) {
+        let change = change.to_string();
+        if text.len() + change.len() > CHANGES_MAX {
+            text.push_str("; …");
+            break;
+        }
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(&change);
+    }
+    text
 }
 
 /// Tells the service manager the state of the daemon.

@@ -41,6 +41,8 @@ pub(crate) enum Show {
     Rstp(BridgeSelection),
     /// sFlow: collectors, and samples of ports
     Sflow(BridgeSelection),
+    /// IPFIX: records of flows or packets, and collectors
+    Ipfix(BridgeSelection),
     /// The Open vSwitch database that the switch follows, and rows that are not in effect
     Ovsdb,
     /// VRFs of the router: the source of their routes, and sizes

@@ -30,6 +30,7 @@ fn every_list_is_shown_as_a_table_and_as_json() {
         ("policers", "25Mbps", "/br0/0/policer/red/packets"),
         ("queues", "2500Mbps", "/br0/1/max_bps"),
         ("sflow", "1:1000", "/br0/0/collectors/0/datagrams"),
+        ("ipfix", "Connection refused", "/br0/0/collectors/1/last_error"),
         ("macs", "02:00:00:00:00:aa", "/br0/0/mac"),
         ("vrfs", "synchronised", "/0/source"),
         ("interfaces --drops", "ttl_expired", "/0/drops/0/packets"),

@@ -10,6 +10,7 @@ mod chains;
 mod controllers;
 mod flows;
 mod groups;
+mod ipfix;
 mod lags;
 mod lldp;
 mod oam;
@@ -372,6 +373,10 @@ impl<B: Backend> Live for LiveSwitch<B> {
             let status = control.sflow_status()?;
             Some(sflow::view(&status, control.ports()))
         })
+    }
+
+    fn ipfix(&self, bridge: &str) -> Result<Option<view::Ipfix>, LiveError> {
+        self.ask(bridge, |control| control.ipfix_status().as_ref().map(ipfix::view))
     }
 
     fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError> {

@@ -277,7 +277,7 @@ mod tests {
     }
 
     /// The keys whose text may name something of the machine, and the check that looks at it.
-    const REFERENCES: [(&str, &str); 29] = [
+    const REFERENCES: &[(&str, &str)] = &[
         ("system.state_dir", "store"),
         ("api.socket", "probe of the API"),
         ("api.listen", "probe of the API"),
@@ -285,6 +285,9 @@ mod tests {
         ("api.tls_key", "probe of the API"),
         ("api.token_file", "probe of the API"),
         ("ovsdb.connect", "nothing: a server that may start later"),
+        ("ovsdb.tls.private_key", "files"),
+        ("ovsdb.tls.certificate", "files"),
+        ("ovsdb.tls.ca_certificate", "files"),
         ("ovsdb.run_dir", "nothing: the follower makes it"),
         ("bridge.controllers.target", "nothing: another machine"),
         ("bridge.listen.target", "files, devices"),
@@ -294,6 +297,7 @@ mod tests {
         ("bridge.sflow.agent", "nothing: an identifier"),
         ("bridge.sflow.collectors", "nothing: other machines"),
         ("bridge.sflow.source", "devices"),
+        ("bridge.ipfix.collectors", "nothing: other machines"),
         ("bridge.port.device", "files, devices"),
         ("bridge.lag.member.device", "files, devices"),
         ("bridge.lag.system", "nothing: an identifier"),
@@ -351,7 +355,7 @@ mod tests {
         let mut found = Vec::new();
         collect(&Config::section(), "", &mut found);
         found.sort();
-        let mut known = REFERENCES.map(|(key, _)| key);
+        let mut known = REFERENCES.iter().map(|(key, _)| *key).collect::<Vec<_>>();
         known.sort_unstable();
         assert_eq!(
             found, known,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use millrace_agent::channel::{TlsFault, check_tls};
 use millrace_model::{
-    Bridge, Chain, Config, ConfigError, Device, ListenTarget, Path, PcapFiles, Setting, Vnic, VnicKind,
+    Bridge, Chain, Config, ConfigError, Device, ListenTarget, Path, PcapFiles, Setting, Tls, Vnic, VnicKind,
     VnicRole,
 };
 use nix::unistd::{AccessFlags, Group, User, eaccess};
@@ -22,18 +22,24 @@ const WASM_MAGIC: &[u8] = b"\0asm";
 /// The first bytes of a shared object.
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 
-/// Returns an error for each file of bridges, ports, chains, listeners and emulated paths that cannot be used.
+/// Returns an error for each file of bridges, ports, chains, listeners, the Open vSwitch database and emulated paths that cannot be
+/// used.
 pub(super) fn check(config: &Config) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     for (at, bridge) in config.bridges.iter().enumerate() {
         let path = Path::default().key("bridge").index(at);
         ports(bridge, &path, &mut errors);
         listeners(bridge, &path, &mut errors);
-        tls(bridge, &path, &mut errors);
+        tls(bridge.tls.as_ref(), &path, &mut errors);
         for (at, chain) in bridge.chains.iter().enumerate() {
             functions(chain, &path.key("chain").index(at), &mut errors);
         }
     }
+    tls(
+        config.ovsdb.tls.as_ref(),
+        &Path::default().key("ovsdb"),
+        &mut errors,
+    );
     for (at, wan) in config.wans.iter().enumerate() {
         if let Some(file) = &wan.scenario {
             let path = Path::default().key("wan").index(at).key("scenario");
@@ -157,8 +163,8 @@ fn listeners(bridge: &Bridge, path: &Path, errors: &mut Vec<ConfigError>) {
     }
 }
 
-fn tls(bridge: &Bridge, path: &Path, errors: &mut Vec<ConfigError>) {
-    let Some(tls) = &bridge.tls else { return };
+fn tls(tls: Option<&Tls>, path: &Path, errors: &mut Vec<ConfigError>) {
+    let Some(tls) = tls else { return };
     for TlsFault { key, reason } in check_tls(tls) {
         note(errors, &path.key("tls").key(key), Err(reason));
     }

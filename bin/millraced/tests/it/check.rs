@@ -113,6 +113,7 @@ fn the_man_page_names_every_option_and_is_installed() {
         "--check",
         "--log",
         "--log-json",
+        "--log-to",
         "EXIT STATUS",
         "FILES",
         "SIGNALS",

@@ -10,12 +10,13 @@ use crate::choice::{
 };
 use crate::device::Device;
 use crate::error::Path;
+use crate::ipfix::Ipfix;
 use crate::lag::Lag;
 use crate::lldp::Lldp;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName, SoftwareText};
 use crate::number::{
-    AuxiliaryCount, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, PacketInBurst,
-    PacketInRate, TableCount, TableNumber, TableSize,
+    AuxiliaryCount, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, ObservationId,
+    PacketInBurst, PacketInRate, TableCount, TableNumber, TableSize,
 };
 use crate::port::Port;
 use crate::rstp::Rstp;
@@ -87,6 +88,8 @@ section! {
             /// sFlow: samples of packets and counters of ports for collectors. Unset, the bridge has no
             /// sFlow.
             pub sflow: Option<Sflow> = None,
+            /// IPFIX: records of sampled flows or packets for collectors. Unset, the bridge has no IPFIX.
+            pub ipfix: Option<Ipfix> = None,
             /// RSTP. Unset, the bridge takes no part in a spanning tree, and BPDUs are packets like any other.
             pub rstp: Option<Rstp> = None,
             /// LLDP at the ports. Unset, the bridge has no LLDP, and LLDPDUs are packets like any other.
@@ -217,6 +220,14 @@ impl Default for Description {
 }
 
 impl Bridge {
+    /// Returns the observation domain of the bridge in IPFIX.
+    pub fn ipfix_domain(&self, ipfix: &Ipfix) -> u32 {
+        // The low bits of the datapath ID, unless the domain is given.
+        ipfix
+            .domain
+            .map_or(self.datapath_id().0 as u32, ObservationId::get)
+    }
+
     /// Returns the datapath id: the configured one, or else one derived from the name.
     pub fn datapath_id(&self) -> Dpid {
         self.dpid.unwrap_or_else(|| self.name.derived_dpid())

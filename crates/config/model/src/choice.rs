@@ -85,6 +85,13 @@ choice! {
         /// No LLDP: LLDPDUs pass through the port like any packet.
         Off = "off",
     }
+    /// The content of the records of IPFIX.
+    IpfixRecords {
+        /// Sampled packets with the same headers, ports and outcome, counted together.
+        Flows = "flows",
+        /// Single packets: the first bytes of the frame (RFC 5477).
+        Packets = "packets",
+    }
     /// The decision which members of a LAG carry packets.
     LagMode {
         /// LACP, with LACPDUs in any case.

@@ -32,6 +32,7 @@ mod device;
 mod diff;
 mod error;
 mod function;
+mod ipfix;
 mod lag;
 mod lldp;
 mod merge;
@@ -66,14 +67,16 @@ pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
-    HugePages, Idle, InterfaceEgress, LagFallback, LagMode, LagRate, LocalPort, OnFailure, PolicerKind,
-    PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, Spread, StandaloneFlows, WanBypass, WhenFull,
+    HugePages, Idle, InterfaceEgress, IpfixRecords, LagFallback, LagMode, LagRate, LocalPort, OnFailure,
+    PolicerKind, PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, Spread, StandaloneFlows,
+    WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
 pub use diff::diff;
 pub use error::{ConfigError, ConfigErrors, Location, Path, Problem, Step};
 pub use function::{FunctionName, FunctionNameError};
+pub use ipfix::{IPFIX_PORT, Ipfix, IpfixCollector, IpfixCollectorError, IpfixTransport};
 pub use lag::{Lag, LagMember};
 pub use lldp::Lldp;
 pub use merge::merge_patch;
@@ -84,13 +87,13 @@ pub use name::{
 pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BfdInterval, BfdMultiplier, BridgePriority, BurstSize, CodePoint, CoreId, CpuPercent,
-    DampingTime, DatagramSize, DiscardLimit, EchoInterval, FlapCount, ForwardDelay, FrameOverhead, Fuel,
-    FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount, KernelTable, LacpPriority, LaneCount,
-    LldpHold, LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel, MaxAge, MaxBackoff, MemoryMib,
-    MepNumber, MinLinks, MissSendLen, Mtu, PacketInBurst, PacketInRate, PathCost, PollingInterval,
-    PortPriority, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
-    SampledHeaderSize, SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TrafficClass, WanMtu,
-    WanSeed, WorkerCount,
+    DampingTime, DatagramSize, DiscardLimit, EchoInterval, FlapCount, FlowCacheSize, FlowTimeout,
+    ForwardDelay, FrameOverhead, Fuel, FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount,
+    KernelTable, LacpPriority, LaneCount, LldpHold, LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel,
+    MaxAge, MaxBackoff, MemoryMib, MepNumber, MinLinks, MissSendLen, Mtu, ObservationId, PacketInBurst,
+    PacketInRate, PathCost, PollingInterval, PortPriority, QueueCount, QueueLength, QueuePriority, QueueSize,
+    QueueWeight, RangeError, RestoreTime, SampledHeaderSize, SamplingRate, SubAgent, TableCount, TableNumber,
+    TableSize, TemplateInterval, TrafficClass, WanMtu, WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use object::{ObjectError, ObjectName};

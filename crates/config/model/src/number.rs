@@ -123,6 +123,14 @@ bounded! {
     FlapCount(u16) in 1..=100, "";
     /// The mean number of packets for each sFlow sample; 0 for no samples.
     SamplingRate(u32) in 0..=16_777_215, "";
+    /// The number of an observation domain or point of IPFIX.
+    ObservationId(u32) in 0..=4_294_967_295, "";
+    /// A timeout of flows of IPFIX, in seconds.
+    FlowTimeout(u16) in 0..=3600, " seconds";
+    /// The number of flows that IPFIX keeps.
+    FlowCacheSize(u32) in 1..=1_000_000, " flows";
+    /// The interval of templates of IPFIX, in seconds.
+    TemplateInterval(u16) in 1..=3600, " seconds";
     /// The number of bytes of a packet that its sFlow sample contains.
     SampledHeaderSize(u16) in 64..=256, " bytes";
     /// The interval of sFlow counter samples, in seconds.
@@ -265,6 +273,24 @@ impl AuxiliaryCount {
 impl SamplingRate {
     /// The default, one sample for 1,000 packets.
     pub const DEFAULT: SamplingRate = SamplingRate(1000);
+}
+impl ObservationId {
+    /// The number 0.
+    pub const ZERO: ObservationId = ObservationId(0);
+}
+impl FlowTimeout {
+    /// The default of the active timeout, 60 seconds.
+    pub const ACTIVE: FlowTimeout = FlowTimeout(60);
+    /// The default of the idle timeout, 15 seconds.
+    pub const IDLE: FlowTimeout = FlowTimeout(15);
+}
+impl FlowCacheSize {
+    /// The default, 16,384 flows.
+    pub const DEFAULT: FlowCacheSize = FlowCacheSize(16_384);
+}
+impl TemplateInterval {
+    /// The default, one minute.
+    pub const DEFAULT: TemplateInterval = TemplateInterval(60);
 }
 impl SampledHeaderSize {
     /// The default of sFlow, 128 bytes.

@@ -4,9 +4,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use crate::bridge::Tls;
 use crate::decode::text_field;
 use crate::section::{deserialize, section};
-use crate::target::{SocketPath, TargetError};
+use crate::target::{Host, SocketPath, TargetError, split_target};
 
 section! {
     /// A database of Open vSwitch (RFC 7047), in which `ovs-vsctl` and others configure bridges. The switch takes the part
@@ -15,9 +16,11 @@ section! {
     pub struct Ovsdb (live) {
         required {}
         optional {
-            /// The address of ovsdb-server: `unix:FILE`, or `tcp:ADDRESS:PORT` with a loopback address. Unset, the switch
-            /// follows no database; bridges that it made stay as they are.
+            /// The address of ovsdb-server: `unix:FILE`, `ssl:HOST:PORT` with the files of `tls`, or `tcp:ADDRESS:PORT` with
+            /// a loopback address. Unset, the switch follows no database; bridges that it made stay as they are.
             pub connect: Option<OvsdbTarget> = None,
+            /// The keys and certificates for a server at `ssl:`.
+            pub tls: Option<Tls> = None,
             /// The directory in which each bridge of the database listens for `ovs-ofctl`, at `BRIDGE.mgmt`. It is made if
             /// it is absent.
             pub run_dir: SocketPath = SocketPath::openvswitch(),
@@ -40,13 +43,23 @@ pub enum OvsdbTarget {
     Unix(SocketPath),
     /// A TCP address of this machine: `tcp:ADDRESS:PORT`.
     Tcp(SocketAddr),
+    /// A server with TLS, and certificates on both sides: `ssl:HOST:PORT`.
+    Tls {
+        host: Host,
+        /// The TCP port, never zero.
+        port: u16,
+    },
 }
+
+/// The TCP port that IANA assigned to OVSDB (RFC 7047, section 6).
+const OVSDB_PORT: u16 = 6640;
 
 impl fmt::Display for OvsdbTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OvsdbTarget::Unix(path) => write!(f, "unix:{path}"),
             OvsdbTarget::Tcp(address) => write!(f, "tcp:{address}"),
+            OvsdbTarget::Tls { host, port } => write!(f, "ssl:{host}:{port}"),
         }
     }
 }
@@ -66,6 +79,11 @@ impl FromStr for OvsdbTarget {
                 .map(OvsdbTarget::Unix)
                 .map_err(|_| refuse("expected an absolute path of at most 107 bytes after unix:"));
         }
+        if let Some(rest) = text.strip_prefix("ssl:").or_else(|| text.strip_prefix("tls:")) {
+            return split_target(rest, OVSDB_PORT)
+                .map(|(host, port)| OvsdbTarget::Tls { host, port })
+                .ok_or_else(|| refuse("expected HOST:PORT after ssl:, an IPv6 address in brackets"));
+        }
         let address = text
             .strip_prefix("tcp:")
             .and_then(|rest| rest.parse::<SocketAddr>().ok());
@@ -75,10 +93,10 @@ impl FromStr for OvsdbTarget {
             }
             // OVSDB over TCP has neither encryption nor password, and who answers there controls the switch.
             Some(_) => Err(refuse(
-                "expected a loopback address and a port, or unix:FILE; a server on another machine needs a tunnel, as of ssh",
+                "expected a loopback address and a port, or unix:FILE; a server on another machine needs ssl:HOST:PORT",
             )),
             None => Err(refuse(
-                "expected unix:FILE as in unix:/run/openvswitch/db.sock, or tcp:127.0.0.1:6640",
+                "expected unix:FILE as in unix:/run/openvswitch/db.sock, ssl:HOST:6640, or tcp:127.0.0.1:6640",
             )),
         }
     }
@@ -86,7 +104,7 @@ impl FromStr for OvsdbTarget {
 
 text_field!(
     OvsdbTarget,
-    "unix:FILE, or tcp:ADDRESS:PORT with a loopback address",
+    "unix:FILE, ssl:HOST:PORT, or tcp:ADDRESS:PORT with a loopback address",
     "unix:/run/openvswitch/db.sock"
 );
 
@@ -100,6 +118,9 @@ mod tests {
             "unix:/run/openvswitch/db.sock",
             "tcp:127.0.0.1:6640",
             "tcp:[::1]:6640",
+            "ssl:192.0.2.1:6640",
+            "ssl:db.example:7000",
+            "ssl:[2001:db8::1]:6640",
         ] {
             assert_eq!(
                 text.parse::<OvsdbTarget>().map(|target| target.to_string()),
@@ -112,7 +133,9 @@ mod tests {
             "tcp:192.0.2.1:6640",
             "tcp:127.0.0.1",
             "tcp:127.0.0.1:0",
-            "ssl:127.0.0.1:6640",
+            "ssl:",
+            "ssl:db.example:0",
+            "ssl:2001:db8::1:6640:x",
             "/run/db.sock",
         ] {
             let error = text.parse::<OvsdbTarget>().map_err(|error| error.to_string());

@@ -80,8 +80,8 @@ section! {
             pub rstp: Option<PortRstp> = None,
             /// LLDP at the port; it has an effect only in a bridge with `lldp`.
             pub lldp: PortLldp = PortLldp::Both,
-            /// The mean number of packets for each sFlow sample at this port; 0 takes no samples. Unset, the
-            /// rate in `sflow` of the bridge applies; a bridge without `sflow` takes no samples.
+            /// The mean number of packets for each sample of sFlow and IPFIX at this port; 0 takes no samples. Unset, the
+            /// rate in `sflow` or `ipfix` of the bridge applies; a bridge without both takes no samples.
             pub sampling_rate: Option<SamplingRate> = None,
             /// If true, packets stay in the device while the output port of the previous packets has no room,
             /// so they wait at the sender and are not dropped. All packets of the port wait, whatever their

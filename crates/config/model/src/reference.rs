@@ -76,6 +76,7 @@ with it returns to revision N.
 | `--no-dpdk` | runs without DPDK: all devices except NICs, DPDK devargs and `virtio-user` |
 | `--log FILTER` | off, error, warn, info, debug or trace, and `,TARGET=LEVEL` for targets with another level; `millrace log` shows the targets and changes the filter at run time |
 | `--log-json` | logs JSON, one object a line |
+| `--log-to PLACE` | `auto`: the journal if standard error is connected to it, as in a service, and standard error otherwise; `stderr`; `journal`; `journal:SOCKET` ([monitoring.md](monitoring.md#logs)) |
 
 `make install` installs a systemd unit (`millraced.service`), which starts `millraced --config
 /etc/millrace/millraced.toml` with only the privileges that it needs. It restarts a crashed daemon after two

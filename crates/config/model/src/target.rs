@@ -274,6 +274,16 @@ fn split_host(text: &str) -> Option<(&str, Option<&str>)> {
     }
 }
 
+/// Returns the host and the port of `HOST[:PORT]`; without one, the port is `default`.
+pub(crate) fn split_target(text: &str, default: u16) -> Option<(Host, u16)> {
+    let (host, port) = split_host(text)?;
+    let port = match port {
+        None => default,
+        Some(port) => parse_port(port).filter(|port| *port != 0)?,
+    };
+    Some((parse_host(host)?, port))
+}
+
 fn parse_port(digits: &str) -> Option<u16> {
     if digits.bytes().all(|c| c.is_ascii_digit()) {
         digits.parse().ok()

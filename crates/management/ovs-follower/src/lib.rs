@@ -17,6 +17,8 @@ mod cycle;
 mod session;
 mod status;
 mod switch;
+mod tls;
+mod unixctl;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,11 +61,13 @@ impl Follower {
         let mut head = store.watch();
         let mut pause = PAUSE_MIN;
         let mut numbers = Numbers::default();
+        let mut unixctl = None;
         loop {
             let settings = head.borrow_and_update().config.ovsdb.clone();
             let changed = changed(store.watch(), settings.clone());
             let Some(target) = settings.connect.clone() else {
                 self.shared.off();
+                unixctl = None;
                 tokio::select! {
                     _ = stopping.wait_for(|stop| *stop) => return,
                     () = changed => continue,
@@ -77,11 +81,14 @@ impl Follower {
                 shared: &self.shared,
                 woken: &self.woken,
                 numbers: &mut numbers,
+                unixctl: &mut unixctl,
             };
             tokio::pin!(changed);
             let end = tokio::select! {
                 _ = stopping.wait_for(|stop| *stop) => return,
                 () = &mut changed => {
+                    // The new settings may have another directory.
+                    unixctl = None;
                     pause = PAUSE_MIN;
                     continue;
                 }

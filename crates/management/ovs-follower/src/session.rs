@@ -17,6 +17,7 @@ use crate::connection::{Stream, connect};
 use crate::cycle::{self, Commit, Cycle};
 use crate::status::{Phase, Shared};
 use crate::switch::Switch;
+use crate::unixctl::Unixctl;
 
 const SETTINGS: Settings = Settings {
     database: DATABASE,
@@ -48,6 +49,8 @@ pub(crate) struct Following<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) woken: &'a Notify,
     pub(crate) numbers: &'a mut Numbers,
+    /// The socket of `ovs-appctl`, from the first lock on; it stays while the server is away.
+    pub(crate) unixctl: &'a mut Option<Unixctl>,
 }
 
 /// The end of a connection.
@@ -84,7 +87,7 @@ impl Following<'_> {
     /// Follows the database until the connection ends.
     pub(crate) async fn run(mut self, target: &OvsdbTarget) -> End {
         let mut was_synchronised = false;
-        let reason = match connect(target).await {
+        let reason = match connect(target, self.settings.tls.as_ref()).await {
             Ok(stream) => self.follow(stream, &mut was_synchronised).await,
             Err(error) => format!("cannot connect to {target}: {error}"),
         };
@@ -155,16 +158,28 @@ impl Following<'_> {
         }
     }
 
+    /// Opens the socket of `ovs-appctl`, which finds nobody without it.
+    fn open_unixctl(&self) -> Option<Unixctl> {
+        let run_dir = std::path::Path::new(self.settings.run_dir.as_str());
+        Unixctl::open(run_dir, Arc::clone(self.switch))
+            .inspect_err(|reason| tracing::warn!(reason, "ovs-appctl does not reach this switch"))
+            .ok()
+    }
+
     /// Handles an event. Returns the reason if it ends the connection.
-    fn event(&self, event: Event, work: &mut Work, session: &Session) -> Option<String> {
+    fn event(&mut self, event: Event, work: &mut Work, session: &Session) -> Option<String> {
         match event {
             Event::Synchronised | Event::Changed => work.is_asked = true,
             Event::Lock { is_owned: true } => {
                 tracing::info!("the lock {LOCK} of the database is owned: its bridges are made");
                 work.is_asked = true;
                 work.written.forget();
+                if self.unixctl.is_none() {
+                    *self.unixctl = self.open_unixctl();
+                }
             }
             Event::Lock { is_owned: false } => {
+                *self.unixctl = None;
                 return Some(format!("another process took the lock {LOCK} of the database"));
             }
             Event::Transaction { id, outcome } => {

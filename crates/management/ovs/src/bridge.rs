@@ -3,10 +3,12 @@
 use millrace_model as model;
 
 use crate::fault::{Faults, RowName};
+use crate::ipfix;
 use crate::lldp;
 use crate::one::One;
 use crate::rows::View;
 use crate::spanning_tree;
+use crate::unread;
 use crate::values::number;
 
 /// The number of flow tables of a bridge of Open vSwitch.
@@ -42,15 +44,10 @@ pub(crate) fn bridge(
     spanning_tree::bridge(view, &row, &mut bridge, one.faults);
     lldp::bridge(one.replica, view, &mut bridge);
     sflow(one, view, &row, &mut bridge);
+    ipfix::bridge(one, view, &row, &mut bridge);
     flow_tables(one, view, &row, &mut bridge);
     for (column, has, instead) in [
-        (
-            "mirrors",
-            view.has("mirrors"),
-            "`millrace capture`, or group entries that copy packets",
-        ),
-        ("netflow", view.has("netflow"), "sFlow"),
-        ("ipfix", view.has("ipfix"), "sFlow"),
+        ("netflow", view.has("netflow"), "sFlow or IPFIX"),
         (
             "mcast_snooping_enable",
             view.is_true("mcast_snooping_enable"),
@@ -68,20 +65,36 @@ pub(crate) fn bridge(
                 .refuse(&row, format!("{column}: not available; instead: {instead}"));
         }
     }
+    for mirror in view.refer(one.replica, "mirrors", "Mirror") {
+        one.faults.refuse(
+            &mirror.row_name(),
+            format!(
+                "mirrors are not available, and bridge {} copies no packets: expected `millrace capture`, or groups of type all \
+                 whose buckets copy packets",
+                row.name
+            ),
+        );
+    }
     Ok(bridge)
 }
 
 /// Keys of `other_config` that ask for what the switch does anyway, or that other functions read.
-const SILENT: [&str; 5] = [
+const SILENT: [&str; 4] = [
     "disable-in-band",
     "in-band-queue",
-    "forward-bpdu",
     "controller-queue-size",
     "mcast-snooping-disable-flood-unregistered",
 ];
 
 fn other_config(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faults: &mut Faults) {
     let other = view.map("other_config");
+    if other.get("forward-bpdu") == Some(&"true") {
+        faults.refuse(
+            row,
+            "other_config:forward-bpdu=true is not available: NORMAL never forwards frames to 01:80:c2:00:00:00 to :0f; \
+             expected flow entries that do",
+        );
+    }
     for (key, value) in &other {
         let parsed = match *key {
             "datapath-id" => dpid(value).map(|dpid| bridge.dpid = Some(dpid)),
@@ -93,6 +106,7 @@ fn other_config(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faul
             }),
             "dp-desc" => text(value).map(|text| bridge.description.datapath = Some(text)),
             "dp-sn" => text(value).map(|text| bridge.description.serial = text),
+            "forward-bpdu" => Ok(()),
             key if SILENT.contains(&key) || spanning_tree::BRIDGE_KEYS.contains(&key) => Ok(()),
             "hwaddr" => Err(
                 "the MAC address of the LOCAL port is the kernel's: expected `ip link set address`"
@@ -168,6 +182,7 @@ fn flow_tables(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, bridge: &m
                 .refuse(&row, format!("flow_tables key {number}: expected 0 to 253"));
             continue;
         };
+        unread::check(&table, &row, one.faults);
         let mut made = model::Table::new(model_number);
         if let Some(name) = table.text("name") {
             match name.parse() {

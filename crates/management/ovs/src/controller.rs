@@ -5,6 +5,7 @@ use millrace_model as model;
 use crate::one::One;
 use crate::place::ControllerRow;
 use crate::rows::View;
+use crate::unread;
 
 /// Adds the controllers of the row to the bridge, and returns the place of each row.
 pub(crate) fn controllers(
@@ -20,6 +21,7 @@ pub(crate) fn controllers(
         .iter()
         .map(|controller| {
             let target = controller.text("target").unwrap_or("");
+            unread::check(controller, &controller.row_name(), one.faults);
             let added = match speaks {
                 true => add(one, controller, target, bridge),
                 false => Err(format!(

@@ -56,7 +56,7 @@ impl Faults {
         self.add(row, Severity::Ignored, reason.into());
     }
 
-    fn add(&mut self, row: &RowName, severity: Severity, reason: String) {
+    pub(crate) fn add(&mut self, row: &RowName, severity: Severity, reason: String) {
         self.0.push(Fault {
             row: row.clone(),
             severity,

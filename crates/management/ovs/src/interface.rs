@@ -39,34 +39,50 @@ pub(crate) fn port(
     let number = number.ok_or("no free OpenFlow port number: expected fewer ports")?;
     let device = device(one, view, name)?;
     let mut port = model::Port::new(model_name, number, device);
-    if let Some(mtu) = view.integer("mtu_request") {
-        match (&port.device, model::Mtu::new(u16::try_from(mtu).unwrap_or(0))) {
-            (model::Device::Kernel(_), _) => one.faults.ignore(
-                &view.row_name(),
-                format!("mtu_request={mtu} has no effect on an interface of the kernel: expected `ip link set {name} mtu {mtu}`"),
-            ),
-            (_, Ok(mtu)) => port.mtu = mtu,
-            (_, Err(error)) => one.faults.refuse(&view.row_name(), format!("mtu_request={mtu}: {error}")),
-        }
+    if let Some(mtu) = mtu(one, view, &port.device) {
+        port.mtu = mtu;
     }
-    let options = view.map("options");
-    if let Some(queues) = options.get("n_rxq") {
-        match queues
-            .parse()
-            .ok()
-            .and_then(|queues| model::QueueCount::new(queues).ok())
-        {
-            Some(queues) => port.queues = Some(queues),
-            None => one.faults.ignore(
-                &view.row_name(),
-                format!("options:n_rxq={queues} has no effect: expected 1 to 64"),
-            ),
-        }
-    }
+    port.queues = queues(one, view);
     Ok(Found::Port(Box::new(port)))
 }
 
-fn device(one: &mut One<'_, '_>, view: &View<'_>, name: &str) -> Result<model::Device, String> {
+/// Returns the MTU that an interface asks for, if its device has one that the switch sets.
+pub(crate) fn mtu(one: &mut One<'_, '_>, view: &View<'_>, device: &model::Device) -> Option<model::Mtu> {
+    let mtu = view.integer("mtu_request")?;
+    let row = view.row_name();
+    match (device, model::Mtu::new(u16::try_from(mtu).unwrap_or(0))) {
+        (model::Device::Kernel(name), _) => one.faults.ignore(
+            &row,
+            format!("mtu_request={mtu} has no effect on an interface of the kernel: expected `ip link set {name} mtu {mtu}`"),
+        ),
+        (_, Ok(mtu)) => return Some(mtu),
+        (_, Err(error)) => one.faults.refuse(&row, format!("mtu_request={mtu}: {error}")),
+    }
+    None
+}
+
+/// Returns the number of receive queues that an interface asks for.
+pub(crate) fn queues(one: &mut One<'_, '_>, view: &View<'_>) -> Option<model::QueueCount> {
+    let options = view.map("options");
+    let text = options.get("n_rxq")?;
+    let queues = text
+        .parse()
+        .ok()
+        .and_then(|queues| model::QueueCount::new(queues).ok());
+    if queues.is_none() {
+        one.faults.ignore(
+            &view.row_name(),
+            format!("options:n_rxq={text} has no effect: expected 1 to 64"),
+        );
+    }
+    queues
+}
+
+/// Returns the device of an interface.
+///
+/// # Errors
+/// The text of the column `error`.
+pub(crate) fn device(one: &mut One<'_, '_>, view: &View<'_>, name: &str) -> Result<model::Device, String> {
     let options = view.map("options");
     let row = view.row_name();
     let kind = view.text("type").unwrap_or("system");

@@ -12,11 +12,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod appctl;
+mod bond;
+mod bond_keys;
 mod bridge;
 mod columns;
 mod controller;
 mod fault;
 mod interface;
+mod ipfix;
 mod links;
 mod lldp;
 mod numbers;
@@ -29,6 +33,7 @@ mod settle;
 mod spanning_tree;
 mod state;
 mod translate;
+mod unread;
 mod values;
 mod write;
 
@@ -37,6 +42,8 @@ pub use fault::{Fault, RowName, Severity};
 pub use numbers::Numbers;
 pub use place::{BridgeRow, ControllerRow, InterfaceRow, PortRow, Translation};
 pub use settle::settle;
-pub use state::{BridgeState, ChannelState, PortState, State};
+pub use state::{
+    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, Participant, PortState, State,
+};
 pub use translate::{Context, translate};
 pub use write::Written;

@@ -18,9 +18,9 @@ pub(crate) fn bridge(replica: &Replica, view: &View<'_>, bridge: &mut model::Bri
     }
 }
 
-/// Sets LLDP of a port.
-pub(crate) fn port(interface: &View<'_>, bridge: &model::Bridge, port: &mut model::Port) {
-    if bridge.lldp.is_some() && !is_enabled(interface) {
+/// Sets LLDP of the port of these interfaces.
+pub(crate) fn port(interfaces: &[View<'_>], bridge: &model::Bridge, port: &mut model::Port) {
+    if bridge.lldp.is_some() && !interfaces.iter().any(is_enabled) {
         port.lldp = model::PortLldp::Off;
     }
 }

@@ -31,10 +31,11 @@ struct Bridge {
     last: u32,
 }
 
-/// An interface that needs a number.
+/// An interface or a bond that needs a number.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request {
-    pub(crate) interface: Uuid,
+    /// The row of the interface, or of the port of a bond.
+    pub(crate) row: Uuid,
     /// `ofport_request`.
     pub(crate) wanted: Option<i64>,
     /// `ofport` of an earlier run.
@@ -92,36 +93,30 @@ impl Numbers {
     /// Returns the numbers of the interfaces of a bridge; an interface is left out if no number is free.
     pub(crate) fn assign(&mut self, bridge: Uuid, requests: &[Request]) -> BTreeMap<Uuid, PortNo> {
         let bridge = self.0.entry(bridge).or_default();
-        let is_gone = |known: &&Uuid| !requests.iter().any(|request| request.interface == **known);
+        let is_gone = |known: &&Uuid| !requests.iter().any(|request| request.row == **known);
         let gone: Vec<Uuid> = bridge.given.keys().filter(is_gone).copied().collect();
         for interface in gone {
             bridge.release(interface);
         }
-        for Request {
-            interface, wanted, ..
-        } in requests
-        {
+        for Request { row, wanted, .. } in requests {
             if let Some(wanted) = valid(*wanted).filter(|wanted| bridge.is_free(*wanted)) {
-                bridge.given.insert(*interface, wanted);
+                bridge.given.insert(*row, wanted);
             }
         }
-        for Request {
-            interface, earlier, ..
-        } in requests
-        {
+        for Request { row, earlier, .. } in requests {
             let earlier = valid(*earlier).filter(|earlier| bridge.is_free(*earlier));
-            if let Some(earlier) = earlier.filter(|_| !bridge.given.contains_key(interface)) {
-                bridge.given.insert(*interface, earlier);
+            if let Some(earlier) = earlier.filter(|_| !bridge.given.contains_key(row)) {
+                bridge.given.insert(*row, earlier);
                 if earlier <= AUTOMATIC_MAX {
                     bridge.last = bridge.last.max(earlier);
                 }
             }
         }
-        for Request { interface, .. } in requests {
-            if !bridge.given.contains_key(interface)
+        for Request { row, .. } in requests {
+            if !bridge.given.contains_key(row)
                 && let Some(number) = bridge.next()
             {
-                bridge.given.insert(*interface, number);
+                bridge.given.insert(*row, number);
             }
         }
         let numbers = bridge.given.iter();
@@ -143,7 +138,7 @@ mod tests {
         let wanted: Vec<_> = requests
             .iter()
             .map(|(interface, wanted, earlier)| Request {
-                interface: id(*interface),
+                row: id(*interface),
                 wanted: *wanted,
                 earlier: *earlier,
             })

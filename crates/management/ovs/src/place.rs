@@ -5,6 +5,7 @@ use millrace_ovsdb::Uuid;
 use millrace_types::PortNo;
 
 use crate::fault::{Fault, RowName, Severity};
+use crate::rows::View;
 
 /// A bridge of the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,8 @@ pub struct BridgeRow {
 pub struct PortRow {
     pub uuid: Uuid,
     pub name: String,
+    /// True if the port has several interfaces, which are the members of a LAG with the name of the port.
+    pub is_bond: bool,
     pub interfaces: Vec<InterfaceRow>,
 }
 
@@ -34,10 +37,23 @@ pub struct InterfaceRow {
     pub name: String,
     /// The column `type`, with `system` for an empty one.
     pub kind: String,
-    /// The number of its port in the switch.
+    /// The number of its port in the switch; of an interface of a bond, that of the bond.
     pub number: Option<PortNo>,
     /// The column `error`: the reason why the interface is no port of the switch, or why its port goes nowhere.
     pub error: Option<String>,
+}
+
+impl InterfaceRow {
+    /// Returns the row of an interface that is no port yet.
+    pub(crate) fn of(view: &View<'_>) -> InterfaceRow {
+        InterfaceRow {
+            uuid: view.uuid,
+            name: view.text("name").unwrap_or("").to_owned(),
+            kind: view.text("type").unwrap_or("system").to_owned(),
+            number: None,
+            error: None,
+        }
+    }
 }
 
 /// A controller of the database.
@@ -71,31 +87,75 @@ pub struct Translation {
 }
 
 impl Translation {
-    /// Takes a port out of the configuration, for a reason that its interface shows.
+    /// Takes a port out of the configuration, for a reason that its interfaces show.
     pub(crate) fn refuse_port(&mut self, bridge: &str, port: &str, reason: &str) {
         for model in self
             .bridges
             .iter_mut()
             .filter(|model| model.name.as_str() == bridge)
         {
+            let is_lag = model
+                .ports
+                .iter()
+                .any(|made| made.name.as_str() == port && matches!(made.device, model::Device::Lag(_)));
             model.ports.retain(|made| made.name.as_str() != port);
+            model.lags.retain(|lag| !is_lag || lag.name.as_str() != port);
         }
-        let rows = self.rows.iter_mut().filter(|row| row.name == bridge);
-        let interfaces = rows
-            .flat_map(|row| &mut row.ports)
-            .flat_map(|row| &mut row.interfaces);
-        for row in interfaces.filter(|row| row.name == port && row.error.is_none()) {
-            row.error = Some(reason.to_owned());
-            row.number = None;
-            self.faults.push(Fault {
-                row: RowName {
-                    table: "Interface",
-                    uuid: row.uuid,
-                    name: row.name.clone(),
-                },
-                severity: Severity::Refused,
-                reason: reason.to_owned(),
-            });
+        // A port of the model has the name of its interface, or of its bond.
+        self.refuse_interfaces(bridge, reason, |is_bond, row, interface| match is_bond {
+            true => row == port,
+            false => interface == port,
+        });
+    }
+
+    /// Takes a member out of a bond, for a reason that its interface shows.
+    pub(crate) fn refuse_member(&mut self, bridge: &str, lag: &str, member: &str, reason: &str) {
+        let models = self
+            .bridges
+            .iter_mut()
+            .filter(|model| model.name.as_str() == bridge);
+        let mut is_empty = false;
+        for made in models
+            .flat_map(|model| &mut model.lags)
+            .filter(|made| made.name.as_str() == lag)
+        {
+            made.members.retain(|made| made.name.as_str() != member);
+            is_empty = made.members.is_empty();
+        }
+        self.refuse_interfaces(bridge, reason, |is_bond, row, interface| {
+            is_bond && row == lag && interface == member
+        });
+        if is_empty {
+            self.refuse_port(bridge, lag, reason);
+        }
+    }
+
+    /// Notes the reason at the interfaces of a bridge that have none yet and that are meant: by whether their port is a bond,
+    /// its name, and their own name.
+    fn refuse_interfaces(&mut self, bridge: &str, reason: &str, is_meant: impl Fn(bool, &str, &str) -> bool) {
+        let ports = self
+            .rows
+            .iter_mut()
+            .filter(|row| row.name == bridge)
+            .flat_map(|row| &mut row.ports);
+        for port in ports {
+            let (is_bond, name) = (port.is_bond, port.name.as_str());
+            for row in &mut port.interfaces {
+                if row.error.is_some() || !is_meant(is_bond, name, &row.name) {
+                    continue;
+                }
+                row.error = Some(reason.to_owned());
+                row.number = None;
+                self.faults.push(Fault {
+                    row: RowName {
+                        table: "Interface",
+                        uuid: row.uuid,
+                        name: row.name.clone(),
+                    },
+                    severity: Severity::Refused,
+                    reason: reason.to_owned(),
+                });
+            }
         }
     }
 

@@ -3,7 +3,8 @@
 use millrace_model as model;
 use millrace_types::Vid;
 
-use crate::fault::{Faults, RowName};
+use crate::bond_keys;
+use crate::fault::{Faults, RowName, Severity};
 use crate::lldp;
 use crate::one::One;
 use crate::qos;
@@ -14,11 +15,27 @@ use crate::values::rate;
 /// The VLAN of dead ports in Neutron. No packet of another port may reach it.
 const DEAD_VLAN: i64 = 4095;
 
-/// Returns the reason why a port with several interfaces is not in effect.
-pub(crate) fn no_bond(port: &View<'_>) -> String {
-    let name = port.text("name").unwrap_or("");
-    format!("port {name}: a bond is not available: expected a port with one interface")
-}
+/// Columns that the LOCAL port does not have, and whether that changes what happens to packets.
+const LOCAL_PORT: [(&str, Severity); 9] = [
+    ("tag", Severity::Refused),
+    ("trunks", Severity::Refused),
+    ("vlan_mode", Severity::Refused),
+    ("cvlans", Severity::Ignored),
+    ("qos", Severity::Refused),
+    ("protected", Severity::Refused),
+    ("lacp", Severity::Ignored),
+    ("mac", Severity::Ignored),
+    ("other_config", Severity::Ignored),
+];
+const LOCAL_INTERFACE: [(&str, Severity); 7] = [
+    ("options", Severity::Ignored),
+    ("ofport_request", Severity::Ignored),
+    ("ingress_policing_rate", Severity::Refused),
+    ("ingress_policing_kpkts_rate", Severity::Refused),
+    ("bfd", Severity::Ignored),
+    ("cfm_mpid", Severity::Ignored),
+    ("lldp", Severity::Ignored),
+];
 
 /// Applies the settings of the port of the LOCAL interface.
 pub(crate) fn local(
@@ -34,20 +51,24 @@ pub(crate) fn local(
             Err(error) => one.faults.refuse(&row, format!("mtu_request={mtu}: {error}")),
         }
     }
-    for column in ["tag", "trunks", "qos"] {
-        if port.has(column) {
-            one.faults.refuse(
-                &port.row_name(),
-                format!(
-                    "{column} of the LOCAL port is not available: expected another internal port with it"
-                ),
-            );
+    for (view, columns) in [(port, &LOCAL_PORT[..]), (interface, &LOCAL_INTERFACE[..])] {
+        for (column, severity) in columns {
+            if view.is_set(column) || *column == "tag" && view.has(column) {
+                one.faults.add(
+                    &view.row_name(),
+                    *severity,
+                    format!(
+                        "{column} of the LOCAL port is not available: expected another internal port with it"
+                    ),
+                );
+            }
         }
     }
     mac(interface, &row, one.faults);
 }
 
-fn mac(interface: &View<'_>, row: &RowName, faults: &mut Faults) {
+/// Reports a MAC address that the switch does not set.
+pub(crate) fn mac(interface: &View<'_>, row: &RowName, faults: &mut Faults) {
     if let Some(mac) = interface.text("mac") {
         let name = &row.name;
         faults.ignore(
@@ -57,7 +78,7 @@ fn mac(interface: &View<'_>, row: &RowName, faults: &mut Faults) {
     }
 }
 
-/// Applies the settings of a port and its interface.
+/// Applies the settings of a port with one interface.
 pub(crate) fn settings(
     one: &mut One<'_, '_>,
     view: &View<'_>,
@@ -66,22 +87,82 @@ pub(crate) fn settings(
     port: &mut model::Port,
 ) {
     let (row, interface_row) = (view.row_name(), interface.row_name());
-    vlan(view, &row, port, one.faults);
     qos::port(one, view, &row, port);
+    of_port(one, view, bridge, port);
     policing(interface, &interface_row, port, one.faults);
     liveness(interface, &interface_row, port, one.faults);
-    lldp::port(interface, bridge, port);
-    spanning_tree::port(view, &row, bridge, port, one.faults);
+    lldp::port(std::slice::from_ref(interface), bridge, port);
     mac(interface, &interface_row, one.faults);
+    if let Some(lacp) = view.text("lacp").filter(|lacp| *lacp != "off") {
+        one.faults.refuse(
+            &row,
+            format!("lacp={lacp} is not available on a port with one interface: expected a port with several, as by add-bond"),
+        );
+    }
+    for (key, value) in view.map("other_config") {
+        if bond_keys::KEYS.contains(&key) {
+            one.faults.ignore(
+                &row,
+                format!("other_config:{key}={value} has no effect on a port with one interface"),
+            );
+        }
+    }
+    for (key, value) in interface.map("other_config") {
+        if key.starts_with("lacp-") {
+            one.faults.ignore(
+                &interface_row,
+                format!("other_config:{key}={value} has no effect on a port with one interface"),
+            );
+        }
+    }
+    if interface.map("other_config").contains_key("cfm_interval") && !interface.has("cfm_mpid") {
+        one.faults.ignore(
+            &interface_row,
+            "other_config:cfm_interval has no effect without cfm_mpid",
+        );
+    }
+    for column in BOND_COLUMNS.into_iter().filter(|column| view.is_set(column)) {
+        one.faults.ignore(
+            &row,
+            format!("{column} has no effect on a port with one interface"),
+        );
+    }
+}
+
+/// Columns of ports with several interfaces.
+const BOND_COLUMNS: [&str; 4] = ["bond_mode", "bond_updelay", "bond_downdelay", "bond_fake_iface"];
+
+/// Applies the settings of a port that do not depend on its interfaces.
+pub(crate) fn of_port(
+    one: &mut One<'_, '_>,
+    view: &View<'_>,
+    bridge: &model::Bridge,
+    port: &mut model::Port,
+) {
+    let row = view.row_name();
+    vlan(view, &row, port, one.faults);
+    spanning_tree::port(view, &row, bridge, port, one.faults);
     if view.is_true("protected") {
         one.faults.refuse(
             &row,
             "protected=true is not available: expected flow entries that drop between these ports",
         );
     }
+    if view.has("cvlans") && view.text("vlan_mode") != Some("dot1q-tunnel") {
+        one.faults
+            .ignore(&row, "cvlans has no effect: only vlan_mode=dot1q-tunnel uses it");
+    }
+    if let Some(mac) = view.text("mac") {
+        one.faults.ignore(
+            &row,
+            format!("mac={mac} has no effect: expected `ip link set address` on the interface"),
+        );
+    }
     for (key, value) in view.map("other_config") {
-        let has_meaning = !spanning_tree::PORT_KEYS.contains(&key) && !IGNORED.contains(&key);
-        if has_meaning {
+        let is_known = spanning_tree::PORT_KEYS.contains(&key)
+            || bond_keys::KEYS.contains(&key)
+            || IGNORED.contains(&key);
+        if !is_known {
             one.faults.ignore(
                 &row,
                 format!("other_config:{key}={value} has no effect: the key is not known here"),
@@ -90,8 +171,8 @@ pub(crate) fn settings(
     }
 }
 
-/// Keys of `other_config` of a port that other programs read, or that matter to bonds only.
-const IGNORED: [&str; 4] = ["transient", "priority-tags", "bond-primary", "lacp-time"];
+/// Keys of `other_config` of a port that other programs read.
+const IGNORED: [&str; 2] = ["transient", "priority-tags"];
 
 fn vlan(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
     let tag = view.integer("tag");
@@ -163,6 +244,15 @@ fn vlan(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Fau
 }
 
 fn policing(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
+    for unit in ["", "kpkts_"] {
+        let is_set = |name: &str| view.is_set(&format!("ingress_policing_{unit}{name}"));
+        if is_set("burst") && !is_set("rate") {
+            faults.ignore(
+                row,
+                format!("ingress_policing_{unit}burst has no effect without a rate"),
+            );
+        }
+    }
     if view
         .integer("ingress_policing_kpkts_rate")
         .is_some_and(|rate| rate > 0)

@@ -6,6 +6,7 @@ use millrace_types::QueueId;
 use crate::fault::{Faults, RowName};
 use crate::one::One;
 use crate::rows::View;
+use crate::unread;
 use crate::values::rate;
 
 /// The highest priority of a queue in the model; 0 is the highest in linux-htb.
@@ -17,6 +18,7 @@ pub(crate) fn port(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, port: 
         return;
     };
     let row = qos.named(&format!("of port {}", row.name));
+    unread::check(&qos, &row, one.faults);
     let other = qos.map("other_config");
     match qos.text("type").unwrap_or("") {
         "linux-htb" | "linux-hfsc" => {}
@@ -52,6 +54,7 @@ pub(crate) fn port(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, port: 
         let Some(id) = u32::try_from(number).ok() else {
             continue;
         };
+        unread::check(&queue, &row, one.faults);
         let mut made = model::Queue::new(QueueId(id));
         let other = queue.map("other_config");
         let mut read = |key: &str| {

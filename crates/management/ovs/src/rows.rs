@@ -65,6 +65,21 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Returns true if the column has a value that is not the default: no zero, no false and no empty text.
+    pub(crate) fn is_set(&self, column: &str) -> bool {
+        match self.row.get(column) {
+            Some(Datum::Map(pairs)) => !pairs.is_empty(),
+            Some(Datum::Set(atoms)) => atoms.iter().any(|atom| match atom {
+                Atom::Integer(value) => *value != 0,
+                Atom::Real(value) => *value != 0.0,
+                Atom::Boolean(value) => *value,
+                Atom::Text(text) | Atom::Named(text) => !text.is_empty(),
+                Atom::Uuid(_) => true,
+            }),
+            None => false,
+        }
+    }
+
     /// Returns the text; an empty one counts as unset.
     pub(crate) fn text(&self, column: &str) -> Option<&'a str> {
         self.texts(column).next().filter(|text| !text.is_empty())

@@ -56,6 +56,20 @@ fn mend(config: &Config, first_own: usize, translation: &mut Translation, error:
             Some(port) => translation.refuse_port(name, port.name.as_str(), &reason),
             None => return false,
         },
+        [Step::Key(key), Step::Index(at), inner @ ..] if key == "lag" => {
+            let Some(lag) = bridge.lags.get(*at) else {
+                return false;
+            };
+            match inner {
+                [Step::Key(key), Step::Index(at), ..] if key == "member" => match lag.members.get(*at) {
+                    Some(member) => {
+                        translation.refuse_member(name, lag.name.as_str(), member.name.as_str(), &reason);
+                    }
+                    None => return false,
+                },
+                _ => translation.refuse_port(name, lag.name.as_str(), &reason),
+            }
+        }
         [Step::Key(key), Step::Index(at), ..] if key == "controllers" => match bridge.controllers.get(*at) {
             Some(controller) => {
                 let target = controller.target.to_string();

@@ -25,6 +25,77 @@ pub struct BridgeState {
     pub problems: BTreeMap<String, String>,
     /// The connections with controllers.
     pub channels: Vec<ChannelState>,
+    /// The LAGs that run, by the name of their port. Their members are among `ports`, too.
+    pub lags: BTreeMap<String, LagState>,
+}
+
+/// A LAG that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LagState {
+    /// `active`, `passive` or `on`.
+    pub mode: String,
+    /// True if the partner is asked for LACPDUs each second.
+    pub is_fast: bool,
+    /// True if one member carries packets while no member hears a partner.
+    pub has_fallback: bool,
+    /// This system in LACP.
+    pub system: String,
+    pub system_priority: u16,
+    pub members: Vec<LagMemberState>,
+}
+
+/// A device of a LAG, and what LACP says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LagMemberState {
+    pub name: String,
+    pub mac: String,
+    /// True if packets of the LAG leave by the member.
+    pub is_enabled: bool,
+    /// LACP at the member; `None` without LACP, or if the device is not open.
+    pub lacp: Option<LacpState>,
+}
+
+/// The state of LACP at a member.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LacpState {
+    /// The state of the receive machine: `current`, `expired`, `defaulted` or `port-disabled`.
+    pub receive: String,
+    /// True if the selection logic chose the member.
+    pub is_selected: bool,
+    pub actor: Participant,
+    /// The other side; `None` while it is unknown.
+    pub partner: Option<Participant>,
+}
+
+/// One side of LACP at a link.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Participant {
+    pub system: String,
+    pub system_priority: u16,
+    pub key: u16,
+    pub port: u16,
+    pub port_priority: u16,
+    /// The bits of the state that are set, by name.
+    pub state: Vec<String>,
+}
+
+impl LagState {
+    /// Returns the first member that carries packets.
+    pub fn active_member(&self) -> Option<&LagMemberState> {
+        self.members.iter().find(|member| member.is_enabled)
+    }
+}
+
+/// A MAC address that a bridge learned.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MacState {
+    /// The OpenFlow number of the port.
+    pub port: u32,
+    /// The VLAN; 0 for untagged packets.
+    pub vlan: u16,
+    pub mac: String,
+    /// The time since the address was last seen, in seconds.
+    pub age_s: u64,
 }
 
 /// A port that runs.
@@ -44,6 +115,8 @@ pub struct PortState {
     pub driver: Option<String>,
     /// The number of times that the link changed.
     pub link_resets: u64,
+    /// Of the member of a LAG with LACP, whether it hears its partner.
+    pub lacp_current: Option<bool>,
     /// The counters of the port, by the names that Open vSwitch gives them.
     pub statistics: BTreeMap<&'static str, i64>,
 }

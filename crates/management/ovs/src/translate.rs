@@ -6,6 +6,7 @@ use millrace_model as model;
 use millrace_ovsdb::{Replica, Uuid};
 use millrace_types::PortNo;
 
+use crate::bond;
 use crate::bridge;
 use crate::controller;
 use crate::fault::Faults;
@@ -16,6 +17,7 @@ use crate::one::One;
 use crate::place::{BridgeRow, InterfaceRow, PortRow, Translation};
 use crate::port;
 use crate::rows::View;
+use crate::unread;
 
 /// The context of a translation.
 #[derive(Debug)]
@@ -45,6 +47,10 @@ pub fn translate(replica: &Replica, context: &mut Context<'_>) -> Translation {
     translation.lacks_version = !root.has("ovs_version");
     translation.lacks_db_version = !root.has("db_version");
     translation.statistics_interval_ms = process_settings(&root, &mut faults);
+    unread::check(&root, &root.named("."), &mut faults);
+    for ssl in root.refer(replica, "ssl", "SSL") {
+        unread::check(&ssl, &ssl.named("."), &mut faults);
+    }
     let mut views = root.refer(replica, "bridges", "Bridge");
     // The order of UUIDs means nothing to people.
     views.sort_by_key(|bridge| bridge.text("name").unwrap_or("").to_owned());
@@ -157,22 +163,47 @@ fn translate_bridge<'a>(
                 .refuse(&view.row_name(), format!("the management socket: {error}")),
         }
     }
-    let requests: Vec<Request> = ports
-        .iter()
-        .flat_map(|port| port.refer(one.replica, "interfaces", "Interface"))
-        .filter(|interface| interface.text("name") != Some(name))
-        .map(|interface| Request {
-            interface: interface.uuid,
-            wanted: interface.integer("ofport_request"),
-            earlier: interface.integer("ofport"),
-        })
-        .collect();
+    let requests: Vec<Request> = ports.iter().flat_map(|port| requests(one, port, name)).collect();
     let numbers = context.numbers.assign(view.uuid, &requests);
     row.ports = ports
         .iter()
         .map(|port| translate_port(one, port, &mut bridge, &numbers))
         .collect();
     (row, Some(bridge))
+}
+
+/// Returns the numbers that a port needs: one, and for a bond also one for each member.
+fn requests(one: &One<'_, '_>, port: &View<'_>, bridge: &str) -> Vec<Request> {
+    let interfaces = port.refer(one.replica, "interfaces", "Interface");
+    let first = |column| interfaces.iter().find_map(|interface| interface.integer(column));
+    let mut requests = Vec::new();
+    if interfaces.len() > 1 {
+        requests.push(Request {
+            row: port.uuid,
+            wanted: first("ofport_request"),
+            earlier: first("ofport"),
+        });
+        requests.extend(interfaces.iter().map(|member| {
+            Request {
+                row: member.uuid,
+                wanted: member
+                    .map("other_config")
+                    .get("lacp-port-id")
+                    .and_then(|text| text.parse().ok()),
+                earlier: None,
+            }
+        }));
+        return requests;
+    }
+    let own = interfaces
+        .iter()
+        .filter(|interface| interface.text("name") != Some(bridge));
+    requests.extend(own.map(|interface| Request {
+        row: interface.uuid,
+        wanted: interface.integer("ofport_request"),
+        earlier: interface.integer("ofport"),
+    }));
+    requests
 }
 
 fn translate_port<'a>(
@@ -182,20 +213,16 @@ fn translate_port<'a>(
     numbers: &BTreeMap<Uuid, PortNo>,
 ) -> PortRow {
     let interfaces = port.refer(one.replica, "interfaces", "Interface");
-    let is_bond = interfaces.len() > 1;
+    for interface in &interfaces {
+        unread::check(interface, &interface.row_name(), one.faults);
+    }
+    if interfaces.len() > 1 {
+        return bond::bond(one, port, &interfaces, bridge, numbers);
+    }
     let rows = interfaces.iter().map(|interface| {
-        let mut row = InterfaceRow {
-            uuid: interface.uuid,
-            name: interface.text("name").unwrap_or("").to_owned(),
-            kind: interface.text("type").unwrap_or("system").to_owned(),
-            number: None,
-            error: None,
-        };
-        let found = match is_bond {
-            true => Err(port::no_bond(port)),
-            false => interface::port(one, interface, bridge, numbers.get(&interface.uuid).copied()),
-        };
-        match found {
+        let mut row = InterfaceRow::of(interface);
+        let number = numbers.get(&interface.uuid).copied();
+        match interface::port(one, interface, bridge, number) {
             Ok(Found::Local) => {
                 port::local(one, port, interface, bridge);
                 row.number = Some(PortNo::LOCAL);
@@ -216,6 +243,7 @@ fn translate_port<'a>(
     PortRow {
         uuid: port.uuid,
         name: port.text("name").unwrap_or("").to_owned(),
+        is_bond: false,
         interfaces: rows.collect(),
     }
 }
@@ -225,14 +253,12 @@ fn without_bridge<'a>(one: &mut One<'a, '_>, port: &View<'a>, bridge: &str, reas
     PortRow {
         uuid: port.uuid,
         name: port.text("name").unwrap_or("").to_owned(),
+        is_bond: interfaces.len() > 1,
         interfaces: interfaces
             .iter()
             .map(|interface| InterfaceRow {
-                uuid: interface.uuid,
-                name: interface.text("name").unwrap_or("").to_owned(),
-                kind: interface.text("type").unwrap_or("system").to_owned(),
-                number: None,
                 error: Some(format!("bridge {bridge} is not in effect: {reason}")),
+                ..InterfaceRow::of(interface)
             })
             .collect(),
     }

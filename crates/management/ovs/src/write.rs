@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use millrace_ovsdb::{Datum, Operation, Row, RowRef, Uuid};
 
 use crate::place::{BridgeRow, ControllerRow, InterfaceRow, Translation};
-use crate::state::{BridgeState, ChannelState, PortState, State};
+use crate::state::{BridgeState, ChannelState, LagState, PortState, State};
 
 /// The columns that the switch wrote in this session.
 #[derive(Debug, Default)]
@@ -122,8 +122,20 @@ fn bridge_rows(bridge: &BridgeRow, state: Option<&BridgeState>, rows: &mut Rows)
             controller_row(controller, channel),
         );
     }
-    for interface in bridge.ports.iter().flat_map(|port| &port.interfaces) {
-        rows.insert(("Interface", interface.uuid), interface_row(interface, state));
+    for port in &bridge.ports {
+        let lag = state
+            .and_then(|state| state.lags.get(&port.name))
+            .filter(|_| port.is_bond);
+        let active = lag
+            .and_then(LagState::active_member)
+            .map(|member| member.mac.clone());
+        rows.insert(
+            ("Port", port.uuid),
+            row([("bond_active_slave", Datum::from(active))]),
+        );
+        for interface in &port.interfaces {
+            rows.insert(("Interface", interface.uuid), interface_row(interface, state));
+        }
     }
 }
 
@@ -185,6 +197,7 @@ fn running_row(interface: &InterfaceRow, port: &PortState, number: u32) -> Row {
         ),
         ("statistics", Datum::map(port.statistics.clone())),
     ]);
+    columns.insert("lacp_current".to_owned(), Datum::from(port.lacp_current));
     let speed = port.speed.and_then(|speed| i64::try_from(speed).ok());
     columns.insert("link_speed".to_owned(), Datum::from(speed));
     columns.insert("duplex".to_owned(), Datum::from(speed.map(|_| "full")));
@@ -216,6 +229,7 @@ fn failed_row(interface: &InterfaceRow, bridge: Option<&BridgeState>) -> Row {
         "mtu",
         "ifindex",
         "link_resets",
+        "lacp_current",
     ] {
         columns.insert(column.to_owned(), none());
     }

@@ -5,8 +5,8 @@ use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{
     Bridge, Chain, Controller, CountersReset, EgressQueue, FlowMods, FlowModsDone, FlowPage, FlowsSaved,
-    FlushMacs, Group, MacEntry, MacsFlushed, Meter, Port, Reloading, ResetFlowCounters, ResetPortCounters,
-    Restarted, Sflow, Table,
+    FlushMacs, Group, Ipfix, MacEntry, MacsFlushed, Meter, Port, Reloading, ResetFlowCounters,
+    ResetPortCounters, Restarted, Sflow, Table,
 };
 
 /// A selection of flow entries.
@@ -98,6 +98,12 @@ impl Client {
     pub fn sflow(&self, bridge: &str) -> Result<Vec<Sflow>, ClientError> {
         let sflow: Option<Sflow> = self.of_bridge(bridge, "sflow")?;
         Ok(sflow.into_iter().collect())
+    }
+
+    /// Returns the state of IPFIX of a bridge; empty without IPFIX.
+    pub fn ipfix(&self, bridge: &str) -> Result<Vec<Ipfix>, ClientError> {
+        let ipfix: Option<Ipfix> = self.of_bridge(bridge, "ipfix")?;
+        Ok(ipfix.into_iter().collect())
     }
 
     /// Returns the groups of a bridge.

@@ -1,8 +1,8 @@
 //! The queues and the policer of the fake switch.
 
 use crate::view::{
-    BfdSession, Colored, Damping, EgressQueue, Lldp, LldpNeighbour, Oam, Policer, Sflow, SflowCollector,
-    SflowPort,
+    BfdSession, Colored, Damping, EgressQueue, Ipfix, IpfixCollector, Lldp, LldpNeighbour, Oam, Policer,
+    Sflow, SflowCollector, SflowPort,
 };
 
 /// Returns a default queue, and a queue with every setting.
@@ -103,6 +103,38 @@ pub(super) fn policer() -> Policer {
         green: colored("pass", 900),
         yellow: colored("mark", 90),
         red: colored("drop", 9),
+    }
+}
+
+/// Returns IPFIX with a collector over UDP, and one over TCP that is not connected.
+pub(super) fn ipfix() -> Ipfix {
+    let collector = |target: &str, connected, not_sent, last_error: Option<&str>| IpfixCollector {
+        target: target.to_owned(),
+        connected,
+        messages: 70,
+        records: 600,
+        bytes: 54_000,
+        not_sent,
+        last_error: last_error.map(str::to_owned),
+    };
+    Ipfix {
+        domain: 7,
+        content: "flows".to_owned(),
+        collectors: vec![
+            collector("udp:192.0.2.9:4739", true, 0, None),
+            collector(
+                "tcp:192.0.2.10:4739",
+                false,
+                12,
+                Some("Connection refused (os error 111)"),
+            ),
+        ],
+        flows: 31,
+        samples: 1234,
+        pool: 1_234_567,
+        lost: 2,
+        records: 590,
+        evicted: 3,
     }
 }
 

@@ -371,6 +371,11 @@ impl Live for FakeSwitch {
         Ok(Some(queues::sflow()))
     }
 
+    fn ipfix(&self, bridge: &str) -> Result<Option<view::Ipfix>, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(Some(queues::ipfix()))
+    }
+
     fn groups(&self, bridge: &str) -> Result<Vec<view::Group>, LiveError> {
         Self::bridge(bridge)?;
         let bucket = |watch_port, packets| view::Bucket {

@@ -122,6 +122,12 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn sflow(&self, bridge: &str) -> Result<Option<view::Sflow>, LiveError>;
 
+    /// Returns the state of IPFIX of a bridge; `None` if it is not configured.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn ipfix(&self, bridge: &str) -> Result<Option<view::Ipfix>, LiveError>;
+
     /// Returns the groups of a bridge by number.
     ///
     /// # Errors

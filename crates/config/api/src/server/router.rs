@@ -94,6 +94,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::controllers))
         .routes(routes!(bridges::macs))
         .routes(routes!(bridges::sflow))
+        .routes(routes!(bridges::ipfix))
         .routes(routes!(bridges::groups))
         .routes(routes!(bridges::meters))
         .routes(routes!(bridges::queues))

@@ -13,6 +13,7 @@ mod from_flow;
 #[cfg(feature = "server")]
 mod from_store;
 mod group;
+mod ipfix;
 mod lag;
 mod lock;
 mod ovsdb;
@@ -39,6 +40,7 @@ pub use flow_mod::{
     ResetFlowCounters, ResetPortCounters,
 };
 pub use group::{Band, Bucket, Group, Meter};
+pub use ipfix::{Ipfix, IpfixCollector};
 pub use lag::{Lacp, LacpParticipant, Lag, LagMember};
 pub use lock::{Lock, LockState, LockTaken};
 pub use millrace_wan_control::{

@@ -555,6 +555,7 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/bridges/br0/controllers",
         "/api/v1/bridges/br0/macs",
         "/api/v1/bridges/br0/sflow",
+        "/api/v1/bridges/br0/ipfix",
         "/api/v1/bridges/br0/groups",
         "/api/v1/bridges/br0/meters",
         "/api/v1/bridges/br0/queues",

@@ -20,7 +20,9 @@ impl Checks {
         let mut agents = Unique::new("sFlow agent and sub_agent");
         for (bridge, path) in bridges(config) {
             let Some(sflow) = &bridge.sflow else {
-                self.unused_rates(bridge, &path);
+                if bridge.ipfix.is_none() {
+                    self.unused_rates(bridge, &path);
+                }
                 continue;
             };
             let path_of_sflow = path.key("sflow");
@@ -44,8 +46,8 @@ impl Checks {
     fn unused_rates(&mut self, bridge: &Bridge, path: &Path) {
         for (port, path) in ports(bridge, path) {
             if port.sampling_rate.is_some() {
-                let message = "the bridge has no `sflow`, so that nobody gets samples: expected `sflow` with `agent` and \
-                               `collectors` in the bridge";
+                let message = "the bridge has neither `sflow` nor `ipfix`, so that nobody gets samples: expected one of them \
+                               with `collectors` in the bridge";
                 self.conflict(path.key("sampling_rate"), message.to_owned());
             }
         }

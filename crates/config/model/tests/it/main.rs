@@ -8,6 +8,7 @@
 )]
 
 mod chains;
+mod ipfix;
 mod lags;
 mod messages;
 mod oam;

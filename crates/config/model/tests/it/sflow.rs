@@ -82,7 +82,11 @@ fn values_that_cannot_work_are_refused_with_the_reason() {
             "",
             "0 to 16777215",
         ),
-        ("", "sampling_rate = 100", "the bridge has no `sflow`"),
+        (
+            "",
+            "sampling_rate = 100",
+            "the bridge has neither `sflow` nor `ipfix`",
+        ),
     ] {
         let error = parse(&bridge("br0", sflow, port)).unwrap_err();
         assert!(error.contains(said), "{sflow} {port}: {error}");

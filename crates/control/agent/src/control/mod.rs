@@ -17,7 +17,7 @@
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
 //! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `router_port`, `taps`, `chains`, `monitors`,
-//!    `oam_status`, `recording`, `spanning_tree`, `lag`, `lldp_changes`, `sflow_records`, `sflow_agent`: data, and conversions of the configuration
+//!    `oam_status`, `recording`, `spanning_tree`, `lag`, `lldp_changes`, `sflow_records`, `ipfix_flow`, `ipfix_session`, `ipfix_exporter`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
 //! 3. `fail_mode`, `router`, `tunnels`, `lacp`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
 //!    `record`: operations on a bridge
@@ -32,6 +32,9 @@ mod devices;
 mod fail_mode;
 mod handle;
 mod hops;
+mod ipfix_exporter;
+mod ipfix_flow;
+mod ipfix_session;
 pub mod lacp;
 mod lag;
 mod lldp;
@@ -65,6 +68,8 @@ pub use bridge::BridgeControl;
 pub use chain_trace::{ChainTrace, ChainTraceEnd, TracedHop};
 pub use handle::{BridgeHandle, TaskError};
 pub use hops::{HopProblem, HopProblems};
+pub use ipfix_exporter::IpfixStatus;
+pub use ipfix_session::IpfixCollectorStatus;
 pub use lldp::LldpStatus;
 pub use millrace_l2ctl::lldp::Neighbour as LldpNeighbour;
 pub use oam_status::{BfdStatus, CcmStatus, DampingStatus, OamStatus};

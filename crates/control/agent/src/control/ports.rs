@@ -159,7 +159,12 @@ impl<B: Backend> BridgeControl<B> {
     /// Changes the settings of a running port: its administrative bits, VLANs, queues, rates, policer and backpressure.
     pub(crate) fn change_port(&mut self, wanted: &model::Port) {
         let number = wanted.number;
-        let Some(status) = self.ports.get_mut(&number) else {
+        // A revision changes few ports. What follows looks at all of them.
+        let Some(status) = self
+            .ports
+            .get_mut(&number)
+            .filter(|status| status.model != *wanted)
+        else {
             return;
         };
         // Bits that the new configuration changes get the configured value. The other bits keep the values

@@ -1,51 +1,70 @@
-//! sFlow of a bridge: gives the sampling plan of the configuration to the workers, and the samples of the
-//! workers to the agent.
+//! sFlow and IPFIX of a bridge: gives the sampling plan of the configuration to the workers, and the samples of the workers to
+//! the agent of sFlow and the exporter of IPFIX. Both share the samples.
 
 use std::collections::BTreeMap;
 
 use millrace_datapath::SamplingPlan;
 use millrace_datapath::io::Backend;
+use millrace_model::{self as model, IpfixRecords};
 use millrace_pipeline::{PortConfig, PortState};
 use millrace_sflow::{CounterSample, EthernetCounters, InterfaceCounters, OpenFlowPort};
 use millrace_types::PortNo;
 use millrace_types::split_mix;
 
 use super::bridge::BridgeControl;
+use super::ipfix_exporter::{Exporter, IpfixStatus};
 use super::sflow_agent::{SflowAgent, SflowStatus};
 
 /// The maximum number of samples, and of dropped packets, that one round handles.
 const SAMPLES_BATCH: usize = 4096;
 
+/// The number of bytes of a packet that flows of IPFIX need: headers up to TCP's, with VLAN tags and a few options.
+const FLOW_HEADER_SIZE: u16 = 128;
+
+/// Returns the number of bytes of a packet that IPFIX needs.
+fn header_size(ipfix: &model::Ipfix) -> u16 {
+    match ipfix.records {
+        IpfixRecords::Flows => FLOW_HEADER_SIZE,
+        IpfixRecords::Packets => ipfix.frame_size.get(),
+    }
+}
+
 impl<B: Backend> BridgeControl<B> {
-    /// Updates the agent and the workers' samplers for the configuration and the running ports, and tries sockets
+    /// Updates the agent, the exporter and the workers' samplers for the configuration and the running ports, and tries sockets
     /// again that could not be opened. During the change, every packet is counted once.
     pub(super) fn configure_sflow(&mut self) {
         let now = self.datapath.now();
-        let wanted = self.config.sflow.clone();
-        let rates: BTreeMap<PortNo, u32> = match &wanted {
-            None => BTreeMap::new(),
-            Some(sflow) => {
-                let rate = |(number, status): (&PortNo, &crate::port::PortStatus)| {
-                    let own = status.model.sampling_rate;
-                    (*number, own.unwrap_or(sflow.sampling_rate).get())
-                };
-                self.ports.iter().map(rate).collect()
-            }
-        };
-        let plan = wanted.as_ref().map(|sflow| SamplingPlan {
-            header_size: sflow.header_size.get().into(),
+        let (wanted, ipfix) = (self.config.sflow.clone(), self.config.ipfix.clone());
+        let rates = self.sampling_rates();
+        let plan = (wanted.is_some() || ipfix.is_some()).then(|| SamplingPlan {
+            header_size: wanted
+                .iter()
+                .map(|sflow| sflow.header_size.get())
+                .chain(ipfix.iter().map(header_size))
+                .max()
+                .unwrap_or_default()
+                .into(),
             rates: rates
                 .iter()
                 .filter(|(_, rate)| **rate != 0)
                 .map(|(port, rate)| (*port, *rate))
                 .collect(),
-            discards_per_second: sflow.discard_limit.get(),
+            discards_per_second: wanted.as_ref().map_or(0, |sflow| sflow.discard_limit.get()),
             seed: 0,
         });
-        match (&mut self.sflow.agent, wanted) {
+        match (&mut self.sflow.agent, wanted.clone()) {
             (Some(agent), Some(wanted)) if *agent.config() != wanted => agent.configure(wanted, now),
             (Some(agent), Some(_)) => agent.open_collectors(),
             (agent @ None, Some(wanted)) => *agent = Some(SflowAgent::new(wanted)),
+            (_, None) => {}
+        }
+        let domain = ipfix.as_ref().map_or(0, |ipfix| self.config.ipfix_domain(ipfix));
+        match (&mut self.sflow.exporter, ipfix.clone()) {
+            (Some(exporter), Some(wanted)) if *exporter.config() != wanted || exporter.domain() != domain => {
+                exporter.configure(wanted, domain, now);
+            }
+            (Some(exporter), Some(_)) => exporter.open_sessions(),
+            (exporter @ None, Some(wanted)) => *exporter = Some(Exporter::new(wanted, domain, now)),
             (_, None) => {}
         }
         let is_planned = match (&plan, &self.sflow.plan) {
@@ -60,9 +79,8 @@ impl<B: Backend> BridgeControl<B> {
             _ => false,
         };
         if is_planned {
-            if let Some(agent) = &mut self.sflow.agent {
-                agent.set_ports(&rates);
-            }
+            self.set_sampled_ports(&rates);
+            self.end_unwanted(wanted.is_some(), ipfix.is_some());
             return;
         }
         // Each plan gets a new random seed.
@@ -71,53 +89,101 @@ impl<B: Backend> BridgeControl<B> {
             ..plan
         });
         let remainders = self.datapath.set_sampling(plan.as_ref());
-        // Samples of the former plan reach the agent before its ports change.
+        // Samples of the former plan reach the agents before their ports change.
         self.take_samples();
-        if let Some(agent) = &mut self.sflow.agent {
-            remainders
-                .iter()
-                .for_each(|remainder| agent.count_remainder(remainder));
-            agent.set_ports(&rates);
-            if plan.is_none() {
-                agent.flush(now);
+        for remainder in &remainders {
+            if let Some(agent) = &mut self.sflow.agent {
+                agent.count_remainder(remainder);
+            }
+            if let Some(exporter) = &mut self.sflow.exporter {
+                exporter.count(remainder.pool, remainder.lost);
             }
         }
-        if plan.is_none() {
-            self.sflow.agent = None;
-        }
+        self.set_sampled_ports(&rates);
+        self.end_unwanted(wanted.is_some(), ipfix.is_some());
         self.sflow.plan = plan;
     }
 
-    /// Hands queued samples and dropped packets to the agent. Returns true if the limit of one round was reached.
-    fn take_samples(&mut self) -> bool {
-        let Some(agent) = &mut self.sflow.agent else {
-            return false;
+    /// Returns the sampling rate of each port; none without sFlow and IPFIX.
+    fn sampling_rates(&self) -> BTreeMap<PortNo, u32> {
+        // With both, the rates are equal.
+        let of_sflow = self.config.sflow.as_ref().map(|sflow| sflow.sampling_rate);
+        let of_ipfix = self.config.ipfix.as_ref().map(|ipfix| ipfix.sampling_rate);
+        let Some(of_bridge) = of_sflow.or(of_ipfix) else {
+            return BTreeMap::new();
         };
+        let rate = |(number, status): (&PortNo, &crate::port::PortStatus)| {
+            let own = status.model.sampling_rate;
+            (*number, own.unwrap_or(of_bridge).get())
+        };
+        self.ports.iter().map(rate).collect()
+    }
+
+    fn set_sampled_ports(&mut self, rates: &BTreeMap<PortNo, u32>) {
+        if let Some(agent) = &mut self.sflow.agent {
+            agent.set_ports(rates);
+        }
+        let now = self.datapath.now();
+        if let Some(exporter) = &mut self.sflow.exporter {
+            let named = |(number, rate): (&PortNo, &u32)| {
+                let name = self.ports.get(number)?.model.name.to_string();
+                Some((*number, (name, *rate)))
+            };
+            exporter.set_ports(rates.iter().filter_map(named).collect(), now);
+        }
+    }
+
+    /// Ends the agent and the exporter that the configuration does not have any more, after what they still have to send.
+    fn end_unwanted(&mut self, has_sflow: bool, has_ipfix: bool) {
+        let now = self.datapath.now();
+        if let Some(mut agent) = self.sflow.agent.take_if(|_| !has_sflow) {
+            agent.flush(now);
+        }
+        if let Some(mut exporter) = self.sflow.exporter.take_if(|_| !has_ipfix) {
+            exporter.end_flows(now);
+        }
+    }
+
+    /// Hands queued samples and dropped packets to the agents. Returns true if the limit of one round was reached.
+    fn take_samples(&mut self) -> bool {
+        if self.sflow.agent.is_none() && self.sflow.exporter.is_none() {
+            return false;
+        }
         let now = self.datapath.now();
         let mut len = 0;
         while len < SAMPLES_BATCH
             && let Some(sample) = self.datapath.next_sample()
         {
-            agent.take_sample(&sample, now);
+            if let Some(agent) = &mut self.sflow.agent {
+                agent.take_sample(&sample, now);
+            }
+            if let Some(exporter) = &mut self.sflow.exporter {
+                exporter.take_sample(&sample, now);
+            }
             len += 1;
         }
         let mut discards = 0;
         while discards < SAMPLES_BATCH
             && let Some(packet) = self.datapath.next_discard()
         {
-            agent.take_discard(&packet, now);
+            if let Some(agent) = &mut self.sflow.agent {
+                agent.take_discard(&packet, now);
+            }
             discards += 1;
         }
         len.max(discards) == SAMPLES_BATCH
     }
 
-    /// Hands queued samples, dropped packets and due counters to the agent, and sends datagrams. Returns true if
+    /// Hands queued samples, dropped packets and due counters to the agents, and sends datagrams. Returns true if
     /// more may be queued.
     pub(super) fn run_sflow(&mut self) -> bool {
         let is_busy = self.take_samples();
         let now = self.datapath.now();
+        if let Some(exporter) = &mut self.sflow.exporter {
+            exporter.run(now);
+        }
         let Some(agent) = &mut self.sflow.agent else {
-            return false;
+            return is_busy;
         };
         for port in agent.due(now) {
             if let Some(counters) = self.sflow_counters(port)
@@ -174,8 +240,14 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Returns the collectors that cannot be reached, each with the reason and the next step.
     pub(crate) fn sflow_problems(&self) -> Vec<(String, String)> {
-        let agent = self.sflow.agent.as_ref();
-        agent.map(|agent| agent.problems().collect()).unwrap_or_default()
+        let agents = self.sflow.agent.iter().flat_map(SflowAgent::problems);
+        let exporters = self.sflow.exporter.iter().flat_map(Exporter::problems);
+        agents.chain(exporters).collect()
+    }
+
+    /// Returns the state of IPFIX; `None` if it is not configured.
+    pub fn ipfix_status(&self) -> Option<IpfixStatus> {
+        self.sflow.exporter.as_ref().map(Exporter::status)
     }
 
     /// Returns the state of sFlow; `None` if it is not configured.

@@ -12,6 +12,7 @@ use millrace_model as model;
 use millrace_sflow::{CounterSample, Datagram, Sample};
 use millrace_types::{Duration, PortNo, Time};
 
+use super::ipfix_exporter::Exporter;
 use super::sflow_records::{SourceNumbers, discarded, flow_sample, interface};
 
 /// The longest time for which a sample waits. sFlow demands less than a second ("sFlow Version 5", section 4).
@@ -19,10 +20,11 @@ pub(super) const DELAY_MAX: Duration = Duration::from_millis(200);
 /// The size of a datagram without samples and with an IPv6 address, in bytes.
 const DATAGRAM_HEADER_SIZE: usize = 40;
 
-/// sFlow of a bridge.
+/// sFlow and IPFIX of a bridge.
 #[derive(Default)]
 pub(super) struct Sflow {
     pub(super) agent: Option<SflowAgent>,
+    pub(super) exporter: Option<Exporter>,
     /// The sampling plan of the workers.
     pub(super) plan: Option<SamplingPlan>,
 }
@@ -191,7 +193,9 @@ impl SflowAgent {
         source.count(sample.pool, sample.lost);
         source.totals.samples += 1;
         source.numbers.sequence = source.numbers.sequence.wrapping_add(1);
-        let sample = flow_sample(sample, source.numbers);
+        let mut sample = flow_sample(sample, source.numbers);
+        // IPFIX may have asked for more bytes.
+        sample.header.truncate(self.config.header_size.get().into());
         self.push(Sample::Flow(sample), now);
     }
 
@@ -200,6 +204,7 @@ impl SflowAgent {
         self.discards += 1;
         self.discards_lost += packet.lost;
         let mut sample = discarded(packet, self.discards_lost as u32);
+        sample.header.truncate(self.config.header_size.get().into());
         let sequence = self.discard_sequences.entry(sample.source).or_default();
         *sequence = sequence.wrapping_add(1);
         sample.sequence = *sequence;

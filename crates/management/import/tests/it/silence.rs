@@ -94,7 +94,9 @@ fn value(column: &str, kind: &Json) -> Option<String> {
         "targets" => "\\\"192.0.2.77:6343\\\"",
         "agent" => "192.0.2.78",
         "overflow_policy" => "evict",
-        "connection_mode" => "out-of-band",
+        "connection_mode" => "in-band",
+        // The default is true.
+        "enable_async_messages" => "false",
         "mac" => "\\\"02:00:00:00:00:01\\\"",
         "tag" => "7",
         "trunks" | "cvlans" | "flood_vlans" => "8,9",

@@ -9,8 +9,10 @@ use serde_json::{Value as Json, json};
 pub(crate) struct Database {
     pub(crate) replica: Replica,
     pub(crate) numbers: Numbers,
+    /// Columns of the root row.
+    pub(crate) root: Json,
     last: u128,
-    bridges: Vec<Uuid>,
+    pub(crate) bridges: Vec<Uuid>,
 }
 
 impl Database {
@@ -36,6 +38,18 @@ impl Database {
         )
     }
 
+    /// Adds a port with several interfaces.
+    pub(crate) fn bond(&mut self, name: &str, port: &Json, interfaces: &[(&str, Json)]) -> Uuid {
+        let interfaces: Vec<Json> = interfaces
+            .iter()
+            .map(|(name, interface)| uuid(self.row("Interface", &with(interface, json!({"name": name})))))
+            .collect();
+        self.row(
+            "Port",
+            &with(port, json!({"name": name, "interfaces": ["set", interfaces]})),
+        )
+    }
+
     /// Adds a bridge with a LOCAL port and `ports`.
     pub(crate) fn bridge(&mut self, name: &str, columns: &Json, ports: &[Uuid]) -> Uuid {
         let local = self.port(name, &json!({}), &json!({"type": "internal"}));
@@ -51,10 +65,14 @@ impl Database {
     pub(crate) fn translated(&mut self) -> Translation {
         let bridges: Vec<Json> = self.bridges.iter().map(|bridge| uuid(*bridge)).collect();
         let root = Uuid::from_u128(u128::MAX);
+        let more = self.root.as_object().cloned().unwrap_or_default();
         self.put(
             "Open_vSwitch",
             root,
-            &json!({"bridges": ["set", bridges], "next_cfg": 7}),
+            &with(
+                &Json::Object(more),
+                json!({"bridges": ["set", bridges], "next_cfg": 7}),
+            ),
         );
         let mut context = Context {
             run_dir: Some("/run/ovs"),

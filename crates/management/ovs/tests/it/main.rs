@@ -7,7 +7,10 @@
     reason = "tests may fail"
 )]
 
+mod bonds;
 mod database;
+mod exports;
 mod rows_to_model;
+mod silence;
 mod state_to_rows;
 mod together;

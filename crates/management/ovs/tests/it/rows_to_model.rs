@@ -243,32 +243,6 @@ fn patch_ports_that_name_each_other_are_one_link() {
 }
 
 #[test]
-fn a_bond_is_refused_on_each_of_its_interfaces() {
-    let mut database = Database::default();
-    let interfaces: Vec<_> = ["e1", "e2"]
-        .map(|name| uuid(database.row("Interface", &json!({"name": name}))))
-        .into();
-    let bond = database.row(
-        "Port",
-        &json!({"name": "bond0", "interfaces": ["set", interfaces]}),
-    );
-    database.bridge("br0", &json!({}), &[bond]);
-    let translation = database.translated();
-    assert!(translation.bridges[0].ports.is_empty());
-    let rows = translation.rows[0]
-        .ports
-        .iter()
-        .find(|port| port.name == "bond0")
-        .unwrap();
-    assert!(
-        rows.interfaces
-            .iter()
-            .all(|row| row.error.as_deref().unwrap().contains("bond")),
-        "{rows:?}"
-    );
-}
-
-#[test]
 fn names_that_the_switch_cannot_have_are_errors_of_their_rows() {
     let mut database = Database::default();
     let bad = database.port("1", &json!({}), &json!({}));

@@ -45,6 +45,7 @@ fn running(names: &[&str]) -> State {
             since_s: 3,
             last_error: None,
         }],
+        ..BridgeState::default()
     };
     State {
         version: "0.1.0".to_owned(),

@@ -12,7 +12,7 @@ use crate::server::extract::{Path, Query};
 use crate::server::live::{FlowQuery, Live, LiveError};
 use crate::server::port_names::with_port_numbers;
 use crate::view::{
-    Bridge, Controller, EgressQueue, FlowCursor, FlowPage, Group, MacEntry, Meter, Port, Problem,
+    Bridge, Controller, EgressQueue, FlowCursor, FlowPage, Group, Ipfix, MacEntry, Meter, Port, Problem,
     ProblemKind, Sflow, Table,
 };
 
@@ -164,6 +164,16 @@ pub(crate) async fn sflow(
     Path(bridge): Path<String>,
 ) -> Result<Json<Option<Sflow>>, Problem> {
     Ok(Json(app.with_live(move |live| live.sflow(&bridge)).await??))
+}
+
+/// Read the IPFIX collectors and records of a bridge; `null` without IPFIX
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/ipfix", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Option<Ipfix>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn ipfix(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Option<Ipfix>>, Problem> {
+    Ok(Json(app.with_live(move |live| live.ipfix(&bridge)).await??))
 }
 
 /// List the groups of a bridge

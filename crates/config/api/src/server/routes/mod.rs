@@ -9,6 +9,7 @@ pub(super) mod config;
 pub(super) mod docs;
 pub(super) mod events;
 pub(super) mod flow_mods;
+mod ipfix_metrics;
 mod lag_metrics;
 pub(super) mod lags;
 pub(super) mod lock;

@@ -6,7 +6,6 @@
 //! contents, and the log has the reason.
 
 mod error;
-mod name;
 mod stream;
 mod validity;
 
@@ -16,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use millrace_model::{self as model, Host};
+use millrace_tls::AnyName;
 use millrace_types::Duration;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
@@ -28,7 +28,6 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 pub(in crate::channel) use error::TlsProblem;
 use error::{TlsFilesError, explain};
-use name::AnyName;
 pub(in crate::channel) use stream::TlsStream;
 use validity::Validity;
 

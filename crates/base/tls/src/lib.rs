@@ -1,4 +1,7 @@
-//! Verification of a certificate without its host name, for controllers whose certificates name none.
+//! Verification of a certificate without its host name, for peers whose certificates name none, as those of Open vSwitch's
+//! `ovs-pki`.
+
+#![forbid(unsafe_code)]
 
 use std::sync::Arc;
 
@@ -10,10 +13,11 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 /// A verifier that accepts any host name, and applies all other checks of the inner verifier. The inner
 /// verifier checks the name last, so an error about the name means that everything else is valid.
 #[derive(Debug)]
-pub(in crate::channel) struct AnyName(Arc<WebPkiServerVerifier>);
+pub struct AnyName(Arc<WebPkiServerVerifier>);
 
 impl AnyName {
-    pub(in crate::channel) fn of(verifier: Arc<WebPkiServerVerifier>) -> AnyName {
+    /// Returns a verifier around another one.
+    pub fn of(verifier: Arc<WebPkiServerVerifier>) -> AnyName {
         AnyName(verifier)
     }
 }

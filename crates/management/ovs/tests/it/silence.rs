@@ -1,0 +1,187 @@
+//! Nothing is ignored in silence: a column that the switch reads and that people set changes the configuration, or is named.
+
+use millrace_ovs::MONITORED;
+use serde_json::{Value as Json, json};
+
+use crate::database::{Database, map, uuid};
+
+/// Columns whose values the other tests try, or that only tell names and states.
+const LEFT_OUT: &[&str] = &[
+    "name",
+    "bridges",
+    "ports",
+    "interfaces",
+    "controller",
+    "next_cfg",
+    "ovs_version",
+    "db_version",
+    "ssl",
+    "sflow",
+    "ipfix",
+    "netflow",
+    "mirrors",
+    "flow_tables",
+    "auto_attach",
+    "qos",
+    "queues",
+    "target",
+    "targets",
+    "private_key",
+    "certificate",
+    "ca_cert",
+    "ofport",
+    "type",
+];
+
+/// Values that say something, by column.
+fn value(column: &str) -> Json {
+    match column {
+        "other_config" => map(&[("some-key", "some-value")]),
+        "options" => map(&[("some-key", "some-value")]),
+        "bfd" | "lldp" => map(&[("enable", "true")]),
+        "prefixes" | "groups" | "agent" | "mac" | "local_ip" | "local_netmask" | "local_gateway" => {
+            json!("192.0.2.78")
+        }
+        "datapath_type" => json!("other"),
+        "fail_mode" => json!("secure"),
+        "protocols" => json!("OpenFlow10"),
+        "vlan_mode" => json!("native-untagged"),
+        "bond_mode" => json!("balance-tcp"),
+        "lacp" => json!("active"),
+        "overflow_policy" => json!("evict"),
+        "connection_mode" => json!("in-band"),
+        "enable_async_messages" => json!(false),
+        "stp_enable"
+        | "rstp_enable"
+        | "mcast_snooping_enable"
+        | "bond_fake_iface"
+        | "protected"
+        | "bootstrap_ca_cert" => json!(true),
+        _ => json!(1234),
+    }
+}
+
+/// Returns what the database says with one more column in one row: its bridges and its faults.
+fn said(table: &str, column: Option<&str>) -> String {
+    let mut database = Database::default();
+    let with = |of: &str, mut base: Json| {
+        if let Some(column) = column.filter(|_| of == table) {
+            base[column] = value(column);
+        }
+        base
+    };
+    let queue = database.row(
+        "Queue",
+        &with("Queue", json!({"other_config": map(&[("min-rate", "1000000")])})),
+    );
+    let qos = database.row(
+        "QoS",
+        &with(
+            "QoS",
+            json!({"type": "linux-htb", "queues": ["map", [[1, uuid(queue)]]]}),
+        ),
+    );
+    let flow_table = database.row("Flow_Table", &with("Flow_Table", json!({"name": "t"})));
+    let sflow = database.row(
+        "sFlow",
+        &with(
+            "sFlow",
+            json!({"agent": "192.0.2.1", "targets": "192.0.2.9:6343"}),
+        ),
+    );
+    let ipfix = database.row(
+        "IPFIX",
+        &with(
+            "IPFIX",
+            json!({"targets": "192.0.2.9:4739", "cache_max_flows": 5, "cache_active_timeout": 9}),
+        ),
+    );
+    let controller = database.row(
+        "Controller",
+        &with("Controller", json!({"target": "tcp:192.0.2.1:6653"})),
+    );
+    let port = database.port(
+        "p1",
+        &with("Port", json!({"qos": uuid(qos)})),
+        &with("Interface", json!({"type": "internal"})),
+    );
+    let bridge = json!({"controller": uuid(controller), "sflow": uuid(sflow), "ipfix": uuid(ipfix), "flow_tables": ["map", [[1, uuid(flow_table)]]]});
+    database.bridge("br0", &with("Bridge", bridge), &[port]);
+    let ssl = database.row(
+        "SSL",
+        &with(
+            "SSL",
+            json!({"private_key": "/k", "certificate": "/c", "ca_cert": "/a"}),
+        ),
+    );
+    database.root = with("Open_vSwitch", json!({"ssl": uuid(ssl)}));
+    let translation = database.translated();
+    format!("{:?} {:?}", translation.bridges, translation.faults)
+}
+
+#[test]
+fn every_monitored_column_that_is_set_changes_the_bridge_or_is_named() {
+    let mut silent = Vec::new();
+    for (table, columns) in MONITORED.iter().filter(|(table, _)| *table != "Mirror") {
+        for column in columns.iter().filter(|column| !LEFT_OUT.contains(column)) {
+            if said(table, Some(column)) == said(table, None) {
+                silent.push(format!("{table}:{column}"));
+            }
+        }
+    }
+    // A burst alone, 0xff of a DSCP and the like say nothing without another column.
+    assert_eq!(silent, Vec::<String>::new());
+}
+
+#[test]
+fn what_the_local_port_cannot_have_is_named() {
+    let mut database = Database::default();
+    let local = database.port(
+        "br0",
+        &json!({"tag": 0, "protected": true, "other_config": map(&[("a", "b")])}),
+        &json!({"type": "internal", "ingress_policing_rate": 5, "lldp": map(&[("enable", "true")])}),
+    );
+    let bridge = database.row("Bridge", &json!({"name": "br0", "ports": uuid(local)}));
+    database.bridges.push(bridge);
+    let faults = database.translated().faults;
+    let said: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    for column in [
+        "tag",
+        "protected",
+        "other_config",
+        "ingress_policing_rate",
+        "lldp",
+    ] {
+        assert!(
+            said.iter()
+                .any(|fault| fault.contains(&format!(": {column} of the LOCAL port"))),
+            "{column}: {said:?}"
+        );
+    }
+}
+
+#[test]
+fn a_mirror_and_bpdus_are_refused_by_name() {
+    let mut database = Database::default();
+    let mirror = database.row("Mirror", &json!({"name": "m0"}));
+    database.bridge(
+        "br0",
+        &json!({"mirrors": uuid(mirror), "other_config": map(&[("forward-bpdu", "true")])}),
+        &[],
+    );
+    let said: Vec<String> = database
+        .translated()
+        .faults
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(
+        said[0].starts_with("Bridge br0: other_config:forward-bpdu=true is not available"),
+        "{said:?}"
+    );
+    assert!(
+        said[1].starts_with("Mirror m0: mirrors are not available, and bridge br0"),
+        "{said:?}"
+    );
+}
