@@ -18,6 +18,7 @@ mod detection;
 mod endpoint;
 mod files;
 mod fileset;
+mod import;
 mod ips;
 mod kept;
 mod l2ctl;
@@ -57,6 +58,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("fpm_session", routing::fpm),
     ("fragments", tunnel::fragments),
     ("eve_json", ips::eve),
+    ("import_lagopus", import::of_lagopus),
+    ("import_linux", import::of_linux),
+    ("import_ovs", import::of_ovs),
     ("ips_dns", parsers::dns),
     ("ips_fragments", ips::fragments),
     ("ips_http", parsers::http),

@@ -1,0 +1,5 @@
+//! The fuzzer of `import_linux`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| millrace_fuzz::target("import_linux")(bytes));
