@@ -264,15 +264,17 @@ pub(crate) fn undisturbed(
     Ok(best)
 }
 
-/// Returns true if the packets left by the ports of a correct switch.
+/// Returns true if the packets left by the ports of a correct switch. `shares` are of the packets that arrive; those that
+/// it drops are in neither.
 fn is_right(sample: &Sample, shares: [f64; 2]) -> bool {
     let total = sample.total();
+    let forwarded: f64 = shares.iter().sum();
     total > 0.0
         && sample
             .rates
             .iter()
             .zip(shares)
-            .all(|(rate, share)| (rate / total - share).abs() <= SHARE_TOLERANCE)
+            .all(|(rate, share)| (rate / total - share / forwarded).abs() <= SHARE_TOLERANCE)
 }
 
 #[cfg(test)]
@@ -319,6 +321,8 @@ mod tests {
             core_share: 1.0,
         };
         assert!(is_right(&sample(51.0, 50.0), [0.5, 0.5]));
+        assert!(is_right(&sample(51.0, 50.0), [0.25, 0.25]));
+        assert!(!is_right(&sample(70.0, 30.0), [0.25, 0.25]));
         assert!(!is_right(&sample(100.0, 0.0), [0.5, 0.5]));
         assert!(!is_right(&sample(0.0, 0.0), [1.0, 0.0]));
     }
