@@ -22,7 +22,7 @@ setup: ## install Debian packages and, if cargo is missing, rustup
 build: build-switch build-exchange ## build all programs, optimised
 
 build-switch: setup
-	cargo build --release --locked -p millraced -p millrace -p millrace-experiments -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-nic-device -p millrace-courier-dpdk
+	cargo build --release --locked -p millraced -p millrace -p millrace-experiments -p millrace-nf-host -p millrace-generator -p millrace-wan -p millrace-nic-device -p millrace-courier-dpdk -p millrace-mgmt
 
 build-exchange: setup portal
 	cargo build --release --locked -p millrace-ix
@@ -213,15 +213,15 @@ packages-check: packages ## install, upgrade, remove and purge the packages in a
 
 # PROGRAMS is the folder of the programs; debian/rules calls this, too.
 install-files:
-	for program in millraced millrace-nf millrace-nic millrace-wan; do install -Dm755 -t $(DESTDIR)$(PREFIX)/sbin $(PROGRAMS)/$$program; done
+	for program in millraced millrace-nf millrace-nic millrace-wan millrace-mgmt; do install -Dm755 -t $(DESTDIR)$(PREFIX)/sbin $(PROGRAMS)/$$program; done
 	for program in millrace millrace-bench millrace-courier millrace-generator millrace-ix; do install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(PROGRAMS)/$$program; done
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
-	for unit in bin/millraced/millraced bin/millrace-ix/millrace-ix crates/transport/daemon/millrace-courier; do \
+	for unit in bin/millraced/millraced bin/millrace-mgmt/millrace-mgmt bin/millrace-ix/millrace-ix crates/transport/daemon/millrace-courier; do \
 	    sed 's|@PREFIX@|$(PREFIX)|' $$unit.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${unit##*/}.service; done
 	install -d $(foreach section,1 5 8,$(DESTDIR)$(PREFIX)/share/man/man$(section))
 	@# `millrace bench` and the program millrace-bench have pages of the same name: the program's is kept.
 	for program in millrace millrace-bench millrace-ix; do $(PROGRAMS)/$$program man $(DESTDIR)$(PREFIX)/share/man/man1; done
-	for program in millraced millrace-wan millrace-courier millrace-nf millrace-nic millrace-generator; do \
+	for program in millraced millrace-mgmt millrace-wan millrace-courier millrace-nf millrace-nic millrace-generator; do \
 	    $(PROGRAMS)/$$program --man > $(DESTDIR)$(PREFIX)/share/man/man8/$$program.8; done
 	$(PROGRAMS)/millraced --man-config > $(DESTDIR)$(PREFIX)/share/man/man5/millraced.toml.5
 	install -d $(foreach folder,bash-completion/completions zsh/site-functions fish/vendor_completions.d,$(DESTDIR)$(PREFIX)/share/$(folder))

@@ -13,7 +13,7 @@ packages=${PACKAGES:-$PWD/target/packages}
 version=${VERSION:-$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)}
 
 command -v dh >/dev/null || { echo "packages: debhelper is missing; to install it: scripts/setup.sh packages" >&2; exit 1; }
-for program in millraced millrace millrace-nf millrace-nic millrace-wan millrace-courier millrace-ix millrace-bench millrace-generator; do
+for program in millraced millrace millrace-nf millrace-nic millrace-wan millrace-mgmt millrace-courier millrace-ix millrace-bench millrace-generator; do
     [ -x "$programs/$program" ] || { echo "packages: $programs/$program is missing; build it first, as with: make packages" >&2; exit 1; }
 done
 

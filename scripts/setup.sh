@@ -118,8 +118,15 @@ fi
 
 # Tools of operators that the tests drive the switch with.
 if [ "${1:-}" = management ]; then
-    wanted=(ansible-core mininet openvswitch-testcontroller)
+    wanted=(ansible-core mininet openvswitch-testcontroller openssh-server libyang2-tools)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+fi
+
+# Clients of NETCONF and gNMI, in an environment of their own: gRPC and SSH for Python are large.
+if [ "${1:-}" = management ] && ! cmp -s tests/interop/requirements-management.txt target/management-clients/.requirements; then
+    python3 -m venv target/management-clients
+    target/management-clients/bin/pip install -q --disable-pip-version-check -r tests/interop/requirements-management.txt
+    cp tests/interop/requirements-management.txt target/management-clients/.requirements
 fi
 
 # Neutron's library, with two hundred packages that it needs: only the long tests of OVSDB use it.

@@ -18,6 +18,7 @@ mod detection;
 mod endpoint;
 mod files;
 mod fileset;
+mod front_ends;
 mod import;
 mod ips;
 mod kept;
@@ -57,6 +58,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("endpoint_frames", endpoint::frames),
     ("fpm_session", routing::fpm),
     ("fragments", tunnel::fragments),
+    ("gnmi_request", front_ends::gnmi),
     ("eve_json", ips::eve),
     ("import_lagopus", import::of_lagopus),
     ("import_linux", import::of_linux),
@@ -83,6 +85,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("oam_frames", liveness::oam),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
+    ("netconf_session", front_ends::netconf),
     ("ovs_rows", ovsdb::rows),
     ("ovsdb_session", ovsdb::session),
     ("pcap", files::pcap),

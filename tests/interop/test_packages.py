@@ -19,7 +19,7 @@ REASON = debian_root.why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 long = pytest.mark.skipif("MILLRACE_PACKAGES_LONG" not in os.environ, reason="minutes: make packages-check")
 # The packages with a service, and those that bring a program only.
-SERVICES = ["millraced", "millrace-ix", "millrace-courier"]
+SERVICES = ["millraced", "millrace-mgmt", "millrace-ix", "millrace-courier"]
 PROGRAMS = {"millrace": "/usr/bin/millrace", "millrace-nf": "/usr/sbin/millrace-nf", "millrace-nic": "/usr/sbin/millrace-nic", "millrace-wan": "/usr/sbin/millrace-wan",
             "millrace-courier-dpdk": "/usr/bin/millrace-courier", "millrace-bench": "/usr/bin/millrace-bench"}
 # Tags of lintian that are not findings here: the names of people are not in this repository, and nothing is in Debian's archive.
@@ -272,7 +272,7 @@ def test_the_packages_have_no_findings_of_lintian(packages):
 
 def test_the_units_are_confined(packages, tmp_path):
     """`systemd-analyze security` rates exposure from 0 to 10. The switch opens devices, and so needs more than the others."""
-    bounds = {"millraced": 65, "millrace-ix": 20, "millrace-courier": 20}
+    bounds = {"millraced": 65, "millrace-mgmt": 20, "millrace-ix": 20, "millrace-courier": 20}
     for name, bound in bounds.items():
         package = next(packages.glob(f"{name}_*.deb"))
         run("dpkg-deb", "--extract", package, tmp_path / name)

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::bridge::Bridge;
 use crate::choice::{HugePages, Idle, Spread};
+use crate::name::DescriptionText;
 use crate::number::{CoreId, FunctionUid, MemoryMib, WorkerCount};
 use crate::ovsdb::Ovsdb;
 use crate::routing::{Acl, Interface, Vrf};
@@ -81,6 +82,9 @@ section! {
             pub enabled: bool = true,
             /// The Unix socket of the API (mode 0600): root and the daemon's own user may connect.
             pub socket: SocketPath = SocketPath::api(),
+            /// A group of this machine whose members may connect to the socket, too (mode 0660). They may do everything that
+            /// root may do with the switch: the group is for programs such as millrace-mgmt.
+            pub group: Option<DescriptionText<32>> = None,
             /// A TCP address at which the API is served as well. Every request there must carry a bearer token. An
             /// address that is not loopback is rejected without `tls_cert`, `tls_key` and `token_file`.
             pub listen: Option<SocketAddr> = None,

@@ -236,6 +236,11 @@ impl<const MAX: usize> fmt::Display for DescriptionText<MAX> {
 }
 
 text_field!(DescriptionText<255>, "text of at most 255 bytes", "Rack 4, lab 2");
+text_field!(
+    DescriptionText<32>,
+    "a group of this machine, by name or number",
+    "millrace-mgmt"
+);
 text_field!(DescriptionText<22>, "text of at most 22 bytes", "ovs");
 text_field!(DescriptionText<31>, "text of at most 31 bytes", "any text");
 

@@ -172,6 +172,20 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Returns the events of the state from now on, until the server closes. `kinds` are names of `StateKind`, separated by
+    /// commas.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn state_events(&self, kinds: &str) -> Result<impl Iterator<Item = Event> + use<>, ClientError> {
+        let mut params = Params::default();
+        params.add("kinds", kinds);
+        let request = self.agent.get(format!("{}/api/v1/events{}", self.base, params.0));
+        Ok(events_of(self.check(self.with_token(request).call())?))
+    }
+}
+
 /// Returns the server-sent events of a response, until it ends.
 pub(super) fn events_of(response: Response<Body>) -> impl Iterator<Item = Event> + use<> {
     let mut lines = BufReader::new(response.into_body().into_reader()).lines();

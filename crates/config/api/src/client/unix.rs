@@ -20,11 +20,18 @@ pub(super) fn agent(config: Config, path: &Path) -> Agent {
     Agent::with_parts(config, SocketConnector(path.to_owned()), NoResolver)
 }
 
-/// Returns the users who may connect to a socket of mode 0600: `root`, or `root and user 997`.
+/// Returns the users who may connect to a socket: `root`, `root and user 997`, `root and the members of group 998`.
 pub(super) fn allowed_users(path: &Path) -> String {
-    match std::fs::metadata(path) {
-        Ok(found) if found.uid() != 0 => format!("root and user {}", found.uid()),
-        _ => "root".to_owned(),
+    let Ok(found) = std::fs::metadata(path) else {
+        return "root".to_owned();
+    };
+    let user = (found.uid() != 0).then(|| format!("user {}", found.uid()));
+    let is_of_group = found.mode() & 0o060 == 0o060;
+    let group = is_of_group.then(|| format!("the members of group {}", found.gid()));
+    let others: Vec<String> = [user, group].into_iter().flatten().collect();
+    match others.is_empty() {
+        true => "root".to_owned(),
+        false => format!("root and {}", others.join(" and ")),
     }
 }
 

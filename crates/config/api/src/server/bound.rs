@@ -36,7 +36,12 @@ impl BoundServer {
         live: Arc<dyn Live>,
         store: Store,
     ) -> Result<BoundServer, StartError> {
-        let Settings { socket, tcp, limits } = settings;
+        let Settings {
+            socket,
+            group,
+            tcp,
+            limits,
+        } = settings;
         let (mut token, mut bound) = (None, None);
         if let Some(tcp) = tcp {
             let address = tcp.listen;
@@ -49,8 +54,8 @@ impl BoundServer {
             token = Some(tcp.token);
             bound = Some((listener, address, tcp.tls));
         }
-        let unix =
-            socket::Listener::bind(&socket).map_err(|source| StartError::Socket { path: socket, source })?;
+        let unix = socket::Listener::bind(&socket, group)
+            .map_err(|source| StartError::Socket { path: socket, source })?;
         let (close, closing) = watch::channel(false);
         Ok(BoundServer {
             unix,

@@ -37,6 +37,9 @@ pub fn probe(api: &Api, state_dir: &std::path::Path, running: Option<&Api>) -> V
             _ => unavailable("tls_key", error.to_string()),
         }
     }
+    if let Some(Err(error)) = api.group.as_ref().map(|group| socket::group_id(group.as_str())) {
+        unavailable("group", error.to_string());
+    }
     let running = running.filter(|running| running.enabled);
     let path = &api.socket;
     if let Err(error) = socket::probe(

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::limits::Limits;
-use super::socket::SocketError;
+use super::socket::{self, SocketError};
 use super::tls::{Tls, TlsError};
 use super::token::{self, Token, TokenError};
 
@@ -13,6 +13,8 @@ use super::token::{self, Token, TokenError};
 pub struct Settings {
     /// The path of the Unix socket.
     pub socket: PathBuf,
+    /// The group whose members may connect to the socket, too.
+    pub group: Option<u32>,
     /// The TCP address; `None` if the server has only the Unix socket.
     pub tcp: Option<Tcp>,
     /// The limits for clients.
@@ -69,6 +71,7 @@ impl Settings {
     pub fn for_socket(path: PathBuf) -> Settings {
         Settings {
             socket: path,
+            group: None,
             tcp: None,
             limits: Limits::default(),
         }
@@ -85,7 +88,12 @@ impl Settings {
             tracing::warn!(key = "api.tls_key", %path, "every user of this machine can read the secret: expected mode 0600 or 0640");
         }
         let tcp = api.listen.map(|listen| Tcp::from_config(listen, api, state_dir));
+        let group = api.group.as_ref().map(|group| socket::group_id(group.as_str()));
         Ok(Settings {
+            group: group.transpose().map_err(|source| StartError::Socket {
+                path: PathBuf::from(api.socket.as_str()),
+                source,
+            })?,
             tcp: tcp.transpose()?,
             ..Settings::for_socket(PathBuf::from(api.socket.as_str()))
         })

@@ -11,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, 
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{Gid, Mode, chmod, chown, fchmod};
 use tokio::net::{UnixListener, UnixSocket};
 
 /// The length of the queue of connections that are not accepted yet.
@@ -49,6 +49,9 @@ pub enum SocketError {
     /// The path names a file that is not a socket.
     #[error("a file of this name exists and is not a socket: remove it, or set api.socket to another path")]
     NotSocket,
+    /// The machine has no such group.
+    #[error("api.group = \"{group}\": no such group: create it, or leave the key out")]
+    Group { group: String },
     /// Any other error of the system.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -64,11 +67,11 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Serves `path` with mode 0600. Creates a missing folder with mode 0755, and replaces a stale socket.
+    /// Serves `path` with mode 0600, or 0660 for a group. Creates a missing folder with mode 0755, and replaces a stale socket.
     ///
     /// # Errors
     /// [`SocketError`].
-    pub(super) fn bind(path: &Path) -> Result<Listener, SocketError> {
+    pub(super) fn bind(path: &Path, group: Option<u32>) -> Result<Listener, SocketError> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         match DirBuilder::new().mode(0o755).create(folder) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -85,6 +88,11 @@ impl Listener {
         // On bind, Linux gives the file the mode of the socket, less the umask: the file is private from the start.
         fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(io::Error::from)?;
         socket.bind(path)?;
+        if let Some(group) = group {
+            // The folder lets nobody else replace the file. Its mode opens last, when the group is the wanted one.
+            chown(path, None, Some(Gid::from_raw(group))).map_err(io::Error::from)?;
+            chmod(path, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP).map_err(io::Error::from)?;
+        }
         let identity = identity(path);
         let listener = socket.listen(BACKLOG)?;
         Ok(Listener {
@@ -112,6 +120,26 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Returns the number of a group of this machine, by its name or its number.
+///
+/// # Errors
+/// [`SocketError::Group`].
+pub(super) fn group_id(name: &str) -> Result<u32, SocketError> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    // A line of group(5): NAME:PASSWORD:GID:MEMBERS.
+    let mut fields = groups.lines().map(|line| line.split(':'));
+    let number = fields.find_map(|mut fields| match fields.next() {
+        Some(found) if found == name => fields.nth(1)?.parse().ok(),
+        _ => None,
+    });
+    number.ok_or_else(|| SocketError::Group {
+        group: name.to_owned(),
+    })
 }
 
 /// Checks that `path` could be served: its folder is safe or can be created, and no other process serves it.
@@ -256,13 +284,30 @@ mod tests {
     async fn a_socket_is_private_and_goes_with_its_listener_and_its_lock() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("made/api.sock");
-        let listener = Listener::bind(&path).unwrap();
+        let listener = Listener::bind(&path, None).unwrap();
         assert_eq!(mode(&path), 0o600);
-        assert!(matches!(Listener::bind(&path), Err(SocketError::Served)));
+        assert!(matches!(Listener::bind(&path, None), Err(SocketError::Served)));
         assert!(matches!(probe(&path, false), Err(SocketError::Served)));
         assert!(probe(&path, true).is_ok());
         drop(listener);
         assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_socket_of_a_group_is_open_to_it_and_to_nobody_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("api.sock");
+        // The group of this process: any user may give a file to it.
+        let group = rustix::process::getegid().as_raw();
+        let _listener = Listener::bind(&path, Some(group)).unwrap();
+        assert_eq!(mode(&path), 0o660);
+        assert_eq!(std::fs::symlink_metadata(&path).unwrap().gid(), group);
+        assert_eq!(group_id("root").unwrap(), 0);
+        assert_eq!(group_id("12").unwrap(), 12);
+        assert!(matches!(
+            group_id("no-such-group"),
+            Err(SocketError::Group { .. })
+        ));
     }
 
     #[tokio::test]
@@ -271,13 +316,13 @@ mod tests {
         let path = directory.path().join("api.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         assert!(probe(&path, false).is_ok());
-        drop(Listener::bind(&path).unwrap());
+        drop(Listener::bind(&path, None).unwrap());
         let living = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        assert!(matches!(Listener::bind(&path), Err(SocketError::Served)));
+        assert!(matches!(Listener::bind(&path, None), Err(SocketError::Served)));
         drop(living);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "mine").unwrap();
-        assert!(matches!(Listener::bind(&path), Err(SocketError::NotSocket)));
+        assert!(matches!(Listener::bind(&path, None), Err(SocketError::NotSocket)));
         assert_eq!(std::fs::read(&path).unwrap(), b"mine");
     }
 
@@ -285,7 +330,7 @@ mod tests {
     async fn a_socket_that_has_taken_the_place_stays_when_the_listener_goes() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("api.sock");
-        let listener = Listener::bind(&path).unwrap();
+        let listener = Listener::bind(&path, None).unwrap();
         std::fs::remove_file(&path).unwrap();
         let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
         drop(listener);
@@ -300,7 +345,7 @@ mod tests {
         std::fs::create_dir_all(&within).unwrap();
         for (mode, refused) in [(0o777, true), (0o775, true), (0o755, false), (0o1777, false)] {
             std::fs::set_permissions(&open, std::fs::Permissions::from_mode(mode)).unwrap();
-            let bound = Listener::bind(&within.join("api.sock"));
+            let bound = Listener::bind(&within.join("api.sock"), None);
             assert_eq!(
                 matches!(&bound, Err(SocketError::UnsafeFolder { folder }) if *folder == open),
                 refused,
@@ -310,10 +355,10 @@ mod tests {
         // The folder of the socket itself must not even be sticky: another user could create the name before the
         // daemon starts.
         assert!(matches!(
-            Listener::bind(&open.join("api.sock")),
+            Listener::bind(&open.join("api.sock"), None),
             Err(SocketError::UnsafeFolder { .. })
         ));
-        let missing = Listener::bind(&directory.path().join("no/such/api.sock"));
+        let missing = Listener::bind(&directory.path().join("no/such/api.sock"), None);
         assert!(matches!(missing, Err(SocketError::Folder { .. })), "{missing:?}");
     }
 }

@@ -1,0 +1,103 @@
+//! The tree of the switch for all clients of gNMI: read once for those who ask at the same time, and told when it changes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use millrace_api::client::Client as Rest;
+use millrace_gnmi::of_failure;
+use millrace_gnmi::view::View;
+use serde_json::Value as Json;
+use tokio::sync::watch;
+use tonic::Status;
+
+use crate::switch;
+
+/// The kinds of state whose events wake subscriptions.
+const KINDS: &str = "revisions,ports,links";
+/// The pause before the stream of events is opened again.
+const RECONNECT: Duration = Duration::from_millis(500);
+
+/// The tree, shared.
+#[derive(Clone)]
+pub(crate) struct Tree {
+    pub(crate) rest: Rest,
+    last: Arc<tokio::sync::Mutex<Option<(Instant, Arc<View>)>>>,
+    changes: Arc<Mutex<Option<watch::Receiver<u64>>>>,
+}
+
+impl Tree {
+    /// Returns the tree of a switch. Nothing is read yet.
+    pub(crate) fn new(rest: &Rest) -> Tree {
+        Tree {
+            rest: rest.clone(),
+            last: Arc::default(),
+            changes: Arc::default(),
+        }
+    }
+
+    /// Returns the tree as it was at `since` or later.
+    pub(crate) async fn read(&self, since: Instant) -> Result<Arc<View>, Status> {
+        // Waiting here is waiting for the reader before, whose result may be recent enough.
+        let mut last = self.last.lock().await;
+        if let Some((at, view)) = last.as_ref()
+            && *at >= since
+        {
+            return Ok(Arc::clone(view));
+        }
+        let rest = self.rest.clone();
+        let at = Instant::now();
+        let read = tokio::task::spawn_blocking(move || read(&rest)).await;
+        let view = read.map_err(|_| Status::internal("the reader of the switch ended"))??;
+        let view = Arc::new(view);
+        *last = Some((at, Arc::clone(&view)));
+        Ok(view)
+    }
+
+    /// Returns a counter that grows when something changes. The first caller starts the thread that follows the switch.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(receiver) = changes.as_ref() {
+            return receiver.clone();
+        }
+        let (sender, receiver) = watch::channel(0);
+        let rest = self.rest.clone();
+        let follow = move || follow(&rest, &sender);
+        if let Err(error) = std::thread::Builder::new()
+            .name("events".to_owned())
+            .spawn(follow)
+        {
+            tracing::error!(%error, "gNMI: no thread for the events of the switch");
+        }
+        *changes = Some(receiver.clone());
+        receiver
+    }
+}
+
+fn read(rest: &Rest) -> Result<View, Status> {
+    let (document, revision) = rest
+        .config()
+        .map_err(|error| of_failure(switch::failure(error)))?;
+    let Json::Object(document) = document else {
+        return Err(Status::unavailable(
+            "the configuration of the switch is no object",
+        ));
+    };
+    let state = switch::state(rest, revision).map_err(of_failure)?;
+    Ok(View::new(revision, &document, &state))
+}
+
+/// Follows the events of the switch for the rest of the process's life.
+fn follow(rest: &Rest, changed: &watch::Sender<u64>) {
+    let tell = || changed.send_modify(|count| *count += 1);
+    loop {
+        if let Ok(events) = rest.state_events(KINDS) {
+            // What changed before the stream was open.
+            tell();
+            for _ in events {
+                tell();
+            }
+        }
+        tell();
+        std::thread::sleep(RECONNECT);
+    }
+}

@@ -1,0 +1,151 @@
+//! NETCONF and gNMI for a switch: `millrace-mgmt serve` is the server, `millrace-mgmt netconf` the program of sshd's subsystem.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod gnmi;
+mod netconf;
+mod sandbox;
+mod settings;
+mod socket;
+mod subsystem;
+mod switch;
+
+use std::io::{IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use millrace_log::Lines;
+use millrace_notify::{State, notify};
+use millrace_types::ErrorChain;
+use tracing_subscriber::EnvFilter;
+
+use crate::settings::Settings;
+
+/// NETCONF and gNMI for a Millrace switch.
+#[derive(Parser, Debug)]
+#[command(
+    name = "millrace-mgmt",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Print the man page.
+    #[arg(long, hide = true, exclusive = true)]
+    man: bool,
+    /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
+    #[arg(long, global = true, value_name = "FILTER", default_value = "info")]
+    log: String,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve NETCONF and gNMI until a signal ends the process
+    Serve {
+        /// The settings
+        #[arg(long, value_name = "FILE", default_value = "/etc/millrace/millrace-mgmt.toml")]
+        config: PathBuf,
+        /// Check the settings and the files that they name, and exit
+        #[arg(long)]
+        check: bool,
+    },
+    /// Connect standard input and output to the NETCONF server, as `Subsystem netconf` of sshd
+    Netconf {
+        /// The socket of the server
+        #[arg(long, value_name = "PATH", default_value = "/run/millrace-mgmt/netconf.sock")]
+        socket: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let has_colors = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(&options.log))
+        .with_ansi(has_colors)
+        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
+        .init();
+    let outcome = match &options.command {
+        Some(Command::Serve { config, check }) => serve(config, *check),
+        Some(Command::Netconf { socket }) => subsystem::run(socket),
+        None => man(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("millrace-mgmt: {}", ErrorChain(error.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes `millrace-mgmt(8)` to standard output.
+fn man() -> Result<()> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Options::command())
+        .section("8")
+        .render(&mut page)?;
+    std::io::stdout()
+        .write_all(&page)
+        .context("standard output cannot be written")
+}
+
+fn serve(config: &Path, is_check: bool) -> Result<()> {
+    let settings = Arc::new(Settings::read(config)?);
+    let rest = switch::connect(&settings)?;
+    let tls = gnmi::tls(&settings.gnmi)?;
+    if is_check {
+        return Ok(());
+    }
+    // Everything that needs rights comes before the sandbox: sockets, keys, tokens.
+    let netconf = match settings.netconf.enabled {
+        true => Some(socket::bind(&settings.netconf.socket)?),
+        false => None,
+    };
+    let listeners = gnmi::bind(&settings.gnmi, tls)?;
+    sandbox::enter()?;
+    if let Some(listener) = netconf {
+        let (settings, rest) = (Arc::clone(&settings), rest.clone());
+        std::thread::Builder::new()
+            .name("netconf".to_owned())
+            .spawn(move || netconf::serve(&listener, &settings, &rest))?;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("gnmi")
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        gnmi::serve(listeners, &settings, &rest)?;
+        tracing::info!("ready");
+        if let Err(error) = notify(State::Ready) {
+            tracing::warn!(%error, "the service manager cannot be told");
+        }
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        let _ = notify(State::Stopping);
+        anyhow::Ok(())
+    })?;
+    // Sessions end with the process; what they have not confirmed, the switch takes back.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Options::command().debug_assert();
+    }
+}

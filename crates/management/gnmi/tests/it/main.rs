@@ -1,0 +1,6 @@
+//! Scenarios of the crate, one module for each file.
+
+mod fake;
+mod get;
+mod set;
+mod subscribe;

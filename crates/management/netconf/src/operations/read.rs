@@ -1,0 +1,139 @@
+//! `get`, `get-config` and `get-schema`.
+
+use millrace_yang::data::{Defaults, completed, to_xml};
+use millrace_yang::edit::NETCONF;
+use millrace_yang::filter::subtree;
+use millrace_yang::schema::{all, configuration};
+use millrace_yang::xml::Element;
+use millrace_yang::{MODULE, NAMESPACE, REVISION, module};
+use serde_json::{Map, Value as Json};
+
+use super::context::{
+    Context, Name, Outcome, candidate, datastore, invalid, is_declaration, missing, named, one, running,
+    shortened,
+};
+use super::monitoring;
+use crate::capabilities::{MONITORING, WITH_DEFAULTS};
+use crate::notification::{STREAM, Subscription};
+use crate::reply::{Reply, RpcError};
+
+pub(super) fn get(operation: &Element, context: &mut Context<'_>) -> Outcome {
+    let defaults = with_defaults(operation)?;
+    let filter = filter(operation)?;
+    let document = document(running(context.store)?.document, defaults);
+    let mut data = to_xml(configuration(), &document, NAMESPACE);
+    let state = context.store.state().map_err(one)?;
+    let state: Map<String, Json> = [("switch_state".to_owned(), Json::Object(state))]
+        .into_iter()
+        .collect();
+    data.extend(to_xml(all(), &state, NAMESPACE));
+    data.push(monitoring::netconf_state(&context.shared.sessions()));
+    data.push(monitoring::modules_state());
+    data.push(monitoring::streams());
+    Ok(reply(data, filter))
+}
+
+pub(super) fn get_config(operation: &Element, context: &mut Context<'_>) -> Outcome {
+    let defaults = with_defaults(operation)?;
+    let filter = filter(operation)?;
+    let read = match datastore(named(operation, "source")?)? {
+        Name::Running => running(context.store)?,
+        Name::Candidate => candidate(&context.shared.state(), context.store)?,
+    };
+    let document = document(read.document, defaults);
+    Ok(reply(to_xml(configuration(), &document, NAMESPACE), filter))
+}
+
+fn document(document: Map<String, Json>, defaults: Defaults) -> Map<String, Json> {
+    match defaults {
+        Defaults::Trim => document,
+        Defaults::All => completed(configuration(), &document),
+    }
+}
+
+fn reply(data: Vec<Element>, filter: Option<&Element>) -> Reply {
+    let selected = match filter {
+        None => data,
+        Some(filter) => subtree(&data, &filter.children),
+    };
+    Reply::Elements(vec![Element {
+        children: selected,
+        ..Element::new(NETCONF, "data")
+    }])
+}
+
+/// Returns the subtree filter; `None` without one.
+fn filter(operation: &Element) -> Result<Option<&Element>, Vec<RpcError>> {
+    let Some(filter) = operation.child("filter") else {
+        return Ok(None);
+    };
+    let kind = filter
+        .attributes
+        .iter()
+        .find(|attribute| attribute.name == "type" && !is_declaration(attribute));
+    match kind.map_or("subtree", |kind| kind.value.as_str()) {
+        "subtree" => Ok(Some(filter)),
+        other => {
+            let message = format!("filter type `{}`: expected subtree", shortened(other));
+            Err(vec![
+                RpcError::new("protocol", "bad-attribute", message)
+                    .with_info("bad-attribute", "type")
+                    .with_info("bad-element", "filter"),
+            ])
+        }
+    }
+}
+
+fn with_defaults(operation: &Element) -> Result<Defaults, Vec<RpcError>> {
+    let is_it = |child: &&Element| child.name == "with-defaults" && child.namespace == WITH_DEFAULTS;
+    match operation.children.iter().find(is_it).map(Element::trimmed) {
+        None | Some("trim") => Ok(Defaults::Trim),
+        Some("report-all") => Ok(Defaults::All),
+        Some(other) => Err(invalid(format!(
+            "with-defaults `{}`: expected trim or report-all",
+            shortened(other)
+        ))),
+    }
+}
+
+/// Subscribes the session to the stream (RFC 5277, section 2.1.1). Past events are not kept.
+pub(super) fn create_subscription(operation: &Element, context: &mut Context<'_>) -> Outcome {
+    let failed = |message: &str| Err(vec![RpcError::new("protocol", "operation-failed", message)]);
+    if context.subscription.is_some() {
+        return failed("the session has a subscription: expected another session for a second one");
+    }
+    if operation.child("startTime").is_some() || operation.child("stopTime").is_some() {
+        return failed("the stream has no replay: expected neither startTime nor stopTime");
+    }
+    if operation
+        .child("stream")
+        .is_some_and(|stream| stream.trimmed() != STREAM)
+    {
+        return Err(invalid(format!("stream: expected {STREAM}")));
+    }
+    *context.subscription = Some(Subscription(filter(operation)?.cloned()));
+    Ok(Reply::Ok)
+}
+
+/// Returns the text of a module (RFC 6022, section 3.1).
+pub(super) fn get_schema(operation: &Element) -> Outcome {
+    let text = |name: &str| {
+        let child = operation.children.iter().find(|child| child.name == name);
+        child.map(|child| child.trimmed().to_owned())
+    };
+    let identifier = text("identifier").ok_or_else(|| missing("identifier"))?;
+    let version = text("version").unwrap_or_default();
+    // The format is an identity, with or without a prefix.
+    let format = text("format").unwrap_or_else(|| "yang".to_owned());
+    let is_yang = format.rsplit(':').next() == Some("yang");
+    if identifier != MODULE || !(version.is_empty() || version == REVISION) || !is_yang {
+        let message = format!(
+            "no schema {}: expected {MODULE}, revision {REVISION}, format yang",
+            shortened(&identifier)
+        );
+        return Err(invalid(message));
+    }
+    Ok(Reply::Elements(vec![
+        Element::new(MONITORING, "data").with_text(module::text()),
+    ]))
+}

@@ -1,0 +1,106 @@
+//! What the sessions of a server share: the candidate (RFC 6241, section 8.3), its lock, and the list of sessions.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::{Map, Value as Json};
+
+/// The candidate: a trimmed document, and the revision on which it is based.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Candidate {
+    pub(crate) base: u64,
+    pub(crate) document: Map<String, Json>,
+}
+
+/// Ends a session from another one. The function of a transport closes its connection.
+pub type Ended = Box<dyn Fn() + Send + Sync>;
+
+struct Entry {
+    user: String,
+    end: Ended,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// The candidate with its changes; `None` while it equals `running`.
+    pub(crate) candidate: Option<Candidate>,
+    /// The session that holds the lock of the candidate.
+    pub(crate) candidate_lock: Option<u32>,
+    /// The session that holds the lock of `running`.
+    pub(crate) running_lock: Option<u32>,
+    sessions: BTreeMap<u32, Entry>,
+    last_id: u32,
+}
+
+/// What the sessions of a server share.
+#[derive(Default)]
+pub struct Shared {
+    state: Mutex<State>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        // A session that panicked leaves a whole document: changes replace it at once.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a session, and returns its number (RFC 6241, section 8.1).
+    pub(crate) fn begin(&self, user: &str, end: Ended) -> u32 {
+        let mut state = self.state();
+        loop {
+            state.last_id = state.last_id.checked_add(1).unwrap_or(1);
+            let id = state.last_id;
+            if let std::collections::btree_map::Entry::Vacant(place) = state.sessions.entry(id) {
+                let user = user.to_owned();
+                place.insert(Entry { user, end });
+                return id;
+            }
+        }
+    }
+
+    /// Removes a session, with its locks and the changes of a candidate that it had locked (RFC 6241, section 8.3.5.2).
+    pub(crate) fn end(&self, id: u32) {
+        let mut state = self.state();
+        state.sessions.remove(&id);
+        if state.candidate_lock == Some(id) {
+            state.candidate_lock = None;
+            state.candidate = None;
+        }
+        if state.running_lock == Some(id) {
+            state.running_lock = None;
+        }
+    }
+
+    /// Ends another session. Returns false if there is none.
+    pub(crate) fn kill(&self, id: u32) -> bool {
+        let state = self.state();
+        match state.sessions.get(&id) {
+            Some(entry) => {
+                (entry.end)();
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Returns the numbers and users of the sessions.
+    pub(crate) fn sessions(&self) -> Vec<(u32, String)> {
+        let state = self.state();
+        state
+            .sessions
+            .iter()
+            .map(|(id, entry)| (*id, entry.user.clone()))
+            .collect()
+    }
+
+    /// Returns the number of sessions.
+    pub fn sessions_len(&self) -> usize {
+        self.state().sessions.len()
+    }
+}

@@ -1,0 +1,139 @@
+//! Edits from XML and from JSON.
+
+use serde_json::{Map, Value as Json};
+
+use super::{Content, Edit, EditError, Insert, NETCONF, Operation, Problem, YANG};
+use crate::NAMESPACE;
+use crate::schema::{Kind, Node, find};
+use crate::xml::Element;
+
+/// Returns the edits of the elements of `config`. All problems are collected: an element with one is left out.
+pub fn from_xml(nodes: &[Node], elements: &[Element], path: &str, errors: &mut Vec<EditError>) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    for element in elements {
+        let at = format!("{path}/{}", element.name);
+        let fail = |problem| EditError {
+            path: at.clone(),
+            problem,
+        };
+        if element.namespace != NAMESPACE {
+            errors.push(fail(Problem::UnknownNamespace(
+                element.namespace.chars().take(100).collect(),
+            )));
+            continue;
+        }
+        let Some(node) = find(nodes, &element.name) else {
+            errors.push(unknown(nodes, &element.name, path));
+            continue;
+        };
+        let (operation, insert) = match attributes(element) {
+            Ok(read) => read,
+            Err(problem) => {
+                errors.push(fail(problem));
+                continue;
+            }
+        };
+        let content = match &node.kind {
+            Kind::Leaf(_) | Kind::LeafList(_) => Content::Text(element.text.clone()),
+            Kind::Container { nodes, .. } | Kind::List { nodes, .. } => {
+                Content::Nodes(from_xml(nodes, &element.children, &at, errors))
+            }
+        };
+        edits.push(Edit {
+            name: element.name.clone(),
+            operation,
+            insert,
+            content,
+        });
+    }
+    edits
+}
+
+fn attributes(element: &Element) -> Result<(Option<Operation>, Option<Insert>), Problem> {
+    let operation = match element.attribute(NETCONF, "operation") {
+        None => None,
+        Some(word) => Some(Operation::from_word(word.trim()).ok_or_else(|| {
+            Problem::BadAttribute("operation".to_owned(), "merge, replace, create, delete or remove")
+        })?),
+    };
+    let anchor = |name: &str| {
+        let written = element.attribute(YANG, name).map(str::trim);
+        written.map(|written| match name {
+            // `[name='p1']`, with a prefix perhaps.
+            "key" => written.split(['\'', '"']).nth(1).unwrap_or(written).to_owned(),
+            _ => written.to_owned(),
+        })
+    };
+    let place = || anchor("key").or_else(|| anchor("value"));
+    let expected = || {
+        Problem::BadAttribute(
+            "insert".to_owned(),
+            "first, last, or before or after with the attribute key or value",
+        )
+    };
+    let insert = match element.attribute(YANG, "insert") {
+        None => None,
+        Some("first") => Some(Insert::First),
+        Some("last") => Some(Insert::Last),
+        Some("before") => Some(Insert::Before(place().ok_or_else(expected)?)),
+        Some("after") => Some(Insert::After(place().ok_or_else(expected)?)),
+        Some(_) => return Err(expected()),
+    };
+    Ok((operation, insert))
+}
+
+fn unknown(nodes: &[Node], name: &str, path: &str) -> EditError {
+    let known: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    EditError {
+        path: match path {
+            "" => "/".to_owned(),
+            path => path.to_owned(),
+        },
+        problem: Problem::UnknownElement(name.chars().take(64).collect(), known.join(", ")),
+    }
+}
+
+/// Returns the edits of the members of an object, in JSON of RFC 7951 or plain JSON: member names may have the name of a
+/// module before them.
+///
+/// # Errors
+/// The first [`EditError`].
+pub fn from_json(nodes: &[Node], object: &Map<String, Json>, path: &str) -> Result<Vec<Edit>, EditError> {
+    let mut edits = Vec::new();
+    for (written, value) in object {
+        let name = written.rsplit(':').next().unwrap_or(written);
+        let node = find(nodes, name).ok_or_else(|| unknown(nodes, written, path))?;
+        let at = format!("{path}/{name}");
+        let edit = |content| Edit {
+            name: name.to_owned(),
+            operation: None,
+            insert: None,
+            content,
+        };
+        let expected = |what: &str| EditError {
+            path: at.clone(),
+            problem: Problem::InvalidValue(format!("expected {what}")),
+        };
+        let inside = |nodes: &[Node], value: &Json, what: &str| match value {
+            Json::Object(object) => from_json(nodes, object, &at).map(Content::Nodes),
+            _ => Err(expected(what)),
+        };
+        match &node.kind {
+            Kind::Leaf(_) => edits.push(edit(Content::Value(value.clone()))),
+            Kind::LeafList(_) => match value {
+                Json::Array(_) => edits.push(edit(Content::Value(value.clone()))),
+                _ => return Err(expected("a list of values")),
+            },
+            Kind::Container { nodes, .. } => edits.push(edit(inside(nodes, value, "an object")?)),
+            Kind::List { nodes, .. } => match value {
+                Json::Array(items) => {
+                    for item in items {
+                        edits.push(edit(inside(nodes, item, "a list of objects")?));
+                    }
+                }
+                _ => return Err(expected("a list of objects")),
+            },
+        }
+    }
+    Ok(edits)
+}

@@ -1,0 +1,235 @@
+"""NETCONF of a real switch: sessions over the server's socket, ncclient over OpenSSH, and the module by pyang and yanglint."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from front_ends import BASE, CLIENTS, MODEL, FrontEnds, Netconf, Sshd
+from switches import ROOT, TARGET, Millrace, free_port, opened, run, wait_for
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="roles of users need root")
+GET = "<get-config><source><running/></source></get-config>"
+COMMIT_CONFIRMED = "<commit><confirmed/><confirm-timeout>{}</confirm-timeout>{}</commit>"
+
+
+@pytest.fixture
+def switch(tmp_path):
+    with Millrace(tmp_path / "switch", ports=[(1, "memory")]) as switch:
+        yield switch
+
+
+@pytest.fixture
+def front_ends(tmp_path, switch):
+    with FrontEnds(tmp_path / "mgmt", switch) as front_ends:
+        yield front_ends
+
+
+def ageing(switch):
+    return switch.rest.get(f"{switch.url}/config", timeout=60).json()["bridge"][0]["mac_ageing_s"]
+
+
+def test_an_edit_that_is_committed_runs_and_has_its_author_in_the_history(switch, front_ends):
+    with Netconf(front_ends.netconf) as session:
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        assert ageing(switch) == 300
+        session.ok("<validate><source><candidate/></source></validate>")
+        session.ok("<commit/>")
+        assert ageing(switch) == 600
+        assert "<mac_ageing_s>600</mac_ageing_s>" in session.call(GET)
+        assert "<link>up</link>" in session.call("<get/>")
+        refused = session.fails(f'<edit-config><target><candidate/></target><config><bridge xmlns="{MODEL}"><name>br0</name>'
+                                "<tables>0</tables></bridge></config></edit-config>", "invalid-value")
+        assert "1 to 255" in refused
+    newest = switch.rest.get(f"{switch.url}/revisions?limit=1", timeout=60).json()["revisions"][0]
+    assert (newest["author"], newest["comment"], newest["origin"]) == ("root", "NETCONF commit", "local")
+
+
+def test_a_lock_over_netconf_holds_against_rest_and_goes_with_its_connection(switch, front_ends):
+    session = Netconf(front_ends.netconf)
+    session.ok("<lock><target><running/></target></lock>")
+    change = {"headers": {"content-type": "application/merge-patch+json"}, "timeout": 60, "data": '{"system": {"idle": "busy"}}'}
+    assert switch.rest.patch(f"{switch.url}/config", **change).status_code == 423
+    # The session commits under its own lock.
+    session.edit("<mac_ageing_s>601</mac_ageing_s>")
+    session.ok("<commit/>")
+    assert ageing(switch) == 601
+    session.close()
+    wait_for("the lock is free", lambda: switch.rest.patch(f"{switch.url}/config", **change).status_code == 200)
+
+
+def test_a_confirmed_commit_is_confirmed_after_both_programs_were_killed(tmp_path):
+    with Millrace(tmp_path / "switch", ports=[(1, "memory")]) as switch:
+        front_ends = FrontEnds(tmp_path / "mgmt", switch).start()
+        session = Netconf(front_ends.netconf)
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        session.ok(COMMIT_CONFIRMED.format(600, "<persist>token 7</persist>"))
+        front_ends.stop(signal.SIGKILL)
+        session.close()
+        switch.stop(signal.SIGKILL)
+        switch.start()
+        with front_ends, Netconf(front_ends.netconf) as other:
+            assert ageing(switch) == 600
+            other.fails("<commit><persist-id>another</persist-id></commit>", "invalid-value")
+            other.ok("<commit><persist-id>token 7</persist-id></commit>")
+        pending = switch.rest.get(f"{switch.url}/config/confirm", timeout=60).json()["pending"]
+        assert pending is None and ageing(switch) == 600
+
+
+def test_an_unconfirmed_commit_goes_with_its_session_and_with_its_time(switch, front_ends):
+    session = Netconf(front_ends.netconf)
+    session.edit("<mac_ageing_s>600</mac_ageing_s>")
+    session.ok(COMMIT_CONFIRMED.format(600, ""))
+    assert ageing(switch) == 600
+    session.close()
+    wait_for("the end of the session takes it back", lambda: ageing(switch) == 300)
+    with Netconf(front_ends.netconf) as session:
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        session.ok(COMMIT_CONFIRMED.format(1, ""))
+        wait_for("the time takes it back", lambda: ageing(switch) == 300)
+
+
+def test_a_commit_on_a_configuration_that_rest_has_changed_is_refused(switch, front_ends):
+    with Netconf(front_ends.netconf) as session:
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        switch.change(lambda config: config["bridge"][0].update(mac_table_size=1024))
+        assert "<error-app-tag>stale</error-app-tag>" in session.fails("<commit/>", "operation-failed")
+        session.ok("<discard-changes/>")
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        session.ok("<commit/>")
+    config = switch.rest.get(f"{switch.url}/config", timeout=60).json()["bridge"][0]
+    assert (config["mac_ageing_s"], config["mac_table_size"]) == (600, 1024)
+
+
+def test_a_subscriber_hears_of_changes_that_others_make(switch, front_ends):
+    with Netconf(front_ends.netconf) as session:
+        session.ok('<create-subscription xmlns="urn:ietf:params:xml:ns:netconf:notification:1.0"/>')
+
+        def change(value):
+            switch.change(lambda config: config["bridge"][0].update(mac_ageing_s=value))
+            return True
+
+        # The server may not follow the switch yet when it has just started.
+        values = iter(range(400, 1000))
+        session.socket.settimeout(5)
+
+        def heard():
+            change(next(values))
+            try:
+                return session.receive()
+            except TimeoutError:
+                return None
+
+        message = wait_for("a notification", heard)
+        assert "<username>root</username>" in message and "<operation>replace</operation>" in message, message
+        assert "/mr:bridge[mr:name='br0']/mr:mac_ageing_s" in message.replace("&apos;", "'"), message
+
+
+def test_hostile_bytes_end_their_session_alone(switch, front_ends):
+    with Netconf(front_ends.netconf) as good:
+        for bad in (b"\n#0\n", b"x" * (5 << 20), b"\xff" * 100 + b"]]>]]>", b"<hello/>]]>]]>",
+                    b'<!DOCTYPE x [<!ENTITY a "aaaa">]><hello xmlns="' + BASE.encode() + b'">&a;</hello>]]>]]>'):
+            with socket.socket(socket.AF_UNIX) as hostile:
+                hostile.settimeout(60)
+                hostile.connect(str(front_ends.netconf))
+                try:
+                    hostile.sendall(bad + bad)
+                    while hostile.recv(65536):
+                        pass
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+        deep = "<a>" * 200 + "</a>" * 200
+        assert "malformed-message" in good.call(deep)
+        assert "<data>" in good.call(GET) or "<data" in good.call(GET)
+
+
+def test_an_administrator_ends_a_session(front_ends):
+    with Netconf(front_ends.netconf) as admin:
+        other = Netconf(front_ends.netconf)
+        admin.ok(f"<kill-session><session-id>{other.id}</session-id></kill-session>")
+        with pytest.raises(ConnectionError):
+            other.call(GET)
+        other.close()
+
+
+@pytest.mark.skipif(shutil.which("sshd", path="/usr/sbin") is None, reason="openssh-server is not installed")
+def test_ncclient_over_openssh_edits_locks_and_commits(tmp_path, switch, front_ends):
+    manager = pytest.importorskip("ncclient.manager", reason="ncclient: scripts/setup.sh management")
+    with Sshd(tmp_path / "ssh", front_ends, free_port()) as sshd, manager.connect(
+        host="127.0.0.1", port=sshd.port, username="root", key_filename=str(sshd.key), hostkey_verify=False,
+        allow_agent=False, look_for_keys=False, timeout=60,
+    ) as session:
+        capabilities = list(session.server_capabilities)
+        assert any("base:1.1" in one for one in capabilities) and any(MODEL in one for one in capabilities)
+        config = f"""<config xmlns="{BASE}"><bridge xmlns="{MODEL}"><name>br0</name><mac_ageing_s>600</mac_ageing_s>
+            <port><name>p7</name><number>7</number><device>memory</device></port></bridge></config>"""
+        with session.locked("candidate"), session.locked("running"):
+            session.edit_config(target="candidate", config=config, error_option="rollback-on-error")
+            session.validate("candidate")
+            session.commit()
+        assert ageing(switch) == 600
+        subtree = ("subtree", f'<bridge xmlns="{MODEL}"><name>br0</name><port><name>p7</name></port></bridge>')
+        data = session.get_config("running", filter=subtree).data_xml
+        assert "<number>7</number>" in data and "p1" not in data
+        session.edit_config(target="candidate", config=config.replace("600", "700"))
+        session.commit(confirmed=True, timeout="600", persist="abc")
+        assert ageing(switch) == 700
+        session.cancel_commit(persist_id="abc")
+        assert ageing(switch) == 600
+        module = session.get_schema("millrace").data
+        assert module.strip().startswith("module millrace {")
+        with pytest.raises(Exception, match="does not exist"):
+            session.edit_config(target="candidate", config=config.replace("<port>", '<port xmlns:nc="%s" nc:operation="delete">' % BASE)
+                                .replace("p7", "p8"))
+
+
+def test_the_module_is_valid_and_so_is_the_data_that_the_server_sends(tmp_path, front_ends):
+    module = ROOT / "crates" / "management" / "yang" / "millrace.yang"
+    tools = 0
+    with Netconf(front_ends.netconf) as session:
+        schema = session.call('<get-schema xmlns="urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"><identifier>millrace'
+                              "</identifier></get-schema>")
+        assert "module millrace {" in schema
+        data = re.search(r"<data[^>]*>(.*)</data>", session.call(GET), re.DOTALL).group(1)
+    if shutil.which("yanglint"):
+        tools += 1
+        (tmp_path / "data.xml").write_text(data)
+        done = subprocess.run(["yanglint", "-t", "config", module, tmp_path / "data.xml"], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+    if (CLIENTS / "bin" / "pyang").exists():
+        tools += 1
+        done = subprocess.run([sys.executable, CLIENTS / "bin" / "pyang", "--strict", module], capture_output=True, text=True, timeout=60,
+                              env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, CLIENTS.glob("lib/python3.*/site-packages")))})
+        assert done.returncode == 0 and "error" not in done.stderr, done.stdout + done.stderr
+    if not tools:
+        pytest.skip("neither yanglint nor pyang is installed: scripts/setup.sh management")
+
+
+def test_the_program_runs_as_a_user_whom_the_switch_admits_by_its_group(tmp_path):
+    opened(tmp_path)
+    program = tmp_path / "millrace-mgmt"
+    shutil.copy(TARGET / "millrace-mgmt", program)
+    folder = tmp_path / "mgmt"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all"]
+    with Millrace(tmp_path / "switch", ports=[(1, "memory")], api='group = "nogroup"') as switch, \
+            FrontEnds(folder, switch, before=nobody, program=program) as front_ends, Netconf(front_ends.netconf) as session:
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        session.ok("<commit/>")
+        newest = switch.rest.get(f"{switch.url}/revisions?limit=1", timeout=60).json()["revisions"][0]
+        assert (newest["author"], ageing(switch)) == ("nobody (root)", 600)
+
+
+def test_the_man_page_and_the_check_of_the_settings(tmp_path, front_ends):
+    assert ".TH millrace-mgmt 8" in run(TARGET / "millrace-mgmt", "--man")
+    run(TARGET / "millrace-mgmt", "serve", "--config", front_ends.config, "--check")
+    bad = tmp_path / "bad.toml"
+    bad.write_text('[gnmi]\nlisten = ["127.0.0.1:1"]\n')
+    done = subprocess.run([TARGET / "millrace-mgmt", "serve", "--config", bad, "--check"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "client_ca" in done.stderr, done.stderr
