@@ -12,7 +12,7 @@ import traceback
 import pytest
 
 from front_ends import MODEL, FrontEnds, Netconf, over_unix
-from switches import TARGET, Millrace, end, opened, run, wait_for, listens
+from switches import TARGET, Millrace, end, listens, opened, rest_over, run, wait_for
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
@@ -86,16 +86,17 @@ def history(switch):
 
 
 def rest_refusals(switch):
-    def attempt(method, path):
+    def attempt(rest, method, path):
         try:
-            answer = switch.rest.request(method, f"http://localhost{path}", timeout=60, data="{}", headers=MERGE)
+            answer = rest.request(method, f"http://localhost{path}", timeout=60, data="{}", headers=MERGE)
             return f"{answer.status_code}"
         except Exception as error:
             return "refused" if "Permission denied" in str(error) else str(error)
 
     def action():
-        switch.rest.close()
-        return [(f"{method} {path}", attempt(method, path)) for method, path in REST]
+        # A session of its own: that of the test has a connection of root.
+        rest = rest_over(switch.api_socket)
+        return [(f"{method} {path}", attempt(rest, method, path)) for method, path in REST]
 
     return as_nobody(action)
 
@@ -123,6 +124,8 @@ def netconf_refusals(front_ends):
 
 def gnmi_refusals(front_ends):
     grpc = pytest.importorskip("grpc", reason="grpcio: scripts/setup.sh management")
+    # Loaded before the process becomes a user who may not read it.
+    pytest.importorskip("pygnmi.spec.v080.gnmi_pb2_grpc", reason="pygnmi: scripts/setup.sh management")
 
     def action():
         found = []

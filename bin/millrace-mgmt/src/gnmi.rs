@@ -46,7 +46,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is served.
+/// Everything that is served.
 pub(crate) struct Listeners {
     unix: Option<UnixListener>,
     tcp: Vec<TcpListener>,

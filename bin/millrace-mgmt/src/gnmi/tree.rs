@@ -91,7 +91,7 @@ fn follow(rest: &Rest, changed: &watch::Sender<u64>) {
     let tell = || changed.send_modify(|count| *count += 1);
     loop {
         if let Ok(events) = rest.state_events(KINDS) {
-            // What changed before the stream was open.
+            // Everything that changed before the stream was open.
             tell();
             for _ in events {
                 tell();

@@ -10,7 +10,7 @@
 //! | `ethernet/switched-vlan/config` | `vlan`, `trunks` |
 //! | `state`, `ethernet/state`, `aggregation/state` | the running port |
 //!
-//! What the view cannot say, such as the device, stays as it is. A port cannot be made here, because it needs a device; it can be
+//! Everything that the view cannot say, such as the device, stays as it is. A port cannot be made here, because it needs a device; it can be
 //! removed.
 
 use std::sync::LazyLock;

@@ -35,7 +35,6 @@ pub struct Step {
 /// A path from the root.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Absolute {
-    /// The origin.
     pub origin: Origin,
     /// The elements of prefix and path.
     pub steps: Vec<Step>,

@@ -19,7 +19,6 @@ pub enum Selection {
     All,
     /// Configuration.
     Config,
-    /// State.
     State,
 }
 
@@ -49,7 +48,6 @@ pub struct View {
 pub struct Match {
     /// The path, with all keys.
     pub steps: Vec<Step>,
-    /// The node.
     pub node: &'static Node,
     /// The module of the node.
     pub module: &'static str,
@@ -64,9 +62,7 @@ pub struct Match {
 pub struct Leaf {
     /// The path, with all keys.
     pub steps: Vec<Step>,
-    /// The node.
     pub node: &'static Node,
-    /// The value.
     pub value: Json,
 }
 

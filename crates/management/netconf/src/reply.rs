@@ -134,9 +134,7 @@ fn prefixed(path: &str) -> String {
 pub(crate) enum Reply {
     /// `ok`.
     Ok,
-    /// Elements.
     Elements(Vec<Element>),
-    /// Errors.
     Errors(Vec<RpcError>),
 }
 

@@ -1,4 +1,4 @@
-//! What the sessions of a server share: the candidate (RFC 6241, section 8.3), its lock, and the list of sessions.
+//! State that the sessions of a server share: the candidate (RFC 6241, section 8.3), its lock, and the list of sessions.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ pub(crate) struct State {
     last_id: u32,
 }
 
-/// What the sessions of a server share.
+/// State that the sessions of a server share.
 #[derive(Default)]
 pub struct Shared {
     state: Mutex<State>,

@@ -70,7 +70,6 @@ pub struct Edit {
     pub operation: Option<Operation>,
     /// The place of an entry.
     pub insert: Option<Insert>,
-    /// The content.
     pub content: Content,
 }
 
@@ -120,6 +119,5 @@ pub enum Problem {
 pub struct EditError {
     /// The instance: `/bridge[name='br0']/mtu`.
     pub path: String,
-    /// The problem.
     pub problem: Problem,
 }

@@ -41,7 +41,6 @@ pub struct Attribute {
     pub namespace: String,
     /// The name without a prefix.
     pub name: String,
-    /// The value.
     pub value: String,
 }
 

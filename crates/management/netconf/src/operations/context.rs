@@ -1,4 +1,4 @@
-//! What operations have in common: the session that asks, its parameters, and the documents.
+//! The common parts of operations: the session that asks, its parameters, and the documents.
 
 use millrace_yang::data::trimmed;
 use millrace_yang::datastore::{Client, Datastore};

@@ -53,7 +53,7 @@ pub(super) fn edit_config(operation: &Element, context: &mut Context<'_>) -> Out
         ..Editor::default()
     };
     let edits = from_xml(configuration(), &config.children, "", &mut editor.errors);
-    // What is no data of the schema is refused before anything is done.
+    // Elements that are no data of the schema are refused before anything is done.
     let is_readable = editor.errors.is_empty();
     if is_readable {
         if default == Operation::Replace {

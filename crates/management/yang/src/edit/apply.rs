@@ -10,7 +10,6 @@ use crate::schema::{Kind, Node, Type, find, text_of};
 pub struct Editor {
     /// Stop at the first error; otherwise the edits without errors are applied.
     pub stops_at_errors: bool,
-    /// The errors.
     pub errors: Vec<EditError>,
 }
 
