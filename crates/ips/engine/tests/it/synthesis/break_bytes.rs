@@ -282,7 +282,10 @@ fn is_replaced(made: &Made<'_>, buffer: Buffer, conversation: &Conversation) -> 
     if !name.starts_with("Http") {
         return false;
     }
-    let is_bare = |pair: &[u8]| pair[1] == b'\n' && pair[0] != b'\r' || pair[0] == b'\n' && pair[1] == b' ';
+    // A bare CR or LF ends a line for some readers, and a blank at the begin of a line continues the one before (ADR 40).
+    let is_bare = |pair: &[u8]| {
+        (pair[0] == b'\r') != (pair[1] == b'\n') || pair[0] == b'\n' && matches!(pair[1], b' ' | b'\t')
+    };
     let head = |message: &[u8]| message.windows(4).position(|it| it == b"\r\n\r\n").unwrap_or(0);
     let messages = conversation.messages.iter().map(|(_, bytes)| bytes);
     if messages
