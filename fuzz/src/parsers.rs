@@ -126,7 +126,7 @@ pub(crate) fn smb(bytes: &[u8]) {
 
 /// Parses the bytes as one of the other protocols, which the first byte chooses.
 pub(crate) fn others(bytes: &[u8]) {
-    const PROTOCOLS: [AppProtocol; 21] = [
+    const PROTOCOLS: [AppProtocol; 23] = [
         AppProtocol::Pop3,
         AppProtocol::Imap,
         AppProtocol::Sip,
@@ -148,6 +148,8 @@ pub(crate) fn others(bytes: &[u8]) {
         AppProtocol::Ike,
         AppProtocol::Quic,
         AppProtocol::BittorrentDht,
+        AppProtocol::Http2,
+        AppProtocol::Rdp,
     ];
     let Some((first, rest)) = bytes.split_first() else {
         return;

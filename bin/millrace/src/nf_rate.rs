@@ -55,10 +55,10 @@ struct Measured {
     counters: Vec<(&'static str, u64)>,
 }
 
-/// Returns a setup of a function, with its shared value.
-pub(crate) fn prepared(kind: &Kind, settings: &[String]) -> Result<(Setup, String)> {
+/// Returns a setup of a function, with its shared value. `zero_unix_millis` is the Unix time at which its clock is zero.
+pub(crate) fn prepared(kind: &Kind, settings: &[String], zero_unix_millis: u64) -> Result<(Setup, String)> {
     let settings = Settings::parse(settings)?;
-    let mut setup = kind.setup(&settings, 1, 0);
+    let mut setup = kind.setup(&settings, 1, zero_unix_millis);
     let mut summary = String::new();
     if let Some(shared) = kind.shared {
         let source = (shared.read)(&settings).map_err(|reason| anyhow!(reason))?;
@@ -83,7 +83,7 @@ pub(crate) fn run(session: &Session, wanted: &Rate) -> Result<()> {
     }
     let kind = CATALOGUE.with_loaders(ANY_LOADERS).find(&wanted.function)?;
     let start = Instant::now();
-    let (setup, loaded) = prepared(kind, &wanted.settings)?;
+    let (setup, loaded) = prepared(kind, &wanted.settings, 0)?;
     let load_seconds = start.elapsed().as_secs_f64();
     let mut function = kind.make_function(&setup)?;
     let mut load = match wanted.http {
@@ -240,7 +240,7 @@ mod tests {
         let rules = folder.join("test.rules");
         std::fs::write(&rules, text).unwrap();
         let kind = CATALOGUE.find("ips").unwrap();
-        let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())]).unwrap();
+        let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())], 0).unwrap();
         let count = text.lines().count();
         assert!(loaded.starts_with(&format!("{count} rule")), "{loaded}");
         (kind, setup)
@@ -370,7 +370,7 @@ mod tests {
         )
         .unwrap();
         let kind = CATALOGUE.find("ips").unwrap();
-        let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())]).unwrap();
+        let (setup, loaded) = prepared(kind, &[format!("rules={}", rules.display())], 0).unwrap();
         assert!(loaded.starts_with("1 rule from"), "{loaded}");
         let mut function = kind.make_function(&setup).unwrap();
         let mut load = Traffic::new(10, 7, 128);

@@ -19,6 +19,7 @@ pub(crate) enum Nf {
     /// Run a function over a capture file, or as a hop of a chain
     #[command(after_help = "Examples:\n  \
         millrace nf run firewall --setting default=deny --read in.pcap --write out.pcap\n  \
+        millrace nf run ids --setting rules=local.rules --setting export=file:eve.json --read day.pcapng\n  \
         millrace nf run wasm:/usr/lib/millrace/fw.wasm --bridge br0 --chain edge --hop fw --before watch")]
     Run(Run),
     /// Measure the rate of a function on one core, without a switch, with TCP connections made in memory
@@ -111,10 +112,10 @@ pub(crate) struct Run {
     /// A setting, `key=value`; may be given several times
     #[arg(long = "setting", value_name = "SETTING")]
     pub(crate) settings: Vec<String>,
-    /// Run it over the packets of this pcap file, in this process, without a switch
+    /// Run it over the packets of this capture (pcap or pcapng, of any link type), in this process, without a switch; the setting export=file:PATH writes its messages
     #[arg(long, value_name = "FILE", conflicts_with_all = ["bridge", "chain", "hop", "before", "class"])]
     pub(crate) read: Option<PathBuf>,
-    /// Write the packets that it passes on to this file
+    /// Write the packets that it passes on to this file, as Ethernet frames
     #[arg(long, value_name = "FILE", requires = "read")]
     pub(crate) write: Option<PathBuf>,
     /// Treat the packets of the file as going backward through the chain

@@ -73,7 +73,7 @@ pub(crate) struct ReadArgs {
     pub(crate) captures: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) rules: RuleArgs,
-    /// File of rules, classifications, references or thresholds
+    /// File of rules, classifications, references, thresholds or reputations
     #[arg(long = "rules", required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Inspect beside the path (ids) or in the path (ips)
@@ -94,6 +94,12 @@ pub(crate) struct ReadArgs {
     /// Write the frames that raise alerts to this pcapng file, with the rules in comments
     #[arg(long, value_name = "FILE")]
     pub(crate) alert_capture: Option<PathBuf>,
+    /// Store what rules store (filestore, sets with save or state) beneath this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) data: Option<PathBuf>,
+    /// Largest size of all stored files in MiB; those of earlier runs count
+    #[arg(long, value_name = "MIB", requires = "data", default_value_t = 1024)]
+    pub(crate) data_mib: u64,
     /// Compare checksums, and treat packets with wrong ones as invalid
     #[arg(long)]
     pub(crate) checksums: bool,

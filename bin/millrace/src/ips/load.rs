@@ -14,6 +14,15 @@ use crate::cli::RuleArgs;
 
 /// Reads the files, and those that they include.
 pub(super) fn load<'a>(args: &'a RuleArgs, paths: &[PathBuf]) -> Result<Loading<'a>> {
+    load_with_data(args, paths, None)
+}
+
+/// Reads the files, and those that they include. The files of sets that rules also write are beneath `folder`, if it is given.
+pub(super) fn load_with_data<'a>(
+    args: &'a RuleArgs,
+    paths: &[PathBuf],
+    folder: Option<&Path>,
+) -> Result<Loading<'a>> {
     let mut loading = Loading {
         args,
         variables: Variables::usual(),
@@ -27,7 +36,7 @@ pub(super) fn load<'a>(args: &'a RuleArgs, paths: &[PathBuf]) -> Result<Loading<
     for path in paths {
         loading.file(path, 0)?;
     }
-    loading.read_data();
+    loading.read_data(folder);
     Ok(loading)
 }
 
@@ -85,9 +94,13 @@ impl Loading<'_> {
 
     /// Reads the files that options of rules name: beside the rule file, unless the name is absolute. The compiler refuses the
     /// rules whose files cannot be read.
-    fn read_data(&mut self) {
-        for (file, name, _) in self.set.data_files() {
-            if let Ok(text) = read(&Path::new(file).with_file_name("").join(name)) {
+    fn read_data(&mut self, folder: Option<&Path>) {
+        for (file, name, must_exist) in self.set.data_files() {
+            let path = match folder.filter(|_| !must_exist) {
+                Some(folder) => folder.join(name),
+                None => Path::new(file).with_file_name("").join(name),
+            };
+            if let Ok(text) = read(&path) {
                 self.data.insert((file.to_owned(), name.to_owned()), text);
             }
         }

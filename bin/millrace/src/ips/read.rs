@@ -6,10 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use millrace_ips_engine::app::AppSettings;
+use millrace_ips_engine::app::file::STORE_LIMIT;
 use millrace_ips_engine::detect::Ruleset;
 use millrace_ips_engine::event::Alert;
 use millrace_ips_engine::{Engine, Event, Events, Settings};
-use millrace_ips_eve::{Layout, RuleTables, Statistics, Version, Writer};
+use millrace_ips_eve::{Layout, RuleTables, Statistics, Storage, StorageLimits, Version, Writer};
 use millrace_ips_offline::{CaptureError, CaptureSummary, CapturedFrame, read};
 use millrace_types::Time;
 use pcap_file::DataLink;
@@ -20,7 +22,7 @@ use pcap_file::pcapng::blocks::interface_description::{
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use serde::Serialize;
 
-use super::load::load;
+use super::load::load_with_data;
 use crate::cli::{ReadArgs, ReadRecords};
 use crate::output::Session;
 
@@ -34,6 +36,9 @@ struct Summary {
     bytes: u64,
     alerts: u64,
     dropped: u64,
+    /// Files that were stored, and files that were not because of a bound.
+    files_stored: u64,
+    files_refused: u64,
     /// Seconds in the engine.
     seconds: f64,
     megabits_per_second: f64,
@@ -46,6 +51,12 @@ impl Summary {
         let mut text = String::new();
         for failure in &self.failures {
             text += &format!("{failure}\n");
+        }
+        if self.files_stored + self.files_refused > 0 {
+            text += &format!(
+                "{} files stored, {} not (--data-mib)\n",
+                self.files_stored, self.files_refused
+            );
         }
         text + &format!(
             "{} rules ({} refused; `millrace ips check` names them), {} captures, {} frames, {} alerts, {} frames dropped; \
@@ -75,6 +86,7 @@ struct Outputs {
     /// Lines of EVE; `None` if alerts are printed as text.
     eve: Option<Box<dyn Write>>,
     capture: Option<AlertCapture>,
+    storage: Option<Storage>,
     rules: Vec<((u32, u32), String)>,
     last: Time,
     alerts: u64,
@@ -84,7 +96,7 @@ struct Outputs {
 }
 
 pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
-    let loaded = load(&args.rules, &args.files)?;
+    let loaded = load_with_data(&args.rules, &args.files, args.data.as_deref())?;
     let (ruleset, refused) = loaded.compile()?;
     let mut summary = Summary {
         rules: ruleset.rules.len(),
@@ -106,6 +118,10 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         accepts_async: args.asymmetric,
         policies,
         records: args.eve.is_some(),
+        app: AppSettings {
+            store_limit: if args.data.is_some() { STORE_LIMIT } else { 0 },
+            ..defaults.app
+        },
         ..defaults
     };
     let tables = RuleTables::new(&loaded.set, &loaded.classes).with_bits(&ruleset.names);
@@ -131,6 +147,12 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         summary.captures += 1;
     }
     summary.alerts = outputs.alerts;
+    let stored = outputs
+        .storage
+        .as_ref()
+        .map(Storage::counters)
+        .unwrap_or_default();
+    (summary.files_stored, summary.files_refused) = (stored.stored, stored.refused);
     if writes_records {
         outputs.statistics(&engine, &summary)?;
     }
@@ -168,6 +190,18 @@ impl Outputs {
             None => None,
             Some(path) => Some(AlertCapture::new(create(path)?)?),
         };
+        let storage = match args.data.as_deref() {
+            None => None,
+            Some(folder) => {
+                let limits = StorageLimits {
+                    bytes: args.data_mib << 20,
+                    ..StorageLimits::default()
+                };
+                let mut storage = Storage::open(folder, limits)?;
+                storage.share(&ruleset.saved_sets);
+                Some(storage)
+            }
+        };
         let mut rules: Vec<_> = ruleset
             .rules
             .iter()
@@ -178,6 +212,7 @@ impl Outputs {
             writer: Writer::new(layout, tables),
             eve,
             capture,
+            storage,
             rules,
             last: Time::ZERO,
             alerts: 0,
@@ -207,6 +242,9 @@ impl Outputs {
         }
         let mut raised = Vec::new();
         for event in &events.list {
+            if let Some(storage) = &mut self.storage {
+                storage.take(event)?;
+            }
             match event {
                 Event::Alert(alert) => {
                     self.alerts += 1;
@@ -264,6 +302,9 @@ impl Outputs {
     fn flush(&mut self) -> Result<()> {
         if let Some(eve) = &mut self.eve {
             eve.flush().context("cannot write events")?;
+        }
+        if let Some(storage) = &mut self.storage {
+            storage.flush()?;
         }
         match &mut self.capture {
             Some(capture) => capture

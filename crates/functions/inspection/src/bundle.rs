@@ -49,7 +49,8 @@ pub(crate) fn read(settings: &Settings) -> Result<Source, String> {
     for path in settings.all("rules") {
         bundle.add(Path::new(path), 0, &mut files)?;
     }
-    bundle.add_data(&mut files);
+    let folder = settings.one("data").map_err(text)?;
+    bundle.add_data(folder.map(Path::new), &mut files);
     Ok(Source {
         bytes: bundle.to_bytes(),
         files,
@@ -119,9 +120,9 @@ impl Bundle {
         Ok(())
     }
 
-    /// Adds the files that options of rules name: beside the rule file, unless the name is absolute. The compiler refuses the
-    /// rules whose files are not there.
-    fn add_data(&mut self, read: &mut Vec<InputFile>) {
+    /// Adds the files that options of rules name: beside the rule file, unless the name is absolute; those of sets that rules
+    /// also write beneath `folder`, if it is given. The compiler refuses the rules whose files are not there.
+    fn add_data(&mut self, folder: Option<&Path>, read: &mut Vec<InputFile>) {
         const KEYWORDS: [&[u8]; 3] = [b"dataset", b"datarep", b"filesha"];
         let mut sum: usize = self.files.iter().map(|(_, text)| text.len()).sum();
         for (file, text) in &self.files {
@@ -135,16 +136,22 @@ impl Bundle {
                 continue;
             }
             let parsed = files::parse(self.syntax, file, &lines.join(&b'\n'));
-            let mut names: Vec<String> = Vec::new();
+            let mut names: Vec<(String, bool)> = Vec::new();
             for rule in &parsed.rules {
                 let found = rule.rule.options.iter().filter_map(RuleOption::data_file);
-                names.extend(found.map(|(name, _)| name.to_owned()));
+                names.extend(found.map(|(name, must_exist)| (name.to_owned(), must_exist)));
             }
             names.sort_unstable();
             names.dedup();
-            for name in names {
-                let path = Path::new(file).with_file_name("").join(&name);
-                read.push(InputFile::before_open(&path));
+            for (name, must_exist) in names {
+                let path = match folder.filter(|_| !must_exist) {
+                    Some(folder) => folder.join(&name),
+                    None => Path::new(file).with_file_name("").join(&name),
+                };
+                // A file that the function itself writes is no reason to load the rules again.
+                if must_exist || folder.is_none() {
+                    read.push(InputFile::before_open(&path));
+                }
                 let mut text = Vec::new();
                 let opened = File::open(&path);
                 let limited = opened.map(|file| file.take(limits::FILE_SIZE as u64 + 1));

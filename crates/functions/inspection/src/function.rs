@@ -189,10 +189,16 @@ impl Inspector {
         }
     }
 
-    /// Sends the events of a burst, several in a message. Events without room are counted; they change no
-    /// verdict.
+    /// Sends the events of a burst. Events without room are counted; they change no verdict.
     #[cold]
     fn send_events(&mut self) {
+        self.send_events_with_room();
+        self.own.events_lost += self.events.list.len() as u64;
+        self.events.list.clear();
+    }
+
+    /// Sends events, several in a message, until the outbox is full; the other events stay.
+    fn send_events_with_room(&mut self) {
         let size = self.outbox.size();
         let mut events = self.events.list.as_slice();
         while !events.is_empty() {
@@ -219,8 +225,9 @@ impl Inspector {
             self.own.events_lost += (tried - sent) as u64;
             events = &events[tried..];
         }
-        self.own.events_lost += events.len() as u64;
-        self.events.list.clear();
+        let rest = events.len();
+        let done = self.events.list.len() - rest;
+        self.events.list.drain(..done);
     }
 
     /// Shuns the flow of a packet, if the engine has decided about all of its packets.
@@ -362,5 +369,14 @@ impl Function for Inspector {
         self.own.level = self.load.level() as u64;
         self.own.level_changes = self.load.changes;
         counters::write(&self.counters, &self.engine, &self.own);
+    }
+
+    fn finish(&mut self) -> bool {
+        if let Some(rules) = self.rules.clone() {
+            self.engine.finish(&rules.ruleset, &mut self.events);
+        }
+        self.send_events_with_room();
+        counters::write(&self.counters, &self.engine, &self.own);
+        !self.events.list.is_empty()
     }
 }

@@ -17,7 +17,7 @@ const NAMED: usize = 3;
 pub(crate) const SETTINGS: &[(&str, &str)] = &[
     (
         "rules",
-        "a file of rules, classifications, references or thresholds; may be given several times",
+        "a file of rules, classifications, references, thresholds or reputations; may be given several times",
     ),
     (
         "syntax",
@@ -39,7 +39,7 @@ pub(crate) const SETTINGS: &[(&str, &str)] = &[
 
 /// The functions that read and compile the rules of a hop.
 pub(crate) const SHARED: SharedKind = SharedKind {
-    settings: &["rules", "syntax", "home_net", "variable", "fewer_rules"],
+    settings: &["rules", "syntax", "home_net", "variable", "fewer_rules", "data"],
     read: bundle::read,
     compile: |bytes, previous| {
         let bundle = Bundle::parse(bytes).ok_or("the source is damaged")?;

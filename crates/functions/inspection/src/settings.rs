@@ -1,5 +1,6 @@
 //! The settings of the functions `ips` and `ids`.
 
+use millrace_ips_engine::app::file::STORE_LIMIT;
 use millrace_ips_engine::{Cause, Encryption, Mode, Overload, Policies, Policy, Settings as EngineSettings};
 use millrace_nf::{SettingError, Settings, Setup};
 use millrace_types::Duration;
@@ -55,6 +56,14 @@ const OWN: &[(&str, &str)] = &[
     (
         "export",
         "target of events as EVE JSON: file:PATH, unix:PATH or udp:HOST:PORT; none unless given",
+    ),
+    (
+        "data",
+        "folder for the files and sets that rules store; needs export; nothing is stored unless given",
+    ),
+    (
+        "data_mib",
+        "largest size of all stored files in MiB; those of earlier runs count (1024)",
     ),
     ("eve_version", "layout of events: that of Suricata 7 or 8 (7)"),
     (
@@ -207,6 +216,15 @@ impl Config {
         let burst = settings.within("burst_us", 2000_u64, 0..=1_000_000)?;
         settings.within("eve_version", 7_u8, 7..=8)?;
         settings.within("statistics_s", 8_u64, 0..=86_400)?;
+        settings.within("data_mib", crate::formatter::DATA_MIB, 1..=1 << 30)?;
+        let stores = settings.one("data")?.is_some();
+        if stores && settings.one("export")?.is_none() {
+            return Err(SettingError::Missing {
+                key: "export",
+                expected: "a target of events beside `data`, as in export=file:/var/log/millrace/eve.json"
+                    .to_owned(),
+            });
+        }
         let defaults = EngineSettings::default();
         let engine = EngineSettings {
             mode,
@@ -239,6 +257,7 @@ impl Config {
                 response_body_limit: body,
                 attachment_limit: body,
                 hashes_files: yes_no("hashes", false)?,
+                store_limit: if stores { STORE_LIMIT } else { 0 },
                 ..defaults.app
             },
             fragment_timeout: FRAGMENT_TIMEOUT,
@@ -298,6 +317,13 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_files_are_kept_only_if_there_is_a_folder_for_them() {
+        let limit = |texts: &[&str]| config(texts).unwrap().engine.app.store_limit;
+        assert_eq!(limit(&["rules=x"]), 0);
+        assert!(limit(&["rules=x", "data=/tmp/x", "export=file:/tmp/y"]) > 0);
+    }
+
+    #[test]
     fn fragments_wait_as_long_as_receivers_keep_them() {
         let engine = config(&["rules=x"]).unwrap().engine;
         assert_eq!(engine.fragment_timeout, Duration::from_secs(120));
@@ -316,5 +342,6 @@ mod tests {
         );
         assert!(error(&["rules=x", "home_net=10.0.0.0/99"]).contains("HOME_NET=10.0.0.0/99"));
         assert!(error(&["rules=x", "syntax=iptables"]).contains("syntax"));
+        assert!(error(&["rules=x", "data=/tmp/x"]).starts_with("`export` is missing"));
     }
 }

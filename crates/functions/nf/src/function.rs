@@ -202,6 +202,12 @@ pub trait Function: Send {
     fn tick(&mut self, now: Time) {
         let _ = now;
     }
+
+    /// Ends the flows of the function, because no packet follows: their last messages go to the outbox. Returns true if the
+    /// outbox had no room for all; the caller then empties it, and calls again.
+    fn finish(&mut self) -> bool {
+        false
+    }
 }
 
 /// The panic payload of [`give_up`].

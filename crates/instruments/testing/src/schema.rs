@@ -79,6 +79,14 @@ impl Schema {
                         self.check(schema, value, place, errors);
                     }
                 }
+                "anyOf" => {
+                    let is_valid = |schema| {
+                        let mut differences = Vec::new();
+                        self.check(schema, value, place, &mut differences);
+                        differences.is_empty()
+                    };
+                    fail(wanted.as_array().into_iter().flatten().any(is_valid));
+                }
                 "if" => {
                     let mut differences = Vec::new();
                     self.check(wanted, value, place, &mut differences);
@@ -141,7 +149,7 @@ mod tests {
         let schema = Schema::parse(
             r##"{
                 "type": "object", "additionalProperties": false, "required": ["a"],
-                "properties": {"a": {"$ref": "#/$defs/small"}, "b": {"type": "array", "items": {"enum": ["x", "y"]}}},
+                "properties": {"a": {"$ref": "#/$defs/small"}, "d": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}, "b": {"type": "array", "items": {"enum": ["x", "y"]}}},
                 "allOf": [{"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}}],
                 "$defs": {"small": {"type": "integer", "minimum": 0, "maximum": 9}}
             }"##,
@@ -149,6 +157,7 @@ mod tests {
         for valid in [
             json!({"a": 2}),
             json!({"a": 1, "b": []}),
+            json!({"a": 2, "d": true}),
             json!({"a": 9, "b": ["x", "y"]}),
         ] {
             assert!(schema.errors(&valid).is_empty(), "{valid}");
@@ -161,6 +170,7 @@ mod tests {
             (json!({"a": -1}), "minimum"),
             (json!({"a": 1}), "required"),
             (json!({"a": 2, "c": 3}), "/c"),
+            (json!({"a": 2, "d": "x"}), "/d"),
             (json!({"a": 2, "b": ["z"]}), "/b/0"),
         ] {
             let errors = schema.errors(&invalid);

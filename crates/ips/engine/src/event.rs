@@ -8,6 +8,7 @@ use millrace_types::Time;
 use crate::app::file::{FileHashes, FileState};
 use crate::app::record::Record;
 use crate::app::{AppEvent, AppProtocol};
+use crate::detect::dataset::SetChange;
 use crate::flow::{Direction, DirectionCounters, FlowKey, FlowState, FlowVerdict};
 use crate::policy::{Cause, Policy};
 use crate::verdict::{Action, DropReason};
@@ -50,12 +51,36 @@ const PROTOCOLS: &[(u8, &str)] = &[
 ];
 
 impl Subject {
+    /// Returns the subject with source and destination exchanged.
+    #[must_use]
+    pub fn reversed(self) -> Subject {
+        Subject {
+            src: self.dst,
+            dst: self.src,
+            ports: self.ports.map(|(src, dst)| (dst, src)),
+            ..self
+        }
+    }
+
     /// Returns the name of the IP protocol; its number in three digits if it has no name.
     pub fn protocol_name(&self) -> Cow<'static, str> {
-        match PROTOCOLS.iter().find(|(number, _)| *number == self.protocol) {
-            Some((_, name)) => Cow::Borrowed(name),
-            None => Cow::Owned(format!("{:03}", self.protocol)),
-        }
+        protocol_name(self.protocol)
+    }
+}
+
+/// Returns the name of an IP protocol; its number in three digits if it has no name.
+pub fn protocol_name(protocol: u8) -> Cow<'static, str> {
+    match PROTOCOLS.iter().find(|(number, _)| *number == protocol) {
+        Some((_, name)) => Cow::Borrowed(name),
+        None => Cow::Owned(format!("{protocol:03}")),
+    }
+}
+
+/// Returns an address; one of IPv6 in full, with all digits of its eight groups, as Suricata writes it.
+pub fn address_text(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.segments().map(|group| format!("{group:04x}")).join(":"),
     }
 }
 
@@ -80,8 +105,23 @@ pub struct Alert {
     pub app: Option<AppProtocol>,
     /// Number of the transaction in the flow.
     pub transaction: Option<u64>,
+    /// The tunnel that carries the packet; `None` for a packet outside of tunnels.
+    pub tunnel: Option<Box<Tunnel>>,
     /// Flow and transaction of the alert, if [`Settings::records`](crate::Settings::records) is set.
     pub context: Option<Box<AlertContext>>,
+}
+
+/// The outermost packet around a packet of a tunnel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tunnel {
+    pub src: IpAddr,
+    pub dst: IpAddr,
+    /// Source and destination port of TCP, UDP and SCTP.
+    pub ports: Option<(u16, u16)>,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Number of packets around the packet, from 1.
+    pub depth: u8,
 }
 
 /// The flow and the transaction to which an alert belongs.
@@ -122,6 +162,36 @@ pub struct FlowSummary {
     pub verdict: FlowVerdict,
     /// True if a rule raised an alert.
     pub is_alerted: bool,
+    /// Transactions that the parser began.
+    pub transactions: u64,
+    /// The connection; `None` for protocols other than TCP.
+    pub tcp: Option<TcpSummary>,
+}
+
+/// The state of a TCP connection at the time of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpSummary {
+    /// All control bits that were seen, without NS, by [`Direction::index`].
+    pub flags: [u8; 2],
+    /// `None` for a connection that is not followed.
+    pub state: Option<TcpState>,
+    /// True if bytes of the stream are lost, by [`Direction::index`].
+    pub has_gaps: [bool; 2],
+}
+
+/// The state of a connection between two ends, by the names that RFC 9293, section 3.3.2 gives the states of one end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TcpState {
+    /// The client sent a SYN.
+    SynSent,
+    /// The server answered with a SYN.
+    SynReceived,
+    Established,
+    /// The server sent a FIN.
+    FinWait1,
+    /// The client sent a FIN.
+    CloseWait,
+    Closed,
 }
 
 /// A file of a transaction.
@@ -140,6 +210,23 @@ pub struct FileSummary {
     pub magic: Option<&'static str>,
     /// Hashes, if they were computed and all bytes were seen.
     pub hashes: Option<FileHashes>,
+    /// True if a rule stores the file, and its bytes were reported.
+    pub is_stored: bool,
+}
+
+/// Largest size of the bytes of a [`FilePart`]. Events with one are small enough for the messages of functions.
+pub const FILE_PART: usize = 1024;
+
+/// Bytes of a file that a rule stores. The parts of a file are reported one after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilePart {
+    /// The SHA-256 of the file.
+    pub sha256: [u8; 32],
+    /// Size of the file in bytes.
+    pub size: u64,
+    /// Offset of the part in the file, in bytes.
+    pub offset: u64,
+    pub bytes: Vec<u8>,
 }
 
 /// A complete transaction, or an incomplete one of a flow that ended.
@@ -160,8 +247,10 @@ pub struct TransactionEvent {
 /// The reason why a flow ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowEnd {
-    /// The flow was idle, or its endpoints began another connection.
+    /// The flow was idle.
     Timeout,
+    /// The endpoints began another connection.
+    Reused,
     /// The flow was evicted, because the flow table had no room for another one.
     Evicted,
     /// The engine was shut down.
@@ -185,6 +274,10 @@ pub enum Event {
     /// A policy decided about a packet that could not be inspected as it should be. Reported once for each
     /// flow and cause; for packets without a flow, each time. For [`Cause::MatchLimit`] with the rule that exceeded a limit.
     Exception(Subject, Cause, Policy, Option<RuleId>),
+    /// A part of a file that a rule stores; reported whether records are kept or not.
+    File(FilePart),
+    /// A rule changed a set whose values are written to a file; reported whether records are kept or not.
+    Set(SetChange),
 }
 
 /// The numbers of a rule.

@@ -1,14 +1,18 @@
 //! Events about flows and transactions, made from the state that the engine keeps.
 
 use millrace_types::Time;
+use millrace_wire::IpProto;
+use millrace_wire::tcp::flags;
 
 use crate::app::Transaction;
 use crate::app::file::File;
 use crate::event::{
-    ALERT_BITS, AlertContext, Event, Events, FileSummary, FlowEnd, FlowSummary, Subject, TransactionEvent,
+    ALERT_BITS, AlertContext, Event, Events, FILE_PART, FilePart, FileSummary, FlowEnd, FlowSummary, Subject,
+    TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
-use crate::flow::{Direction, Flow};
+use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
+use crate::tcp::Stream;
 use crate::verdict::{DropReason, Verdict};
 
 impl FlowSummary {
@@ -24,6 +28,55 @@ impl FlowSummary {
             app: flow.app.protocol,
             verdict: flow.verdict,
             is_alerted: flow.is_alerted,
+            transactions: flow.app.transactions.begun(),
+            tcp: (flow.key.protocol == IpProto::TCP.0).then(|| TcpSummary::of(flow)),
+        }
+    }
+}
+
+impl TcpSummary {
+    fn of(flow: &Flow) -> TcpSummary {
+        let [client, server] = flow.tcp_flags.map(u16::from);
+        let session = flow.tcp.as_deref();
+        TcpSummary {
+            flags: flow.tcp_flags,
+            state: session.map(|session| match session.state() {
+                FlowState::New if server & flags::SYN == 0 => TcpState::SynSent,
+                FlowState::New => TcpState::SynReceived,
+                FlowState::Established if client & flags::FIN != 0 => TcpState::CloseWait,
+                FlowState::Established if server & flags::FIN != 0 => TcpState::FinWait1,
+                FlowState::Established => TcpState::Established,
+                FlowState::Closed => TcpState::Closed,
+            }),
+            has_gaps: Direction::BOTH.map(|direction| {
+                let stream = session.and_then(|session| session.stream(direction));
+                stream.is_some_and(Stream::has_gaps)
+            }),
+        }
+    }
+}
+
+impl Tunnel {
+    /// Returns the tunnel of which `packet` is the outermost packet.
+    pub(crate) fn of(packet: &Packet<'_>) -> Tunnel {
+        Tunnel {
+            src: packet.src,
+            dst: packet.dst,
+            ports: packet.ports,
+            protocol: packet.protocol,
+            depth: 1,
+        }
+    }
+}
+
+/// Adds the packet around them to the alerts of a tunnelled packet. Called for each packet around it, from the innermost on.
+pub(crate) fn wrap_alerts(alerts: &mut [Event], number: u64, outer: Tunnel) {
+    for event in alerts {
+        let Event::Alert(alert) = event else { continue };
+        if alert.subject.packet == number {
+            let depth = alert.tunnel.as_ref().map_or(0, |inner| inner.depth);
+            let depth = depth.saturating_add(1);
+            alert.tunnel = Some(Box::new(Tunnel { depth, ..outer }));
         }
     }
 }
@@ -38,6 +91,7 @@ impl FileSummary {
             has_gaps: file.has_gaps,
             magic: file.magic,
             hashes: file.hashes.clone(),
+            is_stored: file.is_stored,
         }
     }
 }
@@ -52,6 +106,39 @@ fn subject(flow: &Flow, packet: u64, time: Time) -> Subject {
         dst: flow.key.server,
         ports: Some((flow.key.client_port, flow.key.server_port)),
         protocol: flow.key.protocol,
+    }
+}
+
+/// Reports the bytes of complete files that rules store, in parts.
+pub(crate) fn store_files(flow: &mut Flow, out: &mut Events) {
+    if flow.app.settings.store_limit == 0 {
+        return;
+    }
+    let of_flow = flow.app.stores;
+    for transaction in &mut flow.app.transactions.list {
+        let stores = transaction.stores;
+        let is_stored = |file: &&mut File| {
+            let side = file.direction.index();
+            stores[side] || of_flow[side]
+        };
+        for file in transaction.files.iter_mut().filter(is_stored) {
+            let Some((sha256, content)) = file.take_content() else {
+                continue;
+            };
+            let size = content.len() as u64;
+            // An empty file has one part, too.
+            let parts = content
+                .chunks(FILE_PART)
+                .chain(content.is_empty().then_some(&[][..]));
+            for (number, bytes) in parts.enumerate() {
+                out.push(Event::File(FilePart {
+                    sha256,
+                    size,
+                    offset: (number * FILE_PART) as u64,
+                    bytes: bytes.to_vec(),
+                }));
+            }
+        }
     }
 }
 

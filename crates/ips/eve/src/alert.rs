@@ -3,12 +3,13 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ips_engine::app::AppProtocol;
-use millrace_ips_engine::event::{Alert, AlertContext};
+use millrace_ips_engine::event::{Alert, AlertContext, Tunnel, protocol_name};
 use millrace_ips_engine::packet::payload;
 use millrace_ips_engine::{Action, Direction, LinkType};
 
 use crate::app;
 use crate::object::Object;
+use crate::place::Place;
 use crate::text::address;
 use crate::timestamp::timestamp;
 use crate::writer::{Writer, counters, file, has_ports};
@@ -39,6 +40,9 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
     line.object("verdict", |out| verdict(out, alert));
     if let Some(app) = alert.app {
         line.field("app_proto", app.name());
+    }
+    if let Some(tunnel) = &alert.tunnel {
+        line.object("tunnel", |out| self::tunnel(out, tunnel, alert.subject.packet));
     }
     if let Some(context) = &alert.context {
         self::context(&mut line, writer, alert, context);
@@ -75,6 +79,24 @@ fn verdict(out: &mut Object<'_>, alert: &Alert) {
     out.field("reject-target", target).field("reject", [means]);
 }
 
+/// Writes the outermost packet around that of an alert.
+fn tunnel(out: &mut Object<'_>, tunnel: &Tunnel, packet: u64) {
+    let ports = tunnel.ports.filter(|_| has_ports(tunnel.protocol));
+    out.field("src_ip", address(tunnel.src));
+    if let Some((source, _)) = ports {
+        out.field("src_port", source);
+    }
+    out.field("dest_ip", address(tunnel.dst));
+    if let Some((_, destination)) = ports {
+        out.field("dest_port", destination);
+    }
+    out.field("proto", protocol_name(tunnel.protocol).as_ref())
+        .field("depth", tunnel.depth);
+    if packet != 0 {
+        out.field("pcap_cnt", packet);
+    }
+}
+
 /// Writes the flow and the transaction of an alert.
 fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &AlertContext) {
     let bits: Vec<&str> = context
@@ -89,7 +111,14 @@ fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &Aler
     }
     // The records of DCE/RPC outside of SMB are only for rules.
     if let Some(app) = alert.app.filter(|app| *app != AppProtocol::Dcerpc) {
-        app::record(line, app, &context.record, alert.transaction, &writer.layout);
+        app::record(
+            line,
+            app,
+            &context.record,
+            alert.transaction,
+            Place::Alert,
+            &writer.layout,
+        );
     }
     if !context.files.is_empty() {
         line.array("files", &context.files, file);

@@ -2,15 +2,14 @@
 
 use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::record::{
-    Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord, HttpRecord, Interfaces, ModbusRecord, Record,
-    SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord, Value,
+    FtpRecord, HttpRecord, Interfaces, MailStatus, Record, SipRecord, SmbRecord, SmtpRecord, SshRecord,
+    TlsRecord,
 };
 
-use crate::dns;
-use crate::object::Object;
+use crate::object::{Object, values};
+use crate::place::Place;
 use crate::text::{hex, text};
-use crate::timestamp;
-use crate::{Layout, Version};
+use crate::{Layout, dnp3, dns, modbus, timestamp};
 
 /// Returns the type of the record of a protocol.
 pub(crate) fn event_type(protocol: AppProtocol) -> &'static str {
@@ -18,6 +17,8 @@ pub(crate) fn event_type(protocol: AppProtocol) -> &'static str {
         AppProtocol::Dcerpc => "dcerpc",
         AppProtocol::FtpData => "ftp_data",
         AppProtocol::BittorrentDht => "bittorrent_dht",
+        // Both versions have one type.
+        AppProtocol::Http2 => "http",
         other => other.name(),
     }
 }
@@ -28,6 +29,7 @@ pub(crate) fn record(
     app: AppProtocol,
     record: &Record,
     transaction: Option<u64>,
+    place: Place,
     layout: &Layout,
 ) {
     match record {
@@ -36,15 +38,15 @@ pub(crate) fn record(
             out.object("http", |out| http(out, fields));
         }
         Record::Dns(fields) => {
-            out.object("dns", |out| dns_message(out, fields, transaction, layout));
+            out.object("dns", |out| dns::message(out, fields, transaction, place, layout));
         }
         Record::Tls(fields) => {
             out.object("tls", |out| tls(out, fields));
         }
         Record::Smtp(fields) => {
             out.object("smtp", |out| smtp(out, fields));
-            if has_mail(fields) {
-                out.object("email", |out| email(out, fields));
+            if let Some(status) = fields.status {
+                out.object("email", |out| email(out, fields, status));
             }
         }
         Record::Ftp(fields) => {
@@ -60,28 +62,14 @@ pub(crate) fn record(
             out.object("sip", |out| sip(out, fields));
         }
         Record::Modbus(fields) => {
-            out.object("modbus", |out| modbus(out, fields));
+            out.object("modbus", |out| modbus::messages(out, fields, transaction));
         }
         Record::Dnp3(fields) => {
-            out.object("dnp3", |out| dnp3(out, fields));
+            out.object("dnp3", |out| dnp3::fragment(out, fields, place));
         }
         Record::Fields(fields) => {
             out.object(event_type(app), |out| values(out, fields));
         }
-    }
-}
-
-/// Writes fields as they are.
-fn values(out: &mut Object<'_>, fields: &Fields) {
-    for (name, value) in &fields.list {
-        match value {
-            Value::Number(number) => out.field(name, number),
-            Value::Flag(flag) => out.field(name, flag),
-            Value::Text(text) => out.bytes(name, text),
-            Value::Texts(texts) => out.texts(name, texts),
-            Value::Object(fields) => out.object(name, |out| values(out, fields)),
-            Value::Objects(list) => out.array(name, list, values),
-        };
     }
 }
 
@@ -109,32 +97,12 @@ fn sip(out: &mut Object<'_>, fields: &SipRecord) {
     }
 }
 
-fn modbus(out: &mut Object<'_>, fields: &ModbusRecord) {
-    for (name, message) in ["request", "response"].into_iter().zip(fields.messages) {
-        if let Some((unit, function)) = message {
-            out.object(name, |out| {
-                out.field("transaction_id", fields.identifier)
-                    .field("protocol_id", 0u16)
-                    .field("unit_id", unit)
-                    .field("function_raw", function);
-            });
-        }
-    }
-}
-
-fn dnp3(out: &mut Object<'_>, fields: &Dnp3Record) {
-    let name = match fields.indications {
-        Some(_) => "response",
-        None => "request",
-    };
-    out.object(name, |out| {
-        out.object("application", |out| {
-            out.field("function_code", fields.function);
-        });
-    });
-}
-
 fn http(out: &mut Object<'_>, fields: &HttpRecord) {
+    if let Some(stream) = fields.http2_stream {
+        out.field("version", "2").object("http2", |out| {
+            out.field("stream_id", stream);
+        });
+    }
     out.unless_empty("hostname", &fields.hostname);
     if let Some(port) = fields.port {
         out.field("http_port", port);
@@ -159,70 +127,6 @@ fn http(out: &mut Object<'_>, fields: &HttpRecord) {
     if fields.request_length > 0 {
         out.field("request_body_len", fields.request_length);
     }
-}
-
-fn dns_message(out: &mut Object<'_>, fields: &DnsRecord, transaction: Option<u64>, layout: &Layout) {
-    let version = match (layout.version, fields.is_answer) {
-        (Version::Eight, _) => Some(3),
-        (Version::Seven, true) => Some(2),
-        (Version::Seven, false) => None,
-    };
-    if let Some(version) = version {
-        out.field("version", version);
-    }
-    let kind = match (layout.version, fields.is_answer) {
-        (Version::Eight, false) => "request",
-        (Version::Eight, true) => "response",
-        (Version::Seven, false) => "query",
-        (Version::Seven, true) => "answer",
-    };
-    out.field("type", kind);
-    if let Some(transaction) = transaction {
-        out.field("tx_id", transaction);
-    }
-    out.field("id", fields.id);
-    let has = |bit: u16| fields.flags & bit != 0;
-    if fields.is_answer || layout.version == Version::Eight {
-        out.field("flags", format!("{:x}", fields.flags));
-        for (name, bit) in dns::FLAGS {
-            if has(bit) {
-                out.field(name, true);
-            }
-        }
-    }
-    out.field("opcode", fields.flags >> 11 & 15);
-    match layout.version {
-        Version::Eight => {
-            out.array("queries", &fields.questions, |out, (name, kind, _)| {
-                out.bytes("rrname", name).field("rrtype", dns::type_name(*kind));
-            });
-        }
-        Version::Seven => {
-            if let Some((name, kind, _)) = fields.questions.first() {
-                out.bytes("rrname", name).field("rrtype", dns::type_name(*kind));
-            }
-        }
-    }
-    if !fields.is_answer {
-        return;
-    }
-    out.field("rcode", dns::rcode_name(fields.flags & 15));
-    for (name, resources) in [
-        ("answers", &fields.answers),
-        ("authorities", &fields.authorities),
-        ("additionals", &fields.additionals),
-    ] {
-        if !resources.is_empty() {
-            out.array(name, resources, dns_resource);
-        }
-    }
-}
-
-fn dns_resource(out: &mut Object<'_>, resource: &DnsResource) {
-    out.bytes("rrname", &resource.name)
-        .field("rrtype", dns::type_name(resource.kind))
-        .field("ttl", resource.ttl)
-        .unless_empty("rdata", &resource.data);
 }
 
 fn tls(out: &mut Object<'_>, fields: &TlsRecord) {
@@ -269,17 +173,14 @@ fn smtp(out: &mut Object<'_>, fields: &SmtpRecord) {
         .texts("rcpt_to", &fields.rcpt_to);
 }
 
-fn has_mail(fields: &SmtpRecord) -> bool {
-    fields.from.is_some()
-        || fields.subject.is_some()
-        || fields.message_id.is_some()
-        || !fields.to.is_empty()
-        || !fields.attachments.is_empty()
-        || !fields.urls.is_empty()
-}
-
-fn email(out: &mut Object<'_>, fields: &SmtpRecord) {
-    out.optional("from", fields.from.as_ref())
+fn email(out: &mut Object<'_>, fields: &SmtpRecord, status: MailStatus) {
+    let status = match status {
+        MailStatus::InHeaders => "HEADER_STARTED",
+        MailStatus::InBody => "BODY_STARTED",
+        MailStatus::Complete => "PARSE_DONE",
+    };
+    out.field("status", status)
+        .optional("from", fields.from.as_ref())
         .texts("to", &fields.to)
         .optional("subject", fields.subject.as_ref())
         .optional("date", fields.date.as_ref())

@@ -2,16 +2,22 @@
 
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
-use millrace_ips_engine::event::{FlowEnd, FlowSummary, RuleId, Subject, TransactionEvent};
+use millrace_ips_engine::event::{
+    FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary, TransactionEvent,
+};
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::verdict::DropReason;
-use millrace_ips_engine::{Cause, Counters, Event, Policy};
+use millrace_ips_engine::{Cause, Counters, Direction, Event, Policy};
 use millrace_types::Time;
 
 use crate::object::Object;
+use crate::place::Place;
 use crate::timestamp::timestamp;
 use crate::writer::{Writer, counters, file};
-use crate::{alert, app};
+use crate::{Version, alert, app};
+
+/// The control bits of TCP from the lowest on (RFC 9293, section 3.1).
+const TCP_FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"];
 
 /// Counters at the end of a run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,6 +48,8 @@ impl Writer {
             Event::Exception(subject, cause, policy, rule) => {
                 self.exception(subject, (*cause, *policy, *rule), out);
             }
+            // These are for a Storage, and no records.
+            Event::File(_) | Event::Set(_) => {}
         }
     }
 
@@ -104,24 +112,41 @@ impl Writer {
         // Records of DCE/RPC outside of SMB are only used by rules.
         let is_logged = !matches!(transaction.record, Record::None) && transaction.app != AppProtocol::Dcerpc;
         if is_logged {
-            let mut line = self.begin(subject, app::event_type(transaction.app), out);
-            line.field("tx_id", transaction.id);
-            app::record(
-                &mut line,
-                transaction.app,
-                &transaction.record,
-                Some(transaction.id),
-                &self.layout,
-            );
-            self.end(line);
+            let (subject, lines) = match (&transaction.record, self.layout.version) {
+                // The server is the source of a response.
+                (Record::Dns(dns), Version::Eight) if dns.is_answer => (subject.reversed(), 1),
+                (Record::Dns(dns), Version::Seven) if !dns.is_answer => {
+                    (*subject, dns.questions.len().max(1))
+                }
+                _ => (*subject, 1),
+            };
+            for question in 0..lines {
+                let mut line = self.begin(&subject, app::event_type(transaction.app), out);
+                line.field("tx_id", transaction.id);
+                app::record(
+                    &mut line,
+                    transaction.app,
+                    &transaction.record,
+                    Some(transaction.id),
+                    Place::Record { question },
+                    &self.layout,
+                );
+                self.end(line);
+            }
         }
         for summary in &transaction.files {
-            let mut line = self.begin(subject, "fileinfo", out);
+            // The source is the end that sends the file.
+            let sender = match summary.direction {
+                Direction::ToServer => *subject,
+                Direction::ToClient => subject.reversed(),
+            };
+            let mut line = self.begin(&sender, "fileinfo", out);
             app::record(
                 &mut line,
                 transaction.app,
                 &transaction.record,
                 Some(transaction.id),
+                Place::RECORD,
                 &self.layout,
             );
             line.field("app_proto", transaction.app.name())
@@ -205,27 +230,29 @@ impl Writer {
             counters(out, flow);
             out.field("start", timestamp(flow.start))
                 .field("end", timestamp(flow.last))
-                .field(
-                    "age",
-                    flow.last.nanos().saturating_sub(flow.start.nanos()) / 1_000_000_000,
-                )
+                .field("age", seconds(flow.last).saturating_sub(seconds(flow.start)))
                 .field(
                     "state",
-                    match flow.state {
-                        FlowState::New => "new",
-                        FlowState::Established => "established",
-                        FlowState::Closed => "closed",
+                    match (flow.verdict, flow.state) {
+                        (FlowVerdict::Bypass, _) => "bypassed",
+                        (_, FlowState::New) => "new",
+                        (_, FlowState::Established) => "established",
+                        (_, FlowState::Closed) => "closed",
                     },
                 )
                 .field(
                     "reason",
                     match end {
                         FlowEnd::Timeout => "timeout",
+                        FlowEnd::Reused => "tcp_reuse",
                         FlowEnd::Evicted => "forced",
                         FlowEnd::Shutdown => "shutdown",
                     },
                 )
                 .field("alerted", flow.is_alerted);
+            if flow.transactions > 0 {
+                out.field("tx_cnt", flow.transactions);
+            }
             match flow.verdict {
                 FlowVerdict::None => {}
                 FlowVerdict::Drop => {
@@ -239,6 +266,9 @@ impl Writer {
                 }
             }
         });
+        if let Some(summary) = &flow.tcp {
+            line.object("tcp", |out| tcp(out, summary));
+        }
         self.end(line);
     }
 
@@ -257,6 +287,47 @@ impl Writer {
             );
         });
         self.end(line);
+    }
+}
+
+/// Returns the whole seconds of a time. The age of a flow is the difference of those of its first and its last packet.
+fn seconds(time: Time) -> u64 {
+    time.nanos() / 1_000_000_000
+}
+
+/// Writes the connection of a flow: all control bits that were seen, and its state.
+fn tcp(out: &mut Object<'_>, summary: &TcpSummary) {
+    let [to_server, to_client] = summary.flags;
+    let all = to_server | to_client;
+    for (name, flags) in [
+        ("tcp_flags", all),
+        ("tcp_flags_ts", to_server),
+        ("tcp_flags_tc", to_client),
+    ] {
+        out.field(name, format!("{flags:02x}"));
+    }
+    for (bit, name) in TCP_FLAGS.into_iter().enumerate() {
+        if all >> bit & 1 != 0 {
+            out.field(name, true);
+        }
+    }
+    if let Some(state) = summary.state {
+        out.field(
+            "state",
+            match state {
+                TcpState::SynSent => "syn_sent",
+                TcpState::SynReceived => "syn_recv",
+                TcpState::Established => "established",
+                TcpState::FinWait1 => "fin_wait1",
+                TcpState::CloseWait => "close_wait",
+                TcpState::Closed => "closed",
+            },
+        );
+    }
+    for (name, has_gaps) in ["ts_gap", "tc_gap"].into_iter().zip(summary.has_gaps) {
+        if has_gaps {
+            out.field(name, true);
+        }
     }
 }
 

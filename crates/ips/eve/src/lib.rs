@@ -1,22 +1,28 @@
 //! Events of the engine as EVE JSON: one object on one line for each event. The field names and types are
 //! those that Suricata documents, so that tools for EVE can read them.
 //!
-//! A [`Writer`] stores nothing between events. Bytes that are not UTF-8 are written as `\xHH` in every field.
+//! A [`Writer`] stores nothing between events; a [`Storage`] writes the files and sets that rules store.
+//! Bytes that are not UTF-8 are written as `\xHH` in every field.
 
 #![forbid(unsafe_code)]
 
 mod alert;
 mod app;
 mod community_id;
+mod dnp3;
 mod dns;
 mod event;
+mod modbus;
 mod object;
+mod place;
+mod storage;
 mod tables;
 mod text;
 mod timestamp;
 mod writer;
 
 pub use event::Statistics;
+pub use storage::{Storage, StorageCounters, StorageError, StorageLimits};
 pub use tables::RuleTables;
 pub use writer::Writer;
 

@@ -1,5 +1,6 @@
 //! JSON objects, written field by field in the order of the calls.
 
+use millrace_ips_engine::app::record::{Fields, Value};
 use serde::Serialize;
 
 /// A JSON object in progress.
@@ -105,5 +106,19 @@ impl<'a> Object<'a> {
     /// Ends the object and its line.
     pub(crate) fn end_line(self) {
         self.out.extend_from_slice(b"}\n");
+    }
+}
+
+/// Writes fields as they are.
+pub(crate) fn values(out: &mut Object<'_>, fields: &Fields) {
+    for (name, value) in &fields.list {
+        match value {
+            Value::Number(number) => out.field(name, number),
+            Value::Flag(flag) => out.field(name, flag),
+            Value::Text(text) => out.bytes(name, text),
+            Value::Texts(texts) => out.texts(name, texts),
+            Value::Object(fields) => out.object(name, |out| values(out, fields)),
+            Value::Objects(list) => out.array(name, list, values),
+        };
     }
 }

@@ -1,8 +1,9 @@
 //! Conversion of bytes to text: valid UTF-8 is kept, and any other byte becomes `\xHH`.
 
 use core::fmt::Write;
-use core::net::IpAddr;
 use std::borrow::Cow;
+
+pub(crate) use millrace_ips_engine::event::address_text as address;
 
 /// Returns bytes as text, the same for every field. Control characters are kept, and JSON escapes them.
 pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
@@ -20,14 +21,6 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns an address; one of IPv6 in full, with all digits of its eight groups, as Suricata writes it.
-pub(crate) fn address(address: IpAddr) -> String {
-    match address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.segments().map(|group| format!("{group:04x}")).join(":"),
-    }
-}
-
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
@@ -35,6 +28,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use core::net::IpAddr;
+
     use super::*;
 
     #[test]

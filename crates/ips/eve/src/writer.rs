@@ -107,7 +107,7 @@ pub(crate) fn file(out: &mut Object<'_>, file: &FileSummary) {
             .field("sha1", hex(&hashes.sha1))
             .field("sha256", hex(&hashes.sha256));
     }
-    out.field("stored", false).field("size", file.size);
+    out.field("stored", file.is_stored).field("size", file.size);
 }
 
 /// Returns true for TCP, UDP and SCTP.

@@ -72,6 +72,7 @@ buffers! {
     HttpReferer "the HTTP header Referer" ["http.referer", "http_referer"] "" "" "";
     HttpLocation "the HTTP header Location" ["http.location", "http_location"] "" "" "";
     HttpServer "the HTTP header Server" ["http.server", "http_server"] "" "" "";
+    Http2HeaderName "a header name of HTTP/2" ["http2.header_name"] "" "" "";
     FileData "the content of a transferred file" ["file.data", "file_data"] "" "file_data" "file_data";
     FileName "the name of a transferred file" ["file.name"] "" "" "";
     PktData "the payload" ["pkt_data"] "" "pkt_data" "pkt_data";

@@ -1,4 +1,4 @@
-//! Rule files with their directives, and the tables of classifications, references and thresholds.
+//! Rule files with their directives, and the tables of classifications, references, thresholds and reputations.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +9,7 @@ use crate::lexer;
 use crate::limits;
 use crate::options::state::{Rate, RateKind, SuppressTrack, Track};
 use crate::refusal::{Position, Reason, Refusal};
+use crate::reputation::Reputation;
 use crate::rule::{self, ParsedRule};
 use crate::text::{number32, quote, unescape};
 
@@ -33,6 +34,8 @@ pub struct RuleFile {
     pub references: BTreeMap<String, String>,
     /// Thresholds, suppressions and rate filters.
     pub thresholds: Vec<Threshold>,
+    /// Categories and scores of addresses.
+    pub reputation: Reputation,
     /// Refusals of everything that was not read.
     pub refusals: Vec<Refusal>,
 }
@@ -113,6 +116,12 @@ pub fn parse(syntax: Syntax, name: &str, text: &[u8]) -> RuleFile {
             file.refusals
                 .push(refuse(position, "file", Reason::Limit { unit, limit }));
             return false;
+        }
+        if statement.is_enabled && Reputation::is_row(&statement.text) {
+            if let Err(reason) = file.reputation.add(&statement.text) {
+                file.refusals.push(refuse(position, "reputation", reason));
+            }
+            return true;
         }
         let (word, rest) = statement
             .text

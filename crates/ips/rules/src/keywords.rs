@@ -55,10 +55,6 @@ const REFUSED: &[(&str, &[&str])] = &[
         "rules with programs are not run",
         &["lua", "luajit", "luaxform", "so", "soid"],
     ),
-    (
-        "Suricata's configuration names the files of the reputation of addresses, and no rule does",
-        &["iprep"],
-    ),
     ("there is no database of countries", &["geoip"]),
     (
         "there is no list of public suffixes, which changes every week",
@@ -130,7 +126,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "the parser of HTTP/2 is not there: flows of HTTP/2 are recognised only",
+        "of HTTP/2 the headers and the data are conditions, and no other frames",
         &[
             "http2.settings",
             "http2.window",
@@ -138,7 +134,6 @@ const REFUSED: &[(&str, &[&str])] = &[
             "http2.errorcode",
             "http2.priority",
             "http2.size_update",
-            "http2.header_name",
         ],
     ),
     (

@@ -22,6 +22,7 @@ mod lexer;
 pub mod limits;
 pub mod options;
 pub mod refusal;
+pub mod reputation;
 mod requirements;
 pub mod rule;
 pub mod set;

@@ -8,6 +8,8 @@ pub const RULES: usize = 1_000_000;
 pub const REFUSALS: usize = 100_000;
 /// The longest rule, in bytes, after its lines are joined.
 pub const RULE_SIZE: usize = 128 << 10;
+/// The most rows of the reputation of addresses.
+pub const REPUTATION: usize = 4_000_000;
 /// The most options of a rule.
 pub const OPTIONS: usize = 1_000;
 /// The longest pattern of a content, in bytes.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use crate::address::Spec;
 use crate::files::RuleFile;
 use crate::refusal::{Position, Reason, Refusal};
+use crate::reputation::Reputation;
 use crate::rule::ParsedRule;
 use crate::variables::Variables;
 
@@ -26,6 +27,7 @@ pub struct RuleSet {
     disabled: usize,
     disabled_refused: usize,
     skipped: usize,
+    reputation: Reputation,
 }
 
 impl RuleSet {
@@ -36,6 +38,7 @@ impl RuleSet {
         self.disabled_refused += file.disabled_refused;
         self.skipped += file.skipped;
         self.refusals.extend(file.refusals);
+        self.reputation.append(file.reputation);
         // Rules with the same set share the result, because a set may have thousands of ranges, and a file
         // thousands of rules.
         let mut known = HashMap::new();
@@ -78,6 +81,11 @@ impl RuleSet {
     /// Returns the rules in the order of their files.
     pub fn rules(&self) -> &[Loaded] {
         &self.rules
+    }
+
+    /// Returns the reputation of addresses.
+    pub fn reputation(&self) -> &Reputation {
+        &self.reputation
     }
 
     /// Returns the refusals.

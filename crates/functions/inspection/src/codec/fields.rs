@@ -6,12 +6,15 @@ use std::sync::{Mutex, PoisonError};
 use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
-    DcerpcCall, Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord, HttpRecord, Interfaces, ModbusRecord,
-    Record, SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord, Value,
+    DcerpcCall, Dnp3Objects, Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord, HttpRecord, Interfaces,
+    MailStatus, ModbusMessage, ModbusRecord, Record, SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord,
+    Value,
 };
 use millrace_ips_engine::app::tls::HandshakeState;
+use millrace_ips_engine::detect::dataset::SetChange;
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TransactionEvent,
+    Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
+    TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::verdict::DropReason;
@@ -22,7 +25,9 @@ use super::{Codec, Encode, Output, choices, decode_list, encode_list, structures
 choices! {
     Direction [ToServer, ToClient]
     FileState [Open, Closed, Truncated]
-    FlowEnd [Timeout, Evicted, Shutdown]
+    FlowEnd [Timeout, Reused, Evicted, Shutdown]
+    TcpState [SynSent, SynReceived, Established, FinWait1, CloseWait, Closed]
+    MailStatus [InHeaders, InBody, Complete]
     FlowState [New, Established, Closed]
     FlowVerdict [None, Pass, Drop, Bypass]
     Action [None, PassPacket, PassFlow, DropPacket, DropFlow, RejectSource, RejectDestination, RejectBoth]
@@ -33,31 +38,35 @@ structures! {
     RuleId { gid, sid }
     DirectionCounters { packets, bytes }
     FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
-    FlowSummary { id, key, start, last, state, counters, app, verdict, is_alerted }
+    FlowSummary { id, key, start, last, state, counters, app, verdict, is_alerted, transactions, tcp }
+    TcpSummary { flags, state, has_gaps }
+    Tunnel { src, dst, ports, protocol, depth }
     AlertContext { flow, direction, record, files, bits }
-    FileSummary { direction, name, size, state, has_gaps, magic, hashes }
+    FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored }
+    FilePart { sha256, size, offset, bytes }
     FileHashes { md5, sha1, sha256 }
-    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, context }
+    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, tunnel, context }
     TransactionEvent { subject, id, app, record, files, anomalies }
     HttpRecord {
         hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
-        status, length, request_length,
+        status, length, request_length, http2_stream,
     }
     DnsRecord { id, flags, is_answer, questions, answers, authorities, additionals }
-    DnsResource { name, kind, class, ttl, data }
+    DnsResource { name, kind, class, ttl, data, fields }
     HandshakeState { client_hello, server_hello, client_key_exchange, server_key_exchange, unknown }
     TlsRecord {
         version, sni, client_alpns, server_alpns, subject, issuer, serial, fingerprint, not_before, not_after,
         alternative_names, ja3, ja3s, ja4, state, is_resumed,
     }
-    SmtpRecord { helo, mail_from, rcpt_to, from, to, subject, message_id, date, attachments, urls }
+    SmtpRecord { helo, mail_from, rcpt_to, from, to, subject, message_id, date, attachments, urls, status }
     FtpRecord { command, argument, completion_codes, replies, dynamic_port }
     SshRecord { client, server }
     SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }
     DcerpcCall { interfaces, operation }
     SipRecord { method, uri, version, code, reason }
-    ModbusRecord { identifier, messages }
-    Dnp3Record { function, indications, objects }
+    ModbusMessage { protocol, unit, function, data }
+    Dnp3Record { link_control, source, destination, control, function, indications, objects, is_complete }
+    Dnp3Objects { group, variation, qualifier, start, stop, count }
 }
 
 macro_rules! lists {
@@ -78,7 +87,7 @@ lists!(
     DnsResource,
     (Vec<u8>, u16, u16),
     (Vec<u8>, u16),
-    (u8, u8),
+    Dnp3Objects,
     u32,
     &'static str,
     (&'static str, Value),
@@ -182,6 +191,22 @@ impl Codec for Record {
     }
 }
 
+impl Codec for ModbusRecord {
+    fn encode(&self, out: &mut Output<'_>) {
+        let [request, response] = &self.messages;
+        self.identifier.encode(out);
+        request.encode(out);
+        response.encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<ModbusRecord> {
+        Some(ModbusRecord {
+            identifier: Codec::decode(input)?,
+            messages: [Codec::decode(input)?, Codec::decode(input)?],
+        })
+    }
+}
+
 impl Codec for Fields {
     fn encode(&self, out: &mut Output<'_>) {
         self.list.encode(out);
@@ -196,7 +221,7 @@ impl Codec for Fields {
 const FIELDS_DEPTH: usize = 8;
 
 fn fields(input: &mut &[u8], depth: usize) -> Option<Fields> {
-    let len = u32::decode(input)?;
+    let len = u8::decode(input)?;
     let mut list = Vec::new();
     for _ in 0..len {
         list.push((Codec::decode(input)?, value(input, depth.checked_sub(1)?)?));
@@ -212,7 +237,7 @@ fn value(input: &mut &[u8], depth: usize) -> Option<Value> {
         3 => Value::Texts(Codec::decode(input)?),
         4 => Value::Object(fields(input, depth)?),
         5 => {
-            let len = u32::decode(input)?;
+            let len = u8::decode(input)?;
             let mut list = Vec::new();
             for _ in 0..len {
                 list.push(fields(input, depth)?);
@@ -249,6 +274,12 @@ impl Codec for Event {
             Event::Drop(subject, reason) => tagged(4, &[subject, reason], out),
             Event::Anomaly(subject, app, events) => tagged(5, &[subject, app, events], out),
             Event::Exception(subject, cause, policy, rule) => tagged(6, &[subject, cause, policy, rule], out),
+            Event::File(part) => tagged(7, &[part], out),
+            Event::Set(change) => tagged(
+                8,
+                &[&change.set.as_bytes().to_vec(), &change.value, &change.is_added],
+                out,
+            ),
         }
     }
 
@@ -269,6 +300,12 @@ impl Codec for Event {
                 Codec::decode(input)?,
                 Codec::decode(input)?,
             ),
+            7 => Event::File(Codec::decode(input)?),
+            8 => Event::Set(SetChange {
+                set: String::from_utf8(Codec::decode(input)?).ok()?.into(),
+                value: Codec::decode(input)?,
+                is_added: Codec::decode(input)?,
+            }),
             _ => return None,
         })
     }
@@ -310,6 +347,7 @@ impl Codec for &'static str {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use millrace_ips_engine::event::FILE_PART;
     use millrace_types::Time;
     use proptest::prelude::*;
 
@@ -346,7 +384,75 @@ mod tests {
             app: Some(AppProtocol::Http),
             verdict: FlowVerdict::Drop,
             is_alerted: true,
+            transactions: 2,
+            tcp: Some(TcpSummary {
+                flags: [0x1b, 0x12],
+                state: Some(TcpState::CloseWait),
+                has_gaps: [false, true],
+            }),
         }
+    }
+
+    /// Returns records of protocols whose fields have types of their own, and one with each kind of value.
+    fn records() -> Vec<Record> {
+        let mut soa = DnsResource::default();
+        soa.fields.text("mname", b"ns").number("serial", 7_u32);
+        let mut fields = Fields::default();
+        let inner = |fields: &mut Fields| {
+            fields.text("text", b"value");
+        };
+        fields
+            .number("number", 1_u64)
+            .flag("flag", true)
+            .texts("texts", [&b"a"[..], b"b"])
+            .object("object", inner)
+            .objects("objects", vec![Fields::default(), soa.fields.clone()]);
+        vec![
+            Record::Dns(Box::new(DnsRecord {
+                questions: vec![(b"name".to_vec(), 1, 1)],
+                answers: vec![DnsResource::default(), soa],
+                ..DnsRecord::default()
+            })),
+            Record::Modbus(Box::new(ModbusRecord {
+                identifier: 7,
+                messages: [
+                    None,
+                    Some(ModbusMessage {
+                        protocol: 1,
+                        unit: 2,
+                        function: 3,
+                        data: vec![4; 252],
+                    }),
+                ],
+            })),
+            Record::Dnp3(Box::new(Dnp3Record {
+                indications: Some(0x9000),
+                objects: vec![Dnp3Objects {
+                    group: 1,
+                    stop: 9,
+                    count: 10,
+                    ..Dnp3Objects::default()
+                }],
+                is_complete: true,
+                ..Dnp3Record::default()
+            })),
+            Record::Smtp(Box::new(SmtpRecord {
+                status: Some(MailStatus::InBody),
+                ..SmtpRecord::default()
+            })),
+            Record::Fields(Box::new(fields)),
+        ]
+    }
+
+    fn transaction(record: Record, files: Vec<FileSummary>) -> Event {
+        Event::Transaction(Box::new(TransactionEvent {
+            subject: subject(),
+            id: 3,
+            app: AppProtocol::Dns,
+            record,
+            files,
+            anomalies: vec!["dns.malformed_data"],
+        }))
     }
 
     fn events() -> Vec<Event> {
@@ -356,11 +462,6 @@ mod tests {
             user_agent: Some(b"agent".to_vec()),
             status: Some(404),
             ..HttpRecord::default()
-        }));
-        let dns = Record::Dns(Box::new(DnsRecord {
-            questions: vec![(b"name".to_vec(), 1, 1)],
-            answers: vec![DnsResource::default()],
-            ..DnsRecord::default()
         }));
         let file = FileSummary {
             direction: Direction::ToClient,
@@ -374,8 +475,9 @@ mod tests {
                 sha1: [2; 20],
                 sha256: [3; 32],
             }),
+            is_stored: true,
         };
-        vec![
+        let mut events = vec![
             Event::Alert(Alert {
                 subject: subject(),
                 sid: 1,
@@ -386,6 +488,13 @@ mod tests {
                 packet_action: Action::DropPacket,
                 app: None,
                 transaction: Some(1),
+                tunnel: Some(Box::new(Tunnel {
+                    src: "2001:db8::1".parse().unwrap(),
+                    dst: "2001:db8::2".parse().unwrap(),
+                    ports: Some((1, 4789)),
+                    protocol: 17,
+                    depth: 2,
+                })),
                 context: Some(Box::new(AlertContext {
                     flow: flow(),
                     direction: Direction::ToServer,
@@ -394,17 +503,22 @@ mod tests {
                     bits: vec![0, 70],
                 })),
             }),
-            Event::Transaction(Box::new(TransactionEvent {
-                subject: subject(),
-                id: 3,
-                app: AppProtocol::Dns,
-                record: dns,
-                files: vec![file],
-                anomalies: vec!["dns.malformed_data"],
-            })),
+            transaction(Record::None, vec![file]),
             Event::Flow(Box::new(flow()), FlowEnd::Evicted),
+            Event::Flow(Box::new(flow()), FlowEnd::Reused),
             Event::Drop(subject(), DropReason::Policy(Cause::Midstream)),
             Event::Anomaly(subject(), AppProtocol::Tls, vec!["tls.invalid_record_type"]),
+            Event::File(FilePart {
+                sha256: [4; 32],
+                size: 3000,
+                offset: 1024,
+                bytes: vec![5; FILE_PART],
+            }),
+            Event::Set(SetChange {
+                set: "seen".into(),
+                value: b"value".to_vec(),
+                is_added: true,
+            }),
             Event::Exception(subject(), Cause::Overload, Policy::Bypass, None),
             Event::Exception(
                 subject(),
@@ -412,7 +526,13 @@ mod tests {
                 Policy::DropFlow,
                 Some(RuleId { gid: 1, sid: 2 }),
             ),
-        ]
+        ];
+        events.extend(
+            records()
+                .into_iter()
+                .map(|record| transaction(record, Vec::new())),
+        );
+        events
     }
 
     #[test]

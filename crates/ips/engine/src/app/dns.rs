@@ -1,16 +1,17 @@
 //! DNS over UDP and TCP (RFC 1035). Each message is a transaction: names are labels joined with full stops, in the case
 //! in which they were sent.
 
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
 use super::parser::{Outcome, Parser};
-use super::record::{DnsRecord, DnsResource, Record};
+use super::record::{DnsRecord, DnsResource, Fields, Record};
 use super::transaction::{AppEvent, Progress, Transactions};
 use crate::app::heap::heap;
+use crate::event::address_text;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -30,10 +31,13 @@ const STEP_BUDGET: usize = 1 << 18;
 const TYPE_A: u16 = 1;
 const TYPE_NS: u16 = 2;
 const TYPE_CNAME: u16 = 5;
+const TYPE_SOA: u16 = 6;
 const TYPE_PTR: u16 = 12;
 const TYPE_MX: u16 = 15;
 const TYPE_TXT: u16 = 16;
 const TYPE_AAAA: u16 = 28;
+const TYPE_SRV: u16 = 33;
+const TYPE_SSHFP: u16 = 44;
 
 /// A parsed message and the anomalies in it.
 #[derive(Debug, Default)]
@@ -220,10 +224,10 @@ fn resource(reader: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<DnsRe
     let data = match kind {
         TYPE_A => <[u8; 4]>::try_from(bytes)
             .ok()
-            .map(|octets| Ipv4Addr::from(octets).to_string().into_bytes()),
+            .map(|octets| address_text(IpAddr::from(octets)).into_bytes()),
         TYPE_AAAA => <[u8; 16]>::try_from(bytes)
             .ok()
-            .map(|octets| Ipv6Addr::from(octets).to_string().into_bytes()),
+            .map(|octets| address_text(IpAddr::from(octets)).into_bytes()),
         TYPE_NS | TYPE_CNAME | TYPE_PTR => inner.name(events),
         TYPE_MX => {
             inner.at += 2;
@@ -232,6 +236,7 @@ fn resource(reader: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<DnsRe
         TYPE_TXT => Some(texts(bytes)),
         _ => None,
     };
+    let fields = fields(kind, bytes, &mut inner, events).unwrap_or_default();
     reader.steps = inner.steps;
     Some(DnsResource {
         name,
@@ -239,7 +244,39 @@ fn resource(reader: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<DnsRe
         class,
         ttl,
         data: data.unwrap_or_default(),
+        fields,
     })
+}
+
+/// Reads the fields of an SOA (RFC 1035, section 3.3.13), SRV (RFC 2782) or SSHFP record (RFC 4255, section 3.1), whose data are
+/// `bytes`, and begin at `inner`. Returns `None` for other types, and for data that end early.
+fn fields(kind: u16, bytes: &[u8], inner: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<Fields> {
+    let mut fields = Fields::default();
+    match kind {
+        TYPE_SOA => {
+            fields.text("mname", &inner.name(events)?);
+            fields.text("rname", &inner.name(events)?);
+            for name in ["serial", "refresh", "retry", "expire", "minimum"] {
+                fields.number(name, inner.u32()?);
+            }
+        }
+        TYPE_SRV => {
+            for name in ["priority", "weight", "port"] {
+                fields.number(name, inner.u16()?);
+            }
+            fields.text("name", &inner.name(events)?);
+        }
+        TYPE_SSHFP => {
+            let [algorithm, kind, fingerprint @ ..] = bytes else {
+                return None;
+            };
+            let pairs: Vec<String> = fingerprint.iter().map(|byte| format!("{byte:02x}")).collect();
+            fields.text("fingerprint", pairs.join(":").as_bytes());
+            fields.number("algo", *algorithm).number("type", *kind);
+        }
+        _ => return None,
+    }
+    Some(fields)
 }
 
 /// Joins the character strings of a TXT record.
@@ -276,7 +313,7 @@ impl Dns {
 }
 
 /// Adds the transaction of a message.
-fn message(data: &[u8], direction: Direction, out: &mut Transactions) {
+pub(in crate::app) fn message(data: &[u8], direction: Direction, out: &mut Transactions) {
     let Some(message) = parse(data) else {
         out.raise("dns.malformed_data");
         return;

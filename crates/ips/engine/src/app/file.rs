@@ -10,6 +10,9 @@ use crate::flow::Direction;
 /// Largest size of a file name that is kept.
 pub const NAME_SIZE: usize = 1024;
 
+/// Usual value of [`AppSettings::store_limit`](super::AppSettings::store_limit), in bytes.
+pub const STORE_LIMIT: usize = 1 << 20;
+
 /// The completeness of a file that a connection transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FileState {
@@ -61,9 +64,18 @@ pub struct File {
     pub hashes: Option<FileHashes>,
     hashers: Option<Box<Hashers>>,
     head: Vec<u8>,
+    /// All bytes so far, and the largest number that is kept; `None` if they are not kept.
+    content: Option<(Vec<u8>, usize)>,
+    /// True once the bytes were taken, so that they can be stored.
+    pub is_stored: bool,
 }
 
-heap!(File { name, hashers, head });
+heap!(File {
+    name,
+    hashers,
+    head,
+    content
+});
 
 /// Number of first bytes that decide the kind of a file.
 const HEAD: usize = 16;
@@ -81,12 +93,33 @@ impl File {
             hashes: None,
             hashers: is_hashed.then(Box::default),
             head: Vec::new(),
+            content: None,
+            is_stored: false,
         }
+    }
+
+    /// Keeps the bytes of the file, if it has at most `limit`, so that it can be stored.
+    pub(crate) fn keep(&mut self, limit: usize) {
+        self.content = (limit > 0).then(|| (Vec::new(), limit));
+    }
+
+    /// Returns the bytes of a complete file and its SHA-256, once. The file must be hashed and not larger than the limit.
+    pub(crate) fn take_content(&mut self) -> Option<([u8; 32], Vec<u8>)> {
+        let digest = self.hashes.as_ref()?.sha256;
+        let (content, _) = self.content.take()?;
+        self.is_stored = true;
+        Some((digest, content))
     }
 
     /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.size += bytes.len() as u64;
+        if let Some((content, limit)) = &mut self.content {
+            match content.len() + bytes.len() <= *limit {
+                true => content.extend_from_slice(bytes),
+                false => self.content = None,
+            }
+        }
         if self.head.len() < HEAD && !self.has_gaps {
             let missing = (HEAD - self.head.len()).min(bytes.len());
             self.head.extend_from_slice(&bytes[..missing]);
@@ -104,6 +137,7 @@ impl File {
         self.size += size;
         self.has_gaps = true;
         self.hashers = None;
+        self.content = None;
     }
 
     /// Ends the file. It is complete if all of its bytes were seen.
@@ -199,6 +233,26 @@ mod tests {
             text(&hashes.sha256),
             "610f5ae4d76e332636a17bd357fd6ce99029316a99d320280d4d77a746bf29e8"
         );
+    }
+
+    #[test]
+    fn the_bytes_of_a_complete_file_within_the_limit_are_taken_once() {
+        let file = |limit: usize, is_complete: bool| {
+            let mut file = File::new(Direction::ToClient, b"", true);
+            file.keep(limit);
+            file.update(b"GIF8");
+            file.update(b"9a");
+            file.close(is_complete);
+            file
+        };
+        let mut kept = file(6, true);
+        let (digest, content) = kept.take_content().unwrap();
+        assert_eq!(content, b"GIF89a");
+        assert!(text(&digest).starts_with("610f5ae4d76e3326"));
+        assert!(kept.is_stored && kept.take_content().is_none());
+        for mut other in [file(5, true), file(6, false), file(0, true)] {
+            assert!(other.take_content().is_none() && !other.is_stored);
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::file::File;
 use super::parser::{Outcome, Parser};
 use super::transaction::{Progress, Transactions};
 use super::{AppProtocol, AppSettings};
@@ -46,7 +45,7 @@ impl Parser for FtpData {
             let buffer = transaction.open(Buffer::FileData, None, self.direction, 0);
             transaction
                 .files
-                .push(File::new(self.direction, &self.name, self.settings.hashes_files));
+                .push(self.settings.file(self.direction, &self.name));
             self.transaction = Some((transaction.id, buffer));
         }
         let Some((id, buffer)) = self.transaction else {

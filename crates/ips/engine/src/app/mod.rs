@@ -39,8 +39,10 @@ mod probe;
 mod probing;
 mod protocol;
 mod quic;
+mod rdp;
 pub mod record;
 mod rfb;
+mod settings;
 mod sip;
 mod smb;
 mod snmp;
@@ -51,6 +53,9 @@ pub mod tls;
 pub mod transaction;
 mod websocket;
 
+#[cfg(test)]
+mod bounds;
+
 use heap::Heap;
 use probing::{OtherDirection, SecondParser};
 
@@ -60,6 +65,7 @@ pub(crate) use expectation::Expectations;
 pub use parser::{Outcome, Parser};
 pub use probe::{ProtocolDetection, Transport, detect_protocol};
 pub use protocol::AppProtocol;
+pub use settings::AppSettings;
 pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions};
 
 use crate::flow::{Direction, FlowKey};
@@ -70,69 +76,6 @@ const TCP: u8 = 6;
 
 /// The number of bytes of a direction that protocol detection examines.
 const PROBE_SIZE: usize = 8192;
-
-/// Settings of the parsers. The defaults are those that the documentation of Suricata gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AppSettings {
-    /// Bytes of the body of an HTTP request that are inspected.
-    pub request_body_limit: usize,
-    /// Bytes of the body of an HTTP response that are inspected.
-    pub response_body_limit: usize,
-    /// Bytes of a mail attachment that are inspected.
-    pub attachment_limit: usize,
-    /// The minimum size in bytes of the body of an HTTP request that is inspected before it is complete.
-    pub request_body_minimum: usize,
-    /// The minimum size in bytes of the body of an HTTP response that is inspected before it is complete.
-    pub response_body_minimum: usize,
-    /// The minimum size in bytes of a mail attachment that is inspected before it is complete.
-    pub attachment_minimum: usize,
-    /// True if files are hashed.
-    pub hashes_files: bool,
-    /// True in mode `ips`: bytes are inspected before they are forwarded.
-    pub is_inline: bool,
-    /// True if the engine follows connections of which it sees one direction only. A client then seems not to wait for any
-    /// answer.
-    pub is_asymmetric: bool,
-}
-
-impl Default for AppSettings {
-    fn default() -> AppSettings {
-        AppSettings {
-            request_body_limit: 100 << 10,
-            response_body_limit: 100 << 10,
-            attachment_limit: 100_000,
-            request_body_minimum: 32 << 10,
-            response_body_minimum: 40 << 10,
-            attachment_minimum: 32 << 10,
-            hashes_files: false,
-            is_inline: false,
-            is_asymmetric: false,
-        }
-    }
-}
-
-impl AppSettings {
-    /// Returns the settings under overload: half as many bytes of bodies and attachments are inspected.
-    pub fn half_as_deep(self) -> AppSettings {
-        AppSettings {
-            request_body_limit: self.request_body_limit / 2,
-            response_body_limit: self.response_body_limit / 2,
-            attachment_limit: self.attachment_limit / 2,
-            ..self
-        }
-    }
-
-    /// Returns the settings for mode `ips`: bytes are inspected before they are forwarded, so buffers need no minimum.
-    pub fn inline(self) -> AppSettings {
-        AppSettings {
-            request_body_minimum: 0,
-            response_body_minimum: 0,
-            attachment_minimum: 0,
-            is_inline: true,
-            ..self
-        }
-    }
-}
 
 /// The progress of detection of the protocol.
 #[derive(Debug)]
@@ -176,6 +119,8 @@ pub struct AppState {
     /// The direction whose waiting bytes were parsed because a packet of the other direction identified the
     /// protocol.
     pub(crate) caught_up: Option<Direction>,
+    /// True by [`Direction::index`] if a rule stores all files of the direction.
+    pub(crate) stores: [bool; 2],
     /// Connections that the flow announces, until the engine takes them.
     pub expected: Vec<Expectation>,
     /// Settings of the parsers.

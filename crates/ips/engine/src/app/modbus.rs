@@ -9,7 +9,7 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::AppProtocol;
 use super::parser::{Outcome, Parser};
-use super::record::{ModbusRecord, Record};
+use super::record::{ModbusMessage, ModbusRecord, Record};
 use super::transaction::{AppEvent, Progress, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
@@ -74,18 +74,19 @@ impl Modbus {
         if direction == Direction::ToClient && function & 0x80 != 0 {
             transaction.raise("modbus.exception");
         }
-        if let Record::Modbus(record) = &mut transaction.record {
-            let message = &mut record.messages[direction.index()];
-            *message = Some((unit, function));
-            record.identifier = identifier;
-        } else {
-            let mut record = ModbusRecord {
-                identifier,
-                ..ModbusRecord::default()
-            };
-            record.messages[direction.index()] = Some((unit, function));
-            transaction.record = Record::Modbus(Box::new(record));
-        }
+        let message = ModbusMessage {
+            protocol,
+            unit,
+            function,
+            data: data.to_vec(),
+        };
+        let mut record = match core::mem::take(&mut transaction.record) {
+            Record::Modbus(record) => record,
+            _ => Box::<ModbusRecord>::default(),
+        };
+        record.identifier = identifier;
+        record.messages[direction.index()] = Some(message);
+        transaction.record = Record::Modbus(record);
     }
 }
 
@@ -217,7 +218,15 @@ mod tests {
             let Record::Modbus(record) = &first.record else {
                 panic!("a record of Modbus")
             };
-            assert_eq!(record.messages, [Some((1, 3)), Some((1, 3))]);
+            let [request, answer] = record.messages.clone().map(Option::unwrap);
+            assert_eq!(
+                (request.unit, request.function, request.data),
+                (1, 3, b"\0\x6b\0\x03".to_vec())
+            );
+            assert_eq!(
+                (answer.unit, answer.function, &answer.data[..1]),
+                (1, 3, &[6][..])
+            );
             assert_eq!(
                 out.list[1].events,
                 ["modbus.unsolicited_response", "modbus.exception"]

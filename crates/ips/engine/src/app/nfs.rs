@@ -76,7 +76,7 @@ pub(super) struct Nfs {
     waiting: VecDeque<(u32, u64)>,
 }
 
-heap!(Nfs { framed });
+heap!(Nfs { framed, waiting });
 
 /// Returns the size of a fragment of a record (RFC 5531, section 11).
 fn size(bytes: &[u8]) -> Size {

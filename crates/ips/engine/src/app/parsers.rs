@@ -5,7 +5,7 @@ use super::probe::Transport;
 use super::protocol::AppProtocol;
 use super::{
     AppSettings, TCP, bittorrent, dhcp, dnp3, dns, enip, ftp, http, ike, krb5, ldap, mail, modbus, mqtt, nfs,
-    pgsql, quic, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,
+    pgsql, quic, rdp, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,
 };
 use crate::flow::FlowKey;
 
@@ -21,6 +21,7 @@ pub(super) fn parser_of(
     };
     match protocol {
         AppProtocol::Http => Some(Box::new(http::Http::new(settings).with_port(key.server_port))),
+        AppProtocol::Http2 => Some(Box::new(http::http2::Http2::new(settings))),
         AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
         AppProtocol::Pop3 => Some(Box::new(mail::pop3::Pop3::new(settings))),
         AppProtocol::Imap => Some(Box::new(mail::imap::Imap::new(settings))),
@@ -34,6 +35,7 @@ pub(super) fn parser_of(
         AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(transport))),
         AppProtocol::Mqtt => Some(Box::<mqtt::Mqtt>::default()),
         AppProtocol::Krb5 => Some(Box::new(krb5::Krb5::new(transport))),
+        AppProtocol::Rdp => Some(Box::<rdp::Rdp>::default()),
         AppProtocol::Rfb => Some(Box::<rfb::Rfb>::default()),
         AppProtocol::Tftp => Some(Box::<tftp::Tftp>::default()),
         AppProtocol::Dhcp => Some(Box::<dhcp::Dhcp>::default()),

@@ -165,6 +165,8 @@ pub struct HttpRecord {
     pub length: u64,
     /// Bytes of the decoded request body.
     pub request_length: u64,
+    /// Number of the stream of HTTP/2; `None` for HTTP/1.
+    pub http2_stream: Option<u32>,
 }
 
 heap!(HttpRecord {
@@ -217,9 +219,11 @@ pub struct DnsResource {
     pub ttl: u32,
     /// Data as text: an address, a name, or the text itself; empty for other types.
     pub data: Vec<u8>,
+    /// Data of SOA, SRV and SSHFP records, by the names of their fields; empty for other types.
+    pub fields: Fields,
 }
 
-heap!(DnsResource { name, data });
+heap!(DnsResource { name, data, fields });
 
 /// A TLS handshake.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -295,6 +299,18 @@ pub struct SmtpRecord {
     pub attachments: Vec<Vec<u8>>,
     /// Texts that look like URLs.
     pub urls: Vec<Vec<u8>>,
+    /// The part of the mail that was seen; `None` without DATA or BDAT.
+    pub status: Option<MailStatus>,
+}
+
+/// The part of a mail that was seen when its transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MailStatus {
+    /// The mail ended within its headers.
+    InHeaders,
+    /// The mail ended within its body.
+    InBody,
+    Complete,
 }
 
 heap!(SmtpRecord {
@@ -409,21 +425,62 @@ heap!(SipRecord {
 pub struct ModbusRecord {
     /// Transaction identifier.
     pub identifier: u16,
-    /// Unit and function code of the message in each direction, by [`Direction::index`](crate::Direction::index).
-    pub messages: [Option<(u8, u8)>; 2],
+    /// The message in each direction, by [`Direction::index`](crate::Direction::index).
+    pub messages: [Option<ModbusMessage>; 2],
 }
 
-flat!(ModbusRecord);
+heap!(ModbusRecord { messages });
+
+/// A request or a response, with what its function code carries.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ModbusMessage {
+    /// Protocol identifier; 0 is Modbus.
+    pub protocol: u16,
+    pub unit: u8,
+    /// Function code.
+    pub function: u8,
+    /// The bytes after the function code; at most 252.
+    pub data: Vec<u8>,
+}
+
+heap!(ModbusMessage { data });
 
 /// A DNP3 application fragment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dnp3Record {
+    /// Control byte of the first link frame.
+    pub link_control: u8,
+    /// Source address of the link frames.
+    pub source: u16,
+    /// Destination address of the link frames.
+    pub destination: u16,
+    /// Control byte of the fragment.
+    pub control: u8,
     /// Function code.
     pub function: u8,
     /// Internal indications of a response, first byte first.
     pub indications: Option<u16>,
-    /// Group and variation of the first objects.
-    pub objects: Vec<(u8, u8)>,
+    /// The first objects.
+    pub objects: Vec<Dnp3Objects>,
+    /// True if `objects` holds all objects of the fragment.
+    pub is_complete: bool,
 }
 
 heap!(Dnp3Record { objects });
+
+/// An object header of DNP3 (IEEE 1815-2012, section 4.2.2.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dnp3Objects {
+    pub group: u8,
+    pub variation: u8,
+    /// Qualifier: prefix code and range specifier code.
+    pub qualifier: u8,
+    /// First index of the range; 0 without a range.
+    pub start: u32,
+    /// Last index of the range; 0 without a range.
+    pub stop: u32,
+    /// Number of objects; 0 for all objects.
+    pub count: u32,
+}
+
+flat!(Dnp3Objects);

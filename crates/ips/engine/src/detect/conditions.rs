@@ -7,7 +7,9 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::variables::Ranges;
 
-use super::program::{BitMode, Endpoint, PacketTest, Rule, Side, compare, compare_all};
+use super::program::{
+    AddressSide, BitMode, Endpoint, PacketTest, Rule, ScoreTest, Side, compare, compare_all,
+};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::{IpVersion, Packet};
 
@@ -129,6 +131,23 @@ pub(super) fn packet(test: &PacketTest, packet: &Packet<'_>, flow: Option<&Flow>
             comparison,
         } => flow.is_some_and(|flow| flow_counter(*field, *side, *comparison, flow)),
         PacketTest::Event(event) => packet.events.has(*event),
+        PacketTest::Reputation(test) => {
+            let holds = |address: IpAddr| {
+                let score = test.table.score(address, test.category);
+                match test.score {
+                    ScoreTest::IsSet(is_set) => score.is_some() == is_set,
+                    ScoreTest::Compares(comparison) => {
+                        score.is_some_and(|score| compare(comparison, u64::from(score)))
+                    }
+                }
+            };
+            match test.side {
+                AddressSide::Source => holds(packet.src),
+                AddressSide::Destination => holds(packet.dst),
+                AddressSide::Any => holds(packet.src) || holds(packet.dst),
+                AddressSide::Both => holds(packet.src) && holds(packet.dst),
+            }
+        }
         PacketTest::StreamSize { side, comparison } => {
             flow.is_some_and(|flow| stream_size(*side, *comparison, flow))
         }

@@ -14,6 +14,28 @@ use super::program::{SetLookup, compare};
 /// Values of a set, each with its reputation; 0 for those without one.
 pub type Values = HashMap<Vec<u8>, u16>;
 
+/// A change of a set whose values are written to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetChange {
+    /// The name of the set.
+    pub set: Arc<str>,
+    /// The value in the form of its type.
+    pub value: Vec<u8>,
+    /// True for a value that was added, false for one that was removed.
+    pub is_added: bool,
+}
+
+/// A set whose values are written to a file.
+#[derive(Debug, Clone)]
+pub struct SavedSet {
+    pub name: Arc<str>,
+    pub kind: SetType,
+    /// The name of the file, beneath the directory for data.
+    pub file: String,
+    /// The values with which the set begins.
+    pub values: Arc<Values>,
+}
+
 /// Largest number of values that rules add to or remove from one set in a lane.
 const CHANGES: usize = 1 << 16;
 
@@ -22,6 +44,8 @@ const CHANGES: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     sets: HashMap<Arc<str>, HashMap<Vec<u8>, bool>>,
+    /// Changes of sets that are written to files, until the detector reports them.
+    pub(super) reported: Vec<SetChange>,
     /// Number of changes that were not made because a set had too many.
     pub(super) lost: u64,
 }
@@ -64,6 +88,13 @@ impl Changes {
         if changes.len() >= CHANGES && !changes.contains_key(&key) {
             self.lost += 1;
             return false;
+        }
+        if set.is_saved {
+            self.reported.push(SetChange {
+                set: Arc::clone(&set.name),
+                value: key.clone(),
+                is_added: value,
+            });
         }
         changes.insert(key, value);
         true
@@ -187,6 +218,7 @@ mod tests {
             kind,
             test: SetTest::Member(command),
             values: Arc::new(values),
+            is_saved: true,
         }
     }
 
@@ -203,6 +235,8 @@ mod tests {
         assert!(changes.look_up(&of(SetCommand::IsSet), b"x"));
         assert!(changes.look_up(&of(SetCommand::Unset), b"x"));
         assert!(changes.look_up(&of(SetCommand::IsNotSet), b"x"));
+        let reported: Vec<bool> = changes.reported.iter().map(|change| change.is_added).collect();
+        assert_eq!(reported, [true, false]);
     }
 
     #[test]

@@ -100,12 +100,13 @@ fn has(
             record
                 .objects
                 .iter()
-                .any(|(group, variation)| (Some(*group), Some(*variation)) == asked)
+                .any(|found| (Some(found.group), Some(found.variation)) == asked)
         }),
         TextField::SipMethodList => {
             let method = transaction.buffer(Buffer::SipMethod, direction);
             method.is_some_and(|method| any_of(value, |name| method.eq_ignore_ascii_case(name.as_bytes())))
         }
+        TextField::FileStore => !transaction.files.is_empty(),
         TextField::FileMagicText => {
             let (is_negated, text) = match value.strip_prefix('!') {
                 Some(text) => (true, text.trim()),
@@ -237,7 +238,10 @@ fn is_in_state(name: &str, tls: &TlsRecord) -> bool {
 /// Returns unit and function of the Modbus message in a direction.
 fn modbus(transaction: &Transaction, direction: Direction) -> Option<(u8, u8)> {
     match &transaction.record {
-        Record::Modbus(record) => record.messages[direction.index()],
+        Record::Modbus(record) => {
+            let message = record.messages[direction.index()].as_ref()?;
+            Some((message.unit, message.function))
+        }
         _ => None,
     }
 }

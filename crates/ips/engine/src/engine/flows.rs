@@ -86,7 +86,11 @@ impl Engine {
         flow.last = packet.time;
         let counters = &mut flow.counters[direction.index()];
         counters.packets += 1;
-        counters.bytes += packet.ip.bytes.len() as u64;
+        counters.bytes += packet.size as u64;
+        if let Some(tcp) = &packet.tcp {
+            // Eight of the nine control bits (RFC 9293, section 3.1).
+            flow.tcp_flags[direction.index()] |= tcp.flags as u8;
+        }
         flow.was_heard[direction.index()] |= !is_quoted;
         // The payloads of packets after the one with which encryption begins are not inspected.
         packet.is_encrypted = self.hides_payloads(&flow, direction);
@@ -268,8 +272,9 @@ impl Engine {
             && let Some(flow) = self.flows.take(index)
         {
             let is_syn = packet.tcp.is_some_and(|tcp| tcp.is_syn());
-            let is_over = self.flows.is_idle(&flow, packet.time)
-                || is_syn && !is_quoted && self.begins_another(packet, &flow, tuple);
+            let is_idle = self.flows.is_idle(&flow, packet.time);
+            let begins_another = is_syn && !is_quoted && self.begins_another(packet, &flow, tuple);
+            let is_over = is_idle || begins_another;
             // A repeated SYN may begin a new connection, too; the server's answer to the SYN shows that.
             let depth = self.tcp.depth;
             again = match (&flow.tcp, &packet.tcp) {
@@ -285,7 +290,11 @@ impl Engine {
             // The client stays the client.
             is_from_server = is_orphaned && !is_over && !tuple.is_from_client(&flow.key) && !is_quoted;
             self.flows.remove(index);
-            self.end(rules, flow, packet.time, FlowEnd::Timeout, out);
+            let reason = match !is_idle && (begins_another || again.is_some()) {
+                true => FlowEnd::Reused,
+                false => FlowEnd::Timeout,
+            };
+            self.end(rules, flow, packet.time, reason, out);
         }
         if is_quoted {
             return Ok(None);
@@ -314,6 +323,9 @@ impl Engine {
         flow.app.settings.is_asymmetric = self.tcp.accepts_async;
         if self.overload.sheds_records {
             flow.app.settings.hashes_files = false;
+        }
+        if self.overload.sheds_records || !rules.stores_files {
+            flow.app.settings.store_limit = 0;
         }
         // Rules need the digests, whether records have them or not.
         flow.app.settings.hashes_files |= rules.needs_digests;
@@ -429,6 +441,7 @@ impl Engine {
                 self.inspect_all_held(rules, &packet, &mut flow, Direction::ToServer, out);
             }
         }
+        history::store_files(&mut flow, out);
         if self.keeps_records() {
             history::report_end(&flow, now, reason, out);
         }

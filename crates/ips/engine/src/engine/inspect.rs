@@ -114,6 +114,7 @@ impl Engine {
         out: &mut Events,
     ) {
         self.complete_alerts(first, flow, direction, out);
+        history::store_files(flow, out);
         if self.keeps_records() {
             history::report_complete(flow, packet, out);
         }

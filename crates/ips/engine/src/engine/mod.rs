@@ -11,7 +11,7 @@ use millrace_types::Time;
 use crate::app::Expectations;
 use crate::defragment::{DefragmentCounters, Defragmenter, Outcome, Refused};
 use crate::detect::{self, Detector, Inspection, Ruleset};
-use crate::event::{Events, FlowEnd};
+use crate::event::{Events, FlowEnd, Tunnel};
 use crate::flow::{Direction, Flow, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tuple};
 use crate::hash::Seed;
 use crate::history;
@@ -374,7 +374,9 @@ impl Engine {
                 events: PacketEvents::NONE,
                 ..context
             };
+            let (first, outer) = (out.list.len(), Tunnel::of(&packet));
             let decided = self.packet(rules, bytes, inner, inner_context, out);
+            history::wrap_alerts(&mut out.list[first..], context.number, outer);
             if decided == Verdict::Rewritten {
                 tunnel::correct_checksum(bytes, network, context);
             }

@@ -67,7 +67,8 @@ pub enum FlowVerdict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DirectionCounters {
     pub packets: u64,
-    /// Bytes from the IP header on.
+    /// Bytes of the frames with their link headers; for packets in tunnels and for those that were reassembled from fragments,
+    /// from the IP header on.
     pub bytes: u64,
 }
 
@@ -99,6 +100,8 @@ pub struct Flow {
     pub was_established: bool,
     /// Packets and bytes, by [`Direction::index`].
     pub counters: [DirectionCounters; 2],
+    /// All control bits of TCP that were seen, without NS, by [`Direction::index`].
+    pub tcp_flags: [u8; 2],
     /// True if an end of the flow sent a packet, by [`Direction::index`]. An ICMP error about the flow does
     /// not count.
     pub was_heard: [bool; 2],
@@ -135,6 +138,7 @@ impl Flow {
             state: FlowState::New,
             was_established: false,
             counters: Default::default(),
+            tcp_flags: [0; 2],
             was_heard: [false; 2],
             verdict: FlowVerdict::None,
             is_alerted: false,
@@ -202,6 +206,7 @@ impl Flow {
         core::mem::swap(&mut key.client, &mut key.server);
         core::mem::swap(&mut key.client_port, &mut key.server_port);
         self.counters.swap(0, 1);
+        self.tcp_flags.swap(0, 1);
         self.was_heard.swap(0, 1);
         self.detect.turn();
     }

@@ -190,6 +190,9 @@ pub struct Packet<'a> {
     pub dst: IpAddr,
     /// The IP header.
     pub ip: IpHeader<'a>,
+    /// Bytes of the frame with its link header; for a packet in a tunnel, or one that was reassembled from fragments, from the
+    /// IP header on.
+    pub size: usize,
     /// Offset of the IP header in bytes, in the frame or in the packet that was reassembled from fragments.
     pub ip_offset: usize,
     /// IP protocol of the payload; for IPv6 the protocol after the extension headers, or 44 for a fragment.
@@ -252,6 +255,7 @@ impl<'a> Packet<'a> {
         src: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         dst: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         ip: IpHeader::EMPTY,
+        size: 0,
         ip_offset: 0,
         protocol: 0,
         ports: None,
@@ -298,6 +302,10 @@ impl<'a> Packet<'a> {
         self.tunnel_depth = context.tunnel_depth;
         self.events = context.events;
         ip::decode(self, frame, network.version)?;
+        self.size = match context.tunnel_depth == 0 && !context.is_reassembled {
+            true => frame.len(),
+            false => self.ip.bytes.len(),
+        };
         if !self.is_fragment {
             transport::decode(self)?;
         }
@@ -391,6 +399,12 @@ impl<'a> Packet<'a> {
     pub fn ip_payload(&self) -> &'a [u8] {
         self.ip.bytes.get(self.ip.header_size..).unwrap_or_default()
     }
+}
+
+/// Returns the bytes of a frame from its IP header on; `None` if it carries no IP.
+pub fn ip_packet(frame: &[u8], link: LinkType) -> Option<&[u8]> {
+    let location = find_ip_header(link, frame).ok()?;
+    frame.get(location.offset..)
 }
 
 /// Returns the payload of the innermost packet of a frame, for event records; `None` if the frame has no

@@ -52,6 +52,8 @@ pub struct Stream {
     urgent: Vec<u64>,
     /// Bytes that were lost directly before `next`, and not yet reported.
     gap: u64,
+    /// True once bytes were lost.
+    has_gaps: bool,
     /// True if the parser knows that no byte follows.
     is_ended: bool,
 }
@@ -83,6 +85,7 @@ impl Stream {
             message: 0,
             urgent: Vec::new(),
             gap: 0,
+            has_gaps: false,
             is_ended: false,
         }
     }
@@ -316,12 +319,18 @@ impl Stream {
                 break;
             }
             *gaps += 1;
+            self.has_gaps = true;
             self.gap += first - self.next;
             self.buffer.clear();
             self.base = first;
             self.inspected = first;
             self.next = first;
         }
+    }
+
+    /// Returns true if bytes of the stream were lost.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.has_gaps
     }
 
     /// Returns true if raw data that were passed to the parser were not inspected yet.

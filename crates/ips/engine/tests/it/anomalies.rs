@@ -512,8 +512,8 @@ fn each_anomaly_is_raised_by_some_flow() {
         // In mode `ips`, the packets of some anomalies are changed or refused before rules see them.
         let modes: &[Mode] = match protocol {
             "http" if name == "ambiguous_tunnel" => &[Mode::Ips],
-            "http" | "smtp" | "tls" | "dns" | "dnp3" | "ftp" | "modbus" | "pop3" | "smb" | "sip" | "snmp"
-            | "ssh" | "applayer" => &[Mode::Ids],
+            "http" | "http2" | "smtp" | "tls" | "dns" | "dnp3" | "ftp" | "modbus" | "pop3" | "smb"
+            | "sip" | "snmp" | "ssh" | "applayer" => &[Mode::Ids],
             _ => &[Mode::Ids, Mode::Ips],
         };
         let is_raised = |mode: &Mode| alerts(&rules, &frames, *mode) == [1];

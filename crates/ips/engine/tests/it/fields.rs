@@ -195,6 +195,8 @@ fn each_field_has_a_flow_on_which_it_matches() {
         "filesha1",
         "filesha256",
         "alert",
+        "iprep",
+        "filestore",
     ];
     for (protocol, options, conversation) in texts.chain(numbers) {
         if let Conversation::Listed = conversation {

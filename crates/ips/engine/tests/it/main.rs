@@ -38,6 +38,7 @@ mod protocols;
 mod rates;
 mod repetition;
 mod segmentation;
+mod stored;
 mod stream_events;
 mod synthesis;
 mod tunnels;

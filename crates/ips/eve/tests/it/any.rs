@@ -4,7 +4,8 @@ use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TransactionEvent,
+    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
+    TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::verdict::DropReason;
@@ -45,13 +46,39 @@ prop_compose! {
         protocol in any::<u8>(), times in (time(), time()), numbers in any::<[u64; 4]>(), is_alerted in any::<bool>(),
         state in select(vec![FlowState::New, FlowState::Established, FlowState::Closed]), app in option::of(app()),
         verdict in select(vec![FlowVerdict::None, FlowVerdict::Pass, FlowVerdict::Drop, FlowVerdict::Bypass]),
+        transactions in any::<u64>(), tcp in option::of(tcp()),
     ) -> FlowSummary {
         let key = FlowKey {
             client: ends.0, server: ends.1, client_port: ports.0, server_port: ports.1, protocol, vlans: [0; 3], tunnel_depth: 0,
         };
         let [a, b, c, d] = numbers;
         let counters = [DirectionCounters { packets: a, bytes: b }, DirectionCounters { packets: c, bytes: d }];
-        FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, verdict, is_alerted }
+        FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, verdict, is_alerted, transactions, tcp }
+    }
+}
+
+fn tcp() -> impl Strategy<Value = TcpSummary> {
+    use TcpState::{CloseWait, Closed, Established, FinWait1, SynReceived, SynSent};
+    let state = option::of(select(vec![
+        SynSent,
+        SynReceived,
+        Established,
+        FinWait1,
+        CloseWait,
+        Closed,
+    ]));
+    (any::<[u8; 2]>(), state, any::<[bool; 2]>()).prop_map(|(flags, state, has_gaps)| TcpSummary {
+        flags,
+        state,
+        has_gaps,
+    })
+}
+
+prop_compose! {
+    fn tunnel()(
+        ends in any::<(std::net::IpAddr, std::net::IpAddr)>(), ports in any::<Option<(u16, u16)>>(), protocol in any::<u8>(), depth in 1..u8::MAX,
+    ) -> Tunnel {
+        Tunnel { src: ends.0, dst: ends.1, ports, protocol, depth }
     }
 }
 
@@ -63,30 +90,39 @@ prop_compose! {
     fn file()(
         name in text(), size in any::<u64>(), state in select(vec![FileState::Open, FileState::Closed, FileState::Truncated]),
         has_gaps in any::<bool>(), magic in select(vec![None, Some("PDF document")]),
-        hashes in option::of(any::<([u8; 16], [u8; 20], [u8; 32])>()),
+        hashes in option::of(any::<([u8; 16], [u8; 20], [u8; 32])>()), is_stored in any::<bool>(),
     ) -> FileSummary {
         let hashes = hashes.map(|(md5, sha1, sha256)| FileHashes { md5, sha1, sha256 });
-        FileSummary { direction: Direction::ToClient, name, size, state, has_gaps, magic, hashes }
+        FileSummary { direction: Direction::ToClient, name, size, state, has_gaps, magic, hashes, is_stored }
     }
 }
 
 prop_compose! {
     fn http()(
         texts in collection::vec(text(), 4), maybe in collection::vec(maybe(), 6), numbers in any::<(Option<u16>, Option<u16>, u64, u64)>(),
+        http2_stream in any::<Option<u32>>(),
     ) -> Record {
         let [hostname, url, method, protocol] = texts.try_into().unwrap();
         let [user_agent, referer, forwarded_for, content_type, content_range, redirect] = maybe.try_into().unwrap();
         let (port, status, length, request_length) = numbers;
         Record::Http(Box::new(HttpRecord {
             hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
-            status, length, request_length,
+            status, length, request_length, http2_stream,
         }))
     }
 }
 
 prop_compose! {
-    fn resource()(name in text(), kind in any::<u16>(), class in any::<u16>(), ttl in any::<u32>(), data in text()) -> DnsResource {
-        DnsResource { name, kind, class, ttl, data }
+    fn resource()(name in text(), kind in any::<u16>(), class in any::<u16>(), ttl in any::<u32>(), data in text(), numbers in any::<[u16; 3]>()) -> DnsResource {
+        let kind = [kind, 6, 33, 44, 1, 5][usize::from(kind % 6)];
+        let mut fields = Fields::default();
+        match kind {
+            6 => fields.text("mname", &data).number("serial", numbers[0]).number("minimum", numbers[1]),
+            33 => fields.number("priority", numbers[0]).number("port", numbers[1]).text("name", &data),
+            44 => fields.text("fingerprint", &data).number("algo", numbers[0] & 0xff),
+            _ => &mut fields,
+        };
+        DnsResource { name, kind, class, ttl, data, fields }
     }
 }
 
@@ -122,11 +158,53 @@ prop_compose! {
     }
 }
 
+fn status() -> impl Strategy<Value = Option<MailStatus>> {
+    option::of(select(vec![
+        MailStatus::InHeaders,
+        MailStatus::InBody,
+        MailStatus::Complete,
+    ]))
+}
+
+/// Returns a message of Modbus: any function, and often one that the protocol defines.
+fn modbus() -> impl Strategy<Value = Option<ModbusMessage>> {
+    let function = prop_oneof![any::<u8>(), 1..25_u8, 0x81..0x99_u8, Just(43)];
+    let message = (
+        any::<u16>(),
+        any::<u8>(),
+        function,
+        collection::vec(any::<u8>(), 0..12),
+    );
+    option::of(
+        message.prop_map(|(protocol, unit, function, data)| ModbusMessage {
+            protocol,
+            unit,
+            function,
+            data,
+        }),
+    )
+}
+
 prop_compose! {
-    fn smtp()(maybe in collection::vec(maybe(), 6), texts in collection::vec(texts(), 4)) -> Record {
+    fn dnp3()(
+        bytes in any::<[u8; 3]>(), ends in any::<[u16; 2]>(), indications in any::<Option<u16>>(), is_complete in any::<bool>(),
+        objects in collection::vec((any::<[u8; 3]>(), any::<[u32; 3]>()), 0..3),
+    ) -> Record {
+        let objects = objects.into_iter().map(|([group, variation, qualifier], [start, stop, count])| {
+            Dnp3Objects { group, variation, qualifier, start, stop, count }
+        });
+        Record::Dnp3(Box::new(Dnp3Record {
+            link_control: bytes[0], source: ends[0], destination: ends[1], control: bytes[1], function: bytes[2], indications,
+            objects: objects.collect(), is_complete,
+        }))
+    }
+}
+
+prop_compose! {
+    fn smtp()(maybe in collection::vec(maybe(), 6), texts in collection::vec(texts(), 4), status in status()) -> Record {
         let [helo, mail_from, from, subject, message_id, date] = maybe.try_into().unwrap();
         let [rcpt_to, to, attachments, urls] = texts.try_into().unwrap();
-        Record::Smtp(Box::new(SmtpRecord { helo, mail_from, from, subject, message_id, date, rcpt_to, to, attachments, urls }))
+        Record::Smtp(Box::new(SmtpRecord { helo, mail_from, from, subject, message_id, date, rcpt_to, to, attachments, urls, status }))
     }
 }
 
@@ -201,14 +279,13 @@ fn record() -> impl Strategy<Value = Record> {
         smb(),
         sip(),
         (end(), end()).prop_map(|(client, server)| Record::Ssh(Box::new(SshRecord { client, server }))),
-        any::<(u16, [Option<(u8, u8)>; 2])>().prop_map(|(identifier, messages)| Record::Modbus(Box::new(
-            ModbusRecord { identifier, messages }
-        ))),
-        any::<(u8, Option<u16>)>().prop_map(|(function, indications)| Record::Dnp3(Box::new(Dnp3Record {
-            function,
-            indications,
-            objects: Vec::new(),
-        }))),
+        (any::<u16>(), modbus(), modbus()).prop_map(|(identifier, request, response)| Record::Modbus(
+            Box::new(ModbusRecord {
+                identifier,
+                messages: [request, response]
+            })
+        )),
+        dnp3(),
         fields(3).prop_map(|fields| Record::Fields(Box::new(fields))),
     ]
 }
@@ -247,7 +324,7 @@ prop_compose! {
         subject in subject(), numbers in any::<(u32, u32, u32, u32)>(), action in select(&ACTIONS[..]), app in option::of(app()),
         packet_action in select(&ACTIONS[..]),
         transaction in any::<Option<u64>>(), flow in flow(), direction in select(&Direction::BOTH[..]), record in record(),
-        files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(),
+        files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(), tunnel in option::of(tunnel()),
     ) -> Event {
         let (sid, gid, rev, rule) = numbers;
         let app = match record {
@@ -255,7 +332,7 @@ prop_compose! {
             _ => app,
         };
         let context = Box::new(AlertContext { flow, direction, record, files, bits });
-        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, context: has_context.then_some(context) })
+        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, tunnel: tunnel.map(Box::new), context: has_context.then_some(context) })
     }
 }
 
@@ -274,7 +351,12 @@ prop_compose! {
 
 /// Returns any event of the engine.
 pub(crate) fn event() -> impl Strategy<Value = Event> {
-    let ends = select(vec![FlowEnd::Timeout, FlowEnd::Evicted, FlowEnd::Shutdown]);
+    let ends = select(vec![
+        FlowEnd::Timeout,
+        FlowEnd::Reused,
+        FlowEnd::Evicted,
+        FlowEnd::Shutdown,
+    ]);
     let mut reasons = vec![
         DropReason::Rule,
         DropReason::Flow,

@@ -55,14 +55,18 @@ pub struct Dataset {
     pub kind: Option<SetType>,
     /// The file with the first values, as the rule names it.
     pub load: Option<String>,
-    /// The file with the first values, which need not exist. Suricata writes the values to it; Millrace does not.
+    /// The file with the first values, which need not exist, and to which the values are written.
     pub state: Option<String>,
-    /// The other arguments, which have no effect: `save`, `memcap` and `hashsize`.
+    /// The file to which the values are written.
+    pub save: Option<String>,
+    /// The other arguments, which have no effect: `memcap` and `hashsize`.
     others: Vec<(String, String)>,
 }
 
 /// Largest size of the name of a set, in bytes.
 const NAME_SIZE: usize = 63;
+/// Largest size of the name of a file that is written, in bytes.
+const FILE_NAME_SIZE: usize = 255;
 
 impl Dataset {
     /// Reads the value of `dataset`, or of `datarep`.
@@ -95,6 +99,7 @@ impl Dataset {
             kind: None,
             load: None,
             state: None,
+            save: None,
             others: Vec::new(),
         };
         for part in parts.filter(|part| !part.is_empty()) {
@@ -104,7 +109,8 @@ impl Dataset {
                 "type" => set.kind = Some(SetType::from_word(value)?),
                 "load" if !value.is_empty() => set.load = Some(value.to_owned()),
                 "state" if !value.is_empty() => set.state = Some(value.to_owned()),
-                "save" | "memcap" | "hashsize" if !value.is_empty() => {
+                "save" if !value.is_empty() => set.save = Some(value.to_owned()),
+                "memcap" | "hashsize" if !value.is_empty() => {
                     set.others.push((key.to_owned(), value.to_owned()));
                 }
                 "format" if value == "csv" => {}
@@ -116,11 +122,27 @@ impl Dataset {
                 _ => return Err(wrong(part)),
             }
         }
-        let saves = set.others.iter().any(|(key, _)| key == "save");
-        if set.state.is_some() && (set.load.is_some() || saves) {
+        if set.state.is_some() && (set.load.is_some() || set.save.is_some()) {
             return Err(Reason::invalid("state with load or save", form));
         }
+        if is_reputation && set.saved_file().is_some() {
+            return Err(Reason::invalid(
+                "state or save, and no rule changes a reputation",
+                form,
+            ));
+        }
+        if let Some(name) = set.saved_file().filter(|name| !is_beneath(name)) {
+            return Err(Reason::invalid(
+                format!("the file {} for the values", quote(name)),
+                "a name beneath the directory for data, without .. and not absolute",
+            ));
+        }
         Ok(set)
+    }
+
+    /// Returns the file to which the values are written.
+    pub fn saved_file(&self) -> Option<&str> {
+        self.save.as_deref().or(self.state.as_deref())
     }
 
     /// Returns the file with the first values, and true if it must exist.
@@ -128,6 +150,13 @@ impl Dataset {
         let load = self.load.as_deref().map(|name| (name, true));
         load.or_else(|| self.state.as_deref().map(|name| (name, false)))
     }
+}
+
+/// Returns true if the name of a file leads to no place outside of its directory.
+fn is_beneath(name: &str) -> bool {
+    use std::path::{Component, Path};
+    let mut parts = Path::new(name).components();
+    parts.all(|part| matches!(part, Component::Normal(_))) && name.len() <= FILE_NAME_SIZE
 }
 
 impl fmt::Display for Dataset {
@@ -151,6 +180,9 @@ impl fmt::Display for Dataset {
         }
         if let Some(state) = &self.state {
             write!(f, ",state {state}")?;
+        }
+        if let Some(save) = &self.save {
+            write!(f, ",save {save}")?;
         }
         self.others
             .iter()

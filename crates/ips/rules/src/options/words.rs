@@ -72,7 +72,7 @@ fields! {
     FileNameText "filename" "the name of the file contains, in any case," "[!]\"TEXT\"";
     FileExtension "fileext" "the file has the extension, in any case," "[!]\"EXTENSION\"";
     FileMagicText "filemagic" "the kind of the file contains, in any case," "[!]\"TEXT\"";
-    FileStore "filestore" "files are not stored:" "nothing, or request|response|both|to_server|to_client, and file|tx|ssn|flow";
+    FileStore "filestore" "the file is stored, if there is a directory for files:" "nothing, or request|response|both|to_server|to_client, and file|tx|ssn|flow";
     FileMd5 "filemd5" "the MD5 of the file is in the list" "[!]FILE";
     FileSha1 "filesha1" "the SHA-1 of the file is in the list" "[!]FILE";
     FileSha256 "filesha256" "the SHA-256 of the file is in the list" "[!]FILE";
@@ -87,6 +87,7 @@ fields! {
     Prefilter "prefilter" "the prefilter chooses its pattern by itself" "nothing";
     AlertToo "alert" "a match raises an alert, too" "nothing";
     Absent "absent" "the buffer is not there" "nothing, or or_else";
+    AddressReputation "iprep" "the reputation of the address is" "src|dst|any|both,CATEGORY,<|>|=|<=|>=,SCORE to 127, or src|dst|any|both,CATEGORY,isset|isnotset";
     Requires "requires" "the rule needs" "version, feature and keyword, each with its value, with commas between them";
 }
 
@@ -224,6 +225,19 @@ impl TextField {
                 text == "2_compat" || text.split('.').count() <= 2 && text.split('.').all(&is_number)
             }
             TextField::Requires => true,
+            TextField::AddressReputation => match parts[..] {
+                [side, category, ref test @ ..] if is_word(category) => {
+                    let is_test = match *test {
+                        ["isset" | "isnotset"] => true,
+                        ["<" | ">" | "=" | "<=" | ">=", score] => {
+                            score.parse::<u8>().is_ok_and(|score| score <= 127)
+                        }
+                        _ => false,
+                    };
+                    matches!(side, "src" | "dst" | "any" | "both") && is_test
+                }
+                _ => false,
+            },
             TextField::Dnp3Obj => parts.len() == 2 && parts.iter().all(|part| is_number(part)),
             TextField::Modbus => parts.iter().all(|part| is_modbus(part)),
             TextField::ModbusUnit => is_number(text),

@@ -7,7 +7,6 @@ use super::framing;
 use super::headers::Headers;
 use super::multipart::Multipart;
 use crate::app::AppSettings;
-use crate::app::file::File;
 use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Transaction};
 use crate::flow::Direction;
@@ -146,9 +145,7 @@ impl Body {
             if !last.is_empty() && last.len() < file_name.len() {
                 transaction.publish(Buffer::FileName, direction, last);
             }
-            transaction
-                .files
-                .push(File::new(direction, file_name, settings.hashes_files));
+            transaction.files.push(settings.file(direction, file_name));
             file = Some(transaction.files.len() - 1);
         }
         Body {

@@ -202,6 +202,29 @@ impl Headers {
         }
     }
 
+    /// Adds headers of HTTP/2, whose names and values are not lines, and appends the anomalies that it finds.
+    pub(super) fn add_fields(
+        &mut self,
+        direction: Direction,
+        fields: &[(Vec<u8>, Vec<u8>)],
+        events: &mut Vec<AppEvent>,
+    ) {
+        let names = match direction {
+            Direction::ToServer => &REQUEST,
+            Direction::ToClient => &RESPONSE,
+        };
+        let mut repetitions = 0;
+        for (name, value) in fields {
+            let header = Header {
+                name: Span::append(&mut self.text, name),
+                value: Piece::new(&mut self.text, value.as_slice()),
+                is_repeated: false,
+                is_folded: false,
+            };
+            self.add(header, names, &mut repetitions, events);
+        }
+    }
+
     /// Returns the header of a line. A line without colon is the value of a header without name.
     fn header(&mut self, line: &[u8], names: &Names, events: &mut Vec<AppEvent>) -> Header {
         let (name, value) = match line.iter().position(|&byte| byte == b':') {

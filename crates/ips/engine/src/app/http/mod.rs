@@ -14,6 +14,7 @@ mod chunked;
 mod decompress;
 mod framing;
 mod headers;
+pub(in crate::app) mod http2;
 pub(in crate::app) mod multipart;
 mod publish;
 mod readings;

@@ -9,7 +9,6 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::headers::{Headers, Lines};
 use crate::app::AppSettings;
-use crate::app::file::File;
 use crate::app::heap::heap;
 use crate::app::parameter::{file_names, parameter};
 use crate::app::transaction::Transaction;
@@ -231,9 +230,7 @@ impl Multipart {
             transaction.publish(Buffer::FileName, direction, name.as_slice());
         }
         let buffer = transaction.open(Buffer::FileData, None, direction, settings.request_body_minimum);
-        transaction
-            .files
-            .push(File::new(direction, name, settings.hashes_files));
+        transaction.files.push(settings.file(direction, name));
         State::File((buffer, transaction.files.len() - 1))
     }
 }

@@ -5,7 +5,7 @@ use crate::app::transaction::AppEvent;
 
 /// A content transfer encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Encoding {
+pub(in crate::app) enum Encoding {
     /// 7bit, 8bit, binary.
     Identity,
     /// base64.
@@ -16,7 +16,7 @@ pub(super) enum Encoding {
 /// Decodes one part. A line end before a boundary belongs to the boundary, so each line end is held until the
 /// next line.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(in crate::app) struct Decoder {
     encoding: Encoding,
     /// Base64: bits that do not yet make a byte, and their number. Padding ends a group.
     bits: u32,
@@ -66,7 +66,7 @@ fn whole_groups<'a>(text: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
 }
 
 impl Decoder {
-    pub(super) fn new(encoding: Encoding) -> Decoder {
+    pub(in crate::app) fn new(encoding: Encoding) -> Decoder {
         Decoder {
             encoding,
             bits: 0,
@@ -83,7 +83,7 @@ impl Decoder {
     }
 
     /// Decodes a line; `end` is empty if the line continues in the next call.
-    pub(super) fn line(&mut self, text: &[u8], end: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
+    pub(in crate::app) fn line(&mut self, text: &[u8], end: &[u8]) -> (Vec<u8>, Option<AppEvent>) {
         match self.encoding {
             Encoding::Identity => {
                 let mut out = core::mem::replace(&mut self.line_end, end.to_vec());

@@ -16,6 +16,7 @@ use crate::app::AppSettings;
 use crate::app::file::File;
 use crate::app::heap::{Heap, heap};
 use crate::app::parameter::{extended_parameter, parameter};
+use crate::app::record::MailStatus;
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
@@ -411,6 +412,16 @@ impl Mime {
         self.enclosing.iter_mut().map(|(part, _)| part).chain(inner)
     }
 
+    /// Returns the part of the message that was seen, before [`Mime::end`]. `is_complete` is true for a message whose end was
+    /// seen.
+    pub(in crate::app) fn status(&self, is_complete: bool) -> MailStatus {
+        match &self.state {
+            _ if is_complete => MailStatus::Complete,
+            State::Headers(_) if self.is_top => MailStatus::InHeaders,
+            State::Headers(_) | State::Text | State::File(_) => MailStatus::InBody,
+        }
+    }
+
     /// Ends the message.
     pub(in crate::app) fn end(&mut self, transaction: &mut Transaction, is_complete: bool) {
         if let State::Headers(headers) = &mut self.state
@@ -537,9 +548,7 @@ impl Mime {
             self.state = State::Text;
             return;
         }
-        transaction
-            .files
-            .push(File::new(self.direction, &name, settings.hashes_files));
+        transaction.files.push(settings.file(self.direction, &name));
         self.summary.attachments.push(name.clone());
         let part = Part {
             name,

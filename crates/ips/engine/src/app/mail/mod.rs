@@ -1,6 +1,6 @@
 //! Mail: SMTP, POP3, IMAP and the messages that they carry.
 
-mod decode;
+pub(super) mod decode;
 pub(super) mod imap;
 pub(super) mod lines;
 pub(super) mod mime;

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use millrace_ips_rules::buffers::Buffer;
 
 use super::pipes::File as Handle;
-use crate::app::file::{File, NAME_SIZE};
+use crate::app::file::NAME_SIZE;
 use crate::app::heap::{flat, heap};
 use crate::app::transaction::{Progress, Transactions};
 use crate::app::{AppProtocol, AppSettings};
@@ -383,9 +383,7 @@ fn begin(name: &[u8], direction: Direction, settings: &AppSettings, out: &mut Tr
         transaction.publish(Buffer::FileName, direction, name);
     }
     let buffer = transaction.open(Buffer::FileData, None, direction, 0);
-    transaction
-        .files
-        .push(File::new(direction, name, settings.hashes_files));
+    transaction.files.push(settings.file(direction, name));
     Content {
         transaction: transaction.id,
         buffer,

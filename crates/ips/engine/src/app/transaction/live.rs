@@ -151,6 +151,11 @@ impl Transactions {
         &mut self.list[last]
     }
 
+    /// Returns the number of transactions that began.
+    pub(crate) fn begun(&self) -> u64 {
+        self.next
+    }
+
     /// Returns true if the oldest transaction may be removed: it is inspected, or the room for a slice is used up, too.
     fn may_evict(&self) -> bool {
         self.list.len() >= LIVE_TRANSACTIONS + SLICE_TRANSACTIONS || !self.list.front().is_some_and(is_new)

@@ -115,6 +115,8 @@ pub struct Transaction {
     pub record: Record,
     /// Files that the transaction carries.
     pub files: Vec<File>,
+    /// True by [`Direction::index`] if a rule stores the files of the direction.
+    pub(crate) stores: [bool; 2],
     /// True by [`Direction::index`] if detection has inspected the last state of the direction.
     pub is_inspected: [bool; 2],
     /// True once the transaction has parts that are not inspected, because there are too many.
@@ -159,6 +161,7 @@ impl Transaction {
             events: Vec::new(),
             record: Record::None,
             files: Vec::new(),
+            stores: [false; 2],
             is_inspected: [false; 2],
             exceeds_limits: false,
             is_ambiguous: false,

@@ -20,13 +20,14 @@ use millrace_ips_pcre::Regex;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::files::{Class, Threshold};
 use millrace_ips_rules::options::dataset::SetType;
+use millrace_ips_rules::reputation::Reputation;
 use millrace_ips_rules::variables::Ranges;
 use millrace_ips_rules::{Refusal, RuleSet, Variables, limits};
 use millrace_ips_scan::Backend;
 
-use super::dataset::Values;
+use super::dataset::{SavedSet, Values};
 use super::prefilter::Prefilter;
-use super::program::{AppTest, Rule, Step};
+use super::program::{AppTest, Operation, Rule, Step};
 use super::reload::Numbers;
 
 pub(crate) use protocols::buffer_directions;
@@ -107,8 +108,12 @@ pub struct Ruleset {
     pub names: Names,
     /// The numbers to which the state of flows refers.
     pub numbers: Numbers,
+    /// The sets whose values are written to files, by their names.
+    pub saved_sets: Vec<SavedSet>,
     /// True if a rule asks for the digest of a file.
     pub(crate) needs_digests: bool,
+    /// True if a rule stores files.
+    pub(crate) stores_files: bool,
     /// The prefilter, which finds the rules that need an evaluation.
     pub(super) prefilter: Prefilter,
 }
@@ -142,6 +147,10 @@ struct Interner {
     sets: HashMap<String, (SetType, Arc<Values>)>,
     /// Lists of digests, by the rule file, the keyword and the name of the list.
     digests: HashMap<(String, &'static str, String), Arc<HashSet<Vec<u8>>>>,
+    /// The reputation of addresses.
+    reputation: Arc<Reputation>,
+    /// Sets that are written to files, by their names.
+    saved: BTreeMap<String, SavedSet>,
 }
 
 impl Interner {
@@ -167,11 +176,23 @@ impl Interner {
     }
 }
 
+/// Marks the look-ups in sets that are written to files.
+fn mark_saved(operation: &mut Operation, saved: &BTreeMap<String, SavedSet>) {
+    match operation {
+        Operation::Set(lookup) => lookup.is_saved = saved.contains_key(&*lookup.name),
+        Operation::Base64 { then, .. } => then.iter_mut().for_each(|inner| mark_saved(inner, saved)),
+        _ => {}
+    }
+}
+
 /// Compiles the rules. Those that cannot be compiled are refused, each with the option and the reason, and so are rows of the
 /// threshold table.
 pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refusal>) {
     let previous = settings.previous.as_ref();
-    let mut interner = Interner::default();
+    let mut interner = Interner {
+        reputation: Arc::new(set.reputation().clone()),
+        ..Interner::default()
+    };
     if let Some(previous) = previous {
         interner.bits.clone_from(&previous.bits);
         interner.counters.clone_from(&previous.counters);
@@ -185,6 +206,10 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
         }
     }
     order::sort(&mut rules);
+    // The rule that names the file of a set may be behind others with the set.
+    for operation in rules.iter_mut().flat_map(Rule::operations_mut) {
+        mark_saved(operation, &interner.saved);
+    }
     let mut hooks: Vec<(u16, Hook)> = interner.hooks.into_iter().map(|(hook, at)| (at, hook)).collect();
     hooks.sort_by_key(|(at, _)| *at);
     let hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
@@ -196,8 +221,12 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
     let numbers = Numbers::new(&rules, interner.bits, interner.counters, previous);
     let is_digest = |test: &AppTest| matches!(test, AppTest::Digest { .. });
     let needs_digests = rules.iter().any(|rule| rule.app.iter().any(is_digest));
+    let stores_files = rules.iter().any(|rule| rule.store.is_some());
     let ruleset = Ruleset {
-        needs_digests,
+        saved_sets: interner.saved.into_values().collect(),
+        // The names of stored files are their digests.
+        needs_digests: needs_digests || stores_files,
+        stores_files,
         rules,
         hooks,
         names,

@@ -19,12 +19,16 @@ const SCTP: u8 = 132;
 /// Protocols that carry files.
 const FILES: &[AppProtocol] = &[
     AppProtocol::Http,
+    AppProtocol::Http2,
     AppProtocol::Smtp,
     AppProtocol::FtpData,
     AppProtocol::Smb,
     AppProtocol::Imap,
     AppProtocol::Pop3,
 ];
+
+/// The versions of HTTP, which have the same buffers.
+const HTTP: &[AppProtocol] = &[AppProtocol::Http, AppProtocol::Http2];
 
 /// Compiles the protocol of a header.
 pub(super) fn header(protocol: Protocol) -> ProtocolTest {
@@ -52,7 +56,10 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
         Protocol::Icmpv4 => ip(&[ICMP]),
         Protocol::Icmpv6 => ip(&[ICMPV6]),
         Protocol::Sctp => ip(&[SCTP]),
-        Protocol::Http => app(AppProtocol::Http),
+        Protocol::Http => ProtocolTest {
+            app: HTTP.to_vec(),
+            ..ProtocolTest::default()
+        },
         Protocol::Dns => app(AppProtocol::Dns),
         Protocol::Tls => app(AppProtocol::Tls),
         Protocol::Smtp => app(AppProtocol::Smtp),
@@ -162,8 +169,10 @@ pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
         Buffer::Dnp3Data => &[AppProtocol::Dnp3],
         buffer => {
             let names = buffer.names().suricata;
-            let found = names.first().and_then(|name| of_keyword(name));
-            found.unwrap_or(&[AppProtocol::Http])
+            match names.first().and_then(|name| of_keyword(name)) {
+                None | Some([AppProtocol::Http]) => HTTP,
+                Some(found) => found,
+            }
         }
     }
 }
@@ -174,7 +183,7 @@ pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
         TextField::TlsVersion | TextField::SslVersion | TextField::SslState => vec![AppProtocol::Tls],
         TextField::SshProtoVersion => vec![AppProtocol::Ssh],
         TextField::CertExpired | TextField::CertValid => vec![AppProtocol::Tls],
-        TextField::FileMagicText => FILES.to_vec(),
+        TextField::FileMagicText | TextField::FileStore => FILES.to_vec(),
         TextField::IkeChosenSaAttribute => vec![AppProtocol::Ike],
         TextField::Krb5TicketEncryption => vec![AppProtocol::Krb5],
         TextField::DceIface | TextField::DceOpnum => vec![AppProtocol::Dcerpc, AppProtocol::Smb],

@@ -1,19 +1,84 @@
 //! Options whose value the syntax tree keeps as text.
 
+use std::sync::Arc;
+
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::state::{BitOperation, BitScope, Bits, FlowInt};
+use millrace_ips_rules::reputation::Reputation;
 
 use super::super::program::{
-    BitMode, BitTable, CounterOperator, CounterTest, CounterValue, Effect, PacketTest, Side, StateTest,
+    AddressSide, BitMode, BitTable, CounterOperator, CounterTest, CounterValue, Effect, PacketTest,
+    ReputationTest, ScoreTest, Side, StateTest, Store, StoreSide,
 };
 use super::Interner;
+use crate::flow::Direction;
 
 fn invalid(text: &str, expected: &'static str) -> Reason {
     Reason::Invalid {
         problem: format!("the value \"{text}\""),
         expected,
     }
+}
+
+/// Compiles the value of `iprep`.
+pub(super) fn reputation(text: &str, table: &Arc<Reputation>) -> Result<ReputationTest, Reason> {
+    const FORM: &str = "a side, a category and a test, with commas between them";
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let [side, name, test @ ..] = &parts[..] else {
+        return Err(invalid(text, FORM));
+    };
+    let side = match *side {
+        "src" => AddressSide::Source,
+        "dst" => AddressSide::Destination,
+        "any" => AddressSide::Any,
+        _ => AddressSide::Both,
+    };
+    let score = match test {
+        ["isset"] => ScoreTest::IsSet(true),
+        ["isnotset"] => ScoreTest::IsSet(false),
+        [operator, score] => {
+            let score = score.parse().map_err(|_| invalid(text, FORM))?;
+            ScoreTest::Compares(match *operator {
+                "<" => Comparison::Less(score),
+                "<=" => Comparison::LessOrEqual(score),
+                ">" => Comparison::Greater(score),
+                ">=" => Comparison::GreaterOrEqual(score),
+                _ => Comparison::Equal(score),
+            })
+        }
+        _ => return Err(invalid(text, FORM)),
+    };
+    let category = table.category(name).ok_or_else(|| Reason::Invalid {
+        problem: format!("the category \"{name}\" is in no file"),
+        expected: "a row NUMBER,NAME,DESCRIPTION for it in a file that is read with the rules",
+    })?;
+    Ok(ReputationTest {
+        side,
+        category,
+        name: (*name).to_owned(),
+        score,
+        table: Arc::clone(table),
+    })
+}
+
+/// Compiles the value of `filestore`.
+pub(super) fn store(text: &str) -> Store {
+    let mut store = Store {
+        side: None,
+        is_of_flow: false,
+    };
+    for word in text.split(',').map(str::trim) {
+        match word {
+            "request" | "to_server" => store.side = Some(StoreSide::One(Direction::ToServer)),
+            "response" | "to_client" => store.side = Some(StoreSide::One(Direction::ToClient)),
+            "both" => store.side = Some(StoreSide::Both),
+            "ssn" | "flow" => store.is_of_flow = true,
+            // `file` and `tx` are the files of the transaction.
+            _ => {}
+        }
+    }
+    store
 }
 
 /// Separates the sign of a set of bits from its letters. The sign may be before or after them.

@@ -164,6 +164,7 @@ fn alert(
         packet_action: Action::None,
         app,
         transaction: found.transaction,
+        tunnel: None,
         context: None,
     }
 }

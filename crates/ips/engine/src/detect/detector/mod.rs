@@ -24,7 +24,7 @@ use super::rate::Rates;
 use super::state::{self, AddressBits};
 use super::{Inspection, conditions, reload, transform};
 use crate::app::AppProtocol;
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
 use crate::settings::Mode;
@@ -376,6 +376,9 @@ impl Detector {
         out: &mut Events,
     ) -> Action {
         self.trace_packet(rules, context, flow.as_deref());
+        for change in self.scratch.sets.reported.drain(..) {
+            out.push(Event::Set(change));
+        }
         let first = out.list.len();
         let action = match self.matches.is_empty() {
             true => Action::None,

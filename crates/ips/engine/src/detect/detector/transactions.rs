@@ -142,6 +142,12 @@ impl Detector {
                     continue;
                 }
                 self.record(candidate.rule, rule, context, Some(flow), Some(transaction.id));
+                if let Some(store) = rule.store {
+                    for (side, is_stored) in store.directions(direction).into_iter().enumerate() {
+                        transaction.stores[side] |= is_stored;
+                        flow.app.stores[side] |= is_stored && store.is_of_flow;
+                    }
+                }
                 if let Some(found) = self.matches.last_mut() {
                     found.is_reading = transaction.is_reading;
                 }

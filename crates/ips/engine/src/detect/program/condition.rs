@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
 use millrace_ips_rules::options::words::TextField;
+use millrace_ips_rules::reputation::Reputation;
 
 use crate::app::AppProtocol;
 use crate::flow::Direction;
@@ -70,11 +71,44 @@ pub enum PacketTest {
     },
     /// The decoder or the TCP engine raised the event for the packet.
     Event(PacketEvent),
+    /// The reputation of an address.
+    Reputation(ReputationTest),
     /// The number of bytes in a direction of the stream.
     StreamSize {
         side: Side,
         comparison: Comparison,
     },
+}
+
+/// A condition on the reputation of addresses (`iprep`).
+#[derive(Debug, Clone)]
+pub struct ReputationTest {
+    pub side: AddressSide,
+    /// Number of the category.
+    pub category: u8,
+    /// The name of the category.
+    pub name: String,
+    pub score: ScoreTest,
+    pub table: Arc<Reputation>,
+}
+
+/// The address whose reputation is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressSide {
+    Source,
+    Destination,
+    /// One of them.
+    Any,
+    Both,
+}
+
+/// The presence of an address's score in a category, and how the score compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScoreTest {
+    /// The address has a score in the category, or has none.
+    IsSet(bool),
+    /// The address has a score, which compares.
+    Compares(Comparison),
 }
 
 /// A condition on a flow (`flow`).

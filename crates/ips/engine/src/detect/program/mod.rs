@@ -20,8 +20,12 @@ use millrace_ips_rules::options::state::Rate;
 use millrace_ips_rules::variables::Ranges;
 
 use crate::app::AppProtocol;
+use crate::flow::Direction;
 
-pub use condition::{AppTest, BitMode, FlowTest, PacketTest, Side, compare, compare_all};
+pub use condition::{
+    AddressSide, AppTest, BitMode, FlowTest, PacketTest, ReputationTest, ScoreTest, Side, compare,
+    compare_all,
+};
 pub use operation::{
     Absence, BufferTest, ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand,
     Operation, PcreTest, SetLookup, Step, TestOperator,
@@ -123,6 +127,8 @@ pub struct Rule {
     pub spans_transaction: bool,
     /// Conditions on the application layer.
     pub app: Vec<AppTest>,
+    /// The files that a match stores.
+    pub store: Option<Store>,
     /// Conditions on shared state.
     pub state: Vec<StateTest>,
     /// Changes of shared state.
@@ -142,7 +148,41 @@ pub struct Rule {
     pub source_index: u32,
 }
 
+/// The files that a match of a rule stores (`filestore`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Store {
+    /// The direction of the files; `None` for the direction of the match.
+    pub side: Option<StoreSide>,
+    /// True for the files of the flow from then on, false for those of the transaction.
+    pub is_of_flow: bool,
+}
+
+/// The direction of stored files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreSide {
+    One(Direction),
+    Both,
+}
+
+impl Store {
+    /// Returns the directions of the files by [`Direction::index`]; `matched` is the direction of the match.
+    pub(crate) fn directions(self, matched: Direction) -> [bool; 2] {
+        Direction::BOTH.map(|direction| match self.side {
+            None => direction == matched,
+            Some(StoreSide::One(side)) => direction == side,
+            Some(StoreSide::Both) => true,
+        })
+    }
+}
+
 impl Rule {
+    /// Returns all operations over bytes.
+    pub(super) fn operations_mut(&mut self) -> impl Iterator<Item = &mut Operation> {
+        let tests = self.headers.iter_mut().chain(&mut self.buffers);
+        let of_tests = tests.flat_map(|test| &mut test.operations);
+        self.payload.iter_mut().chain(of_tests)
+    }
+
     /// Returns the first limit on alerts, or the detection filter.
     pub fn rate(&self) -> Option<&Rate> {
         self.thresholds.iter().find_map(|test| match test {

@@ -335,4 +335,6 @@ pub struct SetLookup {
     pub test: SetTest,
     /// The values of the file with which the set begins.
     pub values: Arc<Values>,
+    /// True if the values are written to a file.
+    pub is_saved: bool,
 }

@@ -2,7 +2,7 @@
 
 use super::binary::{dhcp, ike, krb5_answer, krb5_request, mqtt, mqtt_connect, rfb, snmp_case, text};
 use super::records::enip;
-use super::{Message, ber, client, server};
+use super::{Message, ber, client, http2, server};
 
 /// Returns the flow that raises an anomaly of one of these protocols: the port, true for UDP, and the messages.
 pub(crate) fn anomaly(event: &str) -> Option<(u16, bool, Vec<Message>)> {
@@ -20,6 +20,9 @@ pub(crate) fn anomaly(event: &str) -> Option<(u16, bool, Vec<Message>)> {
         ))
     };
     let rfb_with = |messages: Vec<Message>| Some((5900, false, messages));
+    if let Some(event) = event.strip_prefix("http2.") {
+        return Some((80, false, http2::anomaly(event)));
+    }
     match event {
         "mqtt.double_connect" => mqtt_with(connect.clone()),
         "mqtt.invalid_qos_level" => mqtt_with(client(mqtt(0x36, &[&text("a"), &[0, 1]]))),

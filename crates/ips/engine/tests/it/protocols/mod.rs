@@ -3,6 +3,7 @@
 
 mod anomaly;
 mod binary;
+mod http2;
 mod records;
 mod text;
 
@@ -63,6 +64,8 @@ pub(crate) fn cases() -> Vec<Case> {
         text::dns_case(),
         text::tls_case(),
         text::http_case(),
+        http2::http2_case(),
+        http2::dns_case(),
     ];
     cases.extend(binary::krb5_cases());
     cases

@@ -20,9 +20,10 @@ use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
-use publish::{is_valid_host, publish_headers};
+use publish::is_valid_host;
 use request_line::{METHODS, RequestLine, is_encoded_twice};
 
+pub(super) use publish::publish_headers;
 pub(super) use request_line::{is_http_11, trimmed};
 
 const SIDE: Direction = Direction::ToServer;

@@ -89,7 +89,7 @@ const HEADERS: MessageHeaders = MessageHeaders {
 };
 
 /// Publishes the buffers and the fields of the record that consist of headers of a request.
-pub(super) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
+pub(in crate::app::http) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
     HEADERS.publish(transaction, headers);
     let value = |name: &[u8]| headers.value(name).map(<[u8]>::to_vec);
     update_record(transaction, |record| {

@@ -17,7 +17,7 @@ use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
-use publish::publish_headers;
+pub(super) use publish::publish_headers;
 use status_line::{LineKind, line_kind};
 
 const SIDE: Direction = Direction::ToClient;

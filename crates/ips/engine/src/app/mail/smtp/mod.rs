@@ -212,6 +212,7 @@ impl Smtp {
             return;
         };
         if let Some(mut mime) = mime {
+            let status = mime.status(is_complete);
             mime.end(transaction, is_complete);
             let summary = &mime.summary;
             let single = [
@@ -235,6 +236,7 @@ impl Smtp {
                 record.message_id = mime.summary.message_id;
                 record.date = mime.summary.date;
                 record.attachments = mime.summary.attachments;
+                record.status = Some(status);
             });
         }
         if let Some(mut mime) = smuggled {

@@ -10,11 +10,12 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use millrace_ips_rules::header::{self, Protocol};
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::state::Rate;
+use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::set::Loaded;
 use millrace_ips_rules::{Position, Reason, Refusal, limits};
 
 use super::super::program::{
-    AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest,
+    AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest, Store,
 };
 use super::fast_pattern::{self, Candidate};
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
@@ -46,6 +47,7 @@ struct Builder<'a> {
     headers: Vec<BufferTest>,
     flow: FlowTest,
     app: Vec<AppTest>,
+    store: Option<Store>,
     state: Vec<StateTest>,
     effects: Vec<Effect>,
     is_silent: bool,
@@ -96,6 +98,7 @@ pub(super) fn compile(
         headers: Vec::new(),
         flow: FlowTest::default(),
         app: Vec::new(),
+        store: None,
         state: Vec::new(),
         effects: Vec::new(),
         is_silent: false,
@@ -109,6 +112,7 @@ pub(super) fn compile(
             .option(option)
             .map_err(|reason| refuse(Some(index), keyword(option), reason))?;
     }
+    builder.require_file();
     let mut protocol = protocols::header(rule.header.protocol);
     if protocol.app.is_empty() {
         protocol.app = builder.implied_protocols();
@@ -186,6 +190,7 @@ pub(super) fn compile(
         headers: builder.headers,
         spans_transaction,
         alerts_on_pass: builder.alerts_on_pass,
+        store: builder.store,
         pass_digest,
         source_index,
     })
@@ -282,6 +287,13 @@ fn is_of_transaction(test: &AppTest) -> bool {
 }
 
 impl Builder<'_> {
+    /// Adds the condition that there is a file to a rule that stores files and has no condition on transactions.
+    fn require_file(&mut self) {
+        if self.store.is_some() && self.buffers.is_empty() && !self.app.iter().any(is_of_transaction) {
+            self.app.push(AppTest::Field(TextField::FileStore, String::new()));
+        }
+    }
+
     /// Assigns to each buffer test the number of its hook.
     fn assign_hooks(&mut self) -> Result<(), Reason> {
         if self.buffers.len() > BUFFER_TESTS {

@@ -456,8 +456,13 @@ impl Builder<'_> {
                 self.content_of(Buffer::FileName, &text, content)?;
             }
             TextField::FileMd5 | TextField::FileSha1 | TextField::FileSha256 => self.digest(field, text)?,
-            // Files and certificates are not stored; the conditions of the rule hold without that.
-            TextField::FileStore | TextField::TlsStore | TextField::Prefilter | TextField::Requires => {}
+            TextField::FileStore => self.store = Some(words::store(text)),
+            // Certificates are not stored; the conditions of the rule hold without that.
+            TextField::TlsStore | TextField::Prefilter | TextField::Requires => {}
+            TextField::AddressReputation => {
+                let test = words::reputation(text, &self.interner.reputation)?;
+                self.packet.push(PacketTest::Reputation(test));
+            }
             TextField::AlertToo => self.alerts_on_pass = true,
             TextField::Absent => {
                 let List::Buffer(at) = self.list else {

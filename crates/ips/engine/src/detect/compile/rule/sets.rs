@@ -9,7 +9,7 @@ use millrace_ips_rules::options::words::TextField;
 use super::Builder;
 use super::options::negation;
 use crate::detect::compile::bytes::List;
-use crate::detect::dataset;
+use crate::detect::dataset::{self, SavedSet};
 use crate::detect::program::{AppTest, Operation, SetLookup};
 
 impl Builder<'_> {
@@ -48,11 +48,30 @@ impl Builder<'_> {
                 values
             }
         };
+        if let Some(file) = set.saved_file() {
+            let saved = SavedSet {
+                name: set.name.as_str().into(),
+                kind,
+                file: file.to_owned(),
+                values: Arc::clone(&values),
+            };
+            let known = self.interner.saved.entry(set.name.clone()).or_insert(saved);
+            if known.file != file {
+                return Err(Reason::Invalid {
+                    problem: format!(
+                        "the set {} is written to {} by another rule",
+                        set.name, known.file
+                    ),
+                    expected: "one file for each set",
+                });
+            }
+        }
         let lookup = SetLookup {
             name: set.name.as_str().into(),
             kind,
             test: set.test,
             values,
+            is_saved: false,
         };
         self.push(self.list, Operation::Set(lookup));
         Ok(())

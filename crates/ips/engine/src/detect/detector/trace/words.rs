@@ -6,8 +6,8 @@ use millrace_ips_rules::options::number::NumberField;
 
 use crate::detect::compile::Names;
 use crate::detect::program::{
-    AppTest, BitMode, BitTable, BufferTest, ContentTest, CounterTest, CounterValue, FlowTest, Operand,
-    Operation, PacketTest, Side, StateTest,
+    AddressSide, AppTest, BitMode, BitTable, BufferTest, ContentTest, CounterTest, CounterValue, FlowTest,
+    Operand, Operation, PacketTest, ScoreTest, Side, StateTest,
 };
 use crate::flow::Direction;
 use crate::packet::Packet;
@@ -194,6 +194,25 @@ pub(super) fn packet(test: &PacketTest) -> String {
             comparison,
         } => format!("{} {} ({side:?})", field.words(), comparison.words()),
         PacketTest::Event(event) => format!("the packet has the event {}", event.name()),
+        PacketTest::Reputation(test) => {
+            let side = match test.side {
+                AddressSide::Source => "the source",
+                AddressSide::Destination => "the destination",
+                AddressSide::Any => "one of the addresses",
+                AddressSide::Both => "each address",
+            };
+            match test.score {
+                ScoreTest::IsSet(true) => format!("{side} has a score in the category {}", test.name),
+                ScoreTest::IsSet(false) => format!("{side} has no score in the category {}", test.name),
+                ScoreTest::Compares(comparison) => {
+                    format!(
+                        "the score of {side} in the category {} {}",
+                        test.name,
+                        comparison.words()
+                    )
+                }
+            }
+        }
         PacketTest::StreamSize { side, comparison } => {
             let side = match side {
                 Side::Client => "the client",

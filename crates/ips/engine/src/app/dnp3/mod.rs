@@ -6,6 +6,10 @@
 //!  application  | control | function | indications (responses) | objects … |
 //! ```
 
+mod objects;
+#[cfg(test)]
+mod tests;
+
 use millrace_ips_rules::buffers::Buffer;
 
 use super::AppProtocol;
@@ -26,8 +30,6 @@ const COUNTED: usize = 5;
 const BLOCK: usize = 16;
 /// Largest size of an application fragment that is assembled; IEEE 1815 asks for at least 2,048.
 const FRAGMENT_SIZE: usize = 16 << 10;
-/// Largest number of objects of a fragment whose headers are kept.
-const OBJECTS: usize = 64;
 
 /// The state of a direction.
 #[derive(Debug, Default)]
@@ -37,6 +39,16 @@ struct Side {
     fragment: Vec<u8>,
     /// Sequence number of the next segment; `None` between fragments.
     sequence: Option<u8>,
+    /// The header of the link frame with the first segment.
+    link: Link,
+}
+
+/// Fields of the header of a link frame.
+#[derive(Debug, Clone, Copy, Default)]
+struct Link {
+    control: u8,
+    destination: u16,
+    source: u16,
 }
 
 heap!(Side { pending, fragment });
@@ -80,36 +92,9 @@ fn is_right(block: &[u8]) -> bool {
         .is_some_and(|(data, sum)| crc(data) == u16::from_le_bytes(*sum))
 }
 
-/// Returns group and variation of the object headers that can be found without the sizes of objects: all of a fragment
-/// without object data (`has_data` is false), else only the first.
-fn objects(mut data: &[u8], has_data: bool) -> Vec<(u8, u8)> {
-    let mut found = Vec::new();
-    while let [group, variation, qualifier, rest @ ..] = data
-        && found.len() < OBJECTS
-    {
-        found.push((*group, *variation));
-        // The range specifiers (IEEE 1815, section 4.2.2.7.3): start and stop, all, a count.
-        let size = match qualifier & 0xf {
-            0x0 | 0x3 => 2,
-            0x1 | 0x4 => 4,
-            0x2 | 0x5 => 8,
-            0x6 => 0,
-            0x7 => 1,
-            0x8 => 2,
-            0x9 => 4,
-            _ => break,
-        };
-        match rest.get(size..) {
-            Some(rest) if !has_data => data = rest,
-            _ => break,
-        }
-    }
-    found
-}
-
 impl Dnp3 {
     /// Handles the user data of a frame: a transport segment.
-    fn segment(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) {
+    fn segment(&mut self, direction: Direction, link: Link, data: &[u8], out: &mut Transactions) {
         let side = &mut self.sides[direction.index()];
         let Some((&transport, segment)) = data.split_first() else {
             return;
@@ -117,6 +102,7 @@ impl Dnp3 {
         let (is_final, is_first, sequence) = (transport & 0x80 != 0, transport & 0x40 != 0, transport & 0x3f);
         if is_first {
             side.fragment.clear();
+            side.link = link;
         } else if side.sequence != Some(sequence) {
             side.sequence = None;
             out.raise("dnp3.unexpected_segment");
@@ -133,13 +119,14 @@ impl Dnp3 {
         side.fragment.extend_from_slice(segment);
         if is_final {
             let fragment = core::mem::take(&mut side.fragment);
-            Dnp3::fragment(direction, &fragment, out);
+            let link = side.link;
+            Dnp3::fragment(direction, link, &fragment, out);
         }
     }
 
     /// Publishes an application fragment.
-    fn fragment(direction: Direction, fragment: &[u8], out: &mut Transactions) {
-        let [_, function, rest @ ..] = fragment else {
+    fn fragment(direction: Direction, link: Link, fragment: &[u8], out: &mut Transactions) {
+        let [control, function, rest @ ..] = fragment else {
             out.raise("dnp3.malformed");
             return;
         };
@@ -155,11 +142,17 @@ impl Dnp3 {
         let data = if is_response { &rest[2..] } else { rest };
         let transaction = out.start(AppProtocol::Dnp3);
         transaction.publish(Buffer::Dnp3Data, direction, fragment);
+        // A read has no objects after its headers.
+        let (objects, is_complete) = objects::objects(data, *function != 1);
         transaction.record = Record::Dnp3(Box::new(Dnp3Record {
+            link_control: link.control,
+            source: link.source,
+            destination: link.destination,
+            control: *control,
             function: *function,
             indications,
-            // A read has no objects after its headers.
-            objects: objects(data, *function != 1),
+            objects,
+            is_complete,
         }));
         transaction.advance(direction, Progress::Complete);
         transaction.advance(direction.reverse(), Progress::Complete);
@@ -176,7 +169,12 @@ impl Dnp3 {
             }
             data.extend_from_slice(&block[..block.len() - 2]);
         }
-        self.segment(direction, &data, out);
+        let link = Link {
+            control: frame[3],
+            destination: u16::from_le_bytes([frame[4], frame[5]]),
+            source: u16::from_le_bytes([frame[6], frame[7]]),
+        };
+        self.segment(direction, link, &data, out);
     }
 }
 
@@ -215,92 +213,4 @@ impl Parser for Dnp3 {
     }
 
     fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Returns a frame with user data.
-    fn frame(data: &[u8]) -> Vec<u8> {
-        let mut frame = vec![0x05, 0x64, (data.len() + COUNTED) as u8, 0xc4, 10, 0, 1, 0];
-        frame.extend(crc(&frame).to_le_bytes());
-        for block in data.chunks(BLOCK) {
-            frame.extend_from_slice(block);
-            frame.extend(crc(block).to_le_bytes());
-        }
-        frame
-    }
-
-    fn run(bytes: &[u8], step: usize) -> Transactions {
-        let (mut dnp3, mut out) = (Dnp3::default(), Transactions::default());
-        for bytes in bytes.chunks(step) {
-            let chunk = StreamChunk::of(Direction::ToServer, bytes);
-            assert_eq!(dnp3.data(chunk, &mut out), Outcome::Continue);
-        }
-        out
-    }
-
-    #[test]
-    fn the_checksum_is_that_of_the_standard() {
-        // The check value of CRC-16/DNP.
-        assert_eq!(crc(b"123456789"), 0xea82);
-    }
-
-    #[test]
-    fn a_fragment_in_two_segments_is_a_transaction() {
-        // A read of class 1, 2 and 3 objects, then a response with indications.
-        let read = b"\xc1\x01\x3c\x02\x06\x3c\x03\x06\x3c\x04\x06";
-        let first = [&[0x40 | 3][..], &read[..4]].concat();
-        let second = [&[0x80 | 4][..], &read[4..]].concat();
-        let response = b"\xc0\xc1\x81\x90\x00\x01\x02\x00\x00\x00\x81";
-        let bytes = [frame(&first), frame(&second), frame(response)].concat();
-        for step in 1..bytes.len() {
-            let out = run(&bytes, step);
-            assert_eq!(out.list.len(), 2, "{step}");
-            let side = Direction::ToServer;
-            assert_eq!(out.list[0].buffer(Buffer::Dnp3Data, side), Some(&read[..]));
-            let record = |at: usize| match &out.list[at].record {
-                Record::Dnp3(record) => (**record).clone(),
-                _ => panic!("a record of DNP3"),
-            };
-            assert_eq!(record(0).objects, [(60, 2), (60, 3), (60, 4)]);
-            assert_eq!((record(1).function, record(1).indications), (129, Some(0x9000)));
-        }
-    }
-
-    #[test]
-    fn bytes_that_begin_no_frame_hide_no_frame_behind_them() {
-        let attack = frame(b"\xc0\xc1\x02\x50\x01\x00\x07\x07\x00");
-        let mut bad_header = frame(b"\xc0\xc1\x01");
-        bad_header[2] = 255;
-        for (junk, event) in [
-            (&b"junk"[..], "dnp3.malformed"),
-            (&[0x05], "dnp3.malformed"),
-            (&[0x05, 0x64, 0x04], "dnp3.len_too_small"),
-            (&bad_header, "dnp3.bad_link_crc"),
-        ] {
-            let bytes = [&frame(b"\xc0\xc0\x01"), junk, &attack].concat();
-            for step in 1..bytes.len() {
-                let out = run(&bytes, step);
-                assert_eq!(out.list.len(), 2, "{junk:x?} {step}");
-                assert_eq!(
-                    out.list[1].buffer(Buffer::Dnp3Data, Direction::ToServer),
-                    Some(&b"\xc1\x02\x50\x01\x00\x07\x07\x00"[..])
-                );
-                assert!(out.events.contains(&event), "{event}");
-            }
-        }
-    }
-
-    #[test]
-    fn wrong_checksums_and_segments_out_of_order_are_events() {
-        let mut bytes = frame(b"\xc0\xc1\x01");
-        bytes[11] ^= 1;
-        assert_eq!(run(&bytes, 100).events, ["dnp3.bad_link_crc"]);
-        assert_eq!(
-            run(&frame(b"\x82\xc1\x01"), 100).events,
-            ["dnp3.unexpected_segment"]
-        );
-    }
 }

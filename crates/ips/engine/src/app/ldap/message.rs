@@ -1,0 +1,225 @@
+//! Messages of LDAP: operations in BER (RFC 4511, sections 4 and 5.1).
+
+use crate::app::ber::{INTEGER, OCTET_STRING, SEQUENCE, element, tagged, unsigned};
+use crate::app::framed::Size;
+use crate::app::record::{FIELD_LIST, Fields};
+
+/// Largest size of a message; longer ones are refused, as directory servers do.
+const MESSAGE_SIZE: usize = 16 << 20;
+/// The first byte of a record of TLS with a handshake message (RFC 8446, section 5.1).
+pub(super) const TLS_HANDSHAKE: u8 = 0x16;
+/// Largest number of attributes of a message that are read.
+const ATTRIBUTES: usize = 256;
+
+const ENUMERATED: u8 = 0x0a;
+const SET: u8 = 0x31;
+
+/// The operations by the number of their application tag (section 4.2 and following).
+const OPERATIONS: &[(u8, &str)] = &[
+    (0, "bind_request"),
+    (1, "bind_response"),
+    (2, "unbind_request"),
+    (3, "search_request"),
+    (4, "search_result_entry"),
+    (5, "search_result_done"),
+    (6, "modify_request"),
+    (7, "modify_response"),
+    (8, "add_request"),
+    (9, "add_response"),
+    (10, "del_request"),
+    (11, "del_response"),
+    (12, "mod_dn_request"),
+    (13, "mod_dn_response"),
+    (14, "compare_request"),
+    (15, "compare_response"),
+    (16, "abandon_request"),
+    (19, "search_result_reference"),
+    (23, "extended_request"),
+    (24, "extended_response"),
+    (25, "intermediate_response"),
+];
+
+/// Reads the header of a message: the tag of a sequence, and a length (ITU-T X.690, section 8.1.3).
+pub(super) fn size(bytes: &[u8]) -> Size {
+    match *bytes {
+        [] | [0x30] => Size::Incomplete,
+        // StartTLS (section 4.14) was accepted; the bytes wait for the change of protocol.
+        [TLS_HANDSHAKE, ..] => Size::Incomplete,
+        [0x30, size @ 0..=0x7f, ..] => Size::Known(2 + usize::from(size)),
+        [0x30, count @ 0x81..=0x84, ref rest @ ..] => {
+            let count = usize::from(count & 0x7f);
+            let Some(digits) = rest.get(..count) else {
+                return Size::Incomplete;
+            };
+            let size = digits
+                .iter()
+                .fold(0, |size, digit| size << 8 | usize::from(*digit));
+            match size <= MESSAGE_SIZE {
+                true => Size::Known(2 + count + size),
+                false => Size::Invalid,
+            }
+        }
+        _ => Size::Invalid,
+    }
+}
+
+/// The parts of an operation that rules and records name.
+#[derive(Default)]
+pub(super) struct Operation<'a> {
+    pub(super) kind: u8,
+    pub(super) dn: Option<&'a [u8]>,
+    pub(super) result: Option<u64>,
+    pub(super) message: Option<&'a [u8]>,
+    pub(super) attributes: Vec<&'a [u8]>,
+    pub(super) fields: Fields,
+}
+
+/// Returns the identifier and the operation of a message, of which only the first bytes may be there.
+pub(super) fn read(bytes: &[u8]) -> Option<(u32, Operation<'_>)> {
+    let mut rest = bytes.get(1..)?;
+    // The size of the message is known; its content may be cut.
+    let first = *rest.first()?;
+    rest = rest.get(
+        1 + if first & 0x80 != 0 {
+            usize::from(first & 0x7f)
+        } else {
+            0
+        }..,
+    )?;
+    let identifier = unsigned(tagged(&mut rest, INTEGER)?) as u32;
+    let tag = *rest.first()?;
+    if tag & 0xc0 != 0x40 {
+        return None;
+    }
+    let mut found = Operation {
+        kind: tag & 0x1f,
+        ..Operation::default()
+    };
+    let content = match element(&mut rest) {
+        Some((_, content)) => content,
+        None => return Some((identifier, found)),
+    };
+    // The content of an operation is read as far as it has its form.
+    let _ = operation(content, &mut found);
+    Some((identifier, found))
+}
+
+fn operation<'a>(mut content: &'a [u8], found: &mut Operation<'a>) -> Option<()> {
+    match found.kind {
+        0 => {
+            let version = unsigned(tagged(&mut content, INTEGER)?);
+            let name = tagged(&mut content, OCTET_STRING)?;
+            found.dn = Some(name);
+            found.fields.number("version", version).text("name", name);
+        }
+        3 => {
+            let base = tagged(&mut content, OCTET_STRING)?;
+            found.dn = Some(base);
+            found.fields.text("base_object", base);
+            let scope = unsigned(tagged(&mut content, ENUMERATED)?);
+            let deref = unsigned(tagged(&mut content, ENUMERATED)?);
+            let size_limit = unsigned(tagged(&mut content, INTEGER)?);
+            let time_limit = unsigned(tagged(&mut content, INTEGER)?);
+            let (_, types_only) = element(&mut content)?;
+            found
+                .fields
+                .number("scope", scope)
+                .number("deref_alias", deref)
+                .number("size_limit", size_limit)
+                .number("time_limit", time_limit)
+                .flag("types_only", types_only != [0]);
+            element(&mut content)?;
+            let mut list = tagged(&mut content, SEQUENCE)?;
+            while !list.is_empty() && found.attributes.len() < ATTRIBUTES {
+                found.attributes.push(tagged(&mut list, OCTET_STRING)?);
+            }
+            found.fields.texts("attributes", found.attributes.iter().copied());
+        }
+        4 | 8 => {
+            let dn = tagged(&mut content, OCTET_STRING)?;
+            found.dn = Some(dn);
+            found
+                .fields
+                .text(if found.kind == 4 { "base_object" } else { "entry" }, dn);
+            let mut list = tagged(&mut content, SEQUENCE)?;
+            let mut attributes = Vec::new();
+            while !list.is_empty() && found.attributes.len() < ATTRIBUTES {
+                let mut attribute = tagged(&mut list, SEQUENCE)?;
+                let name = tagged(&mut attribute, OCTET_STRING)?;
+                found.attributes.push(name);
+                let mut values = tagged(&mut attribute, SET)?;
+                let mut texts = Vec::new();
+                while !values.is_empty() && texts.len() < FIELD_LIST {
+                    texts.push(tagged(&mut values, OCTET_STRING)?);
+                }
+                if attributes.len() < FIELD_LIST {
+                    let mut one = Fields::default();
+                    one.text("name", name).texts("values", texts);
+                    attributes.push(one);
+                }
+            }
+            found.fields.objects("attributes", attributes);
+        }
+        6 => {
+            let dn = tagged(&mut content, OCTET_STRING)?;
+            found.dn = Some(dn);
+            found.fields.text("object", dn);
+            let mut list = tagged(&mut content, SEQUENCE)?;
+            while !list.is_empty() && found.attributes.len() < ATTRIBUTES {
+                let mut change = tagged(&mut list, SEQUENCE)?;
+                tagged(&mut change, ENUMERATED)?;
+                let mut attribute = tagged(&mut change, SEQUENCE)?;
+                found.attributes.push(tagged(&mut attribute, OCTET_STRING)?);
+            }
+        }
+        // The name is the content itself (section 4.8).
+        10 => {
+            found.dn = Some(content);
+            found.fields.text("dn", content);
+        }
+        12 | 14 => {
+            let dn = tagged(&mut content, OCTET_STRING)?;
+            found.dn = Some(dn);
+            found.fields.text("entry", dn);
+            if found.kind == 14 {
+                let mut assertion = tagged(&mut content, SEQUENCE)?;
+                found.attributes.push(tagged(&mut assertion, OCTET_STRING)?);
+            }
+        }
+        16 => {
+            found.fields.number("message_id", unsigned(content));
+        }
+        23 => {
+            let (tag, name) = element(&mut content)?;
+            if tag == 0x80 {
+                found.fields.text("name", name);
+            }
+        }
+        1 | 5 | 7 | 9 | 11 | 13 | 15 | 24 => {
+            let code = unsigned(tagged(&mut content, ENUMERATED)?);
+            let dn = tagged(&mut content, OCTET_STRING)?;
+            let message = tagged(&mut content, OCTET_STRING)?;
+            found.result = Some(code);
+            found.dn = Some(dn);
+            found.message = Some(message);
+            found
+                .fields
+                .number("result_code", code)
+                .text("matched_dn", dn)
+                .text("message", message);
+        }
+        _ => {}
+    }
+    Some(())
+}
+
+/// Returns true if an operation is one of the server.
+pub(super) fn is_response(kind: u8) -> bool {
+    matches!(kind, 1 | 4 | 5 | 7 | 9 | 11 | 13 | 15 | 19 | 24 | 25)
+}
+
+/// Returns the name of an operation.
+pub(super) fn name_of(kind: u8) -> &'static str {
+    let found = OPERATIONS.iter().find(|(number, _)| *number == kind);
+    found.map_or("unknown", |(_, name)| name)
+}

@@ -1,0 +1,78 @@
+//! Settings of the parsers.
+
+use super::file::File;
+use crate::flow::Direction;
+
+/// Settings of the parsers. The defaults are those that the documentation of Suricata gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppSettings {
+    /// Bytes of the body of an HTTP request that are inspected.
+    pub request_body_limit: usize,
+    /// Bytes of the body of an HTTP response that are inspected.
+    pub response_body_limit: usize,
+    /// Bytes of a mail attachment that are inspected.
+    pub attachment_limit: usize,
+    /// The minimum size in bytes of the body of an HTTP request that is inspected before it is complete.
+    pub request_body_minimum: usize,
+    /// The minimum size in bytes of the body of an HTTP response that is inspected before it is complete.
+    pub response_body_minimum: usize,
+    /// The minimum size in bytes of a mail attachment that is inspected before it is complete.
+    pub attachment_minimum: usize,
+    /// True if files are hashed.
+    pub hashes_files: bool,
+    /// Largest size in bytes of a file that a rule can store (`filestore`): its bytes are kept until it ends. With 0, none is
+    /// stored.
+    pub store_limit: usize,
+    /// True in mode `ips`: bytes are inspected before they are forwarded.
+    pub is_inline: bool,
+    /// True if the engine follows connections of which it sees one direction only. A client then seems not to wait for any
+    /// answer.
+    pub is_asymmetric: bool,
+}
+
+impl Default for AppSettings {
+    fn default() -> AppSettings {
+        AppSettings {
+            request_body_limit: 100 << 10,
+            response_body_limit: 100 << 10,
+            attachment_limit: 100_000,
+            request_body_minimum: 32 << 10,
+            response_body_minimum: 40 << 10,
+            attachment_minimum: 32 << 10,
+            hashes_files: false,
+            store_limit: 0,
+            is_inline: false,
+            is_asymmetric: false,
+        }
+    }
+}
+
+impl AppSettings {
+    /// Returns an empty file.
+    pub(crate) fn file(&self, direction: Direction, name: &[u8]) -> File {
+        let mut file = File::new(direction, name, self.hashes_files);
+        file.keep(self.store_limit);
+        file
+    }
+
+    /// Returns the settings under overload: half as many bytes of bodies and attachments are inspected.
+    pub fn half_as_deep(self) -> AppSettings {
+        AppSettings {
+            request_body_limit: self.request_body_limit / 2,
+            response_body_limit: self.response_body_limit / 2,
+            attachment_limit: self.attachment_limit / 2,
+            ..self
+        }
+    }
+
+    /// Returns the settings for mode `ips`: bytes are inspected before they are forwarded, so buffers need no minimum.
+    pub fn inline(self) -> AppSettings {
+        AppSettings {
+            request_body_minimum: 0,
+            response_body_minimum: 0,
+            attachment_minimum: 0,
+            is_inline: true,
+            ..self
+        }
+    }
+}
