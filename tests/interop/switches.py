@@ -256,6 +256,8 @@ class OpenVSwitch:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.environment = os.environ | {"OVS_RUNDIR": str(self.folder)}
         self.processes = []
+        # The network devices that the user-space data path makes, which stay when it ends.
+        self.devices = []
 
     def start(self):
         database = self._start_database()
@@ -289,6 +291,8 @@ class OpenVSwitch:
     def stop(self):
         for process in reversed(self.processes):
             end(process)
+        for device in self.devices:
+            run("ip", "link", "del", device, check=False)
 
     def __enter__(self):
         try:
@@ -309,6 +313,8 @@ class OpenVSwitch:
         return database
 
     def _vsctl(self, *arguments):
+        if "add-br" in arguments and "datapath_type=netdev" in arguments:
+            self.devices += [arguments[arguments.index("add-br") + 1], "ovs-netdev"]
         run("ovs-vsctl", f"--db=unix:{self.folder}/db.sock", *arguments)
 
     def _spawn(self, *command):

@@ -47,12 +47,6 @@ class Partner(OpenVSwitch):
                     *ports, "--", "add-port", "ovs-la", FAR_PORT)
         return self
 
-    def stop(self):
-        super().stop()
-        # Open vSwitch makes the devices of its bridges to stay.
-        for device in ("ovs-la", "ovs-netdev"):
-            run("ip", "link", "del", device, check=False)
-
     def vsctl(self, *arguments):
         self._vsctl("--timeout=50", *arguments)
 

@@ -5,6 +5,7 @@ is missing in either fails the test. Clients are silent, send half a message, se
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -23,6 +24,7 @@ import memif
 import vhost_user
 from certificates import Authority, tls_table
 from exchange import Control, Exchange
+from front_ends import FrontEnds, Netconf
 from switches import ROOT, TARGET, Millrace, end, free_port, rest_over, run, wait_for
 from wan_path import Emulator, hosts
 
@@ -36,6 +38,10 @@ DESCRIPTORS = 256 + 64 + 80
 # The growth of a process in MiB: 16 MiB for buffers of the programs, and 256 connections with a buffer of 64 KiB.
 MEMORY = 64
 HELLO = struct.pack("!BBHI", 4, 0, 8, 1)
+# RFC 9113, section 3.4, and empty settings.
+HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
+# A program that connects to a socket without rights of its own, by the system call of this thread (x86-64).
+LIBC, SYS_SETRESUID, NOBODY = ctypes.CDLL(None, use_errno=True), 117, 65534
 BARRIER = struct.pack("!BBHI", 4, 20, 8, 2)
 
 
@@ -74,6 +80,18 @@ def unix(path, kind=socket.SOCK_STREAM):
     return connect
 
 
+def unix_of_nobody(path):
+    """As `unix`, with the credentials of a user without a role."""
+    def connect():
+        # The system call changes this thread alone, and the kernel notes the user at the call of connect.
+        assert LIBC.syscall(SYS_SETRESUID, -1, NOBODY, -1) == 0
+        try:
+            return unix(path)()
+        finally:
+            assert LIBC.syscall(SYS_SETRESUID, -1, os.getuid(), -1) == 0
+    return connect
+
+
 def get(path, more=""):
     return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n".encode()
 
@@ -88,6 +106,7 @@ class Everything:
     def __enter__(self):
         with contextlib.ExitStack() as stack:
             self.start_switch(stack)
+            self.front_ends = stack.enter_context(FrontEnds(self.folder / "mgmt", self.switch))
             self.start_exchange(stack)
             self.start_courier(stack)
             self.start_wan(stack)
@@ -189,6 +208,19 @@ verbs = ["create", "list", "read"]
         self.openflow(f"ssl:127.0.0.1:{self.tls_port}", f"--private-key={key}", f"--certificate={certificate}",
                       f"--ca-cert={self.authority.certificate}")
 
+    def netconf(self):
+        """A user with a role gets a session."""
+        with Netconf(self.front_ends.netconf) as session:
+            session.ok("<validate><source><candidate/></source></validate>")
+
+    def gnmi(self):
+        """A server of HTTP/2 sends its settings."""
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as line:
+            line.settimeout(5)
+            line.connect(str(self.front_ends.gnmi))
+            line.sendall(HTTP2_PREFACE)
+            assert read_some(line)[3] == 4
+
     def driver(self):
         with vhost_user.Driver(self.vhost) as driver:
             driver.stream.settimeout(BOUND)
@@ -266,6 +298,10 @@ def engine(connect, whole, honest):
     return lambda all_of: Target(connect(all_of), whole, lambda: honest(all_of), all_of.exchange.process)
 
 
+def front_end(connect, whole, honest):
+    return lambda all_of: Target(connect(all_of), whole, lambda: honest(all_of), all_of.front_ends.process)
+
+
 def courier(connect, whole, honest):
     return lambda all_of: Target(connect(all_of), whole, lambda: honest(all_of), all_of.courier)
 
@@ -275,6 +311,10 @@ VERSION_PAGE = get("/api/v1/openapi.json")
 # crates/transport/courier (control/tests.rs), that of sFlow datagrams at the end of this file.
 LISTENERS = {
     "REST, Unix socket": [switch(lambda a: unix(a.switch.api_socket), VERSION_PAGE, Everything.rest)],
+    "NETCONF": [front_end(lambda a: unix_of_nobody(a.front_ends.netconf), b"<hello/>]]>]]>", Everything.netconf)],
+    "gNMI": [front_end(lambda a: unix_of_nobody(a.front_ends.gnmi), HTTP2_PREFACE, Everything.gnmi)],
+    # Root and the daemon alone, eight at a time: crates/management/ovs-follower/src/unixctl.rs.
+    "`ovs-appctl`": [],
     "REST, TCP": [switch(lambda a: tcp(a.api_port), VERSION_PAGE, Everything.rest_tcp)],
     "metrics (`/metrics`)": [switch(lambda a: tcp(a.api_port), get("/metrics"), lambda a: a.rest_tcp("/metrics"))],
     "OpenFlow, TCP": [switch(lambda a: tcp(a.switch.openflow_port), HELLO[:4] + b"\0\0\0\1",
@@ -306,6 +346,8 @@ SOURCES = {
     "bin/millrace-ix/src/control.rs": ["commands of an exchange"],
     "bin/millrace-ix/src/routing/sessions.rs": ["BGP of an exchange"],
     "bin/millrace-ix/src/web.rs": ["API and page of an exchange"],
+    "bin/millrace-mgmt/src/gnmi.rs": ["gNMI"],
+    "bin/millrace-mgmt/src/socket.rs": ["NETCONF", "gNMI"],
     "bin/millrace-wan/src/control.rs": ["path of `millrace wan between`"],
     "crates/config/api/src/server/bound.rs": ["REST, TCP", "metrics (`/metrics`)"],
     "crates/config/api/src/server/probe.rs": ["REST, TCP"],
@@ -315,6 +357,7 @@ SOURCES = {
     "crates/exchange/controller/src/driver/private_socket.rs": ["switches of an exchange", "commands of an exchange"],
     "crates/exchange/ix-samples/src/receiver.rs": ["sFlow of an exchange"],
     "crates/functions/chain/src/process/attached.rs": ["attached functions"],
+    "crates/management/ovs-follower/src/unixctl.rs": ["`ovs-appctl`"],
     "crates/routing/netlink/src/fpm/mod.rs": ["routes of FRR"],
     "crates/switch/datapath/src/io/memif/server.rs": ["vhost-user, memif"],
     "crates/switch/datapath/src/io/vhost/session_thread.rs": ["vhost-user, memif"],

@@ -15,14 +15,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use millrace_api::client::Client as Rest;
 use millrace_gnmi::proto::gnmi::g_nmi_server::GNmiServer;
+use millrace_listener::{Admission, Connection, Limits, Source};
 use millrace_yang::datastore::Client;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
+use tonic::Status;
 use tonic::codegen::Service as _;
 
 use crate::settings::{Gnmi, Settings};
@@ -31,8 +32,6 @@ use crate::{access, socket};
 use service::Service;
 use tree::Tree;
 
-/// The number of connections.
-const CONNECTIONS_MAX: usize = 128;
 /// The number of requests and subscriptions of a connection at a time.
 const STREAMS_MAX: u32 = 64;
 /// The size limit of a request's headers, in bytes.
@@ -105,15 +104,14 @@ pub(crate) fn bind(settings: &Gnmi, tls: Option<TlsAcceptor>) -> Result<Listener
 /// Starts the tasks that serve for the rest of the process's life.
 pub(crate) fn serve(listeners: Listeners, settings: &Arc<Settings>, rest: &Rest) -> Result<()> {
     let tree = Tree::new(rest);
-    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     if let Some(unix) = listeners.unix {
         unix.set_nonblocking(true)?;
         let unix = tokio::net::UnixListener::from_std(unix)?;
         tokio::spawn(over_unix(
             unix,
+            Admission::new(Limits::LOCAL, "gnmi.socket"),
             Arc::clone(settings),
             tree.clone(),
-            Arc::clone(&connections),
         ));
     }
     for tcp in listeners.tcp {
@@ -122,12 +120,13 @@ pub(crate) fn serve(listeners: Listeners, settings: &Arc<Settings>, rest: &Rest)
         let Some(tls) = listeners.tls.clone() else {
             continue;
         };
+        let name = format!("gnmi.listen {}", tcp.local_addr()?);
         tokio::spawn(over_tcp(
             tcp,
             tls,
+            Admission::new(Limits::NETWORK, name),
             Arc::clone(settings),
             tree.clone(),
-            Arc::clone(&connections),
         ));
     }
     Ok(())
@@ -135,50 +134,46 @@ pub(crate) fn serve(listeners: Listeners, settings: &Arc<Settings>, rest: &Rest)
 
 async fn over_unix(
     listener: tokio::net::UnixListener,
+    admission: Admission,
     settings: Arc<Settings>,
     tree: Tree,
-    connections: Arc<Semaphore>,
 ) {
     loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
-            return;
-        };
+        admission.ready().await;
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
         let (settings, tree) = (Arc::clone(&settings), tree.clone());
-        tokio::spawn(async move {
-            let _permit = permit;
+        let (counted, eviction) = admission.begin_task(Source::Local);
+        tokio::spawn(eviction.bound(async move {
             let Ok(uid) = socket::peer(&stream) else { return };
             let found = tokio::task::spawn_blocking(move || access::of_user(uid, &settings.access)).await;
             let client = found.ok().flatten();
             if client.is_none() {
                 tracing::warn!(uid, "gNMI: the user has no role");
             }
-            connection(stream, client, tree).await;
-        });
+            connection(stream, counted, client, tree).await;
+        }));
     }
 }
 
 async fn over_tcp(
     listener: tokio::net::TcpListener,
     tls: TlsAcceptor,
+    admission: Admission,
     settings: Arc<Settings>,
     tree: Tree,
-    connections: Arc<Semaphore>,
 ) {
     loop {
-        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else {
-            return;
-        };
+        admission.ready().await;
         let Ok((stream, address)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
         let (settings, tree, tls) = (Arc::clone(&settings), tree.clone(), tls.clone());
-        tokio::spawn(async move {
-            let _permit = permit;
+        let (counted, eviction) = admission.begin_task(address.into());
+        tokio::spawn(eviction.bound(async move {
             let _ = stream.set_nodelay(true);
             let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => stream,
@@ -196,8 +191,8 @@ async fn over_tcp(
             if client.is_none() {
                 tracing::warn!(%address, ?names, "gNMI: gnmi.clients has none of the certificate's names");
             }
-            connection(stream, client, tree).await;
-        });
+            connection(stream, counted, client, tree).await;
+        }));
     }
 }
 
@@ -221,16 +216,25 @@ fn names(certificate: &CertificateDer<'_>) -> Vec<String> {
     names
 }
 
-/// Serves one connection. A client without a role is told so for each request.
+/// Serves one connection. A client without a role is told so for each request, and stays pending; one with a role is
+/// established by its first request.
 async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    counted: Connection,
     client: Option<Client>,
     tree: Tree,
 ) {
+    let has_role = client.is_some();
     let server = GNmiServer::new(Service::new(tree, client)).max_decoding_message_size(MESSAGE_SIZE_MAX);
     let service = service_fn(move |request| {
         let mut server = server.clone();
-        async move { server.call(request).await }
+        let admitted = if has_role { counted.establish() } else { Ok(()) };
+        async move {
+            match admitted {
+                Ok(()) => server.call(request).await,
+                Err(error) => Ok(Status::resource_exhausted(error.to_string()).into_http()),
+            }
+        }
     });
     let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
