@@ -25,7 +25,7 @@ import vhost_user
 from certificates import Authority, tls_table
 from exchange import Control, Exchange
 from front_ends import FrontEnds, Netconf
-from switches import ROOT, TARGET, Millrace, end, free_port, rest_over, run, wait_for
+from switches import ROOT, TARGET, Millrace, end, free_port, opened, rest_over, run, wait_for
 from wan_path import Emulator, hosts
 
 # The number of connections of a hostile client.
@@ -107,6 +107,8 @@ class Everything:
         with contextlib.ExitStack() as stack:
             self.start_switch(stack)
             self.front_ends = stack.enter_context(FrontEnds(self.folder / "mgmt", self.switch))
+            # The hostile client of NETCONF and gNMI is another user.
+            opened(self.front_ends.folder)
             self.start_exchange(stack)
             self.start_courier(stack)
             self.start_wan(stack)
@@ -369,6 +371,7 @@ OUTGOING = {
     # `--check` binds each address of the configuration, and closes it again at once.
     "bin/millraced/src/machine/devices.rs",
     "crates/control/agent/src/channel/auxiliary.rs",
+    "crates/control/agent/src/control/ipfix_session.rs",
     "crates/control/agent/src/control/sflow_agent.rs",
     "crates/functions/chain/src/exporter/sink.rs",
     "crates/io/af-packet/src/socket.rs",
@@ -408,6 +411,8 @@ LIMITS = {
     "OpenFlow": ("crates/base/listener/src/admission.rs", "pub const NETWORK: Limits", {}),
     "switches of an exchange": ("crates/exchange/controller/src/driver/listener.rs", "const LIMITS: Limits", {}),
     "REST": ("crates/config/api/src/server/limits.rs", "fn default() -> Limits", {}),
+    "gNMI, TLS": ("crates/base/listener/src/admission.rs", "pub const NETWORK: Limits", {"bin/millrace-mgmt/src/gnmi.rs": "HANDSHAKE_TIMEOUT"}),
+    "gNMI, Unix socket": ("crates/base/listener/src/admission.rs", "pub const LOCAL: Limits", {"bin/millrace-mgmt/src/gnmi.rs": "KEEP_ALIVE"}),
     "API and page of an exchange": ("crates/exchange/ix-api/src/serve.rs", "connections: millrace_listener::Limits {", {}),
     "commands of an exchange": ("crates/base/listener/src/admission.rs", "pub const LOCAL: Limits",
                                 {"bin/millrace-ix/src/control.rs": "SILENCE"}),
@@ -423,6 +428,11 @@ PENDING = {
     "crates/switch/datapath/src/io/memif/server.rs": r"const UNASSIGNED_MAX: usize = (\d+)",
     "crates/functions/chain/src/process/attached.rs": r"const WAITING_MAX: usize = (\d+)",
 }
+# The same for listeners whose peers the kernel names.
+NAMED_BY_THE_KERNEL = {
+    "bin/millrace-mgmt/src/netconf.rs": r"const SESSIONS_MAX: usize = (\d+);\nconst SESSIONS_OF_USER_MAX: usize = (\d+)",
+    "crates/management/ovs-follower/src/unixctl.rs": r"const CLIENTS_MAX: usize = (\d+)",
+}
 
 
 def source_of(name):
@@ -432,7 +442,7 @@ def source_of(name):
 def test_the_limits_of_the_documentation_are_those_of_the_code():
     text = (ROOT / "docs" / "security.md").read_text().split("## Connections whose peers have not identified themselves")[1]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")][2:]
-    assert len(rows) == len(LIMITS) + 2, "a row without a check"
+    assert len(rows) == len(LIMITS) + 3, "a row without a check"
     for name, (file, begin, times) in LIMITS.items():
         [row] = [row for row in rows if row[0].split(" (")[0] == name]
         established, own, pending, pending_own = map(int, re.findall(r": (\d+),", source_of(file).split(begin)[1])[:4])
@@ -444,6 +454,9 @@ def test_the_limits_of_the_documentation_are_those_of_the_code():
         for place, constant in times.items():
             [seconds] = re.findall(rf"const {constant}: Duration = Duration::from_secs\((\d+)\)", source_of(place))
             assert row[4].startswith(f"{seconds} s"), (name, row[4], seconds)
+    [row] = [row for row in rows if row[0].startswith("NETCONF")]
+    counts = [count for file, pattern in NAMED_BY_THE_KERNEL.items() for count in re.search(pattern, source_of(file)).groups()]
+    assert row[2] == "{}, {} of one user; {} at a time".format(*counts)
     [row] = [row for row in rows if row[0].startswith("memif")]
     counts = [re.search(pattern, source_of(file)).group(1) for file, pattern in PENDING.items()]
     # The kernel's queue holds one connection more than listen(2) is told.
