@@ -116,12 +116,16 @@ fn the_program_has_no_dpdk_inside() {
 #[test]
 fn each_cause_is_told_once() {
     let server = FakeServer::start().unwrap();
+    let capture = tempfile::NamedTempFile::new().unwrap();
+    pcap_file::pcap::PcapWriter::new(capture.reopen().unwrap()).unwrap();
+    let run_function = format!(
+        "nf run firewall --read {} --setting rule=foo",
+        capture.path().display()
+    );
     for (line, cause) in [
         ("report /nonexistent", "No such file or directory"),
-        (
-            "nf run firewall --read /nonexistent --setting rule=foo",
-            "expected allow or deny",
-        ),
+        (run_function.as_str(), "expected allow or deny"),
+        ("nf run firewall --read /nonexistent", "No such file or directory"),
         ("apply /nonexistent", "No such file or directory"),
     ] {
         let told = refused(&server, line, 1);

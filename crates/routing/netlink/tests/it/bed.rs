@@ -269,16 +269,20 @@ pub(crate) fn open(namespace: &Namespace, consumer: &Consumer) -> Kernel {
     Kernel::open(NETNS, namespace, Settings::default(), consumer.sender.clone()).unwrap()
 }
 
-/// Asks for a dump, and takes events until it ended.
+/// Asks for dumps, and takes events until all have ended. One that fails, because messages were lost meanwhile, is asked for again,
+/// as the RIB does.
 pub(crate) fn dump(kernel: &Kernel, consumer: &mut Consumer, dumps: &[Dump]) {
     let already = consumer.ended.len();
-    for dump in dumps {
-        kernel.execute(&Action::Dump {
-            netns: NETNS,
-            dump: *dump,
-        });
-    }
+    let ask = |dump: Dump| kernel.execute(&Action::Dump { netns: NETNS, dump });
+    dumps.iter().copied().for_each(ask);
+    let mut seen = consumer.changes.len();
     consumer.until("the dumps end", |consumer| {
+        for change in &consumer.changes[seen..] {
+            if let Change::DumpFails(dump) = change {
+                ask(*dump);
+            }
+        }
+        seen = consumer.changes.len();
         consumer.ended.len() == already + dumps.len()
     });
 }
