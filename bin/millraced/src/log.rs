@@ -21,13 +21,14 @@ use crate::journal::{self, Journal};
 pub(crate) const DPDK: &str = "dpdk";
 
 /// The targets that log: the crates of the daemon, and DPDK.
-pub(crate) const TARGETS: [&str; 10] = [
+pub(crate) const TARGETS: [&str; 11] = [
     DPDK,
     "millrace_agent",
     "millrace_api",
     "millrace_chain",
     "millrace_datapath",
     "millrace_dpdk",
+    "millrace_inspection",
     "millrace_listener",
     "millrace_ovs_follower",
     "millrace_store",

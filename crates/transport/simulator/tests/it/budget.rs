@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Packets that all tests together may move.
-const PACKETS: u64 = 20_000_000;
+const PACKETS: u64 = 24_000_000;
 
 static SPENT: AtomicU64 = AtomicU64::new(0);
 
