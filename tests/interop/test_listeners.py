@@ -6,7 +6,6 @@ is missing in either fails the test. Clients are silent, send half a message, se
 
 import contextlib
 import ctypes
-import json
 import os
 import pathlib
 import re
