@@ -7,7 +7,7 @@ import type { Change as ChangeView } from "../api/types";
 import { RequestError } from "../api/problem";
 import { Age, Time } from "../i18n/format";
 import { useText } from "../i18n/text";
-import { Ident } from "../ui/ident";
+import { ChangeLink } from "../ui/changelink";
 import { AwaitsConfirmation } from "../ui/confirmation";
 import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
@@ -51,14 +51,7 @@ export function Changes() {
                 columns={[
                   {
                     title: t("changes.change"),
-                    cell: (change) => (
-                      <>
-                          <Link to="/changes/$id" params={{ id: change.id }}>
-                            {operationWord(t, change.operation)}
-                          </Link>{" "}
-                          <Ident id={change.id} />
-                      </>
-                    ),
+                    cell: (change) => <ChangeLink change={change} />,
                   },
                   {
                     title: t("changes.phase"),

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useNavigate, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { RequestError } from "../api/problem";
@@ -9,6 +9,7 @@ import { useMe } from "../app/shell";
 import { Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
+import { ChangeLink } from "../ui/changelink";
 import { Ident } from "../ui/ident";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
@@ -23,7 +24,6 @@ import { PathDrawing } from "../ui/path";
 import { DryRun, type Tried } from "../ui/planned";
 import { RouterConfig } from "../ui/routerconfig";
 import { withLengths } from "../ui/routers";
-import { operationWord } from "../ui/operations";
 import { kindWord, StateOf, statusText } from "../ui/words";
 import { Table } from "../ui/table";
 import { Macs, QuarantineChecklist } from "./lan";
@@ -361,14 +361,7 @@ function History({ service }: { service: ServiceView }) {
               columns={[
                 {
                   title: t("changes.change"),
-                  cell: (change) => (
-                    <>
-                        <Link to="/changes/$id" params={{ id: change.id }}>
-                          {operationWord(t, change.operation)}
-                        </Link>{" "}
-                        <Ident id={change.id} />
-                    </>
-                  ),
+                  cell: (change) => <ChangeLink change={change} />,
                 },
                 { title: t("changes.when"), cell: (change) => <Time at={change.accepted_at} /> },
                 { title: t("changes.who"), cell: (change) => change.actor },

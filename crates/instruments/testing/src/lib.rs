@@ -1,4 +1,4 @@
-//! Support for integration tests: separate processes, network functions in C, JSON schemas, and pages of command lines.
+//! Support for integration tests: separate processes, network functions in C, JSON schemas, capture files, and pages of command lines.
 //!
 //! All integration tests of a crate share one program and run side by side in its threads. A test that needs a process
 //! for itself starts with [`own_process!`].
@@ -10,12 +10,14 @@
     reason = "a test fails by panicking, and shows the output of its process"
 )]
 
+mod capture;
 mod functions;
 mod help_page;
 mod schema;
 
 use std::process::Command;
 
+pub use capture::udp_capture;
 pub use functions::{compile_function, open_to_all, trusted_folder};
 pub use help_page::help_page;
 pub use schema::Schema;

@@ -4,6 +4,7 @@ use std::process::Command;
 
 use millrace_ipfix::element::*;
 use millrace_ipfix::{Builder, Header, Template, Values};
+use millrace_testing::udp_capture;
 
 const EVERY: Template = Template {
     id: 300,
@@ -29,28 +30,6 @@ const SELECTOR: Template = Template {
         SAMPLING_PROBABILITY,
     ],
 };
-
-/// Returns a capture file with one UDP packet to the port of IPFIX, 4739.
-fn capture(payload: &[u8]) -> Vec<u8> {
-    let udp_size = (payload.len() + 8) as u16;
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0];
-    frame.extend((udp_size + 20).to_be_bytes());
-    frame.extend([
-        0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0x12, 0x83, 0x12, 0x83,
-    ]);
-    frame.extend(udp_size.to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend(payload);
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1, 0, 0] {
-        file.extend(word.to_le_bytes());
-    }
-    for _ in 0..2 {
-        file.extend((frame.len() as u32).to_le_bytes());
-    }
-    file.extend(frame);
-    file
-}
 
 #[test]
 fn tshark_reads_every_field_and_finds_nothing_malformed() {
@@ -87,7 +66,7 @@ fn tshark_reads_every_field_and_finds_nothing_malformed() {
     });
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ipfix.pcap");
-    std::fs::write(&file, capture(&message)).unwrap();
+    std::fs::write(&file, udp_capture(4739, &message)).unwrap();
     let shown = Command::new("tshark")
         .args(["-r", file.to_str().unwrap(), "-V", "-d", "udp.port==4739,cflow"])
         .output()

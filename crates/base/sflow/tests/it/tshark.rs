@@ -5,29 +5,7 @@ use std::fs;
 use std::process::Command;
 
 use millrace_sflow::*;
-
-/// Returns a capture file with one UDP packet to the sFlow port, 6343.
-fn capture(payload: &[u8]) -> Vec<u8> {
-    let udp_size = (payload.len() + 8) as u16;
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    frame.extend([0x45, 0]);
-    frame.extend((udp_size + 20).to_be_bytes());
-    frame.extend([
-        0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, 0x18, 0xc7, 0x18, 0xc7,
-    ]);
-    frame.extend(udp_size.to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend(payload);
-    let mut file = Vec::new();
-    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1, 0, 0] {
-        file.extend(word.to_le_bytes());
-    }
-    for _ in 0..2 {
-        file.extend((frame.len() as u32).to_le_bytes());
-    }
-    file.extend(frame);
-    file
-}
+use millrace_testing::udp_capture;
 
 #[test]
 fn tshark_reads_every_field_and_finds_nothing_malformed() {
@@ -106,7 +84,7 @@ fn tshark_reads_every_field_and_finds_nothing_malformed() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sflow.pcap");
-    fs::write(&path, capture(&datagram.emit())).unwrap();
+    fs::write(&path, udp_capture(6343, &datagram.emit())).unwrap();
     let output = Command::new("tshark")
         .arg("-r")
         .arg(&path)

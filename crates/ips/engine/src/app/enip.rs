@@ -5,7 +5,7 @@ use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
 use super::Transport;
-use super::framed::{self, Framed, Size, fields, take};
+use super::framed::{self, Framed, Size, fields, little, take};
 use super::parser::{Outcome, Parser};
 use super::transaction::{Transaction, Transactions};
 use crate::app::heap::heap;
@@ -37,17 +37,6 @@ pub(super) struct Enip {
 }
 
 heap!(Enip { framed });
-
-/// Removes a little-endian number from the front.
-fn little(bytes: &mut &[u8], size: usize) -> Option<u64> {
-    let digits = take(bytes, size)?;
-    Some(
-        digits
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
-    )
-}
 
 /// Returns true if the bytes begin an encapsulated message.
 pub(super) fn is_message(bytes: &[u8]) -> bool {

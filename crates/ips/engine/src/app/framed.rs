@@ -165,6 +165,17 @@ pub(super) fn number(bytes: &mut &[u8], size: usize) -> Option<u64> {
     Some(digits.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
+/// Removes a little-endian number of one to eight bytes from the front.
+pub(super) fn little(bytes: &mut &[u8], size: usize) -> Option<u64> {
+    let digits = take(bytes, size)?;
+    Some(
+        digits
+            .iter()
+            .rev()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
+    )
+}
+
 /// Returns bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> Vec<u8> {
     bytes

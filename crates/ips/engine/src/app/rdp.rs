@@ -8,7 +8,7 @@
 //! ```
 
 use super::AppProtocol;
-use super::framed::{Framed, Size, message, number, take};
+use super::framed::{Framed, Size, little, message, number, take};
 use super::parser::{Outcome, Parser};
 use super::record::{Fields, Record};
 use super::transaction::Transactions;
@@ -77,16 +77,6 @@ fn utf16(bytes: &[u8]) -> Vec<u8> {
         .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
     let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
     String::from_utf16_lossy(&units).into_bytes()
-}
-
-fn little(bytes: &mut &[u8], size: usize) -> Option<u64> {
-    let digits = take(bytes, size)?;
-    Some(
-        digits
-            .iter()
-            .rev()
-            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
-    )
 }
 
 /// Writes the fields of a connection request: the cookie of the client.

@@ -13,7 +13,7 @@ use super::header::Effect;
 use super::observe::Observer;
 use super::packet_source::PacketSource;
 use super::run::Run;
-use super::traversal::Traversal;
+use super::traversal::{CombinedActions, Traversal};
 use crate::action_summary::{Kind, Kinds};
 use crate::counters::EntryCell;
 use crate::{DropReason, Egress};
@@ -166,6 +166,12 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         self.count_traversal(traversal, cell, &packet);
         self.traversals.count_hit(sequence);
+        self.act(i, packet, combined);
+    }
+
+    /// Does to a packet what the entries of its traversal do together.
+    #[inline(always)]
+    pub(super) fn act(&mut self, i: usize, mut packet: P, combined: CombinedActions) {
         if combined.summary.kind() == Kind::Drop {
             return self.drop(PacketSource::Move(packet), DropReason::NoOutput);
         }

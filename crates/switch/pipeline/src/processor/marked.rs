@@ -9,13 +9,11 @@ use millrace_flow::Layer;
 use millrace_flow::classify::BURST;
 use millrace_wire::Packet;
 
-use super::header::Effect;
 use super::observe::Observer;
-use super::packet_source::PacketSource;
 use super::run::Run;
 use super::traversal::Traversal;
 use crate::action_summary::Kind;
-use crate::{DropReason, Egress, FragmentMode, MarkColumn, MarkLevel, Slots, Standalone};
+use crate::{Egress, FragmentMode, MarkColumn, MarkLevel, Slots, Standalone};
 
 /// The slots of the packets of a burst, by position.
 type SlotColumn = [u32; BURST];
@@ -259,13 +257,6 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         let cell = self.counters.cell(traversal.slot(0).index());
         self.count_traversal(traversal, cell, &packet);
         self.traversals.count_hit(sequence);
-        if combined.summary.kind() == Kind::Drop {
-            return self.drop(PacketSource::Move(packet), DropReason::NoOutput);
-        }
-        combined.apply(packet.head_mut());
-        match combined.change_tags(&mut packet) {
-            Effect::Done => self.enqueue(i, packet, combined.summary.port()),
-            effect => self.stopped(i, packet, effect),
-        }
+        self.act(i, packet, combined);
     }
 }
