@@ -68,13 +68,11 @@ impl<S: Subscriber> Layer<S> for Journal {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut values = Values::default();
         event.record(&mut values);
-        let lost = self.lost.load(Ordering::Relaxed);
-        let entry = entry(event, &values, lost);
-        let _before = match self.socket.send(&entry) {
-            // Events are reported as lost once.
-            Ok(_) => self.lost.fetch_sub(lost, Ordering::Relaxed),
-            Err(_) => self.lost.fetch_add(1, Ordering::Relaxed),
-        };
+        // The thread that takes the number reports it, and gives it back if it cannot.
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if self.socket.send(&entry(event, &values, lost)).is_err() {
+            self.lost.fetch_add(lost + 1, Ordering::Relaxed);
+        }
     }
 }
 
