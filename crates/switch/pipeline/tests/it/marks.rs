@@ -21,14 +21,14 @@ const INDEX_BITS: u32 = 6;
 
 /// The packets that a device marks with the mark of another key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lie {
+pub(crate) enum Lie {
     Never,
     /// One marked packet in this many.
     Every(u32),
 }
 
 /// The devices of all ports: each knows up to 64 keys, as the planner would have installed them.
-pub struct Devices {
+pub(crate) struct Devices {
     level: MarkLevel,
     lie: Lie,
     ports: BTreeMap<u32, Device>,
@@ -84,7 +84,7 @@ impl Device {
 }
 
 impl Devices {
-    pub fn new(level: MarkLevel, lie: Lie) -> Devices {
+    pub(crate) fn new(level: MarkLevel, lie: Lie) -> Devices {
         Devices {
             level,
             lie,
@@ -92,7 +92,7 @@ impl Devices {
         }
     }
 
-    pub fn receive(&mut self, bridge: &mut Bridge, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
+    pub(crate) fn receive(&mut self, bridge: &mut Bridge, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
         let (level, lie) = (self.level, self.lie);
         let device = self.ports.entry(port).or_insert_with(|| Device::new(level));
         let bits = bridge.active.match_bits();
