@@ -89,13 +89,23 @@ def test_journalctl_finds_events_by_their_fields(tmp_path):
     pathlib.Path("/run/log/journal").mkdir(parents=True)
     journald = subprocess.Popen([JOURNALD], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        wait_for("journald", lambda: pathlib.Path("/run/systemd/journal/socket").exists() or journald.poll() is not None)
-        if journald.poll() is not None:
-            pytest.skip("systemd-journald does not run in this container")
-
         def shown(*matches):
             lines = run("journalctl", "-D", "/run/log/journal", "-o", "json", "--no-pager", "-q", *matches, check=False).splitlines()
             return [json.loads(line) for line in lines]
+
+        def keeps_an_entry():
+            """True if journald keeps what it gets; its socket is there before it listens, and after it ended."""
+            try:
+                with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                    sender.connect("/run/systemd/journal/socket")
+                    sender.send(b"MESSAGE=ready\n")
+            except OSError:
+                return False
+            return bool(shown("MESSAGE=ready"))
+
+        wait_for("journald", lambda: keeps_an_entry() or journald.poll() is not None)
+        if journald.poll() is not None:
+            pytest.skip("systemd-journald does not run in this container")
 
         with logging_to(tmp_path, "journal"):
             (entry,) = wait_for("the entry", lambda: shown("MILLRACE_BRIDGE=br0", "MILLRACE_PORT=p1", f"MESSAGE_ID={PORT_ADDED}"))

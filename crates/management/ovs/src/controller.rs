@@ -13,8 +13,7 @@ pub(crate) fn controllers(
     view: &View<'_>,
     bridge: &mut model::Bridge,
 ) -> Vec<ControllerRow> {
-    let mut views = view.refer(one.replica, "controller", "Controller");
-    views.sort_by_key(|controller| controller.text("target").unwrap_or("").to_owned());
+    let views = view.refer(one.replica, "controller", "Controller");
     let protocols: Vec<_> = view.texts("protocols").collect();
     let speaks = protocols.is_empty() || protocols.contains(&"OpenFlow13");
     views

@@ -22,13 +22,16 @@ impl<'a> View<'a> {
         Some(View { table, uuid, row })
     }
 
-    /// Returns the rows that a column refers to, in the order of the column.
+    /// Returns the rows that a column refers to, in the order of their names: a set has that of its UUIDs, which are random, and
+    /// the numbers of ports would differ between two databases with the same rows.
     pub(crate) fn refer(&self, replica: &'a Replica, column: &str, table: &'static str) -> Vec<View<'a>> {
         let uuids = self.atoms(column).filter_map(|atom| match atom {
             Atom::Uuid(uuid) => Some(*uuid),
             _ => None,
         });
-        uuids.filter_map(|uuid| View::of(replica, table, uuid)).collect()
+        let mut rows: Vec<_> = uuids.filter_map(|uuid| View::of(replica, table, uuid)).collect();
+        rows.sort_by_key(|row| row.name());
+        rows
     }
 
     /// Returns the rows that the values of a map from integers refer to.
@@ -128,8 +131,12 @@ impl<'a> View<'a> {
 
     /// Returns the name of the row for messages.
     pub(crate) fn row_name(&self) -> RowName {
-        let name = self.text("name").or_else(|| self.text("target")).unwrap_or("");
-        self.named(name)
+        self.named(self.name())
+    }
+
+    /// Returns the name, or the target of a row that has none, as a controller.
+    fn name(&self) -> &'a str {
+        self.text("name").or_else(|| self.text("target")).unwrap_or("")
     }
 
     /// Returns the name of a row that has no name of its own.

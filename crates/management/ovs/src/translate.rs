@@ -131,8 +131,7 @@ fn translate_bridge<'a>(
         controllers: Vec::new(),
         has_rstp: false,
     };
-    let mut ports = view.refer(one.replica, "ports", "Port");
-    ports.sort_by_key(|port| port.text("name").unwrap_or("").to_owned());
+    let ports = view.refer(one.replica, "ports", "Port");
     let made = name
         .parse::<model::BridgeName>()
         .map_err(|error| error.to_string());

@@ -1,5 +1,7 @@
 //! The commands of ovs-vsctl(8), executed on rows. A call takes effect as a whole or not at all, as its transaction does.
 
+use std::collections::BTreeSet;
+
 use millrace_ovsdb::{Atom, Datum, Row, Uuid};
 
 use super::database::{Database, ROOT};
@@ -397,9 +399,17 @@ impl Call<'_> {
         let port = match self.database.find("Port", "name", name) {
             // An existing port keeps its settings.
             Some(port) if may_exist => {
-                return match self.owner(port) == Some(bridge) {
+                if self.owner(port) != Some(bridge) {
+                    return Err(format!("port {name} is in another bridge"));
+                }
+                let wanted: Option<BTreeSet<Uuid>> = interfaces
+                    .iter()
+                    .map(|interface| self.database.find("Interface", "name", interface))
+                    .collect();
+                let present = self.database.refers("Port", port, "interfaces");
+                return match wanted == Some(present.into_iter().collect()) {
                     true => Ok(()),
-                    false => Err(format!("port {name} is in another bridge")),
+                    false => Err(format!("port {name} has other interfaces")),
                 };
             }
             Some(_) => return Err(format!("a port named {name} already exists")),

@@ -97,9 +97,13 @@ impl Database {
     pub(super) fn add_reference(&mut self, table: &str, uuid: Uuid, column: &str, to: Uuid) {
         let mut rows = self.refers(table, uuid, column);
         rows.push(to);
-        // The line of a row is that of its settings, and not that of a port in a bridge.
+        self.refer(table, uuid, column, Datum::set(rows));
+    }
+
+    /// Sets a column of references. The line of a row is that of its settings, and not that of a port in a bridge.
+    fn refer(&mut self, table: &str, uuid: Uuid, column: &str, value: Datum) {
         let line = std::mem::take(&mut self.line);
-        self.set(table, uuid, column, Datum::set(rows));
+        self.set(table, uuid, column, value);
         self.line = line;
     }
 
@@ -144,7 +148,7 @@ impl Database {
                             .collect(),
                     ),
                 };
-                self.set(holder, row, column, without);
+                self.refer(holder, row, column, without);
             }
         }
     }
@@ -159,7 +163,7 @@ impl Database {
                     let columns = table
                         .columns
                         .iter()
-                        .filter(|column| matches!(column.stored(), Type::Uuid(_)));
+                        .filter(|column| matches!(column.stored(), Type::Uuid(_)) && !column.is_weak);
                     columns.flat_map(|column| {
                         self.replica
                             .rows(table.name)
@@ -178,7 +182,7 @@ impl Database {
                 return;
             }
             for (table, uuid) in garbage {
-                self.replica.remove(table, uuid);
+                self.remove(table, uuid);
             }
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct Column {
     pub(super) max: usize,
     /// True if Open vSwitch writes the column itself.
     pub(super) is_state: bool,
+    /// True if a reference does not keep its row, and goes with it (RFC 7047, section 3.2, `refType`).
+    pub(super) is_weak: bool,
 }
 
 impl Column {
@@ -48,6 +50,7 @@ const fn set(name: &'static str, key: Type, max: usize) -> Column {
         value: None,
         max,
         is_state: false,
+        is_weak: false,
     }
 }
 
@@ -58,6 +61,7 @@ const fn map(name: &'static str, key: Type, value: Type) -> Column {
         value: Some(value),
         max: usize::MAX,
         is_state: false,
+        is_weak: false,
     }
 }
 
@@ -65,6 +69,14 @@ const fn map(name: &'static str, key: Type, value: Type) -> Column {
 const fn state(column: Column) -> Column {
     Column {
         is_state: true,
+        ..column
+    }
+}
+
+/// Returns a column whose references do not keep their rows.
+const fn weak(column: Column) -> Column {
+    Column {
+        is_weak: true,
         ..column
     }
 }
@@ -245,11 +257,11 @@ pub(super) const TABLES: &[Table] = &[
         columns: &[
             map("external_ids", TEXT, TEXT),
             set("name", TEXT, 1),
-            set("output_port", Type::Uuid("Port"), 1),
+            weak(set("output_port", Type::Uuid("Port"), 1)),
             set("output_vlan", INTEGER, 1),
             set("select_all", BOOLEAN, 1),
-            set("select_dst_port", Type::Uuid("Port"), ANY),
-            set("select_src_port", Type::Uuid("Port"), ANY),
+            weak(set("select_dst_port", Type::Uuid("Port"), ANY)),
+            weak(set("select_src_port", Type::Uuid("Port"), ANY)),
             set("select_vlan", INTEGER, 4096),
             set("snaplen", INTEGER, 1),
             state(map("statistics", TEXT, INTEGER)),
@@ -403,6 +415,8 @@ mod tests {
                     Type::Uuid(_) => "uuid",
                 };
                 let key = kind.get("key").unwrap_or(kind);
+                let is_weak = key["refType"] == "weak" || kind["value"]["refType"] == "weak";
+                assert_eq!(known.is_weak, is_weak, "{name} {column}");
                 assert_eq!(text(known.key), atom(key), "{name} {column}");
                 assert_eq!(
                     known.value.map(text),

@@ -58,12 +58,15 @@ pub(super) fn datum(text: &str, column: &Column, resolve: Resolve<'_>) -> Result
         }
         let word = reader.word()?;
         let Some(value) = column.value else {
-            match (column.key, range(word)) {
+            let read: Vec<Atom> = match (column.key, range(word)) {
                 (Type::Integer, Some((first, last))) if column.max > 1 => {
-                    atoms.extend((first..=last).map(Atom::Integer));
+                    (first..=last).map(Atom::Integer).collect()
                 }
-                _ => {
-                    atoms.insert(atom(word, column.key, resolve)?);
+                _ => vec![atom(word, column.key, resolve)?],
+            };
+            for atom in read {
+                if !atoms.insert(atom) {
+                    return Err(format!("{text}: expected each value once"));
                 }
             }
             continue;
@@ -72,7 +75,10 @@ pub(super) fn datum(text: &str, column: &Column, resolve: Resolve<'_>) -> Result
             return Err(format!("{text}: expected KEY=VALUE"));
         }
         let of_key = reader.word()?;
-        pairs.insert(atom(word, column.key, resolve)?, atom(of_key, value, resolve)?);
+        let pair = (atom(word, column.key, resolve)?, atom(of_key, value, resolve)?);
+        if pairs.insert(pair.0, pair.1).is_some() {
+            return Err(format!("{text}: expected the key {word} once"));
+        }
     }
     if !reader.rest.is_empty() {
         return Err(format!("{text}: unexpected {}", reader.rest));

@@ -115,7 +115,7 @@ impl Random {
 }
 
 /// Families of commands: each is filled with names and numbers.
-const FAMILIES: [&str; 44] = [
+const FAMILIES: [&str; 48] = [
     "add-br {b}",
     "--may-exist add-br {b}",
     "add-br v{n} {b} {n}",
@@ -127,6 +127,8 @@ const FAMILIES: [&str; 44] = [
     "add-port {b} {p} -- set Interface {p} type=vxlan options:remote_ip=192.0.2.1 options:key={n}",
     "add-port {b} {p} -- set Interface {p} type=patch options:peer={p}",
     "add-bond {b} {p} e1 e2 bond_mode=balance-slb",
+    "--may-exist add-bond {b} {p} e2 e1",
+    "--may-exist add-bond {b} {p} e1 e3",
     "--if-exists del-port {b} {p}",
     "del-port {p}",
     "set-controller {b} tcp:192.0.2.{n}:6653",
@@ -149,6 +151,8 @@ const FAMILIES: [&str; 44] = [
     "set Interface {p} ofport_request={n}",
     "set Interface {p} options:a=\"b c\" options:remote_ip=192.0.2.{n}",
     "set interface {p} options={remote_ip=192.0.2.9,key=flow}",
+    "set interface {p} options={key=flow,remote_ip=192.0.2.9,key=3}",
+    "set Bridge {b} protocols=OpenFlow13,OpenFlow13",
     "remove Interface {p} options key",
     "set Interface {p} ingress_policing_rate={n}000 ingress_policing_burst=100",
     "set Interface {p} mac=\"02:00:00:00:00:01\"",
