@@ -1,6 +1,7 @@
 """An exchange with real switches: circuits that pass frames, survive the engine, and are repaired. The tests with interfaces need
 root."""
 
+import json
 import os
 import random
 import re
@@ -172,3 +173,36 @@ def test_an_engine_killed_at_any_time_is_in_sync_within_ten_seconds(tmp_path):
         assert slowest < 10 or not LONG
         assert "priority=" in switch.ofctl("dump-flows", "table=3")
     exchange.stop()
+
+
+def test_a_change_whose_frames_would_leave_elsewhere_is_refused_in_words_and_the_traffic_stays(tmp_path):
+    with Exchange(tmp_path / "ix", engine='foreign_entries = "leave"\nverification_secs = 60') as exchange:
+        ports = [(number, "link:va" if number in (1, 3) else "link:vb") for number in (1, 2, 3, 4)]
+        with Millrace(tmp_path / "switch", ports=ports, controllers=[exchange.target]) as switch:
+            _, switch_id = exchange.create_site("Otemachi", 1, [1, 2, 3, 4])
+            account, (one, two, three) = exchange.create_member("A", *(f"{switch_id}:{number}" for number in (1, 2, 3)))
+            exchange.ask("p2p", "first", "--account", account, "--a", f"{one}:100", "--b", f"{two}:100")
+            exchange.wait_in_sync()
+            before = flows(switch)
+            # Somebody sends all frames of VLAN 101 at port 1 to port 2.
+            switch.ofctl("add-flow", "table=0,priority=64000,in_port=1,dl_vlan=101,actions=output:2")
+            wait_for("the foreign entry is known", lambda: exchange.switch(0)["foreign"] == 1)
+            violations = exchange.ask("verify", check=False)
+            assert any(text.startswith("V1") for text in violations), violations
+            change = exchange.ask("p2p", "second", "--account", account, "--a", f"{one}:101", "--b", f"{three}:101")["change"]
+
+            def outcome():
+                return exchange.ask("journal", str(change))[-1]
+            wait_for(f"the change is refused: {outcome()}", lambda: outcome()["state"] == "rolled_back")
+            reason = json.dumps(outcome())
+            assert "the verification refuses the change: V1" in reason and "VLAN 101" in reason, reason
+            wait_for("the staged entries are gone", lambda: flows(switch) - before and len(flows(switch) - before) == 1)
+            assert before <= flows(switch), "the entries of the first circuit are as before"
+            assert [service["name"] for service in exchange.ask("services")] == ["first"]
+            # Without the entry, the same order passes.
+            switch.ofctl("del-flows", "--strict", "table=0,priority=64000,in_port=1,dl_vlan=101")
+            wait_for("the foreign entry is gone", lambda: exchange.switch(0)["foreign"] == 0)
+            exchange.ask("p2p", "second", "--account", account, "--a", f"{one}:101", "--b", f"{three}:101")
+            exchange.wait_in_sync()
+            assert {service["state"] for service in exchange.ask("services")} == {"production"}
+            assert exchange.ask("verify") == []

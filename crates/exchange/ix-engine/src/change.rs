@@ -45,6 +45,22 @@ pub enum Resume {
     Clean,
 }
 
+/// The parts of the exchange that the verification of a change depends on, by names that the caller chooses.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Scope {
+    /// The parts that the verification reads.
+    pub reads: BTreeSet<String>,
+    /// The parts whose frames the flip alters.
+    pub alters: BTreeSet<String>,
+}
+
+impl Scope {
+    /// Returns true if another change alters what the verification of this one reads.
+    pub(crate) fn depends_on(&self, other: &Scope) -> bool {
+        !self.reads.is_disjoint(&other.alters)
+    }
+}
+
 /// An ordered change: the entries of each phase, and the objects concerned.
 #[derive(Debug)]
 pub struct Order<E: Entries> {
@@ -56,6 +72,11 @@ pub struct Order<E: Entries> {
     pub objects: BTreeSet<String>,
     /// The identifiers of the objects that the written objects refer to.
     pub references: BTreeSet<String>,
+    /// The identifiers of objects whose earlier changes must be drained before this change begins, because its entries were
+    /// planned on top of theirs. Unlike [`Order::references`], it is planned again if one of them is rolled back.
+    pub follows: BTreeSet<String>,
+    /// The parts of the exchange that its verification reads, and that its flip alters.
+    pub scope: Scope,
     /// The entries of each switch that are installed before the flip.
     pub stage: BTreeMap<SwitchId, Delta<E>>,
     /// The entries that make ingress switches use the new entries, or stop using the old entries.
@@ -158,6 +179,20 @@ impl<E: Entries> Change<E> {
             .iter()
             .chain(drained.into_iter().flatten())
             .copied()
+    }
+
+    /// Returns true if a change with this scope cannot be verified now because of this one: the content that the switches
+    /// will have is not known between the question and the flip. A change that flips has been verified, so that what it
+    /// has read may be altered again.
+    pub(crate) fn holds_back(&self, scope: &Scope) -> bool {
+        let own = &self.order.scope;
+        match self.phase {
+            Phase::Planned if !matches!(self.verification, Verification::Open) => {
+                scope.depends_on(own) || own.depends_on(scope)
+            }
+            Phase::Staged | Phase::Reverting => scope.depends_on(own),
+            _ => false,
+        }
     }
 
     /// Returns the resources that the change writes.

@@ -299,8 +299,9 @@ impl<E: Entries> Engine<E> {
             silence_reported: false,
         };
         let writes = change.writes();
-        let references = change.order.references.iter().cloned().map(Resource::Object);
-        for resource in writes.iter().cloned().chain(references) {
+        let earlier = change.order.references.union(&change.order.follows);
+        let earlier: Vec<_> = earlier.cloned().map(Resource::Object).collect();
+        for resource in writes.iter().cloned().chain(earlier) {
             let Some(earlier) = self.last_writer.get(&resource).filter(|earlier| **earlier != id) else {
                 continue;
             };

@@ -45,7 +45,7 @@ mod settings;
 mod switch;
 mod verification;
 
-pub use change::{ChangeId, Order, Phase, Resume};
+pub use change::{ChangeId, Order, Phase, Resume, Scope};
 pub use content::{Content, Delta, Entries, Modification, difference};
 pub use engine::Engine;
 pub use event::{Action, ChangeStatus, Drift, Drifted, Event, Mode, Notice, Resolution, SwitchStatus};

@@ -5,6 +5,10 @@
 //!                                         |--violation--> rolled_back
 //!                                         \--too late---> rolled_back
 //! ```
+//! Of two changes of which one alters what the verification of the other one reads, the later one is asked about when the
+//! earlier one has flipped or is rolled back: between, switches that have flipped and switches that have not would be
+//! compared with an exchange that none of them has.
+//!
 //! No frame follows the entries of the change yet. The traffic is therefore not affected, whatever the verification says.
 
 use std::collections::BTreeMap;
@@ -23,6 +27,18 @@ impl<E: Entries> Engine<E> {
         let Some(max) = self.settings.verification else {
             return true;
         };
+        let Some(change) = self.changes.get(&id) else {
+            return false;
+        };
+        let is_open = matches!(change.verification, Verification::Open);
+        if is_open
+            && self
+                .changes
+                .values()
+                .any(|other| other.holds_back(&change.order.scope))
+        {
+            return false;
+        }
         let Some(change) = self.changes.get_mut(&id) else {
             return false;
         };

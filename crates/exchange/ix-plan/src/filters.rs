@@ -22,7 +22,7 @@ use crate::builder::{Builder, FlowBuilder};
 use crate::entry::Matching;
 use crate::lan::{IPV4, IPV6};
 use crate::layout::{CookieFields, CookieKind, EGRESS, Metadata, PROTECT, filter_meter};
-use crate::service::Settings;
+use crate::service::{Settings, has_entries};
 
 /// The largest number of ports in a range that is written as exact ports, without masks.
 pub const EXACT_PORTS_MAX: u32 = 64;
@@ -92,7 +92,7 @@ impl EndIndexes {
     fn of(&mut self, exchange: &Exchange, account: AccountId) -> &[u32] {
         self.0.entry(account).or_insert_with(|| {
             let configs = exchange.configs.values();
-            let own = configs.filter(|config| config.account == account);
+            let own = configs.filter(|config| config.account == account && has_entries(exchange, config));
             let indexes: BTreeSet<u32> = own.map(|config| config.index.raw()).collect();
             indexes.into_iter().collect()
         })

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! stage   entries that no frame can reach yet: egress and forwarding of new ends, trunk entries under a new wire id
-//! flip    entries that turn frames to the new path, or stop them: ingress, and everything that is changed in place
+//! flip    entries that turn frames to the new path, or stop them: ingress, addresses to which present ends send, and
+//!         everything that is changed in place
 //! (drain) frames that are on the old path leave the fabric
 //! clean   entries that no frame can reach any more
 //! ```
@@ -200,7 +201,8 @@ fn phase(change: &Modification, before: &InnerEntries, added: &InnerEntries) -> 
         (_, Some(_), Some(_)) => Phase::Flip,
         (EntryId::Flow(flow), None, Some(entry)) => {
             let is_inner = [FORWARD, EGRESS].contains(&flow.table);
-            let is_reached_late = is_inner && !meets(before, flow) || is_from_trunk(flow, entry);
+            let is_reached_late =
+                is_inner && !is_address(flow) && !meets(before, flow) || is_from_trunk(flow, entry);
             if is_reached_late {
                 Phase::Stage
             } else {
@@ -209,11 +211,18 @@ fn phase(change: &Modification, before: &InnerEntries, added: &InnerEntries) -> 
         }
         (EntryId::Flow(flow), Some(entry), None) => {
             let is_inner = [FORWARD, EGRESS].contains(&flow.table);
-            let is_left_early = is_inner && !meets(added, flow) || is_from_trunk(flow, entry);
+            let is_left_early =
+                is_inner && !is_address(flow) && !meets(added, flow) || is_from_trunk(flow, entry);
             if is_left_early { Phase::Clean } else { Phase::Flip }
         }
         (EntryId::Flow(_), None, None) => Phase::Flip,
     }
+}
+
+/// Returns true if an entry forwards frames by their destination address. All ends of a LAN or a multipoint circuit may send
+/// to it, also those that a change does not concern.
+fn is_address(flow: &FlowId) -> bool {
+    flow.table == FORWARD && flow.matching.field(millrace_flow::Field::EthDst).is_some()
 }
 
 /// Returns true if an entry of table 0 takes frames from a trunk.

@@ -91,6 +91,11 @@ pub(crate) fn switches_differ(old: &Exchange, new: &Exchange) -> bool {
             matches!(config.vlan, VlanConfig::Qinq { .. }) || is_lan(exchange, &config.service)
         })
     };
+    let has_two_tags = |exchange: &Exchange, id: &ServiceId| {
+        let mut ends = exchange.ends(*id);
+        ends.any(|(_, config)| matches!(config.vlan, VlanConfig::Qinq { .. }))
+    };
+    let is_in_base = |exchange: &Exchange, id: &ServiceId| is_lan(exchange, id) || has_two_tags(exchange, id);
     let (services, ends) = (&old.services, &old.configs);
     old.switches != new.switches
         || old.trunks != new.trunks
@@ -98,7 +103,7 @@ pub(crate) fn switches_differ(old: &Exchange, new: &Exchange) -> bool {
         || services
             .differing(&new.services)
             .iter()
-            .any(|id| is_lan(old, id) || is_lan(new, id))
+            .any(|id| is_in_base(old, id) || is_in_base(new, id))
         || ends
             .differing(&new.configs)
             .iter()

@@ -38,6 +38,13 @@ pub(crate) fn switch_of(connection: &Connection) -> Option<SwitchId> {
     connection.ports.first().map(|port| port.switch)
 }
 
+/// Returns true if switches may have entries because of an end. The end of a service whose deletion was ordered exists
+/// until all switches have removed its entries, and then goes without a change of its own: no entry may depend on it.
+pub(crate) fn has_entries(exchange: &Exchange, config: &Config) -> bool {
+    let service = exchange.services.get(&config.service);
+    service.is_some_and(|service| service.state.is_carried())
+}
+
 /// An end with the data for its entries.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End<'a> {

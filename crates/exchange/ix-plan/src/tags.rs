@@ -18,7 +18,7 @@ use crate::layout::{
     ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INTERNAL_VID, LLDP, Metadata, POLICE, PORT,
     PROBE_MAC, PROTECT, parity, probe_meter,
 };
-use crate::service::{End, ServiceContext, trunk_port, trunks_between};
+use crate::service::{End, ServiceContext, has_entries, trunk_port, trunks_between};
 
 /// The priority of entries for the frames of one end.
 pub(crate) const PRIORITY: u16 = 100;
@@ -179,6 +179,9 @@ pub(crate) fn plan_outer_tags(exchange: &Exchange, builder: &mut Builder) {
         else {
             continue;
         };
+        if !has_entries(exchange, config) {
+            continue;
+        }
         let cookie = CookieFields {
             kind: CookieKind::End,
             object: config.connection.0,

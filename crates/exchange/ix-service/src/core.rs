@@ -23,7 +23,7 @@ use crate::fabric::{Entry, Fabric, FabricKey};
 use crate::links::PortStates;
 use crate::open::OpenChange;
 use crate::order::{ApplyOptions, OrderOptions, Ordered};
-use crate::phases::{Planner, engine_order};
+use crate::phases::Planner;
 use crate::probe::Probes;
 use crate::quarantine::Checklists;
 use crate::rows;
@@ -437,6 +437,9 @@ impl Core {
             let is_retired = found.is_none_or(|switch| switch.retired);
             if is_retired != self.engine.is_retired(switch) {
                 events.push(Event::Retired { switch, is_retired });
+                if is_retired && self.engine.settings().verification.is_some() {
+                    self.outputs.push(Output::Verify(VerifyRequest::Gone { switch }));
+                }
             }
         }
         for event in events {
@@ -452,16 +455,21 @@ impl Core {
         for change in self.open.range(id..).rev().map(|(_, change)| change) {
             before.commit(change.undo.clone());
         }
+        // Validities that begin or end with a later change have not done so before it.
+        let mut later = self.open.range(id + 1..).map(|(_, change)| change);
+        let next = later.find_map(|change| change.validity);
+        let now_after = next.map_or(self.planned_at, |(then, _)| then);
         let Some(change) = self.open.get_mut(&id) else {
             return;
         };
+        let then = change.validity.map_or(now_after, |(then, _)| then);
         let mut after = before.clone();
         after.commit(change.redo.clone());
-        let phases = self
-            .planner
-            .phases((&before, self.planned_at), (&after, self.planned_at));
+        let phases = self.planner.phases((&before, then), (&after, now_after));
         change.has_entries = phases.iter().any(|phase| !phase.is_empty());
-        let order = engine_order(id, change, phases);
+        change.relate((&before, then), (&after, now_after));
+        let change = change.clone();
+        let order = self.engine_order(id, &change, phases);
         let actions = self.engine.handle(Event::Accepted(order, resume), now.time);
         self.queue.extend(actions);
     }

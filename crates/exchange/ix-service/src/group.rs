@@ -25,7 +25,7 @@ use crate::error::OrderError;
 use crate::event::EventKind;
 use crate::open::OpenChange;
 use crate::order::{OrderOptions, OrderRequest, Ordered};
-use crate::phases::{Phases, counts, engine_order};
+use crate::phases::{Phases, counts};
 use crate::text;
 use crate::verify::Preview;
 use crate::wording::{actor_name, answer, audit, describe, repeated};
@@ -143,7 +143,7 @@ impl Core {
             let Some((id, open, phases)) = change else {
                 continue;
             };
-            let order = engine_order(id, &open, phases);
+            let order = self.engine_order(id, &open, phases);
             let objects = open.redo.objects.keys().copied().collect();
             self.open.insert(id, open);
             let state = ChangeState::Accepted;
@@ -246,7 +246,12 @@ impl Core {
             return Ok(ordered);
         }
         let (revision, id) = (Revision(self.revision.0 + 1), self.next_change);
-        let mut open = OpenChange::new(&self.exchange, &after, changes, revision.0);
+        let mut open = OpenChange::new(
+            (&self.exchange, self.planned_at),
+            (&after, planned_at),
+            changes,
+            revision.0,
+        );
         open.has_entries = has_entries;
         (ordered.change, ordered.revision) = (has_change.then_some(id), revision);
         let name = actor_name(actor);

@@ -95,14 +95,13 @@ impl Handle {
         ordered
     }
 
-    /// Verifies everything that the switches report. Returns the violations; `None` if changes are not verified.
+    /// Verifies everything that the switches report, against the exchange without changes that have not flipped. Returns the
+    /// violations; `None` if changes are not verified.
     pub async fn verify(&self) -> Option<Vec<Violation>> {
+        self.verifier.as_ref()?;
         let (sender, receiver) = oneshot::channel();
-        let exchange = Arc::clone(&self.snapshot().exchange);
-        let _ended = self
-            .verifier
-            .as_ref()?
-            .send(VerifyRequest::All(exchange, self.now(), sender));
+        let asked = self.call(move |core, _| core.ask_about_all(sender)).wait();
+        asked.await.ok()?;
         receiver.await.ok()
     }
 

@@ -53,6 +53,16 @@ impl Core {
                     }
                     done
                 }
+                // What is undone meanwhile must not be in the new plan.
+                Action::Replan(_)
+                    if self
+                        .queue
+                        .iter()
+                        .any(|later| matches!(later, Action::RollBack { .. })) =>
+                {
+                    self.queue.push_back(action);
+                    Ok(())
+                }
                 _ => {
                     self.act(action, now);
                     Ok(())
@@ -203,6 +213,10 @@ impl Core {
         self.unconfirmed = unconfirmed;
         for id in ids {
             if let Some(change) = self.open.get_mut(id) {
+                if let Some((then, _)) = change.validity {
+                    // The switches have the entries of that time; the next expiry brings them forward.
+                    self.planned_at = self.planned_at.min(then);
+                }
                 change.state = ChangeState::RolledBack;
                 change.stuck = None;
                 let objects = change.redo.objects.keys().copied().collect();

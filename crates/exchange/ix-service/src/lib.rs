@@ -19,6 +19,7 @@
 
 mod adopted;
 mod clock;
+mod concerns;
 mod core;
 mod decision;
 mod draft;

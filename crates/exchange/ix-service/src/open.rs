@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_model::{ChangeSet, Exchange, NumberHold, Object, ObjectId, PoolKind};
+use millrace_ix_model::{ChangeSet, Exchange, NumberHold, Object, ObjectId, PoolKind, Timestamp};
+use millrace_ix_plan::services_at_boundary;
 use millrace_ix_store::{ChangeRecord, ChangeState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::concerns::Concerns;
 use crate::error::StartError;
 
 /// A change that is not finished.
@@ -28,6 +30,10 @@ pub(crate) struct OpenChange {
     pub(crate) takes: Vec<(PoolKind, u32)>,
     /// True if the change concerns entries of switches.
     pub(crate) has_entries: bool,
+    /// The parts of the exchange that the change concerns.
+    pub(crate) concerns: Concerns,
+    /// The times between which the change brings the switches, if validities begin or end between them.
+    pub(crate) validity: Option<(Timestamp, Timestamp)>,
 }
 
 /// The part of an open change that the journal holds.
@@ -39,8 +45,14 @@ struct Stored {
 }
 
 impl OpenChange {
-    /// Returns the change that turns `before` into `after`. `redo` holds the objects that it writes.
-    pub(crate) fn new(before: &Exchange, after: &Exchange, redo: ChangeSet, revision: u64) -> OpenChange {
+    /// Returns the change that turns `before`, as it is planned for one time, into `after`, as it is planned for another.
+    /// `redo` holds the objects that it writes.
+    pub(crate) fn new(
+        (before, then): (&Exchange, Timestamp),
+        (after, now): (&Exchange, Timestamp),
+        redo: ChangeSet,
+        revision: u64,
+    ) -> OpenChange {
         let objects = redo.objects.keys().map(|id| (*id, before.object(*id))).collect();
         let takes = taken(before, after, &redo);
         let released = |kind: PoolKind, number: u32| {
@@ -66,7 +78,33 @@ impl OpenChange {
             released,
             last_id: 0,
         };
-        OpenChange::from_stored(Stored { revision, redo, undo }, ChangeState::Accepted)
+        let mut change = OpenChange::from_stored(Stored { revision, redo, undo }, ChangeState::Accepted);
+        change.relate((before, then), (after, now));
+        change
+    }
+
+    /// Notes which parts of the exchange the change concerns.
+    pub(crate) fn relate(
+        &mut self,
+        (before, then): (&Exchange, Timestamp),
+        (after, now): (&Exchange, Timestamp),
+    ) {
+        let at_boundary = |side| services_at_boundary(side, then, now);
+        let boundary: BTreeSet<_> = if then < now {
+            at_boundary(before).chain(at_boundary(after)).collect()
+        } else {
+            BTreeSet::new()
+        };
+        self.validity = (then < now).then_some((then, now));
+        self.concerns = Concerns::of([&self.redo, &self.undo], [before, after], &boundary);
+    }
+
+    /// Returns true if the switches do not use the new entries of the change yet, so that it may still be rolled back.
+    pub(crate) const fn is_pending(&self) -> bool {
+        matches!(
+            self.state,
+            ChangeState::Accepted | ChangeState::Planned | ChangeState::Staged
+        )
     }
 
     fn from_stored(stored: Stored, state: ChangeState) -> OpenChange {
@@ -84,6 +122,8 @@ impl OpenChange {
             redo: stored.redo,
             undo: stored.undo,
             has_entries: true,
+            concerns: Concerns::default(),
+            validity: None,
         }
     }
 

@@ -31,6 +31,8 @@ pub type Deltas = BTreeMap<u32, Delta<Fabric>>;
 pub enum VerifyRequest {
     /// A switch has reported all of its entries.
     Reported { switch: u32, content: Content<Fabric> },
+    /// A switch does not return: nothing is concluded from what it has reported.
+    Gone { switch: u32 },
     /// A switch has confirmed modifications.
     Confirmed {
         switch: u32,
@@ -98,13 +100,19 @@ impl Verifier {
                 self.mirror.switches.insert(switch, reported);
                 None
             }
+            VerifyRequest::Gone { switch } => {
+                self.mirror.switches.remove(&switch);
+                None
+            }
             VerifyRequest::Confirmed {
                 switch,
                 modifications,
             } => {
-                let content = self.mirror.switches.entry(switch).or_default();
-                for (key, entry) in &modifications {
-                    put(content, key, entry.as_ref());
+                // Of a switch that has not reported all of its entries, nothing is concluded.
+                if let Some(content) = self.mirror.switches.get_mut(&switch) {
+                    for (key, entry) in &modifications {
+                        put(content, key, entry.as_ref());
+                    }
                 }
                 None
             }
@@ -137,8 +145,7 @@ impl Verifier {
     /// Brings the register to an exchange.
     fn follow(&mut self, exchange: &Arc<Exchange>, at: Timestamp) {
         match &self.exchange {
-            // Addresses and filters begin and end with time; a later time needs a new register.
-            Some((before, then)) if *then == at => self.register.update(before, exchange, at),
+            Some((before, then)) if *then <= at => self.register.update((before, *then), (exchange, at)),
             _ => self.register = Register::of(exchange, at),
         }
         self.exchange = Some((Arc::clone(exchange), at));
@@ -162,7 +169,9 @@ impl Verifier {
 
     fn apply(&mut self, deltas: &Deltas, side: Side) {
         for (switch, delta) in deltas {
-            let content = self.mirror.switches.entry(*switch).or_default();
+            let Some(content) = self.mirror.switches.get_mut(switch) else {
+                continue;
+            };
             for (key, (before, after)) in delta {
                 let entry = match side {
                     Side::Before => before,
@@ -200,7 +209,7 @@ impl Verifier {
         self.follow(&preview.before, preview.at);
         let before = self.register.clone();
         let mut after = before.clone();
-        after.update(&preview.before, &preview.after, preview.at);
+        after.update((&preview.before, preview.at), (&preview.after, preview.at));
         let scopes = [(&preview.before, &before), (&preview.after, &after)]
             .map(|(exchange, register)| Scope::of_objects(&preview.objects, exchange, register));
         let mut ends = BTreeSet::new();
@@ -367,31 +376,18 @@ impl Core {
         let Some(change) = self.open.get(&id) else {
             return;
         };
-        let objects: BTreeSet<ObjectId> = change.redo.objects.keys().copied().collect();
-        let services = |change: &crate::open::OpenChange| -> BTreeSet<ServiceId> {
-            let objects = change.redo.objects.keys();
-            let found = objects.filter_map(|id| match id {
-                ObjectId::Service(service) => Some(*service),
-                ObjectId::Config(config) => Some(self.exchange.configs.get(config)?.service),
-                _ => None,
-            });
-            found.collect()
-        };
-        // Later changes of the same services are accepted, but not in the switches.
-        let own = services(change);
-        let later: Vec<u64> = self
-            .open
-            .range(id + 1..)
-            .filter(|(_, other)| {
-                other.redo.objects.keys().any(|object| objects.contains(object))
-                    || !own.is_disjoint(&services(other))
-            })
-            .map(|(later, _)| *later)
-            .collect();
-        let mut exchange = Arc::clone(&self.exchange);
-        for undone in later.iter().rev().filter_map(|later| self.open.get(later)) {
-            Arc::make_mut(&mut exchange).commit(undone.undo.clone());
+        let mut objects: BTreeSet<ObjectId> = change.redo.objects.keys().copied().collect();
+        if change.validity.is_some() {
+            // Validities begin without a write of an object.
+            objects.extend(
+                change
+                    .concerns
+                    .services()
+                    .iter()
+                    .map(|service| ObjectId::Service(*service)),
+            );
         }
+        let exchange = Arc::new(self.exchange_in_switches(Some(id)));
         self.outputs
             .push(Output::Verify(VerifyRequest::Change(Box::new(ChangeToVerify {
                 change: id,
@@ -401,6 +397,47 @@ impl Core {
                 flip,
                 clean,
             }))));
+    }
+
+    /// Asks for the verification of everything that the switches report.
+    pub(crate) fn ask_about_all(&mut self, reply: oneshot::Sender<Vec<Finding>>) {
+        let exchange = Arc::new(self.exchange_in_switches(None));
+        let all = VerifyRequest::All(exchange, self.planned_at, reply);
+        self.outputs.push(Output::Verify(all));
+    }
+
+    /// Returns the exchange whose entries the switches use, after the flip of a change if one is given: without the other
+    /// changes in progress that have not flipped. Those that are between are about other parts
+    /// ([`millrace_ix_engine::Scope`]).
+    fn exchange_in_switches(&self, id: Option<u64>) -> Exchange {
+        let mut exchange = Exchange::clone(&self.exchange);
+        let pending = self.open.iter().rev();
+        for (_, other) in pending.filter(|(other, change)| Some(**other) != id && change.is_pending()) {
+            exchange.commit(other.undo.clone());
+            // The time of the plan is beyond that of a change which has not flipped: what has ended then is still in the
+            // switches, and what has begun is not.
+            let Some((then, now)) = other.validity else {
+                continue;
+            };
+            let is_between = |moment: Timestamp| then < moment && moment <= now;
+            let macs: Vec<_> = exchange.macs.iter().map(|(id, mac)| (*id, mac.clone())).collect();
+            for (mac, mut registered) in macs {
+                if registered.begin().is_some_and(is_between) {
+                    exchange.macs.remove(&mac);
+                } else if registered.valid_until.is_some_and(is_between) {
+                    registered.valid_until = None;
+                    exchange.macs.insert(mac, registered);
+                }
+            }
+            let ips: Vec<_> = exchange.ips.iter().map(|(id, ip)| (*id, ip.clone())).collect();
+            for (ip, mut registered) in ips {
+                if registered.valid_until.is_some_and(is_between) {
+                    registered.valid_until = None;
+                    exchange.ips.insert(ip, registered);
+                }
+            }
+        }
+        exchange
     }
 
     /// Tells the verifier what a switch reports or confirms, before the engine handles the event.

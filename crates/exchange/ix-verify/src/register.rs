@@ -117,8 +117,9 @@ impl Register {
         register
     }
 
-    /// Brings the register from one exchange to another. The result is that of [`Register::of`].
-    pub fn update(&mut self, before: &Exchange, after: &Exchange, now: Timestamp) {
+    /// Brings the register from one exchange at a time to another one at the same time or later. The result is that of
+    /// [`Register::of`].
+    pub fn update(&mut self, (before, then): (&Exchange, Timestamp), (after, now): (&Exchange, Timestamp)) {
         if before.switches != after.switches || before.trunks != after.trunks {
             self.fabric_of(after);
         }
@@ -139,7 +140,20 @@ impl Register {
                 .into_iter()
                 .filter_map(move |side| side.ips.get(&id).map(|ip| ip.config))
         });
-        let with_address: BTreeSet<ConfigId> = macs.chain(ips).collect();
+        let is_between =
+            |moment: Option<Timestamp>| moment.is_some_and(|moment| then < moment && moment <= now);
+        let begun_or_over = after
+            .macs
+            .values()
+            .filter(|mac| is_between(mac.begin()) || is_between(mac.valid_until))
+            .map(|mac| mac.config);
+        let over = after.ips.values().filter(|ip| is_between(ip.valid_until));
+        let at_boundary: Vec<ConfigId> = if then < now {
+            begun_or_over.chain(over.map(|ip| ip.config)).collect()
+        } else {
+            Vec::new()
+        };
+        let with_address: BTreeSet<ConfigId> = macs.chain(ips).chain(at_boundary).collect();
         services.extend(
             with_address
                 .iter()

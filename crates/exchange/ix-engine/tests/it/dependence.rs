@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_engine::{Action, Engine, Event, Order, Phase, Resume, Settings};
+use millrace_ix_engine::{Action, Engine, Event, Order, Phase, Resume, Scope, Settings};
 use millrace_types::{Duration, Time};
 
 use crate::fabric::Toy;
@@ -45,6 +45,8 @@ fn adding(change: u64, objects: &[&str], switch: u32, number: u32) -> Order<Toy>
         revision: change,
         objects: objects.iter().map(ToString::to_string).collect(),
         references: BTreeSet::new(),
+        follows: BTreeSet::new(),
+        scope: Scope::default(),
         stage: BTreeMap::from([(switch, BTreeMap::from([((1, number), (None, Some((true, 1))))]))]),
         flip: BTreeMap::new(),
         clean: BTreeMap::new(),

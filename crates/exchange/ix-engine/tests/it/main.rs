@@ -13,4 +13,5 @@ mod old_database;
 mod reconciliation;
 mod simulation;
 mod store;
+mod verification;
 mod world;

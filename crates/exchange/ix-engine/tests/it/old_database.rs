@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_ix_engine::{
-    Action, Engine, Event, ForeignPolicy, Mode, Modification, Order, Resolution, Resume, Settings,
+    Action, Engine, Event, ForeignPolicy, Mode, Modification, Order, Resolution, Resume, Scope, Settings,
 };
 use millrace_types::Time;
 
@@ -40,6 +40,8 @@ fn addition(change: u64, switch: u32, key: Key, value: Value) -> Order<Toy> {
         revision: 5 + change,
         objects: BTreeSet::new(),
         references: BTreeSet::new(),
+        follows: BTreeSet::new(),
+        scope: Scope::default(),
         stage: BTreeMap::from([(switch, BTreeMap::from([(key, (None, Some(value)))]))]),
         flip: BTreeMap::new(),
         clean: BTreeMap::new(),

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use millrace_ix_engine::{
-    Action, Engine, Event, ForeignPolicy, Mode, Notice, Order, Phase, Resolution, Resume, Settings, SyncState,
+    Action, Engine, Event, ForeignPolicy, Mode, Notice, Order, Phase, Resolution, Resume, Scope, Settings,
+    SyncState,
 };
 use millrace_types::{Duration, Time};
 
@@ -457,6 +458,8 @@ fn a_dump_during_which_a_commit_happens_in_part_confirms_nothing() {
         revision: 1,
         objects: BTreeSet::new(),
         references: BTreeSet::new(),
+        follows: BTreeSet::new(),
+        scope: Scope::default(),
         stage: entry((1, 1)),
         flip: entry((0, 2)),
         clean: BTreeMap::new(),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_engine::{ChangeId, Content, Delta, Order, Phase, Resume, SwitchId, difference};
+use millrace_ix_engine::{ChangeId, Content, Delta, Order, Phase, Resume, Scope, SwitchId, difference};
 use millrace_types::{Duration, Time};
 
 use crate::fabric::{Key, Toy};
@@ -153,6 +153,8 @@ impl Store {
             revision: record.revision,
             objects,
             references: BTreeSet::new(),
+            follows: BTreeSet::new(),
+            scope: Scope::default(),
             stage,
             flip,
             clean,

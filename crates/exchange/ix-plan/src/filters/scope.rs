@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_ix_model::{AccountId, Exchange, Filter, FilterMatch, Ports, Prefix};
 
 use super::{ENTRIES_MAX, is_planned};
-use crate::service::Settings;
+use crate::service::{Settings, has_entries};
 
 /// Filters to plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,9 +90,19 @@ impl FilterScope {
 
 /// Returns the accounts with filters that are bound to ends that differ.
 fn concerned_by_ends(old: &Exchange, new: &Exchange) -> BTreeSet<AccountId> {
-    let bound = |side: &Exchange, id| side.configs.get(&id).map(|config| (config.account, config.index));
-    let ends = old.configs.differing(&new.configs).into_iter();
-    let ends = ends.filter(|id| bound(old, *id) != bound(new, *id));
+    let bound = |side: &Exchange, id| {
+        let config = side.configs.get(&id).filter(|config| has_entries(side, config));
+        config.map(|config| (config.account, config.index))
+    };
+    let mut ends = old.configs.differing(&new.configs);
+    for service in old.services.differing(&new.services) {
+        ends.extend(
+            [old, new]
+                .into_iter()
+                .flat_map(|side| side.ends(service).map(|(end, _)| end)),
+        );
+    }
+    let ends = ends.into_iter().filter(|id| bound(old, *id) != bound(new, *id));
     let moved: BTreeSet<AccountId> = ends
         .flat_map(|id| [bound(old, id), bound(new, id)])
         .flatten()

@@ -17,6 +17,7 @@ mod links;
 mod medium;
 mod orders;
 mod quarantine;
+mod random_orders;
 mod retired;
 mod retries;
 mod text_fields;
