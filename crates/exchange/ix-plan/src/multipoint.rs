@@ -1,4 +1,4 @@
-//! Circuits between many ends. Frames for a registered MAC address go to its end; broadcast, multicast and unknown
+//! Circuits between many ends. Frames for a registered MAC address go to its end, or nowhere; broadcast, multicast and unknown
 //! destinations of admitted sources are copied to all ends (`mp2mp_vc`), or between roots and leaves (`p2mp_vc`: a leaf
 //! reaches roots only).
 //!
@@ -60,6 +60,9 @@ pub(crate) fn plan_multipoint(context: &ServiceContext<'_>, builder: &mut Builde
         }
     }
     tags::plan_from_trunks(context, builder);
+    for end in &context.ends {
+        plan_known(context, end, &ends, builder);
+    }
     for end in &ends {
         tags::plan_ingress(context, end, ADMIT, builder);
         tags::plan_police(context, end, None, builder);
@@ -70,7 +73,6 @@ pub(crate) fn plan_multipoint(context: &ServiceContext<'_>, builder: &mut Builde
         tags::plan_to_trunk(context, end, builder);
         plan_outer_tag(end, builder);
         plan_admission(context, end, builder);
-        plan_known(context, end, &ends, builder);
         plan_copies(context, end, &ends, builder);
     }
     for switch in &switches {
@@ -107,7 +109,8 @@ fn plan_admission(context: &ServiceContext<'_>, end: &End<'_>, builder: &mut Bui
     }
 }
 
-/// Adds the entries, at every switch, for frames to the registered addresses of an end: table 4.
+/// Adds the entries, at every switch, for frames to the registered addresses of an end: table 4. Frames to an end that is
+/// shut down go nowhere. Without an entry they would be copied to all other ends.
 fn plan_known(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], builder: &mut Builder) {
     let cookie = end.cookie(CookieKind::End);
     for mac in addresses(context, end).macs {
@@ -115,7 +118,15 @@ fn plan_known(context: &ServiceContext<'_>, end: &End<'_>, ends: &[End<'_>], bui
             |fields: Metadata, mask: u64| context.matching(fields, mask).with(Field::EthDst, mac.to_u64());
         for switch in context.switches() {
             let line = FlowBuilder::new(FORWARD, KNOWN_PRIORITY, to_mac(Metadata::default(), 0), cookie);
-            builder.flow(switch, line.egress_end(end.index()).goto(PROTECT));
+            let line = if end.config.shut_down {
+                line
+            } else {
+                line.egress_end(end.index()).goto(PROTECT)
+            };
+            builder.flow(switch, line);
+        }
+        if end.config.shut_down {
+            continue;
         }
         // The sender itself and, if this end is a leaf, all other leaves.
         for from in ends.iter().filter(|from| !reaches(from, end)) {

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! stage   entries that no frame can reach yet: egress and forwarding of new ends, trunk entries under a new wire id
-//! flip    entries that turn frames to the new path, or stop them: ingress, addresses to which present ends send, and
-//!         everything that is changed in place
+//! flip    entries that turn frames to the new path, or stop them: ingress, addresses to which present ends send, the
+//!         other frames of present ends, and everything that is changed in place
 //! (drain) frames that are on the old path leave the fabric
 //! clean   entries that no frame can reach any more
 //! ```
@@ -18,7 +18,7 @@ use millrace_ix_model::{Exchange, ServiceId, SwitchId, Timestamp};
 use crate::difference::Modification;
 use crate::entry::{Entry, EntryId, FlowId, SwitchState};
 use crate::filters::FilterScope;
-use crate::layout::{CookieFields, CookieKind, EGRESS, FORWARD, Metadata, PORT};
+use crate::layout::{CookieFields, CookieKind, EGRESS, FORWARD, Metadata, POLICE, PORT};
 use crate::plan::{Plan, plan_filters_of, plan_services, plan_switches, switches_differ};
 use crate::service::Settings;
 
@@ -140,14 +140,17 @@ pub fn phases_of_plans(old: &Plan, new: &Plan) -> Phases {
         let before = old.switches.get(&switch).unwrap_or(&none);
         let after = new.switches.get(&switch).unwrap_or(&none);
         let modifications = crate::difference::difference(before, after);
-        let inner_before = by_service(before.keys());
         let added = modifications
             .iter()
             .filter(|change| change.from.is_none())
             .map(|change| &change.key);
-        let inner_added = by_service(added);
+        let around = Around {
+            before: by_service(before.keys()),
+            added: by_service(added),
+            present: &entering(before) & &entering(after),
+        };
         for change in modifications {
-            let phase = match phase(&change, &inner_before, &inner_added) {
+            let phase = match around.phase(&change) {
                 Phase::Stage => &mut phases.stage,
                 Phase::Flip => &mut phases.flip,
                 Phase::Clean => &mut phases.clean,
@@ -188,34 +191,72 @@ fn service_of(flow: &FlowId) -> (u8, u32) {
     (flow.table.0, Metadata::from_word(metadata as u64).service)
 }
 
-/// Returns the phase of a modification.
-fn phase(change: &Modification, before: &InnerEntries, added: &InnerEntries) -> Phase {
-    let meets = |entries: &InnerEntries, flow: &FlowId| {
-        let near = entries.get(&service_of(flow)).map_or(&[][..], Vec::as_slice);
-        near.iter()
-            .any(|other| other != flow && other.matching.overlaps(&flow.matching))
-    };
-    match (&change.key, &change.from, &change.to) {
-        (EntryId::Meter(_) | EntryId::Group(_), None, _) => Phase::Stage,
-        (EntryId::Meter(_) | EntryId::Group(_), _, None) => Phase::Clean,
-        (_, Some(_), Some(_)) => Phase::Flip,
-        (EntryId::Flow(flow), None, Some(entry)) => {
-            let is_inner = [FORWARD, EGRESS].contains(&flow.table);
-            let is_reached_late =
-                is_inner && !is_address(flow) && !meets(before, flow) || is_from_trunk(flow, entry);
-            if is_reached_late {
-                Phase::Stage
-            } else {
-                Phase::Flip
+/// The ends by which frames enter at a switch, by service and index.
+type Entering = BTreeSet<(u32, u32)>;
+
+/// Returns the ends whose frames a switch forwards: those that have entries in table 3, which all of their frames pass.
+fn entering(state: &SwitchState) -> Entering {
+    let flows = state.keys().filter_map(|id| match id {
+        EntryId::Flow(flow) if flow.table == POLICE => ingress_end(flow),
+        _ => None,
+    });
+    flows.collect()
+}
+
+/// Returns the service and the index of the end to whose frames an entry is limited, if it is. The frames have not crossed a
+/// trunk.
+fn ingress_end(flow: &FlowId) -> Option<(u32, u32)> {
+    let (value, mask) = flow.matching.field(millrace_flow::Field::Metadata)?;
+    let mask = mask.map_or(u64::MAX, |mask| mask as u64);
+    let fields = Metadata::from_word(value as u64);
+    let is_limited = mask & Metadata::INGRESS_END == Metadata::INGRESS_END && !fields.by_trunk;
+    is_limited.then_some((fields.service, fields.ingress_end))
+}
+
+/// The entries of a switch around a modification.
+struct Around {
+    before: InnerEntries,
+    added: InnerEntries,
+    /// The ends whose frames the switch forwards before and after the change.
+    present: Entering,
+}
+
+impl Around {
+    /// Returns the phase of a modification.
+    fn phase(&self, change: &Modification) -> Phase {
+        match (&change.key, &change.from, &change.to) {
+            (EntryId::Meter(_) | EntryId::Group(_), None, _) => Phase::Stage,
+            (EntryId::Meter(_) | EntryId::Group(_), _, None) => Phase::Clean,
+            (_, Some(_), Some(_)) | (EntryId::Flow(_), None, None) => Phase::Flip,
+            (EntryId::Flow(flow), None, Some(entry)) => {
+                if self.is_apart(flow, &self.before) || is_from_trunk(flow, entry) {
+                    Phase::Stage
+                } else {
+                    Phase::Flip
+                }
+            }
+            (EntryId::Flow(flow), Some(entry), None) => {
+                if self.is_apart(flow, &self.added) || is_from_trunk(flow, entry) {
+                    Phase::Clean
+                } else {
+                    Phase::Flip
+                }
             }
         }
-        (EntryId::Flow(flow), Some(entry), None) => {
-            let is_inner = [FORWARD, EGRESS].contains(&flow.table);
-            let is_left_early =
-                is_inner && !is_address(flow) && !meets(added, flow) || is_from_trunk(flow, entry);
-            if is_left_early { Phase::Clean } else { Phase::Flip }
-        }
-        (EntryId::Flow(_), None, None) => Phase::Flip,
+    }
+
+    /// Returns true if an entry of table 4 or 6 is on no way of frames that enter before and after the change: it meets none
+    /// of the `others`, and neither an address nor an end to which it is limited leads present ends to it.
+    fn is_apart(&self, flow: &FlowId, others: &InnerEntries) -> bool {
+        let near = others.get(&service_of(flow)).map_or(&[][..], Vec::as_slice);
+        let meets = || {
+            near.iter()
+                .any(|other| other != flow && other.matching.overlaps(&flow.matching))
+        };
+        [FORWARD, EGRESS].contains(&flow.table)
+            && !is_address(flow)
+            && ingress_end(flow).is_none_or(|end| !self.present.contains(&end))
+            && !meets()
     }
 }
 

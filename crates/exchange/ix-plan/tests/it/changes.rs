@@ -14,7 +14,10 @@ const SETTINGS: Settings = Settings {
 };
 
 /// Returns the bundles of a change, one for each phase and switch, in an order that `random` chooses within each phase.
-fn bundles(phases: Phases, random: &mut Random) -> Vec<(&'static str, SwitchId, Vec<Modification>)> {
+pub(crate) fn bundles(
+    phases: Phases,
+    random: &mut Random,
+) -> Vec<(&'static str, SwitchId, Vec<Modification>)> {
     let mut list = Vec::new();
     for (name, phase) in [
         ("stage", phases.stage),

@@ -282,7 +282,7 @@ pub(crate) fn multipoint(exchange: &Exchange, switch: SwitchId, port: u32, frame
     let reaches = |config: &Config| end.role == EndRole::Root || config.role == EndRole::Root;
     let known = exchange.macs.values().find(|mac| {
         let config = &exchange.configs[&mac.config];
-        mac.address.0 == dst && config.service == end.service && !config.shut_down
+        mac.address.0 == dst && config.service == end.service
     });
     let (to, copied): (Vec<_>, bool) = match known {
         Some(mac) => (

@@ -1,9 +1,11 @@
-//! Peering LANs to test with, and frames that their members send.
+//! Peering LANs and multipoint circuits to test with, and frames that their members send.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use std::collections::BTreeSet;
+
 use millrace_ix_model::{
-    ConfigId, LanPolicy, Operation, PolicyId, ServiceId, ServiceKind, TrunkKind, VlanRequest,
+    ConfigId, EndRole, LanPolicy, Operation, PolicyId, ServiceId, ServiceKind, TrunkKind, VlanRequest,
 };
 use millrace_types::Mac;
 
@@ -77,14 +79,67 @@ pub(crate) fn lan(
     (world, service, members)
 }
 
-/// Gives an end its addresses.
-fn member(world: &mut World, config: ConfigId, n: u8, admitted: bool) -> Member {
-    let member = Member {
+/// Returns a world with a multipoint circuit of seven members on random ports with random tags. Some have a second end at
+/// their connection. The first two members of a `p2mp_vc` are roots.
+pub(crate) fn multipoint(seed: u64, kind: ServiceKind) -> (World, ServiceId, Vec<Member>) {
+    let mut random = Random(seed);
+    let mut world = World::new(1 + random.below(3) as u32, TrunkKind::Vxlan);
+    let account = world.account("a");
+    let service = world.service(account, kind, None);
+    let mut members = Vec::new();
+    for n in 1..=7u8 {
+        let at = random.below(world.switches.len() as u64) as usize;
+        let len = *random.pick(&[1, 1, 2]);
+        let ports = (0..len)
+            .map(|port| world.port(at, u32::from(n) * 2 + port - 1))
+            .collect();
+        let connection = world.connection(account, ports);
+        let first = *random.pick(&[VlanRequest::Port, c_tag(5), s_tag(6), qinq(7, 8)]);
+        let second = if first == VlanRequest::Port {
+            None
+        } else {
+            *random.pick(&[None, Some(c_tag(9)), Some(qinq(7, 9))])
+        };
+        for (vlan, number) in [(Some(first), n), (second, n + 100)] {
+            let Some(vlan) = vlan else { continue };
+            let role = if kind == ServiceKind::P2mpVc && n > 2 {
+                EndRole::Leaf
+            } else {
+                EndRole::Root
+            };
+            let operation = Operation::ConfigureEnd {
+                service,
+                connection,
+                vlan,
+                capacity_mbps: None,
+                role,
+                asns: BTreeSet::new(),
+                external_ref: None,
+            };
+            // An outer VID that the first end has as its only tag is refused.
+            if let Ok(applied) = world.apply(operation) {
+                let config = applied.first().unwrap();
+                mac(&mut world, config, address(number));
+                members.push(named(config, number));
+            }
+        }
+    }
+    (world, service, members)
+}
+
+/// Returns an end with the addresses of a number.
+fn named(config: ConfigId, n: u8) -> Member {
+    Member {
         config,
         mac: address(n),
         v4: Ipv4Addr::new(192, 0, 2, n),
         v6: Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()),
-    };
+    }
+}
+
+/// Gives an end of a LAN its addresses.
+pub(crate) fn member(world: &mut World, config: ConfigId, n: u8, admitted: bool) -> Member {
+    let member = named(config, n);
     mac(world, config, member.mac);
     for address in [IpAddr::from(member.v4), member.v6.into()] {
         world

@@ -18,6 +18,7 @@ mod lan_oracle;
 mod lan_world;
 mod lans;
 mod large_lan;
+mod multipoint_changes;
 mod oracle;
 mod rates;
 mod worked_example;

@@ -84,6 +84,43 @@ fn right_changes_of_all_kinds_pass_their_verification() {
 }
 
 #[test]
+fn changes_of_a_circuit_with_two_ends_at_one_connection_pass_their_verification() {
+    let mut world = world();
+    let account = *world.core().exchange().accounts.keys().next().unwrap();
+    world.order(&[
+        json!({"operation": "create_service", "account": account, "kind": "mp2mp_vc", "name": "many"}),
+    ]);
+    let service = world.services()[0];
+    let connections = world.connections();
+    for (number, connection, vlan) in [(1, 3, 4), (2, 3, 22), (3, 0, 9)] {
+        world.order(&[
+            json!({"operation": "configure_end", "service": service, "connection": connections[connection],
+                "vlan": {"type": "dot1q", "vlan": vlan}}),
+            json!({"operation": "add_mac", "config": "nc-0", "address": format!("02:00:00:00:00:{number:02x}")}),
+        ]);
+        world.run(3 * SECOND);
+    }
+    let ends: Vec<_> = world.core().exchange().configs.keys().copied().collect();
+    let shut_down =
+        |shut_down: bool| json!({"operation": "shut_down", "config": ends[0], "shut_down": shut_down});
+    for operation in [
+        shut_down(true),
+        shut_down(false),
+        json!({"operation": "move_end", "config": ends[0], "connection": connections[2],
+            "vlan": {"type": "dot1q", "vlan": 4}}),
+        json!({"operation": "move_end", "config": ends[0], "connection": connections[3],
+            "vlan": {"type": "qinq", "outer": 40, "inner": 5}}),
+        json!({"operation": "delete", "target": ends[1]}),
+    ] {
+        world.order(&[operation]);
+        world.run(3 * SECOND);
+        let (state, reason) = newest(&mut world);
+        assert_eq!(state, ChangeState::Cleaned, "{reason}");
+    }
+    assert!(world.is_settled());
+}
+
+#[test]
 fn a_change_whose_frames_would_leave_elsewhere_is_refused_in_words_and_reaches_no_ingress() {
     let mut world = world();
     let (first, _) = world.circuit("first", [(0, 100), (2, 100)]);

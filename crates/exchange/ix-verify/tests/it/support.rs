@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_flow::{Field, FlowKey, Match};
 use millrace_ix_model::{
-    AccountId, EndRole, Exchange, FilterAction, FilterMatch, FilterOrigin, FilterState, Operation,
-    ServiceKind, TrunkKind,
+    AccountId, Exchange, FilterAction, FilterMatch, FilterOrigin, FilterState, Operation, ServiceKind,
 };
 use millrace_ix_plan::{Entry, EntryId, GroupKind, Plan, Settings, SwitchState};
 use millrace_ix_verify::{
@@ -13,9 +12,9 @@ use millrace_ix_verify::{
 };
 use millrace_wire::{Depth, Layers};
 
-use crate::lan_world::{Member, lan, mac};
+use crate::lan_world::{Member, lan};
 use crate::oracle;
-use crate::world::{NOW, Random, World, c_tag, qinq, random_circuits, s_tag};
+use crate::world::{NOW, Random, World, random_circuits};
 
 pub(crate) const SETTINGS: Settings = Settings {
     now: NOW,
@@ -146,48 +145,23 @@ pub(crate) fn filter(
     }
 }
 
+/// Returns a world with a multipoint circuit; every third has an end that is shut down.
 fn multipoint(seed: u64) -> (World, Vec<Member>) {
-    let mut random = Random(seed);
     let kind = if seed % 4 < 2 {
         ServiceKind::P2mpVc
     } else {
         ServiceKind::Mp2mpVc
     };
-    let mut world = World::new(1 + random.below(3) as u32, TrunkKind::Vxlan);
-    let account = world.account("owner");
-    let service = world.service(account, kind, None);
-    let mut members = Vec::new();
-    for number in 1..=6u8 {
-        let at = random.below(world.switches.len() as u64) as usize;
-        let ports = vec![world.port(at, number.into())];
-        let connection = world.connection(account, ports);
-        let vlan = *random.pick(&[c_tag(5), s_tag(6), qinq(7, 8)]);
-        let role = if kind == ServiceKind::P2mpVc && number > 2 {
-            EndRole::Leaf
-        } else {
-            EndRole::Root
-        };
-        let config = world
-            .apply(Operation::ConfigureEnd {
-                service,
-                connection,
-                vlan,
-                capacity_mbps: None,
-                role,
-                asns: Default::default(),
-                external_ref: None,
+    let (mut world, _, members) = crate::lan_world::multipoint(seed, kind);
+    let mut random = Random(seed);
+    if random.below(3) == 0 {
+        let config = random.pick(&members).config;
+        world
+            .apply(Operation::ShutDown {
+                config,
+                shut_down: true,
             })
-            .unwrap()
-            .first()
             .unwrap();
-        let address = crate::lan_world::address(number);
-        mac(&mut world, config, address);
-        members.push(Member {
-            config,
-            mac: address,
-            v4: [192, 0, 2, number].into(),
-            v6: core::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()),
-        });
     }
     (world, members)
 }

@@ -1,0 +1,295 @@
+//! Changes of multipoint circuits and peering LANs in phases: until the flip each frame leaves where it left before, and from
+//! the flip on where it will leave. No frame leaves elsewhere in between.
+
+use core::time::Duration;
+
+use millrace_ix_model::{ConfigId, EndRole, Exchange, Operation, ServiceKind, SwitchId, TrunkKind};
+use millrace_ix_plan::{Settings, phases, plan};
+
+use crate::changes::bundles;
+use crate::circuits::number;
+use crate::fabric::{Delivered, Fabric};
+use crate::frames::BROADCAST;
+use crate::lan_oracle;
+use crate::lan_world::{Member, address, frame, lan, mac, member, multipoint};
+use crate::lans::unmatched;
+use crate::oracle::{Delivery, join, tags_of};
+use crate::world::{NOW, Random, World, c_tag, qinq, s_tag};
+
+const SETTINGS: Settings = Settings {
+    now: NOW,
+    extensions: false,
+};
+
+/// A moment of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Moment {
+    /// No switch has flipped.
+    Before,
+    /// Some switches have flipped.
+    Between,
+    /// All switches have flipped.
+    After,
+}
+
+/// A frame at the place where it enters.
+#[derive(Debug)]
+struct Sent {
+    switch: SwitchId,
+    port: u32,
+    bytes: Vec<u8>,
+}
+
+impl Sent {
+    /// Returns the deliveries of the frame in an exchange.
+    fn wanted(&self, exchange: &Exchange, kind: ServiceKind) -> Vec<Delivery> {
+        match kind {
+            ServiceKind::ExchangeLan => lan_oracle::lan(exchange, self.switch, self.port, &self.bytes)
+                .into_iter()
+                .collect(),
+            _ => lan_oracle::multipoint(exchange, self.switch, self.port, &self.bytes),
+        }
+    }
+
+    /// Returns the frames that leave. Storm meters let fifty copied frames pass in a second, so that frames are 100 ms apart.
+    fn send(&self, fabric: &mut Fabric) -> Vec<Delivered> {
+        fabric.now = fabric.now + Duration::from_millis(100);
+        fabric.send(self.switch, self.port, &self.bytes)
+    }
+}
+
+/// Returns a frame from one of the members, whose end the exchange before or after a change has.
+fn random_sent(sides: [&Exchange; 2], members: &[Member], random: &mut Random) -> Option<Sent> {
+    let [me, you, third] = [0; 3].map(|_| random.pick(members).clone());
+    let ends = sides.map(|side| Some((side, side.configs.get(&me.config)?)));
+    let ends: Vec<_> = ends.into_iter().flatten().collect();
+    if ends.is_empty() {
+        return None;
+    }
+    let (side, config) = *random.pick(&ends);
+    let port = *random.pick(&side.connections[&config.connection].ports);
+    let sent = frame(random, &me, &you, &third);
+    let bytes = join(
+        &sent.addresses(),
+        &tags_of(config.vlan, random.below(8) as u8),
+        &sent.rest(),
+    );
+    Some(Sent {
+        switch: port.switch,
+        port: port.port.raw(),
+        bytes,
+    })
+}
+
+/// Checks the frames that left at a moment.
+fn check(moment: Moment, before: &[Delivery], after: &[Delivery], delivered: Vec<Delivered>, case: &str) {
+    let exact = |wanted: &[Delivery], delivered| {
+        let (missing, more) = unmatched(wanted.to_vec(), delivered);
+        assert!(
+            missing.is_empty() && more.is_empty(),
+            "{case}: missing {missing:?}, too many {more:?}"
+        );
+    };
+    match moment {
+        Moment::Before => exact(before, delivered),
+        Moment::After => exact(after, delivered),
+        Moment::Between if before == after => exact(before, delivered),
+        Moment::Between => {
+            let only_after = after.iter().filter(|delivery| !before.contains(delivery));
+            let (_, more) = unmatched(before.iter().chain(only_after).cloned().collect(), delivered);
+            assert!(more.is_empty(), "{case}: neither before nor after: {more:?}");
+        }
+    }
+}
+
+/// Carries out a change bundle by bundle, and calls `each` after each of them, and before the first.
+fn carry_out(
+    fabric: &mut Fabric,
+    [old, new]: [&Exchange; 2],
+    random: &mut Random,
+    mut each: impl FnMut(&mut Fabric, Moment, &str, &mut Random),
+) {
+    let list = bundles(phases(old, new, &SETTINGS), random);
+    let flips = list.iter().filter(|(phase, ..)| *phase == "flip").count();
+    let mut flipped = 0;
+    each(fabric, Moment::Before, "before", random);
+    for (phase, switch, modifications) in list {
+        fabric.modify(switch, &modifications);
+        flipped += usize::from(phase == "flip");
+        let moment = match flipped {
+            0 if phase == "stage" => Moment::Before,
+            done if done == flips => Moment::After,
+            _ => Moment::Between,
+        };
+        each(fabric, moment, &format!("{phase} {switch}"), random);
+    }
+    let wanted = plan(new, &SETTINGS);
+    for (switch, state) in &wanted.switches {
+        assert_eq!(fabric.state(*switch), state);
+    }
+}
+
+/// Orders a random change. Returns false if the exchange refuses it.
+fn change(
+    world: &mut World,
+    kind: ServiceKind,
+    members: &mut Vec<Member>,
+    next: &mut u8,
+    random: &mut Random,
+) -> bool {
+    let configs: Vec<ConfigId> = world.exchange.configs.keys().copied().collect();
+    if configs.len() < 3 {
+        return false;
+    }
+    let id = *random.pick(&configs);
+    let config = world.exchange.configs[&id].clone();
+    let own = world.exchange.connections.iter();
+    let own: Vec<_> = own
+        .filter(|(_, connection)| connection.account == config.account)
+        .map(|(id, _)| *id)
+        .collect();
+    let vid = 70 + random.below(9) as u16;
+    let vlan = *random.pick(&[c_tag(vid), s_tag(80 + vid), qinq(90, vid)]);
+    let connection = *random.pick(&own);
+    match random.below(6) {
+        0 | 1 => world
+            .apply(Operation::ShutDown {
+                config: id,
+                shut_down: !config.shut_down,
+            })
+            .is_ok(),
+        2 => world.apply(Operation::Delete { target: id.into() }).is_ok(),
+        3 => {
+            let role = *random.pick(&[config.role, EndRole::Root]);
+            let operation = Operation::ConfigureEnd {
+                service: config.service,
+                connection,
+                vlan,
+                capacity_mbps: None,
+                role,
+                asns: Default::default(),
+                external_ref: None,
+            };
+            let Ok(applied) = world.apply(operation) else {
+                return false;
+            };
+            let config = applied.first().unwrap();
+            *next += 1;
+            if kind == ServiceKind::ExchangeLan {
+                members.push(member(world, config, *next, true));
+            } else {
+                mac(world, config, address(*next));
+                let last = members.last().unwrap().clone();
+                members.push(Member {
+                    config,
+                    mac: address(*next),
+                    ..last
+                });
+            }
+            true
+        }
+        _ => world
+            .apply(Operation::MoveEnd {
+                config: id,
+                connection,
+                vlan,
+            })
+            .is_ok(),
+    }
+}
+
+#[test]
+fn random_changes_of_many_ends_leak_nothing_on_the_way_and_nothing_after_the_flip() {
+    let mut steps = 0;
+    for seed in 0..number("MILLRACE_EXCHANGES", 9) {
+        let kind = [
+            ServiceKind::Mp2mpVc,
+            ServiceKind::P2mpVc,
+            ServiceKind::ExchangeLan,
+        ][seed as usize % 3];
+        let (mut world, _, mut members) = if kind == ServiceKind::ExchangeLan {
+            lan(seed, 6, None, 50)
+        } else {
+            multipoint(seed, kind)
+        };
+        let mut random = Random(seed ^ 0xbeef);
+        let mut fabric = Fabric::new(&world.exchange);
+        fabric.install(&plan(&world.exchange, &SETTINGS));
+        let mut next = 150;
+        for turn in 0..12 {
+            let old = world.exchange.clone();
+            if !change(&mut world, kind, &mut members, &mut next, &mut random) {
+                world.exchange = old;
+                continue;
+            }
+            let new = world.exchange.clone();
+            carry_out(
+                &mut fabric,
+                [&old, &new],
+                &mut random,
+                |fabric, moment, step, random| {
+                    steps += 1;
+                    for _ in 0..12 {
+                        let Some(sent) = random_sent([&old, &new], &members, random) else {
+                            continue;
+                        };
+                        let [before, after] = [&old, &new].map(|side| sent.wanted(side, kind));
+                        let delivered = sent.send(fabric);
+                        let case = format!("seed {seed}, change {turn}, {kind:?}, {step}: {sent:02x?}");
+                        check(moment, &before, &after, delivered, &case);
+                    }
+                },
+            );
+        }
+    }
+    assert!(steps > 200, "{steps}");
+}
+
+#[test]
+fn an_end_that_is_shut_down_gets_nothing_from_the_other_end_of_its_connection_after_the_flip() {
+    let mut world = World::new(1, TrunkKind::Vxlan);
+    let account = world.account("a");
+    let service = world.service(account, ServiceKind::Mp2mpVc, None);
+    let ports = vec![world.port(0, 1)];
+    let connection = world.connection(account, ports);
+    let ends: Vec<ConfigId> = [(1, c_tag(4)), (2, c_tag(22))]
+        .map(|(n, vlan)| {
+            let config = world.end(service, connection, vlan).unwrap().first().unwrap();
+            mac(&mut world, config, address(n));
+            config
+        })
+        .to_vec();
+    let mut fabric = Fabric::new(&world.exchange);
+    fabric.install(&plan(&world.exchange, &SETTINGS));
+    let old = world.exchange.clone();
+    world
+        .apply(Operation::ShutDown {
+            config: ends[0],
+            shut_down: true,
+        })
+        .unwrap();
+    let new = world.exchange.clone();
+    let mut moments = Vec::new();
+    carry_out(
+        &mut fabric,
+        [&old, &new],
+        &mut Random(1),
+        |fabric, moment, step, _| {
+            moments.push(moment);
+            for dst in [address(1), BROADCAST, [2, 9, 9, 9, 9, 9]] {
+                let sent = Sent {
+                    switch: world.switches[0],
+                    port: 1,
+                    bytes: join(
+                        &[dst, address(2)].concat(),
+                        &tags_of(new.configs[&ends[1]].vlan, 0),
+                        &[&[8, 0][..], &[0; 60]].concat(),
+                    ),
+                };
+                let count = usize::from(moment == Moment::Before);
+                assert_eq!(sent.send(fabric).len(), count, "{step}: {dst:02x?}");
+            }
+        },
+    );
+    assert!(moments.contains(&Moment::After) && moments.contains(&Moment::Before));
+}
