@@ -98,12 +98,9 @@ impl Device {
         self.devargs.name()
     }
 
-    /// Returns the kernel interface that a virtual device uses.
+    /// Returns the existing kernel interface whose frames the device receives and sends.
     pub(super) fn kernel_interface(&self) -> Option<&str> {
-        match self.devargs.virtual_driver() {
-            Some("net_af_packet" | "net_af_xdp") => self.devargs.option("iface"),
-            _ => None,
-        }
+        self.devargs.kernel_interface()
     }
 
     pub(super) fn is_started(&self) -> bool {
@@ -276,19 +273,17 @@ fn check_devargs(devargs: &DevArgs) -> Result<(), AttachError> {
     if devargs.is_pci() {
         return check_pci(devargs.name());
     }
-    match devargs.virtual_driver() {
-        Some("net_af_packet" | "net_af_xdp") => match devargs.option("iface") {
-            // The kernel is asked, since /sys may show another network namespace.
-            Some(interface) if if_nametoindex(interface).is_err() => Err(AttachError::NoInterface {
-                name: devargs.name().to_owned(),
-                interface: interface.to_owned(),
-            }),
-            _ => Ok(()),
-        },
-        Some("net_pcap") => match devargs.option("rx_pcap") {
-            Some(path) => check_capture_file(devargs, path),
-            None => Ok(()),
-        },
+    // The kernel is asked, since /sys may show another network namespace.
+    if let Some(interface) = devargs.kernel_interface()
+        && if_nametoindex(interface).is_err()
+    {
+        return Err(AttachError::NoInterface {
+            name: devargs.name().to_owned(),
+            interface: interface.to_owned(),
+        });
+    }
+    match devargs.option("rx_pcap") {
+        Some(path) if devargs.has_driver("net_pcap") => check_capture_file(devargs, path),
         _ => Ok(()),
     }
 }

@@ -73,6 +73,27 @@ impl DevArgs {
         (!self.is_pci()).then(|| self.name().trim_end_matches(|last: char| last.is_ascii_digit()))
     }
 
+    /// Returns true if the driver of a virtual device has this name. DPDK finds the driver by the beginning of the device's
+    /// name, so `net_af_xdp_eth1` has the driver `net_af_xdp`.
+    #[must_use]
+    pub fn has_driver(&self, driver: &str) -> bool {
+        !self.is_pci() && self.name().starts_with(driver)
+    }
+
+    /// Returns the existing kernel interface whose frames a virtual device receives and sends. A tap device is none: it is
+    /// the driver's own, and the driver knows its link.
+    #[must_use]
+    pub fn kernel_interface(&self) -> Option<&str> {
+        const KEYS: [(&str, &[&str]); 4] = [
+            ("net_af_packet", &["iface"]),
+            ("net_af_xdp", &["iface"]),
+            ("net_pcap", &["iface", "tx_iface", "rx_iface", "rx_iface_in"]),
+            ("net_tap", &["remote"]),
+        ];
+        let (_, keys) = KEYS.iter().find(|(driver, _)| self.has_driver(driver))?;
+        keys.iter().find_map(|key| self.option(key))
+    }
+
     /// Returns true if the name is a PCI address.
     #[must_use]
     pub fn is_pci(&self) -> bool {
@@ -167,6 +188,23 @@ mod tests {
 
     fn parse(text: &str) -> Result<DevArgs, DevArgsError> {
         text.parse()
+    }
+
+    #[test]
+    fn a_device_that_uses_a_kernel_interface_names_it() {
+        for (text, interface) in [
+            ("net_af_packet0,iface=eth1", Some("eth1")),
+            ("net_af_xdp_eth1,start_queue=0,iface=eth1", Some("eth1")),
+            ("net_pcap0,iface=eth2", Some("eth2")),
+            ("net_pcap1,rx_iface_in=eth3,tx_iface=eth4", Some("eth4")),
+            ("net_pcap2,rx_pcap=in.pcap", None),
+            ("net_tap0,iface=dtap0", None),
+            ("net_tap0,iface=dtap0,remote=eth5", Some("eth5")),
+            ("net_null0,iface=eth1", None),
+            ("0000:03:00.0,iface=eth1", None),
+        ] {
+            assert_eq!(parse(text).unwrap().kernel_interface(), interface, "{text}");
+        }
     }
 
     #[test]

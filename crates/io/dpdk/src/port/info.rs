@@ -170,6 +170,14 @@ pub struct Link {
 
 impl Link {
     pub(super) fn read(device: &Device) -> Result<Self, PortError> {
+        let link = Self::of_driver(device)?;
+        Ok(Self {
+            up: link.up && device.kernel_interface().is_none_or(is_running),
+            ..link
+        })
+    }
+
+    pub(super) fn of_driver(device: &Device) -> Result<Self, PortError> {
         let mut raw = sys::shim_link::default();
         // SAFETY: the number is that of the attached device, or one that DPDK refuses;
         // `raw` is writable.
@@ -177,7 +185,7 @@ impl Link {
             sys::shim_link(device.id().0, &raw mut raw)
         })?;
         Ok(Self {
-            up: raw.up != 0 && device.kernel_interface().is_none_or(is_running),
+            up: raw.up != 0,
             speed: Some(raw.speed).filter(|&speed| speed != 0 && speed != u32::MAX),
             full_duplex: raw.full_duplex != 0,
             autoneg: raw.autoneg != 0,

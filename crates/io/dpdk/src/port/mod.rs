@@ -200,7 +200,7 @@ impl Port {
         PortInfo::read(&self.device)
     }
 
-    /// Returns the kernel interface that the port uses, if there is one.
+    /// Returns the existing kernel interface whose frames the port receives and sends, if there is one.
     pub fn kernel_interface(&self) -> Option<&str> {
         self.device.kernel_interface()
     }
@@ -211,6 +211,15 @@ impl Port {
     /// [`PortError::Device`]
     pub fn link(&self) -> Result<Link, PortError> {
         Link::read(&self.device)
+    }
+
+    /// Returns the state and speed of the link as the driver knows them. Most drivers of a kernel interface report a link
+    /// that is always up.
+    ///
+    /// # Errors
+    /// [`PortError::Device`]
+    pub fn driver_link(&self) -> Result<Link, PortError> {
+        Link::of_driver(&self.device)
     }
 
     /// Returns the counters since the device was attached or [`Self::reset_stats`] was called.

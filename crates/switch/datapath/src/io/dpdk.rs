@@ -143,7 +143,7 @@ impl DpdkBackend {
 
     fn attach(&self, devargs: &str, options: DeviceOptions, is_vnic: bool) -> Result<Attached, OpenError> {
         let mut parsed: DevArgs = devargs.parse().map_err(failed(devargs))?;
-        let is_af_packet = parsed.virtual_driver() == Some(dpdk_af_packet::DRIVER);
+        let is_af_packet = parsed.has_driver(dpdk_af_packet::DRIVER);
         if is_af_packet {
             let more = dpdk_af_packet::more_options(&parsed, options.mtu);
             parsed = format!("{devargs}{more}").parse().map_err(failed(devargs))?;

@@ -56,8 +56,10 @@ impl DpdkDevice {
     /// Returns true if the link is up, the rate in Mbit/s, and the link modes.
     fn connection(&self) -> (bool, Option<u32>, PortModes) {
         if let Some(interface) = self.port.kernel_interface() {
-            // A driver on top of a kernel interface does not know the state of the link.
-            let is_up = kernel::state(interface).is_ok_and(|state| state.is_running);
+            // Most drivers on top of a kernel interface do not know its link, and none knows of a lost carrier before the
+            // kernel announces it.
+            let is_up = self.port.driver_link().is_ok_and(|link| link.up)
+                && kernel::state(interface).is_ok_and(|state| state.is_running);
             let known = self.interface.get().filter(|(was_up, ..)| *was_up == is_up);
             let connection = known.unwrap_or_else(|| {
                 let settings = kernel::link_settings(interface).unwrap_or_default();

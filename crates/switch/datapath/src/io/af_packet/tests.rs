@@ -1,7 +1,8 @@
 //! Tests of a port at one end of a veth, whose other end belongs to the test. They need root; without it they
 //! print a message and are skipped.
 
-use std::process::Command;
+use std::fs::read_link;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use millrace_af_packet::{Receiver, Sender};
@@ -130,6 +131,79 @@ fn the_link_follows_the_interface_and_its_peer() {
     wait_for("the MTU is the interface's", || port.device.info().mtu == 1400);
     ip("link set v0 address 02:00:00:00:00:77");
     assert_eq!(port.device.info().mac.0, [2, 0, 0, 0, 0, 0x77]);
+}
+
+/// A process in a network namespace of its own.
+struct FarNamespace(Child);
+
+impl FarNamespace {
+    fn start() -> FarNamespace {
+        let mut command = Command::new("unshare");
+        let process = command.args(["--net", "cat"]).stdin(Stdio::piped()).spawn();
+        let far = FarNamespace(process.unwrap());
+        let (here, there) = ("/proc/thread-self/ns/net", format!("/proc/{}/ns/net", far.0.id()));
+        let here = read_link(here).unwrap();
+        wait_for("the process is in its namespace", || {
+            read_link(&there).is_ok_and(|there| there != here)
+        });
+        far
+    }
+
+    fn ip(&self, words: &str) {
+        let id = self.0.id().to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--target", id.as_str(), "ip"]);
+        let status = command.args(words.split(' ')).status().unwrap();
+        assert!(status.success(), "ip {words}, in the other namespace");
+    }
+}
+
+impl Drop for FarNamespace {
+    fn drop(&mut self) {
+        let _ended = self.0.kill();
+        let _status = self.0.wait();
+    }
+}
+
+/// Returns true if the kernel's last announcement is that the interface has a carrier. A question about one interface would make
+/// the kernel announce its state.
+fn is_announced_up(interface: &str) -> bool {
+    let output = Command::new("ip").args(["-o", "link"]).output();
+    let list = String::from_utf8(output.unwrap().stdout).unwrap();
+    let mut lines = list.lines();
+    let line = lines.find(|line| line.contains(&format!(" {interface}@")));
+    line.unwrap().contains("state UP")
+}
+
+/// The kernel announces a loss of the carrier at once if the interface and its peer have different numbers
+/// (net/core/link_watch.c); otherwise a second after the loss before. Numbers in two namespaces may be equal.
+#[test]
+fn a_lost_carrier_is_seen_before_the_kernel_announces_it() {
+    if let Err(errno) = unshare(CloneFlags::CLONE_NEWNET) {
+        eprintln!("SKIPPED: a network namespace needs root ({errno})");
+        return;
+    }
+    let far = FarNamespace::start();
+    let id = far.0.id();
+    ip(&format!(
+        "link add v0 index 77 type veth peer name v1 index 77 netns {id}"
+    ));
+    ip("link set v0 up");
+    far.ip("link set v1 up");
+    let port = open(&HeapBackend::new(), "v0").unwrap();
+    wait_for("the kernel announces a loss late", || {
+        wait_for("the link is up", || port.device.info().link_up);
+        // The kernel announces the first loss by itself.
+        far.ip("link set v1 down");
+        wait_for("the loss is announced", || !is_announced_up("v0"));
+        far.ip("link set v1 up");
+        wait_for("the link is up", || port.device.info().link_up);
+        far.ip("link set v1 down");
+        let is_late = is_announced_up("v0");
+        assert!(!port.device.info().link_up, "seen at the first look");
+        far.ip("link set v1 up");
+        is_late
+    });
 }
 
 #[test]
