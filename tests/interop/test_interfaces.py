@@ -4,12 +4,14 @@ default of virtual Ethernet. The tests need root.
 
 import contextlib
 import hashlib
+import json
 import os
 import pathlib
 import random
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -174,6 +176,57 @@ def test_an_interface_that_is_deleted_under_traffic_comes_back(tmp_path):
             flood.kill()
             flood.wait()
         namespaces.inside("mr-h1", "ip", "neigh", "flush", "all")
+        transfer(tmp_path)
+
+
+@pytest.mark.parametrize("devices", [("kernel:mr-k1", "kernel:mr-k2"), ("net_af_packet0,iface=mr-k1", "net_af_packet1,iface=mr-k2")],
+                         ids=["kernel", "dpdk"])
+def test_a_switch_that_is_ready_forwards_every_packet_from_then_on(tmp_path, devices):
+    """Numbered frames come before, during and after the start. None that arrives after the switch says that it is ready is lost,
+    and none at all is dropped because of a port that counts as down.
+    """
+    head = bytes.fromhex("ffffffffffff" + "020000000001" + "88b5")
+    uses_dpdk = devices[0].startswith("net_")
+    switch = Millrace(tmp_path / "m", ports=enumerate(devices, 1), fail_mode="standalone", dpdk=uses_dpdk,
+                      system="memory_mib = 128" if uses_dpdk else "")
+    with hosts(), contextlib.ExitStack() as stack:
+        for near in ("mr-k1", "mr-k2"):
+            wait_for("the kernel announces the link", lambda near=near: "state UP" in run("ip", "link", "show", near))
+        sender, far = (stack.enter_context(contextlib.closing(namespaces.packet_socket(host, "eth0"))) for host in ("mr-h1", "mr-h2"))
+        over, sent = threading.Event(), [0]
+
+        def send():
+            while not over.wait(0.005):
+                sent[0] += 1
+                sender.send(head + struct.pack("!Q", sent[0]) + bytes(60))
+
+        stream = threading.Thread(target=send)
+        stream.start()
+        try:
+            switch.start()
+            first = sent[0] + 1
+            wanted = range(first, first + 200)
+            came = set()
+            for frame, _ in namespaces.received(far, 60):
+                if frame.startswith(head):
+                    came.add(struct.unpack_from("!Q", frame, len(head))[0])
+                    if max(came) >= wanted[-1]:
+                        break
+            assert came.issuperset(wanted), [number for number in wanted if number not in came]
+            drops = json.loads(switch.cli("show", "drops", "--all", "--json"))
+            assert not [drop for drop in drops if drop["reason"] == "port_down" and drop["packets"]], drops
+        finally:
+            over.set()
+            stream.join()
+            switch.stop()
+
+
+def test_ports_of_the_kernel_alone_take_no_huge_pages(tmp_path):
+    """The switch has DPDK, and none of its ports needs it."""
+    with hosts(), Millrace(tmp_path / "m", ports=[(1, "kernel:mr-k1"), (2, "kernel:mr-k2")], fail_mode="standalone", dpdk=True,
+                           system='huge_pages = "auto"') as switch:
+        status = pathlib.Path(f"/proc/{switch.process.pid}/status").read_text()
+        assert "HugetlbPages:0kB" in "".join(status.split()), status
         transfer(tmp_path)
 
 
