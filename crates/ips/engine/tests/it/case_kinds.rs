@@ -289,66 +289,81 @@ fn segments_before_the_answer_to_the_syn_hide_no_data() {
     }
 }
 
-/// Case 09: a message in a mail that declares an encoding which it may not have (RFC 2046, section 5.2.1).
+const ENCODINGS: [&str; 3] = ["7bit", "base64", "quoted-printable"];
+
+/// Returns a text in an encoding, one of [`ENCODINGS`]: as it is, in base64, or in quoted-printable, in which the word "needle" is broken.
+fn coded(text: &str, coding: usize) -> String {
+    match coding {
+        0 => text.to_owned(),
+        1 => {
+            let code = base64(text.as_bytes());
+            let lines = code
+                .as_bytes()
+                .chunks(76)
+                .map(|line| core::str::from_utf8(line).unwrap());
+            lines.map(|line| format!("{line}\r\n")).collect()
+        }
+        _ => text.replace('=', "=3D").replace("needle", "n=65edle"),
+    }
+}
+
+/// Returns a text with the encoding that it declares: it has that or none. `left` is the number of further declarations.
+fn declared(text: &str, left: &mut usize, random: &mut Random) -> (&'static str, String) {
+    let coding = if *left > 0 { random.below(3) } else { 0 };
+    *left -= usize::from(coding > 0);
+    let actual = if random.one_in(3) { 0 } else { coding };
+    (ENCODINGS[coding], coded(text, actual))
+}
+
+/// Returns a message in whose innermost part is the needle, with this number of messages around that.
+fn letter(depth: usize, left: &mut usize, random: &mut Random) -> String {
+    let subject = format!("Subject: {}\r\n", word(random, 5));
+    if depth == 0 {
+        let coding = random.below(3);
+        return format!(
+            "{subject}Content-Type: a/b; name={}.bin\r\nContent-Transfer-Encoding: {}\r\n\r\n{}\r\n",
+            word(random, 4),
+            ENCODINGS[coding],
+            coded("this is the needle of it", coding),
+        );
+    }
+    let inner = letter(depth - 1, left, random);
+    let kind = random.choose(&[
+        "message/rfc822; name=letter.eml",
+        "message/rfc822\r\nContent-Disposition: attachment; filename=letter.eml",
+        "message/rfc822",
+        "message/global",
+    ]);
+    let (encoding, body) = declared(&inner, left, random);
+    let head = format!("Content-Type: {kind}\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n");
+    if random.one_in(2) {
+        return subject + &head + &body;
+    }
+    let before = format!("Content-Type: text/plain\r\n\r\n{}\r\n", word(random, 9));
+    let edge = format!("edge{depth}");
+    let parts = format!("--{edge}\r\n{before}--{edge}\r\n{head}{body}\r\n--{edge}--\r\n");
+    let (encoding, parts) = declared(&parts, left, random);
+    format!(
+        "{subject}Content-Type: multipart/mixed; boundary={edge}\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n{parts}"
+    )
+}
+
+/// Case 09: messages and multiparts in a mail that declare an encoding which they may not have (RFC 2045, section 6.4; RFC 2046,
+/// section 5.2.1), one in another.
 #[test]
 fn a_message_in_a_mail_is_inspected_with_the_encoding_that_it_has() {
     let rules = "drop smtp any any -> any any (file.data; content:\"the needle\"; sid:1;)";
     for seed in 0..VARIANTS {
         let random = &mut Random(seed);
-        let coded = |text: &str, coding: usize| match coding {
-            0 => text.to_owned(),
-            1 => {
-                let code = base64(text.as_bytes());
-                let lines: Vec<&str> = code
-                    .as_bytes()
-                    .chunks(76)
-                    .map(|line| core::str::from_utf8(line).unwrap())
-                    .collect();
-                lines.join("\r\n") + "\r\n"
-            }
-            _ => text.replace("needle", "n=65edle"),
-        };
-        let names = ["7bit", "base64", "quoted-printable"];
-        // The message is declared with an encoding, and has it or not.
-        let declared = random.below(3);
-        let actual = if random.one_in(2) { declared } else { 0 };
-        // Of a message that is encoded, the parts that are encoded again are not files of their own.
-        let inner_coding = if actual == 0 { random.below(3) } else { 0 };
-        let inner = format!(
-            "Subject: {}\r\nContent-Type: a/b; name={}.bin\r\nContent-Transfer-Encoding: {}\r\n\r\n{}\r\n",
-            word(random, 5),
-            word(random, 4),
-            names[inner_coding],
-            coded("this is the needle of it", inner_coding),
-        );
-        let kind = match random.one_in(2) {
-            true => "message/rfc822; name=letter.eml".to_owned(),
-            false => "message/rfc822\r\nContent-Disposition: attachment; filename=letter.eml".to_owned(),
-        };
-        let body = match actual {
-            2 => inner.replace('=', "=3D").replace("needle", "n=65edle"),
-            coding => coded(&inner, coding),
-        };
-        let head = format!(
-            "Content-Type: {kind}\r\nContent-Transfer-Encoding: {}\r\n\r\n",
-            names[declared]
-        );
-        let mail = match random.one_in(2) {
-            true => head + &body,
-            false => {
-                let before = format!("Content-Type: text/plain\r\n\r\n{}\r\n", word(random, 9));
-                format!(
-                    "Content-Type: multipart/mixed; boundary=edge\r\n\r\n--edge\r\n{before}--edge\r\n{head}{body}\r\n--edge--\r\n"
-                )
-            }
-        };
+        // As many encodings may be one in another as the engine follows.
+        let mail = letter(1 + random.below(4), &mut 4, random);
         let messages = [
             (true, b"220 x\r\n".to_vec()),
             (false, b"EHLO x\r\n".to_vec()),
             (true, b"250 x\r\n".to_vec()),
             (false, b"MAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n".to_vec()),
             (true, b"250 x\r\n250 x\r\n354 x\r\n".to_vec()),
-            (false, format!("Subject: a\r\n{mail}\r\n.\r\n").into_bytes()),
+            (false, format!("{mail}\r\n.\r\n").into_bytes()),
         ];
         check(rules, 25, &messages, random);
     }

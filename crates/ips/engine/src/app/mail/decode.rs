@@ -15,7 +15,7 @@ pub(in crate::app) enum Encoding {
 
 /// Decodes one part. A line end before a boundary belongs to the boundary, so each line end is held until the
 /// next line.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::app) struct Decoder {
     encoding: Encoding,
     /// Base64: bits that do not yet make a byte, and their number. Padding ends a group.

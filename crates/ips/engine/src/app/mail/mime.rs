@@ -6,37 +6,36 @@
 //!             └──── boundary ◀────────┘   multipart: boundaries form a stack; message/rfc822: headers again
 //! ```
 //!
-//! A message/rfc822 with a name is a file, and its own parts with names are files, too.
+//! A message/rfc822 with a name is a file, and its own parts with names are files, too. A message or a multipart that declares an
+//! encoding is read as it is, and as declared ([`decoded`]).
+
+mod decoded;
+mod headers;
+mod part;
 
 use millrace_ips_rules::buffers::Buffer;
 
+use self::decoded::Decoded;
+use self::headers::{HEADERS_SIZE, Headers, begins, header};
+use self::part::{ATTACHMENTS, Part, refuse_file};
 use super::decode::{Decoder, Encoding};
 use super::lines;
 use crate::app::AppSettings;
-use crate::app::file::File;
 use crate::app::heap::{Heap, heap};
 use crate::app::parameter::{extended_parameter, parameter};
 use crate::app::record::MailStatus;
-use crate::app::transaction::Transaction;
+use crate::app::transaction::{AppEvent, Transaction};
 use crate::flow::Direction;
 
-/// Largest size of a line without its end, and of one in base64 or quoted-printable (RFC 5322, section 2.1.1; RFC 2045, sections
-/// 6.7 and 6.8).
+/// Largest size of a line without its end (RFC 5322, section 2.1.1).
 const LINE_SIZE: usize = 998;
-const ENCODED_LINE_SIZE: usize = 76;
 /// Largest depth of nested parts.
 const DEPTH: usize = 10;
-/// Size of the headers of a part, in bytes, above which they are an anomaly; also the largest size of a
-/// header that is kept.
-const HEADERS_SIZE: usize = 64 << 10;
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
 const BOUNDARY_SIZE: usize = 254;
-/// Largest number of attachments of a message. Also the number of files of a transaction at which no further piece of a
-/// file is added to it.
-const ATTACHMENTS: usize = 256;
-/// Number of bytes at the end of a piece of a file that are inspected again with the next piece: a content may begin in
-/// one piece and end in the next.
-const OVERLAP: usize = 1024;
+/// Largest number of encoded messages and multiparts of a mail that are read as declared at the same time. Each of them has half of
+/// what is left for those inside of it, so four can be one in another, and at most 16 further parsers work, however readings multiply.
+const READINGS: usize = 16;
 
 /// The headers of the message itself that records need.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -58,175 +57,10 @@ heap!(Summary {
     attachments
 });
 
-/// A part whose bytes are a file: its decoder, buffer and file.
-#[derive(Debug)]
-struct Part {
-    name: Vec<u8>,
-    decoder: Decoder,
-    buffer: usize,
-    file: usize,
-    /// Number of bytes of the file in earlier pieces.
-    earlier: u64,
-    /// Between two pieces: the last bytes of the previous piece, at most [`OVERLAP`].
-    overlap: Vec<u8>,
-}
-
-heap!(Part {
-    name,
-    decoder,
-    overlap
-});
-
-/// Notes that a transaction has no room for a file.
-fn refuse_file(transaction: &mut Transaction) {
-    transaction.raise("smtp.mime_too_many_attachments");
+/// Notes that a message is not read as declared, because too many are.
+fn refuse_reading(transaction: &mut Transaction) {
+    transaction.raise("smtp.mime_malformed_msg");
     transaction.exceeds_limits = true;
-}
-
-impl Part {
-    /// Adds a line to the file; `end` is empty if the line continues in the next call.
-    fn line(&mut self, text: &[u8], end: &[u8], transaction: &mut Transaction, settings: &AppSettings) {
-        if self.decoder.is_encoding() && text.len() > ENCODED_LINE_SIZE {
-            transaction.raise("smtp.mime_long_enc_line");
-        }
-        let (bytes, problem) = self.decoder.line(text, end);
-        if let Some(problem) = problem {
-            transaction.raise(problem);
-        }
-        transaction.append(self.buffer, &bytes, settings.attachment_limit);
-        if let Some(file) = transaction.files.get_mut(self.file) {
-            file.update(&bytes);
-        }
-    }
-
-    /// Ends the file in a transaction that has only a part of the file.
-    fn suspend(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
-        let bytes = transaction.bytes(self.buffer);
-        // The end of a longer piece is not in the buffer.
-        if bytes.len() < settings.attachment_limit {
-            self.overlap = bytes[bytes.len().saturating_sub(OVERLAP)..].to_vec();
-        }
-        transaction.close(self.buffer);
-        if let Some(file) = transaction.files.get_mut(self.file) {
-            self.earlier = file.size;
-            file.close(false);
-        }
-    }
-
-    /// Begins the next piece of the file in a transaction. If the transaction has too many files, the piece is stored
-    /// in no buffer.
-    fn resume(&mut self, direction: Direction, transaction: &mut Transaction, settings: &AppSettings) {
-        let overlap = core::mem::take(&mut self.overlap);
-        if transaction.files.len() >= ATTACHMENTS {
-            refuse_file(transaction);
-            (self.buffer, self.file) = (usize::MAX, usize::MAX);
-            return;
-        }
-        transaction.publish(Buffer::FileName, direction, self.name.as_slice());
-        self.buffer = transaction.open(Buffer::FileData, None, direction, settings.attachment_minimum);
-        transaction.append(self.buffer, &overlap, settings.attachment_limit);
-        let mut file = File::new(direction, &self.name, false);
-        file.gap(self.earlier);
-        transaction.files.push(file);
-        self.file = transaction.files.len() - 1;
-    }
-
-    /// Ends the file.
-    fn close(&mut self, transaction: &mut Transaction, is_complete: bool) {
-        let rest = self.decoder.finish();
-        transaction.append(self.buffer, &rest, usize::MAX);
-        transaction.close(self.buffer);
-        if let Some(file) = transaction.files.get_mut(self.file) {
-            file.update(&rest);
-            file.close(is_complete);
-        }
-    }
-}
-
-/// The headers that are kept, in lower case: the first ones decide how the part is parsed, the others are for records.
-const NAMES: [&[u8]; 8] = [
-    b"content-type",
-    b"content-disposition",
-    b"content-transfer-encoding",
-    b"from",
-    b"to",
-    b"subject",
-    b"message-id",
-    b"date",
-];
-/// Number of the names that decide how the part is parsed.
-const STRUCTURAL: usize = 3;
-
-/// The headers of a message or part in progress.
-#[derive(Debug, Default)]
-struct Headers {
-    /// The lines of the first header of each of [`NAMES`].
-    block: Vec<u8>,
-    /// Bytes of all headers.
-    size: usize,
-    /// Bytes of the kept header in progress, and of all that are kept for records only.
-    current_size: usize,
-    record_size: usize,
-    /// The kept header to which the line in progress belongs, as an index of [`NAMES`].
-    current: Option<usize>,
-    has: [bool; NAMES.len()],
-    /// True if these lines may be encoded, so that only a first line that is a header begins headers.
-    may_be_encoded: bool,
-}
-
-heap!(Headers { block });
-
-impl Headers {
-    /// Returns the headers of a message whose encoding is declared as base64 or quoted-printable, which RFC 2046, section
-    /// 5.2.1, does not allow: programs read it as declared, or as it is.
-    fn of_encoded_message() -> Headers {
-        Headers {
-            may_be_encoded: true,
-            ..Headers::default()
-        }
-    }
-
-    /// Returns true if a first line shows that there are no headers, but an encoded message.
-    fn are_encoded(&self, text: &[u8]) -> bool {
-        let is_name = |byte: &u8| byte.is_ascii_graphic() && *byte != b':';
-        let name = text.iter().take_while(|byte| is_name(byte)).count();
-        let after = text[name..].trim_ascii_start();
-        let is_header = name > 0 && after.first() == Some(&b':');
-        self.may_be_encoded && self.size == 0 && !is_header
-    }
-
-    /// Adds a line that is not empty, or the rest of such a line; `begins` is true at the beginning of a
-    /// line. Headers that decide how the part is parsed are kept, no matter how long the other headers are.
-    fn line(&mut self, text: &[u8], end: &[u8], begins: bool) {
-        let size = text.len() + end.len();
-        self.size += size;
-        if begins && !matches!(text.first(), Some(b' ' | b'\t')) {
-            let name = text
-                .split(|&byte| byte == b':')
-                .next()
-                .unwrap_or_default()
-                .trim_ascii();
-            let known = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name));
-            self.current = known.filter(|&index| !core::mem::replace(&mut self.has[index], true));
-            self.current_size = 0;
-            if self.current.is_some() && !self.block.is_empty() && !self.block.ends_with(b"\n") {
-                self.block.push(b'\n');
-            }
-        }
-        let Some(index) = self.current else { return };
-        let known = if index < STRUCTURAL {
-            &mut self.current_size
-        } else {
-            &mut self.record_size
-        };
-        if *known + size > HEADERS_SIZE {
-            self.current = None;
-            return;
-        }
-        *known += size;
-        self.block.extend_from_slice(text);
-        self.block.extend_from_slice(end);
-    }
 }
 
 #[derive(Debug)]
@@ -249,14 +83,31 @@ impl Heap for State {
     }
 }
 
+/// A message or an encoded multipart around the part in progress.
+#[derive(Debug)]
+struct Message {
+    /// The message as a file, if it has a name.
+    file: Option<Part>,
+    /// Number of boundaries around it.
+    around: usize,
+    /// The bytes as declared, if it declares an encoding.
+    decoded: Option<Decoded>,
+}
+
+heap!(Message { file, decoded });
+
 /// A message in progress.
 #[derive(Debug)]
 pub(in crate::app) struct Mime {
     direction: Direction,
     state: State,
     boundaries: Vec<Vec<u8>>,
-    /// The files around the part in progress, outermost first, each with the number of boundaries around it.
-    enclosing: Vec<(Part, usize)>,
+    /// The messages that are files or encoded, and the encoded multiparts, outermost first.
+    enclosing: Vec<Message>,
+    /// Number of encoded messages and multiparts that may still be read as declared.
+    readings: usize,
+    /// True if this is one of two readings of the message, so that its lines may be none.
+    is_guess: bool,
     is_top: bool,
     /// True if the last piece did not end its line.
     is_in_line: bool,
@@ -274,36 +125,6 @@ heap!(Mime {
     summary
 });
 
-/// Returns the value of a header in a block of headers, with folded lines joined.
-fn header(block: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    let mut found: Option<Vec<u8>> = None;
-    for line in block.split(|&byte| byte == b'\n') {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
-        match &mut found {
-            Some(value) if is_folded => {
-                value.push(b' ');
-                value.extend_from_slice(line.trim_ascii());
-            }
-            Some(_) => break,
-            None => {
-                let Some(colon) = line.iter().position(|&byte| byte == b':') else {
-                    continue;
-                };
-                if line[..colon].trim_ascii().eq_ignore_ascii_case(name) {
-                    found = Some(line[colon + 1..].trim_ascii().to_vec());
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Returns true if a header value begins with a text in either case.
-fn begins(value: &[u8], text: &[u8]) -> bool {
-    value.len() >= text.len() && value[..text.len()].eq_ignore_ascii_case(text)
-}
-
 impl Mime {
     pub(in crate::app) fn new(direction: Direction) -> Mime {
         Mime {
@@ -311,10 +132,19 @@ impl Mime {
             state: State::Headers(Headers::default()),
             boundaries: Vec::new(),
             enclosing: Vec::new(),
+            readings: READINGS,
+            is_guess: false,
             is_top: true,
             is_in_line: false,
             held: Vec::new(),
             summary: Summary::default(),
+        }
+    }
+
+    /// Adds an anomaly of lines and headers.
+    fn raise(&self, event: AppEvent, transaction: &mut Transaction) {
+        if !self.is_guess {
+            transaction.raise(event);
         }
     }
 
@@ -334,35 +164,126 @@ impl Mime {
             };
         }
         if text.len() > LINE_SIZE {
-            transaction.raise("smtp.mime_long_line");
+            self.raise("smtp.mime_long_line", transaction);
         }
         let begins = !core::mem::replace(&mut self.is_in_line, end.is_empty());
         let is_boundary = begins && text.starts_with(b"--") && self.boundary(text, transaction);
-        for (part, _) in &mut self.enclosing {
-            part.line(text, end, transaction, settings);
+        let is_empty = text.is_empty() && !end.is_empty();
+        let is_code = begins
+            && !is_empty
+            && matches!(&self.state, State::Headers(headers) if headers.are_encoded(text));
+        self.enclosing_lines(text, end, (begins, is_code), transaction, settings);
+        if is_code {
+            self.state = State::Text;
         }
         match &mut self.state {
             _ if is_boundary => {}
             State::Text => {}
             State::File(part) => part.line(text, end, transaction, settings),
             State::Headers(headers) => {
-                if begins && text.is_empty() && !end.is_empty() {
+                if begins && is_empty {
                     let headers = core::mem::take(headers);
                     self.end_headers(&headers.block, transaction, settings);
                     return;
                 }
-                if begins && headers.are_encoded(text) {
-                    self.state = State::Text;
-                    return;
-                }
-                if begins && text.iter().take_while(|byte| **byte != b':').count() > LINE_SIZE {
-                    transaction.raise("smtp.mime_long_header_name");
-                }
                 headers.line(text, end, begins);
-                if headers.size > HEADERS_SIZE {
-                    transaction.raise("smtp.mime_long_header_value");
+                let is_long = headers.size > HEADERS_SIZE;
+                if begins && text.iter().take_while(|byte| **byte != b':').count() > LINE_SIZE {
+                    self.raise("smtp.mime_long_header_name", transaction);
+                }
+                if is_long {
+                    self.raise("smtp.mime_long_header_value", transaction);
                 }
             }
+        }
+    }
+
+    /// Passes a line to the messages around the part in progress. `is_code` is true if it shows that the innermost of them is
+    /// encoded as declared.
+    fn enclosing_lines(
+        &mut self,
+        text: &[u8],
+        end: &[u8],
+        (begins, is_code): (bool, bool),
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) {
+        let mut enclosing = core::mem::take(&mut self.enclosing);
+        let mut rest = &mut enclosing[..];
+        while let Some((message, inside)) = rest.split_first_mut() {
+            if let Some(file) = &mut message.file {
+                file.line(text, end, transaction, settings);
+            }
+            if let Some(decoded) = &mut message.decoded {
+                if is_code && inside.is_empty() {
+                    decoded.is_only(self.direction, self.is_guess);
+                }
+                if let Some(bytes) = decoded.decode(text, end) {
+                    if decoded.is_same() {
+                        let room = decoded.cost() - 1;
+                        let mut other = self.copy(message.around, inside, room, transaction, settings);
+                        other.is_in_line = !begins;
+                        decoded.separate(other);
+                    }
+                    decoded.read(&bytes, transaction);
+                }
+            }
+            rest = inside;
+        }
+        self.enclosing = enclosing;
+    }
+
+    /// Returns a parser in the same state of the message that has `around` boundaries, and the messages `inside`. Its files are copies.
+    /// It may have `room` readings.
+    fn copy(
+        &self,
+        around: usize,
+        inside: &[Message],
+        mut room: usize,
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) -> Mime {
+        let direction = self.direction;
+        let mut enclosing = Vec::new();
+        for message in inside {
+            let file = message.file.as_ref();
+            let file = file.and_then(|file| file.copy(direction, transaction, settings));
+            let decoded = message.decoded.as_ref().and_then(|decoded| {
+                let Some(left) = room.checked_sub(decoded.cost()) else {
+                    refuse_reading(transaction);
+                    return None;
+                };
+                room = left;
+                Some(decoded.copy(transaction))
+            });
+            enclosing.push(Message {
+                file,
+                around: message.around - around,
+                decoded,
+            });
+        }
+        let state = match &self.state {
+            State::Headers(headers) => {
+                let mut headers = headers.clone();
+                headers.may_be_encoded &= !inside.is_empty();
+                State::Headers(headers)
+            }
+            State::Text => State::Text,
+            State::File(part) => {
+                let copy = part.copy(direction, transaction, settings);
+                copy.map_or(State::Text, State::File)
+            }
+        };
+        Mime {
+            state,
+            boundaries: self.boundaries[around..].to_vec(),
+            enclosing,
+            readings: room,
+            is_guess: true,
+            is_top: false,
+            is_in_line: self.is_in_line,
+            held: self.held.clone(),
+            ..Mime::new(direction)
         }
     }
 
@@ -390,7 +311,15 @@ impl Mime {
             self.line(text, b"", transaction, settings);
         }
         self.held.extend_from_slice(rest);
-        for part in self.parts() {
+        for message in &mut self.enclosing {
+            if let Some(file) = &mut message.file {
+                file.suspend(transaction, settings);
+            }
+            if let Some(decoded) = &mut message.decoded {
+                decoded.suspend(transaction);
+            }
+        }
+        if let State::File(part) = &mut self.state {
             part.suspend(transaction, settings);
         }
     }
@@ -398,18 +327,17 @@ impl Mime {
     /// Continues the message with another piece, whose files belong to `transaction`.
     pub(in crate::app) fn resume(&mut self, transaction: &mut Transaction, settings: &AppSettings) {
         let direction = self.direction;
-        for part in self.parts() {
+        for message in &mut self.enclosing {
+            if let Some(file) = &mut message.file {
+                file.resume(direction, transaction, settings);
+            }
+            if let Some(decoded) = &mut message.decoded {
+                decoded.resume(transaction);
+            }
+        }
+        if let State::File(part) = &mut self.state {
             part.resume(direction, transaction, settings);
         }
-    }
-
-    /// Returns the files in progress.
-    fn parts(&mut self) -> impl Iterator<Item = &mut Part> {
-        let inner = match &mut self.state {
-            State::File(part) => Some(part),
-            State::Headers(_) | State::Text => None,
-        };
-        self.enclosing.iter_mut().map(|(part, _)| part).chain(inner)
     }
 
     /// Returns the part of the message that was seen, before [`Mime::end`]. `is_complete` is true for a message whose end was
@@ -434,13 +362,23 @@ impl Mime {
         self.state = State::Text;
     }
 
-    /// Ends the part in progress, and the files around it that have at least `boundaries` boundaries around them.
+    /// Ends the part in progress, and the messages around it that have at least `boundaries` boundaries around them.
     fn close(&mut self, boundaries: usize, transaction: &mut Transaction, is_complete: bool) {
         if let State::File(part) = &mut self.state {
             part.close(transaction, is_complete);
         }
-        while let Some((mut part, _)) = self.enclosing.pop_if(|(_, around)| *around >= boundaries) {
-            part.close(transaction, is_complete);
+        while let Some(message) = self.enclosing.pop_if(|message| message.around >= boundaries) {
+            if let Some(decoded) = message.decoded {
+                let (readings, attachments) = decoded.end(transaction, is_complete);
+                self.readings += readings;
+                let room = ATTACHMENTS.saturating_sub(self.summary.attachments.len());
+                self.summary
+                    .attachments
+                    .extend(attachments.into_iter().take(room));
+            }
+            if let Some(mut file) = message.file {
+                file.close(transaction, is_complete);
+            }
         }
     }
 
@@ -486,16 +424,33 @@ impl Mime {
             self.summarise(block);
         }
         let content_type = header(block, b"content-type").unwrap_or_default();
+        let encoding = header(block, b"content-transfer-encoding").unwrap_or_default();
+        let encoding = if begins(&encoding, b"base64") {
+            Encoding::Base64
+        } else if begins(&encoding, b"quoted-printable") {
+            Encoding::QuotedPrintable
+        } else {
+            Encoding::Identity
+        };
         if begins(&content_type, b"multipart/") {
             self.state = State::Text;
             match parameter(&content_type, b"boundary").filter(|boundary| !boundary.is_empty()) {
                 Some(boundary) if boundary.len() > BOUNDARY_SIZE => {
-                    transaction.raise("smtp.mime_bound_too_long");
+                    self.raise("smtp.mime_bound_too_long", transaction);
                 }
                 Some(boundary) if self.boundaries.len() < DEPTH => {
-                    self.boundaries.push(boundary.trim_ascii_end().to_vec());
+                    let boundary = boundary.trim_ascii_end().to_vec();
+                    let start = Mime {
+                        state: State::Text,
+                        boundaries: vec![boundary.clone()],
+                        is_top: false,
+                        ..Mime::new(self.direction)
+                    };
+                    let decoded = self.reading(encoding, start, transaction, settings);
+                    self.enclose(None, decoded);
+                    self.boundaries.push(boundary);
                 }
-                _ => transaction.raise("smtp.mime_malformed_msg"),
+                _ => self.raise("smtp.mime_malformed_msg", transaction),
             }
             return;
         }
@@ -511,9 +466,18 @@ impl Mime {
             .filter(|plain| Some(*plain) != extended.as_ref());
         let other = other.cloned();
         let name = extended.or(plain);
-        let is_message = begins(&content_type, b"message/rfc822") && self.boundaries.len() < DEPTH;
+        let kind = content_type.split(|&byte| byte == b';').next();
+        let kind = kind.unwrap_or_default().trim_ascii();
+        // Messages of RFC 2046, RFC 6532 and RFC 1036.
+        let is_message = begins(kind, b"message/rfc822")
+            || kind.eq_ignore_ascii_case(b"message/global")
+            || kind.eq_ignore_ascii_case(b"message/news");
+        if is_message && self.boundaries.len() >= DEPTH {
+            self.raise("smtp.mime_malformed_msg", transaction);
+        }
+        let is_message = is_message && self.boundaries.len() < DEPTH;
         if is_message && (name.is_none() || self.enclosing.len() >= DEPTH) {
-            self.state = State::Headers(Headers::default());
+            self.begin_message(None, encoding, transaction, settings);
             return;
         }
         let Some(name) = name else {
@@ -525,14 +489,6 @@ impl Mime {
             self.state = State::Text;
             return;
         }
-        let encoding = header(block, b"content-transfer-encoding").unwrap_or_default();
-        let encoding = if begins(&encoding, b"base64") {
-            Encoding::Base64
-        } else if begins(&encoding, b"quoted-printable") {
-            Encoding::QuotedPrintable
-        } else {
-            Encoding::Identity
-        };
         transaction.publish(Buffer::FileName, self.direction, name.as_slice());
         if let Some(other) = other {
             transaction.publish(Buffer::FileName, self.direction, other);
@@ -557,17 +513,63 @@ impl Mime {
             file: transaction.files.len() - 1,
             earlier: 0,
             overlap: Vec::new(),
+            is_quiet: self.is_guess,
         };
         if !is_message {
             self.state = State::File(part);
             return;
         }
-        // The file has the bytes as declared. Attachments of the message are found if it is not encoded.
-        self.enclosing.push((part, self.boundaries.len()));
-        self.state = State::Headers(match encoding {
-            Encoding::Identity => Headers::default(),
-            Encoding::Base64 | Encoding::QuotedPrintable => Headers::of_encoded_message(),
+        // The file has the bytes as declared.
+        self.begin_message(Some(part), encoding, transaction, settings);
+    }
+
+    /// Begins a message inside of this one.
+    fn begin_message(
+        &mut self,
+        file: Option<Part>,
+        encoding: Encoding,
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) {
+        let decoded = self.reading(encoding, Mime::new(self.direction), transaction, settings);
+        self.state = State::Headers(match decoded {
+            Some(_) => Headers::of_encoded_message(),
+            None => Headers::default(),
         });
+        self.enclose(file, decoded);
+    }
+
+    /// Returns the reading as declared of what begins, with the parser that reads it if it is the same nowhere; `None` if it
+    /// declares no encoding.
+    fn reading(
+        &mut self,
+        encoding: Encoding,
+        start: Mime,
+        transaction: &mut Transaction,
+        settings: &AppSettings,
+    ) -> Option<Decoded> {
+        if encoding == Encoding::Identity {
+            return None;
+        }
+        if self.readings == 0 || self.enclosing.len() >= DEPTH {
+            refuse_reading(transaction);
+            return None;
+        }
+        let inside = (self.readings - 1) / 2;
+        self.readings -= 1 + inside;
+        Some(Decoded::new(encoding, inside, start, *settings))
+    }
+
+    /// Adds what begins to that around its parts, if it is a file or is read as declared.
+    fn enclose(&mut self, file: Option<Part>, decoded: Option<Decoded>) {
+        if file.is_some() || decoded.is_some() {
+            let around = self.boundaries.len();
+            self.enclosing.push(Message {
+                file,
+                around,
+                decoded,
+            });
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Tests of messages, line by line and in pieces.
 
+use super::part::OVERLAP;
 use super::*;
 use crate::app::AppProtocol;
-use crate::app::file::FileState;
+use crate::app::file::{File, FileState};
 use crate::app::transaction::BUFFERS_PER_TRANSACTION;
 
 /// Returns the transaction of a mail.
@@ -92,6 +93,175 @@ fn attachments_of_a_message_that_is_not_encoded_as_declared_are_files() {
     assert_eq!(
         found,
         [("letter".to_owned(), "From: a@b\r\n\r\nhello".to_owned())]
+    );
+}
+
+/// Returns bytes in base64, in lines of 76 characters (RFC 2045, section 6.8).
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for (number, group) in bytes.chunks(3).enumerate() {
+        let bits = group.iter().chain([&0; 2]).take(3);
+        let bits = bits.fold(0, |bits, byte| bits << 8 | usize::from(*byte));
+        for at in 0..4 {
+            let digit = char::from(DIGITS[bits >> (18 - 6 * at) & 63]);
+            out.push(if at > group.len() { '=' } else { digit });
+        }
+        if number % 19 == 18 {
+            out += "\r\n";
+        }
+    }
+    out
+}
+
+/// Returns the head of a message with a name, if it has one, and an encoding.
+fn head(name: &str, encoding: &str) -> String {
+    format!("Content-Type: message/rfc822{name}\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n")
+}
+
+#[test]
+fn attachments_of_an_encoded_message_are_files() {
+    let evil = base64(b"MZ evil");
+    let letter = format!(
+        "Subject: s\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n--in\r\nContent-Type: a/b; name=evil.exe\r\n\
+         Content-Transfer-Encoding: base64\r\n\r\n{evil}\r\n--in\r\nContent-Type: a/b; name=last\r\n\r\nno line end"
+    );
+    for (encoding, body) in [
+        ("base64", base64(letter.as_bytes())),
+        ("quoted-printable", letter.replace('=', "=3D")),
+    ] {
+        for name in ["; name=letter", ""] {
+            let mail = format!(
+                "Content-Type: multipart/mixed; boundary=out\r\n\r\n--out\r\n{}{body}\r\n--out--\r\n",
+                head(name, encoding)
+            );
+            let transaction = parse(mail.as_bytes());
+            let mut expected = vec![("evil.exe", "MZ evil"), ("last", "no line end")];
+            if !name.is_empty() {
+                expected.insert(0, ("letter", &letter));
+            }
+            let found = files(&transaction);
+            let found: Vec<(&str, &str)> = found
+                .iter()
+                .map(|(name, data)| (name.as_str(), data.as_str()))
+                .collect();
+            assert_eq!(found, expected, "{encoding}");
+            let is_closed = |file: &File| file.state == FileState::Closed;
+            assert!(transaction.files.iter().all(is_closed));
+            assert!(transaction.events.is_empty(), "{:?}", transaction.events);
+        }
+    }
+}
+
+#[test]
+fn parts_of_an_encoded_multipart_are_files() {
+    let body = "preamble\r\n--in\r\nContent-Type: a/b; name=f\r\n\r\nx=y\r\n--in--\r\n";
+    let pair = |data: &str| ("f".to_owned(), data.to_owned());
+    for (encoding, body, expected) in [
+        ("base64", base64(body.as_bytes()), vec![pair("x=y")]),
+        ("base64", body.to_owned(), vec![pair("x=y")]),
+        (
+            "quoted-printable",
+            body.replace('=', "=3D"),
+            vec![("3Df".to_owned(), "x=3Dy".to_owned()), pair("x=y")],
+        ),
+        // An equals sign that is no escape is the same in both readings.
+        ("quoted-printable", body.to_owned(), vec![pair("x=y")]),
+        (
+            "quoted-printable",
+            body.replace("x=", "x=3D"),
+            vec![pair("x=3Dy"), pair("x=y")],
+        ),
+    ] {
+        let mail = format!(
+            "Content-Type: multipart/mixed; boundary=out\r\n\r\n--out\r\nContent-Type: multipart/mixed; boundary=in\r\n\
+             Content-Transfer-Encoding: {encoding}\r\n\r\n{body}\r\n--out--\r\n"
+        );
+        assert_eq!(files(&parse(mail.as_bytes())), expected, "{mail}");
+    }
+}
+
+#[test]
+fn messages_of_each_kind_are_read() {
+    for kind in ["message/rfc822", "Message/Global ; x=y", "message/news"] {
+        let mail = format!("Content-Type: {kind}\r\n\r\nContent-Type: a/b; name=f\r\n\r\nx\r\n");
+        let found = files(&parse(mail.as_bytes()));
+        assert_eq!(found, [("f".to_owned(), "x".to_owned())], "{kind}");
+    }
+    let status =
+        "Content-Type: message/global-delivery-status; name=s\r\n\r\nContent-Type: a/b; name=f\r\n\r\nx\r\n";
+    assert_eq!(files(&parse(status.as_bytes())).len(), 1);
+}
+
+#[test]
+fn a_file_is_two_where_it_differs_as_declared_and_as_it_is() {
+    let mail = head("", "quoted-printable") + "Content-Type: a/b; name=f\r\n\r\nan =41ttack\r\nand more\r\n";
+    let pair = |data: &str| ("f".to_owned(), data.to_owned());
+    assert_eq!(
+        files(&parse(mail.as_bytes())),
+        [pair("an =41ttack\r\nand more"), pair("an Attack\r\nand more")]
+    );
+    let same = head("", "quoted-printable") + "Content-Type: a/b; name=f\r\n\r\nthe same\r\n";
+    assert_eq!(files(&parse(same.as_bytes())), [pair("the same")]);
+}
+
+#[test]
+fn encoded_messages_in_one_another_are_an_event_at_a_depth() {
+    let nested = |depth: usize| {
+        let leaf = "Content-Type: a/b; name=f\r\n\r\ndeep\r\n".to_owned();
+        (0..depth).fold(leaf, |inside, _| {
+            head("", "base64") + &base64(inside.as_bytes()) + "\r\n"
+        })
+    };
+    let found = parse(nested(4).as_bytes());
+    assert_eq!(files(&found), [("f".to_owned(), "deep".to_owned())]);
+    assert!(!found.exceeds_limits && found.events.is_empty());
+    let beyond = parse(nested(5).as_bytes());
+    assert!(files(&beyond).is_empty() && beyond.exceeds_limits);
+    assert_eq!(beyond.events, ["smtp.mime_malformed_msg"]);
+    // One after the other, messages have no limit.
+    let part = format!("--b\r\n{}\r\n", nested(4));
+    let many = format!(
+        "Content-Type: multipart/mixed; boundary=b\r\n\r\n{}--b--\r\n",
+        part.repeat(20)
+    );
+    let many = parse(many.as_bytes());
+    assert_eq!((files(&many).len(), many.exceeds_limits), (20, false));
+}
+
+#[test]
+fn readings_of_a_mail_are_bounded() {
+    // Each message differs in its first line, so each of its readings has both readings of the next one.
+    let mail: String = (0..3 * DEPTH)
+        .map(|_| "X-Any: =41\r\n".to_owned() + &head("", "quoted-printable"))
+        .collect();
+    let transaction = parse((mail + "X-Any: =41\r\n\r\n").as_bytes());
+    assert!(transaction.exceeds_limits);
+}
+
+#[test]
+fn files_of_an_encoded_message_in_pieces_go_on_in_the_next_transaction() {
+    let mut transactions = [0, 1].map(|id| Transaction::new(id, AppProtocol::Imap));
+    let [first, second] = &mut transactions;
+    let (settings, mut mime) = (AppSettings::default(), Mime::new(Direction::ToClient));
+    let body = base64(b"Content-Type: a/b; name=f\r\n\r\nan EICAR file");
+    for line in (head("", "base64") + &body).split("\r\n") {
+        let is_last = body.ends_with(line) && !line.is_empty();
+        let (begin, end): (_, &[u8]) = if is_last {
+            (&line[..line.len() - 8], b"")
+        } else {
+            (line, b"\r\n")
+        };
+        mime.line(begin.as_bytes(), end, first, &settings);
+    }
+    mime.suspend(b"", first, &settings);
+    mime.resume(second, &settings);
+    mime.line(&body.as_bytes()[body.len() - 8..], b"\r\n", second, &settings);
+    mime.end(second, true);
+    let pair = |data: &str| ("f".to_owned(), data.to_owned());
+    assert_eq!(
+        [files(first), files(second)],
+        [[pair("an EICA")], [pair("an EICAR file")]]
     );
 }
 
