@@ -75,6 +75,25 @@ it("a failing check stands first and says how to mend it", () => {
   expect(document.querySelector("pre")?.textContent).toBe("0000  01 80 c2 00 00 0e 02 00");
 });
 
+it("a check of which no frame was seen is neither passed nor failed, and nothing says that frames flow", () => {
+  const list = {
+    clean_since: new Date().toISOString(),
+    ends: new Date(Date.now() + 900_000).toISOString(),
+    seconds: 900,
+    seen: false,
+    checks: ["mac", "tag", "lldp"].map((check) => ({ check, state: "unchecked" })),
+    findings: [],
+  };
+  const { container } = render(<QuarantineChecklist list={list} />, { wrapper });
+  const checks = screen.getByRole("list", { name: en["quarantine.checks"] });
+  const tones = [...checks.querySelectorAll("[data-tone]")].map((state) => [state.getAttribute("data-tone"), state.textContent]);
+  expect(tones).toEqual(list.checks.map(() => ["off", en["check.unchecked"]]));
+  const notice = container.querySelector(".notice");
+  expect(notice?.getAttribute("data-tone"), "neither green nor red").toBe("wait");
+  expect(notice?.textContent).toContain("No frame of this end was seen yet");
+  expect(container.textContent).not.toMatch(/fails|frames? flows?/i);
+});
+
 it("an act is taken back within 30 seconds, and the offer ends by itself", async () => {
   vi.useFakeTimers();
   const undo = vi.fn().mockResolvedValue(undefined);
