@@ -40,7 +40,8 @@ struct Passed {
     elapsed_s: f64,
     /// Frames that were dropped, by any stage or because the memory was full.
     dropped: u64,
-    /// The resident memory of this process while the path was full, in bytes.
+    /// The resident memory in bytes that this process had more while the path was full than before: that of the path, without the
+    /// program and its other experiments.
     resident: u64,
     /// The number of frames in flight at that time.
     in_flight: u64,
@@ -65,6 +66,8 @@ fn pass_here(offered: &Offered<'_>) -> Result<Passed, WanBenchError> {
     }
     config.memory = offered.memory.and_then(|text| text.parse().ok());
     let plan = Plan::new(&config, Seed::new(1), DirectionId::Forward, &NoSources)?;
+    let own = || resident_memory(std::process::id()).unwrap_or_default();
+    let before = own();
     let memory = heap_memory(plan.memory_size());
     let Halves {
         mut sender,
@@ -91,7 +94,7 @@ fn pass_here(offered: &Offered<'_>) -> Result<Passed, WanBenchError> {
         }
         receiver.free();
         if burst == sampled {
-            resident = resident_memory(std::process::id()).unwrap_or_default();
+            resident = own().saturating_sub(before);
             in_flight = receiver.in_flight();
         }
     }

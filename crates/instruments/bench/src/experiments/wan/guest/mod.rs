@@ -193,7 +193,7 @@ fn script(frames: usize, program: &Path) -> String {
     for (number, netem, more) in settings() {
         text += &format!(
             "echo RUN {number} {}\n\
-             /programs/{program} between m1 m2 --memory 32MiB --seed 1 --control /tmp/{number} --netem '{netem}' {} & emulator=$!\n\
+             /programs/{program} between m1 m2 --memory 32MiB --seed 1 --control /tmp/{number} --netem '{netem}' {} >/dev/null & emulator=$!\n\
              tries=0; while [ ! -S /tmp/{number} ] && [ $tries -lt 1000 ]; do sleep 0.01; tries=$((tries + 1)); done\n\
              {load}\n\
              kill $emulator; wait $emulator\n",
@@ -281,7 +281,7 @@ mod tests {
         assert!(
             text.contains("netem  limit 20 delay 50ms && ") && text.contains("--netem 'limit 20 delay 50ms'")
         );
-        assert!(text.contains("--netem 'delay 50ms 5ms distribution normal' --order ordered &"));
+        assert!(text.contains("--netem 'delay 50ms 5ms distribution normal' --order ordered >/dev/null &"));
     }
 
     #[test]
