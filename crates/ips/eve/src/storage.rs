@@ -86,6 +86,24 @@ struct Set {
     is_changed: bool,
 }
 
+impl Set {
+    /// Writes the values to the file of the set.
+    fn write(&self, folder: &Path) -> Result<(), StorageError> {
+        let mut text = String::new();
+        for value in &self.values {
+            text += &line(self.kind, value);
+            text.push('\n');
+        }
+        let path = folder.join(&self.file);
+        let folder = path.parent().unwrap_or(folder);
+        fs::create_dir_all(folder).map_err(|source| StorageError {
+            path: folder.to_owned(),
+            source,
+        })?;
+        write(&path, text.as_bytes())
+    }
+}
+
 /// A folder with the files and sets that rules store.
 #[derive(Debug)]
 pub struct Storage {
@@ -238,27 +256,19 @@ impl Storage {
         Ok(())
     }
 
-    /// Writes the sets that have changed since the last call.
+    /// Writes the sets that have changed since the last call. A set that cannot be written does not keep the others from it, and
+    /// is written with the next call.
     ///
     /// # Errors
-    /// [`StorageError`].
+    /// The [`StorageError`] of the first set that cannot be written.
     pub fn flush(&mut self) -> Result<(), StorageError> {
+        let mut outcome = Ok(());
         for set in self.sets.values_mut().filter(|set| set.is_changed) {
-            let mut text = String::new();
-            for value in &set.values {
-                text += &line(set.kind, value);
-                text.push('\n');
-            }
-            let path = self.folder.join(&set.file);
-            let folder = path.parent().unwrap_or(&self.folder);
-            fs::create_dir_all(folder).map_err(|source| StorageError {
-                path: folder.to_owned(),
-                source,
-            })?;
-            write(&path, text.as_bytes())?;
-            set.is_changed = false;
+            let written = set.write(&self.folder);
+            set.is_changed = written.is_err();
+            outcome = outcome.and(written);
         }
-        Ok(())
+        outcome
     }
 }
 
@@ -439,5 +449,27 @@ mod tests {
         fs::write(folder.path().join("sets/seen.lst"), "by hand\n").unwrap();
         storage.flush().unwrap();
         assert_eq!(text(), "by hand\n");
+    }
+
+    #[test]
+    fn a_set_that_cannot_be_written_keeps_no_other_from_it_and_is_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut storage = Storage::open(folder.path(), StorageLimits::default()).unwrap();
+        // A file stands where the folder of the first set has to be.
+        fs::write(folder.path().join("blocked"), "").unwrap();
+        for (name, file) in [("a", "blocked/a.lst"), ("b", "b.lst")] {
+            storage.share(&[SavedSet {
+                name: name.into(),
+                kind: SetType::Md5,
+                file: file.to_owned(),
+                values: Arc::default(),
+            }]);
+        }
+        let error = storage.flush().unwrap_err();
+        assert!(error.path.ends_with("blocked"), "{error}");
+        assert!(folder.path().join("b.lst").exists());
+        fs::remove_file(folder.path().join("blocked")).unwrap();
+        storage.flush().unwrap();
+        assert!(folder.path().join("blocked/a.lst").exists());
     }
 }
