@@ -82,7 +82,12 @@ pub(super) fn totals(totals: &RouterTotals) -> view::RouterTotals {
 }
 
 pub(super) fn interface(status: &InterfaceStatus) -> view::RouterInterface {
-    let InterfaceStatus { config, is_up, stats } = status;
+    let InterfaceStatus {
+        config,
+        is_up,
+        macvlan_macs,
+        stats,
+    } = status;
     let drops = stats.drops.iter().map(|(reason, packets)| view::Drop {
         bridge: Some(config.bridge.to_string()),
         reason: reason.name().to_owned(),
@@ -96,6 +101,7 @@ pub(super) fn interface(status: &InterfaceStatus) -> view::RouterInterface {
         vlan: config.vlan.map(|vlan| vlan.raw()),
         number: config.number.map(|number| number.raw()),
         mac: config.mac_address().to_string(),
+        macvlan_macs: macvlan_macs.iter().map(ToString::to_string).collect(),
         mtu: config.mtu.get(),
         addresses: config.addresses.iter().map(ToString::to_string).collect(),
         up: *is_up,

@@ -1,11 +1,12 @@
 //! The state for displays.
 
-use std::collections::HashSet;
-use std::net::IpAddr;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::{IpAddr, Ipv6Addr};
 
 use millrace_fib::{Family, GroupId, NextHopSpec, Prefix, Usage};
+use millrace_types::Mac;
 
-use crate::event::{Dump, LinkKind, NeighbourState, RouteKind, Source};
+use crate::event::{Dump, LinkKind, NeighbourState, Netns, RouteKind, Source};
 use crate::rib::{Counts, Rib, Vrf, VrfId};
 use crate::routes::{Entry, Origin, Record};
 
@@ -42,7 +43,7 @@ pub struct HopView {
 pub struct NeighbourView {
     pub link: String,
     pub address: IpAddr,
-    pub mac: Option<millrace_types::Mac>,
+    pub mac: Option<Mac>,
     pub state: NeighbourState,
 }
 
@@ -170,6 +171,32 @@ impl Rib {
         namespace.neighbours.iter().filter_map(view).collect()
     }
 
+    /// Returns the addresses of macvlans, by the name of the link below: of those with a carrier and an IP address of their own.
+    /// The macvlan of a VRRP router has both only while the router is the master (RFC 9568, section 7.3): FRR takes a backup's
+    /// carrier (`protodown`), and keepalived its IP addresses. An address that the kernel makes of the MAC address (RFC 4291,
+    /// appendix A) is none of its own.
+    pub fn macvlan_addresses(&self, netns: Netns) -> BTreeMap<&str, BTreeSet<Mac>> {
+        let mut addresses: BTreeMap<&str, BTreeSet<Mac>> = BTreeMap::new();
+        let Some(namespace) = self.namespaces.get(&netns) else {
+            return addresses;
+        };
+        for record in namespace.links.values() {
+            let LinkKind::Macvlan { lower } = record.link.kind else {
+                continue;
+            };
+            let made = link_local(record.link.mac);
+            let has_own = record.addresses.iter().any(|address| address.address != made);
+            if record.link.up
+                && record.link.carrier
+                && has_own
+                && let Some(below) = namespace.link(lower)
+            {
+                addresses.entry(&below.name).or_default().insert(record.link.mac);
+            }
+        }
+        addresses
+    }
+
     /// Returns true if the VRF's namespace exists.
     pub fn is_open(&self, id: VrfId) -> bool {
         let of = |vrf: &Vrf| {
@@ -189,4 +216,10 @@ impl Rib {
     pub fn usage(&self) -> Usage {
         self.writer.usage()
     }
+}
+
+/// Returns the link-local address that the kernel makes of a MAC address (RFC 4291, appendix A).
+fn link_local(mac: Mac) -> IpAddr {
+    let [a, b, c, d, e, f] = mac.0;
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f]).into()
 }

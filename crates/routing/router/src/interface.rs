@@ -77,7 +77,7 @@ pub struct Interface {
     pub vid: Vid,
     /// The address from which it sends.
     pub mac: Mac,
-    /// Further addresses at which it receives, such as those of VRRP (RFC 9568, section 7.3).
+    /// Further addresses at which it receives, such as those of VRRP (RFC 9568, section 7.3), in ascending order.
     pub other_macs: Vec<Mac>,
     /// The longest IP packet that it sends, in bytes.
     pub mtu: u16,
@@ -101,7 +101,7 @@ impl Interface {
     /// Returns true if the interface receives frames for this address of one host.
     #[inline]
     pub(crate) fn has_mac(&self, mac: Mac) -> bool {
-        self.mac == mac || self.other_macs.contains(&mac)
+        self.mac == mac || self.other_macs.binary_search(&mac).is_ok()
     }
 
     /// Returns the source address of errors about packets from `to` that arrived here: the address in the subnet of `to`,

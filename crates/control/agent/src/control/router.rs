@@ -1,10 +1,10 @@
 //! Operations on the router's port in a bridge: its VLANs, the addresses of its interfaces, and the links of their VLANs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 
 use millrace_datapath::io::Backend;
-use millrace_pipeline::{Port, PortConfig, PortState};
+use millrace_pipeline::{FdbKey, Port, PortConfig, PortState};
 use millrace_router::{Arrival, RouteExplanation, explain};
 use millrace_types::PortNo;
 
@@ -51,21 +51,34 @@ impl<B: Backend> BridgeControl<B> {
             links: BTreeMap::new(),
             told,
         });
-        let now = self.datapath.now();
-        for key in held.interfaces.addresses.difference(&wanted.addresses) {
-            self.tables.remove_static_fdb(*key, &mut self.ops);
-        }
-        for key in &wanted.addresses {
-            self.tables.set_static_fdb(*key, port, now, &mut self.ops);
-        }
-        self.publish();
         let result = self.set_router_numbers(router, &held, &wanted);
-        held.interfaces = wanted;
+        let addresses = wanted.addresses.clone();
+        held.interfaces = BridgeInterfaces {
+            addresses: core::mem::take(&mut held.interfaces.addresses),
+            ..wanted
+        };
         // An interface that was made again may have the index of its predecessor.
         held.links.clear();
         self.router = Some(held);
+        self.set_router_addresses(addresses);
         self.tell_links();
         result
+    }
+
+    /// Lets the router receive at these addresses, and at no others.
+    pub(crate) fn set_router_addresses(&mut self, wanted: BTreeSet<FdbKey>) {
+        let Some(held) = &mut self.router else {
+            return;
+        };
+        let (port, now) = (held.port, self.datapath.now());
+        let before = core::mem::replace(&mut held.interfaces.addresses, wanted.clone());
+        for key in before.difference(&wanted) {
+            self.tables.remove_static_fdb(*key, &mut self.ops);
+        }
+        for key in &wanted {
+            self.tables.set_static_fdb(*key, port, now, &mut self.ops);
+        }
+        self.publish();
     }
 
     /// Opens and closes the ports of interfaces with an OpenFlow number.

@@ -74,6 +74,7 @@ pub(super) fn withdraw<B: Backend>(
         );
         for name in &left {
             state.bridges.remove(name);
+            state.handles.remove(name);
         }
     }
     for name in left {
@@ -117,7 +118,10 @@ pub(super) fn apply<B: Backend>(
             continue;
         };
         let (router, interfaces, links) = {
-            let state = lock(state);
+            let mut state = lock(state);
+            state.handles.insert(name.clone(), handle.clone());
+            // Macvlans may change before the bridge has what is sent now.
+            state.untold.insert(name.clone());
             (
                 Arc::clone(&state.router),
                 state.interfaces_of(&name, index),
@@ -305,12 +309,14 @@ impl<B: Backend> State<B> {
             if held.plan == *wanted {
                 return Ok(());
             }
-            let kept = (
-                held.interface.index,
-                held.interface.is_up,
-                Arc::clone(&held.interface.counters),
+            let mut interface = interface_of(
+                wanted,
+                (held.interface.index, Arc::clone(&held.interface.counters)),
+                (vrf_index, bridge_index),
+                self.seed,
             );
-            let interface = interface_of(wanted, kept, (vrf_index, bridge_index), self.seed);
+            interface.is_up = held.interface.is_up;
+            interface.other_macs.clone_from(&held.interface.other_macs);
             held.interface = Arc::new(interface);
             held.plan = wanted.clone();
             lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&held.interface))]);
@@ -318,12 +324,7 @@ impl<B: Backend> State<B> {
         }
         let index = free(self.interfaces.values().map(|held| held.interface.index));
         let counters = lock(&self.router).new_counters();
-        let interface = interface_of(
-            wanted,
-            (index, false, counters),
-            (vrf_index, bridge_index),
-            self.seed,
-        );
+        let interface = interface_of(wanted, (index, counters), (vrf_index, bridge_index), self.seed);
         let interface = Arc::new(interface);
         lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&interface))]);
         self.rib.add_interface(id, netns, &key.1, index);
@@ -339,7 +340,7 @@ impl<B: Backend> State<B> {
     }
 
     /// Returns the interfaces of a bridge as its control thread needs them.
-    fn interfaces_of(&self, bridge: &str, index: u16) -> BridgeInterfaces {
+    pub(super) fn interfaces_of(&self, bridge: &str, index: u16) -> BridgeInterfaces {
         let held = || {
             self.interfaces
                 .values()
@@ -348,9 +349,13 @@ impl<B: Backend> State<B> {
         BridgeInterfaces {
             vlans: lock(&self.router).vlan_mode(index),
             addresses: held()
-                .map(|held| FdbKey {
-                    vid: held.interface.vid,
-                    mac: held.interface.mac,
+                .flat_map(|held| {
+                    let interface = &held.interface;
+                    let macs = core::iter::once(&interface.mac).chain(&interface.other_macs);
+                    macs.map(|mac| FdbKey {
+                        vid: interface.vid,
+                        mac: *mac,
+                    })
                 })
                 .collect(),
             numbers: held()
@@ -371,16 +376,15 @@ fn free(used: impl Iterator<Item = u16>) -> u16 {
         .unwrap_or(u16::MAX)
 }
 
-/// Returns an interface as workers have it; `kept` are its index, the state of its link and its counters, `of` the indices
-/// of its VRF and its bridge.
+/// Returns an interface as workers have it, without a link and without macvlans; `kept` are its index and its counters, `of` the
+/// indices of its VRF and its bridge.
 fn interface_of(
     plan: &InterfacePlan,
-    kept: (u16, bool, Arc<[InterfaceCounters]>),
+    (index, counters): (u16, Arc<[InterfaceCounters]>),
     of: (u16, u16),
     seed: u64,
 ) -> Interface {
     let config = &plan.config;
-    let (index, is_up, counters) = kept;
     let mut ipv4 = Vec::new();
     let mut ipv6 = Vec::new();
     for address in &config.addresses {
@@ -403,7 +407,7 @@ fn interface_of(
         mac: config.mac_address(),
         other_macs: Vec::new(),
         mtu: config.mtu.get(),
-        is_up,
+        is_up: false,
         ipv4,
         ipv6,
         acl_in: plan.acl_in.as_ref().map(|acl| compile(acl, seed)),

@@ -11,6 +11,7 @@
 //! A switch without VRFs has neither the thread nor anything else of this.
 
 mod interfaces;
+mod macvlans;
 mod plan;
 mod reports;
 mod router;

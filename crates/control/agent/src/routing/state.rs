@@ -1,6 +1,6 @@
 //! The state of the router on the control side: the RIB, the workers' router, and what runs of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use millrace_rib::{Event, Limits, Netns, Rib, VrfId};
 use millrace_router::{Interface, RouterHandle};
 
 use super::plan::{InterfaceKey, InterfacePlan};
-use crate::control::{LinkChange, SharedRouter};
+use crate::control::{BridgeHandle, LinkChange, SharedRouter};
 use crate::lock::lock;
 
 /// The length of the queue of batches of events: a reader that fills it waits, and the kernel's buffer holds the rest.
@@ -41,6 +41,10 @@ pub(super) struct State<B: Backend> {
     pub(super) interfaces: BTreeMap<InterfaceKey, RunningInterface>,
     /// The indices of bridges in the router, by name.
     pub(super) bridges: BTreeMap<String, u16>,
+    /// Their control threads.
+    pub(super) handles: BTreeMap<String, BridgeHandle<B>>,
+    /// Bridges that may not know the addresses at which the router receives.
+    pub(super) untold: BTreeSet<String>,
     /// The number of the next namespace.
     pub(super) next_netns: u32,
     pub(super) events: SyncSender<Vec<Event>>,
@@ -86,6 +90,8 @@ impl<B: Backend> State<B> {
             vrfs: BTreeMap::new(),
             interfaces: BTreeMap::new(),
             bridges: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            untold: BTreeSet::new(),
             next_netns: 0,
             events,
             links,

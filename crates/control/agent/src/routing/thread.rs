@@ -70,6 +70,8 @@ fn run<B: Backend>(
     stop: &AtomicBool,
 ) {
     let mut idle_rounds = 0;
+    // True while interfaces may not have the addresses of their macvlans.
+    let mut is_behind = true;
     let mut reports = NeighbourReports::default();
     while !stop.load(Ordering::Acquire) {
         let wait = if idle_rounds < IDLE_ROUNDS {
@@ -96,6 +98,12 @@ fn run<B: Backend>(
                 ) {
                     reports.note();
                 }
+                is_behind |= matches!(
+                    event.change,
+                    EventChange::There(Object::Link(_) | Object::Address(_))
+                        | EventChange::Gone(Object::Link(_) | Object::Address(_))
+                        | EventChange::DumpEnds(_)
+                );
                 state.rib.handle(event, now);
             }
         }
@@ -106,6 +114,9 @@ fn run<B: Backend>(
         is_busy |= ask_for_neighbours(&mut state);
         if state.rib.next_due().is_some_and(|due| due <= now) {
             state.rib.tick(now);
+        }
+        if is_behind || !state.untold.is_empty() {
+            is_behind = !state.follow_macvlans();
         }
         state.act();
         state.reclaim();

@@ -8,6 +8,7 @@ use millrace_model as model;
 use millrace_rib::event::RouteKind;
 use millrace_rib::{NeighbourView, RouteView};
 use millrace_router::InterfaceStats;
+use millrace_types::Mac;
 
 use super::router::Router;
 use super::state::State;
@@ -52,6 +53,8 @@ pub enum VrfState {
 pub struct InterfaceStatus {
     pub config: model::Interface,
     pub is_up: bool,
+    /// The addresses of macvlans at which it receives.
+    pub macvlan_macs: Vec<Mac>,
     pub stats: InterfaceStats,
 }
 
@@ -159,6 +162,7 @@ impl<B: Backend> Router<B> {
         let status = |held: &super::state::RunningInterface| InterfaceStatus {
             config: held.plan.config.clone(),
             is_up: held.interface.is_up,
+            macvlan_macs: held.interface.other_macs.clone(),
             stats: InterfaceStats::of(&held.interface.counters),
         };
         state.interfaces.values().map(status).collect()

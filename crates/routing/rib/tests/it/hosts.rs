@@ -1,9 +1,9 @@
 //! Neighbours on the router's interfaces.
 
 use millrace_fib::NextHopKind;
-use millrace_rib::event::{Hops, Link, LinkKind, NeighbourState, Object, Source};
+use millrace_rib::event::{Address, Hops, Link, LinkKind, NeighbourState, Object, Source};
 use millrace_rib::{Action, Limits};
-use millrace_types::Duration;
+use millrace_types::{Duration, Mac};
 
 use crate::world::{NETNS, World, connected, hop, ip, link, mac, neighbour, route};
 
@@ -137,6 +137,57 @@ fn a_macvlan_over_an_interface_sends_with_its_own_address() {
             .source(),
         mac(99)
     );
+}
+
+#[test]
+fn a_macvlan_has_its_address_while_it_has_a_carrier_and_an_ip_address_of_its_own() {
+    let mut world = World::new(Source::Kernel);
+    let macvlan = |up, carrier| {
+        Object::Link(Link {
+            name: "vrrp4".into(),
+            kind: LinkKind::Macvlan { lower: 2 },
+            mac: Mac([0, 0, 0x5e, 0, 1, 7]),
+            ..link(9, up, carrier)
+        })
+    };
+    let address = |text: &str| {
+        Object::Address(Address {
+            ifindex: 9,
+            address: text.parse().unwrap(),
+            prefix_len: 64,
+            peer: None,
+        })
+    };
+    let addresses = |world: &World| {
+        let of_links = world.rib.macvlan_addresses(NETNS);
+        let of_links = of_links.into_iter();
+        let list = of_links.map(|(link, macs)| (link.to_owned(), macs.into_iter().collect::<Vec<_>>()));
+        list.collect::<Vec<_>>()
+    };
+    let there = vec![("v2".to_owned(), vec![Mac([0, 0, 0x5e, 0, 1, 7])])];
+    // A backup of keepalived has no address but the one that the kernel made of the MAC address.
+    world.there(macvlan(true, true));
+    world.there(address("fe80::200:5eff:fe00:107"));
+    assert_eq!(addresses(&world), []);
+    world.there(address("fe80::7"));
+    assert_eq!(addresses(&world), there);
+    // A backup of FRR has no carrier.
+    world.there(macvlan(true, false));
+    assert_eq!(addresses(&world), []);
+    world.there(macvlan(true, true));
+    assert_eq!(addresses(&world), there);
+    world.gone(address("fe80::7"));
+    assert_eq!(addresses(&world), []);
+    world.there(address("10.0.2.254"));
+    world.gone(macvlan(true, true));
+    assert_eq!(addresses(&world), []);
+    // An interface of a VLAN over it is none.
+    world.there(Object::Link(Link {
+        kind: LinkKind::Other,
+        ..link(9, true, true)
+    }));
+    world.there(address("10.0.2.254"));
+    assert_eq!(addresses(&world), []);
 }
 
 #[test]

@@ -1,0 +1,56 @@
+//! The addresses of virtual routers (VRRP): keepalived and FRR make a macvlan over an interface for each, and the interface
+//! receives at its address while the kernel does.
+
+use std::sync::Arc;
+
+use millrace_datapath::io::Backend;
+use millrace_router::Change;
+
+use super::state::State;
+use crate::control::TaskError;
+use crate::lock::lock;
+
+impl<B: Backend> State<B> {
+    /// Lets interfaces receive at the addresses of their macvlans, and only there. Returns false if a bridge is too busy to be
+    /// told: the next call tells it.
+    pub(super) fn follow_macvlans(&mut self) -> bool {
+        for held in self.namespaces.values() {
+            let of_links = self.rib.macvlan_addresses(held.netns);
+            let interfaces = self
+                .interfaces
+                .iter_mut()
+                .filter(|(_, interface)| interface.netns == held.netns);
+            for ((_, name), running) in interfaces {
+                let addresses = of_links.get(name.as_str());
+                let addresses: Vec<_> = addresses.into_iter().flatten().copied().collect();
+                if running.interface.other_macs == addresses {
+                    continue;
+                }
+                tracing::info!(interface = name, ?addresses, "addresses of macvlans");
+                Arc::make_mut(&mut running.interface).other_macs = addresses;
+                lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&running.interface))]);
+                self.untold.insert(running.plan.config.bridge.to_string());
+            }
+        }
+        let told: Vec<String> = self
+            .untold
+            .iter()
+            .filter(|bridge| self.tell_addresses(bridge))
+            .cloned()
+            .collect();
+        for bridge in told {
+            self.untold.remove(&bridge);
+        }
+        self.untold.is_empty()
+    }
+
+    /// Tells a bridge the addresses at which the router receives. Returns true if it is told, or gone.
+    fn tell_addresses(&self, bridge: &str) -> bool {
+        let (Some(index), Some(handle)) = (self.bridges.get(bridge), self.handles.get(bridge)) else {
+            return true;
+        };
+        let addresses = self.interfaces_of(bridge, *index).addresses;
+        let sent = handle.send(move |control| control.set_router_addresses(addresses));
+        !matches!(sent, Err(TaskError::Full))
+    }
+}
