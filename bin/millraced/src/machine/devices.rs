@@ -1,5 +1,5 @@
-//! Check of the devices, addresses and user ids that a configuration names, in the network namespace of this process. The
-//! check opens no device and keeps no address.
+//! Check of the devices, addresses, user ids and network namespaces that a configuration names; devices and addresses are those of
+//! the namespace of this process. The check opens no device and keeps no address.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, UdpSocket};
@@ -18,6 +18,8 @@ const TUN: &str = "/dev/net/tun";
 pub(super) struct Kernel<'a> {
     pub(super) sys: &'a FilePath,
     pub(super) passwd: &'a FilePath,
+    /// The folder with the network namespaces of `ip netns`.
+    pub(super) netns: &'a FilePath,
 }
 
 impl Kernel<'static> {
@@ -26,11 +28,12 @@ impl Kernel<'static> {
         Kernel {
             sys: FilePath::new("/sys"),
             passwd: FilePath::new("/etc/passwd"),
+            netns: FilePath::new("/run/netns"),
         }
     }
 }
 
-/// Returns an error for each device, address and user id that cannot be used.
+/// Returns an error for each device, address, user id and network namespace that cannot be used.
 pub(super) fn check(config: &Config, kernel: &Kernel<'_>) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     user_ids(config, kernel, &mut errors);
@@ -48,7 +51,23 @@ pub(super) fn check(config: &Config, kernel: &Kernel<'_>) -> Vec<ConfigError> {
         }
         addresses(bridge, &path, &mut errors);
     }
+    for (at, vrf) in config.vrfs.iter().enumerate() {
+        if let Some(name) = &vrf.netns {
+            let path = Path::default().key("vrf").index(at).key("netns");
+            note(&mut errors, &path, namespace(name.as_str(), kernel));
+        }
+    }
     errors
+}
+
+/// Checks that a network namespace exists.
+fn namespace(name: &str, kernel: &Kernel<'_>) -> Result<(), String> {
+    match kernel.netns.join(name).exists() {
+        true => Ok(()),
+        false => Err(format!(
+            "there is no network namespace {name}: `ip netns add {name}` makes it"
+        )),
+    }
 }
 
 fn device(device: &Device, kernel: &Kernel<'_>) -> Result<(), String> {
@@ -202,10 +221,15 @@ mod tests {
 
     use super::*;
 
-    /// Returns a directory with an interface, a tap, a NIC, and one account.
+    /// Returns a directory with an interface, a tap, a NIC, a network namespace, and one account.
     fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        for directory in ["class/net/eth0", "class/net/tap0", "bus/pci/devices/0000:01:00.0"] {
+        for directory in [
+            "class/net/eth0",
+            "class/net/tap0",
+            "bus/pci/devices/0000:01:00.0",
+            "netns/blue",
+        ] {
             std::fs::create_dir_all(root.path().join(directory)).unwrap();
         }
         std::fs::write(root.path().join("class/net/tap0/tun_flags"), "0x1002\n").unwrap();
@@ -219,10 +243,11 @@ mod tests {
 
     fn errors(root: &tempfile::TempDir, text: &str) -> Vec<String> {
         let config = Config::from_toml("d.toml", text).unwrap_or_else(|errors| panic!("{errors}"));
-        let passwd = root.path().join("passwd");
+        let (passwd, netns) = (root.path().join("passwd"), root.path().join("netns"));
         let kernel = Kernel {
             sys: root.path(),
             passwd: &passwd,
+            netns: &netns,
         };
         check(&config, &kernel).iter().map(ToString::to_string).collect()
     }
@@ -247,6 +272,11 @@ mod tests {
             (port("memory"), None),
             ("local = \"tap\"\n".to_owned(), None),
             ("listen = [\"ptcp:0\"]\n".to_owned(), None),
+            ("[[vrf]]\nname = \"v\"\nnetns = \"blue\"\n[[vrf]]\nname = \"w\"\n".to_owned(), None),
+            (
+                "[[vrf]]\nname = \"v\"\nnetns = \"red\"\n".to_owned(),
+                Some("/vrf/0/netns: there is no network namespace red: `ip netns add red` makes it"),
+            ),
             (
                 "listen = [{ target = \"ptcp:6653:192.0.2.1\", insecure = true }]\n".to_owned(),
                 Some("/bridge/0/listen/0: 192.0.2.1:6653 cannot be listened on"),
@@ -315,6 +345,7 @@ mod tests {
             "interface.address",
             "nothing: the switch gives it to the interface",
         ),
+        ("vrf.netns", "devices"),
         ("interface.mac", "nothing: the switch gives it to the interface"),
         (
             "bridge.lldp.management",
@@ -326,7 +357,7 @@ mod tests {
     fn no_key_of_the_model_that_names_something_of_the_machine_is_left_out() {
         use millrace_model::schema::{Section, Shape};
         fn collect(section: &Section, path: &str, out: &mut Vec<String>) {
-            const FORMS: [&str; 7] = [
+            const FORMS: [&str; 8] = [
                 "path",
                 "socket",
                 "device",
@@ -334,6 +365,7 @@ mod tests {
                 "wasm:",
                 "key=value",
                 "tcp:",
+                "namespace",
             ];
             for key in &section.keys {
                 let mut shape = &key.shape;

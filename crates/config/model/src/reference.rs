@@ -57,7 +57,7 @@ Changes of `[system]` and `[api]` take effect at the next start. To prevent a fa
 machine when they are applied, and by `--check` and `--dry-run`: cores, memory, the files and the token of the REST API,
 its socket and its address (`--check` allows these two to be in use). `--check` also tests `state_dir`, files of `pcap:`,
 `wasm:` and `library:`, scenarios of emulated paths, TLS files of bridges (a key of another certificate and an expired
-certificate, too), the directories, owners and groups of sockets, interfaces of the kernel and NICs, addresses of listeners and of
+certificate, too), the directories, owners and groups of sockets, interfaces and network namespaces of the kernel, NICs, addresses of listeners and of
 sFlow, and the user ids of functions. A running switch reports errors of these as problems, and `millrace apply` exits with status 4 for them. Huge pages
 are not tested.
 
