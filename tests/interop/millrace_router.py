@@ -71,6 +71,10 @@ class Router(router_topology.Router):
             run("ip", "link", "del", self.near(peer), check=False)
 
 
+class IsisRouter(router_topology.Isis, Router):
+    """The same with IS-IS, whose packets have no header of IP."""
+
+
 class FpmRouter(Router):
     """The same with routes that zebra sends by FPM."""
 

@@ -213,6 +213,23 @@ class Router:
         self.processes.clear()
 
 
+class Isis:
+    """IS-IS in the place of OSPF, before a class of routers: level 2, one topology for both versions of IP (RFC 1195, RFC 5308)."""
+
+    def configurations(self):
+        texts = super().configurations()
+        del texts["ospfd"], texts["ospf6d"]
+        circuit = " ip router isis mr\n ipv6 router isis mr\n"
+        links = "".join(f"interface {interface(self.name, peer)}\n{circuit} isis network point-to-point\n isis hello-interval 1\n"
+                        " isis hello-multiplier 4\n" for peer in self.peers)
+        return texts | {"isisd": f"{links}interface lo\n{circuit} isis passive\nrouter isis mr\n"
+                                 f" net 49.0001.0000.0000.{number(self.name):04}.00\n is-type level-2-only\n spf-interval 1\n"}
+
+
+class IsisRouter(Isis, Router):
+    """A router of the kernel with IS-IS."""
+
+
 class Topology:
     """The namespaces, links and daemons, for a `with` statement. `kinds` gives the classes of routers that are not `Router`."""
 
@@ -227,7 +244,7 @@ class Topology:
             stack.enter_context(made(*self.names.values()))
             for one, other in BETWEEN:
                 # The router that is of another kind makes the link, if there is one.
-                first, second = sorted((self.routers[one], self.routers[other]), key=lambda router: type(router) is Router)
+                first, second = sorted((self.routers[one], self.routers[other]), key=lambda router: router.forwards)
                 first.wire(second.name, second.namespace)
             for host in HOSTS:
                 self.start_host(host)

@@ -280,3 +280,37 @@ def test_a_trace_tells_the_route_and_the_icmp_error(router):
     text = trace("nw_dst=10.0.20.2,nw_ttl=1")
     assert "ICMP error from 10.0.10.1" in text and "route_ttl" in text or "time exceeded" in text, text
     assert "no route to 203.0.113.9" in trace("nw_dst=203.0.113.9,nw_ttl=64")
+
+
+def test_an_interface_over_a_lag_has_its_link_and_routes_by_each_member(tmp_path):
+    with network(), contextlib.ExitStack() as stack:
+        # A second cable of the first host, which has no link yet. In mode "on" nobody speaks LACP.
+        run("ip", "link", "del", "mr-rn5", check=False)
+        run("ip", "link", "add", "mr-rn5", "type", "veth", "peer", "name", "eth1", "netns", HOSTS[0])
+        stack.callback(run, "ip", "link", "del", "mr-rn5", check=False)
+        run("ip", "link", "set", "mr-rn5", "up")
+        switch = Router(tmp_path / "m")
+        members = "".join(f'[[bridge.lag.member]]\nname = "m{at}"\nnumber = {10 + at}\ndevice = "kernel:{device}"\n'
+                          for at, device in ((1, NEAR[0]), (2, "mr-rn5")))
+        text = switch.config.read_text().replace(f'device = "kernel:{NEAR[0]}"', 'device = "lag:both"')
+        switch.config.write_text(text + f'[[bridge.lag]]\nname = "both"\nmode = "on"\n{members}')
+        stack.enter_context(switch)
+        wait_until_it_routes()
+
+        def link():
+            return {entry["name"]: entry["up"] for entry in switch.show("interfaces")}["v10"]
+
+        # The host has its address at the other cable.
+        inside(HOSTS[0], "ip", "link", "set", "eth0", "down")
+        inside(HOSTS[0], "ip", "addr", "flush", "dev", "eth0")
+        inside(HOSTS[0], "ip", "addr", "add", "10.0.10.2/24", "dev", "eth1")
+        inside(HOSTS[0], "ip", "link", "set", "eth1", "up")
+        inside(HOSTS[0], "ip", "route", "add", "default", "via", "10.0.10.1")
+        wait_for("an answer by the second member", lambda: reaches(HOSTS[0], "10.0.20.2"))
+        assert link()
+        inside(HOSTS[0], "ip", "link", "set", "eth1", "down")
+        wait_for("no link", lambda: not link())
+        wait_for("no carrier in the kernel", lambda: "NO-CARRIER" in inside(VRF, "ip", "link", "show", "v10"))
+        inside(HOSTS[0], "ip", "link", "set", "eth1", "up")
+        inside(HOSTS[0], "ip", "route", "replace", "default", "via", "10.0.10.1")
+        wait_for("an answer again", lambda: reaches(HOSTS[0], "10.0.20.2"))

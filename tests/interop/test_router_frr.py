@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from millrace_router import FpmRouter, Router
+import router_topology
+from millrace_router import FpmRouter, IsisRouter, Router
 from namespaces import inside
 from router_topology import Topology, address, is_installed, link_address, loopback, network
 from switches import opened, wait_for
@@ -19,9 +20,11 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("kind", [Router, FpmRouter])
-def test_millrace_forwards_as_the_kernel_does_for_ospf_and_bgp(tmp_path_factory, kind):
-    with Topology(opened(tmp_path_factory.mktemp("routers")), prefix="mr-rf", kinds={"r1": kind}) as topology:
+@pytest.mark.parametrize("kind", [Router, FpmRouter, IsisRouter])
+def test_millrace_forwards_as_the_kernel_does_for_daemons_of_routing(tmp_path_factory, kind):
+    others = router_topology.IsisRouter if kind is IsisRouter else router_topology.Router
+    kinds = {"r1": kind, "r2": others, "r3": others}
+    with Topology(opened(tmp_path_factory.mktemp("routers")), prefix="mr-rf", kinds=kinds) as topology:
         topology.wait_converged()
         router = topology.routers["r1"]
         for version in (4, 6):
@@ -39,6 +42,8 @@ def test_millrace_forwards_as_the_kernel_does_for_ospf_and_bgp(tmp_path_factory,
                     names = {hop["interface"] for hop in shown[prefix]["nexthops"] if hop["interface"]}
                     assert names == {hop.interface for hop in hops}, prefix
             assert shown[network("h2", version)]["protocol"] == "bgp"
+            inner = f"{loopback('r3', version)}/{32 if version == 4 else 128}"
+            assert shown[inner]["protocol"] == ("isis" if kind is IsisRouter else "ospf")
 
         topology.cut("r1", "r2")
         for version in (4, 6):
