@@ -9,7 +9,7 @@ mod pages;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use millrace_types::ErrorChain;
 
 use cli::{Cli, Command};
@@ -34,7 +34,7 @@ fn run(cli: &Cli) -> anyhow::Result<()> {
         Command::Report(args) => args.run(cli.json)?,
         Command::Profile(args) => args.run(&cli.api, cli.json)?,
         Command::Completions { shell } => pages::completions(*shell)?,
-        Command::Man { dir } => pages::man(dir)?,
+        Command::Man { dir } => millrace_program::write_man_pages(Cli::command(), dir)?,
     }
     Ok(())
 }

@@ -1,9 +1,8 @@
-//! Completions, man pages and docs/cli-bench.md, generated from the definitions in `cli`.
+//! Completions and docs/cli-bench.md, generated from the definitions in `cli`.
 
 use std::io::Write;
-use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -15,15 +14,10 @@ pub(crate) fn completions(shell: Shell) -> Result<()> {
     Ok(std::io::stdout().write_all(&text)?)
 }
 
-/// Writes `millrace-bench.1`, `millrace-bench-bench-forward.1` and so on to `dir`.
-pub(crate) fn man(dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    clap_mangen::generate_to(Cli::command(), dir)
-        .with_context(|| format!("cannot write man pages to {}", dir.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -39,7 +33,7 @@ mod tests {
     #[test]
     fn every_command_has_a_man_page() {
         let dir = tempfile::tempdir().unwrap();
-        man(dir.path()).unwrap();
+        millrace_program::write_man_pages(Cli::command(), dir.path()).unwrap();
         for page in ["millrace-bench.1", "millrace-bench-report.1"] {
             assert!(dir.path().join(page).exists(), "{page}");
         }

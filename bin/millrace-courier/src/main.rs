@@ -10,18 +10,15 @@ mod dpdk;
 mod idle;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use millrace_log::Lines;
-use millrace_transfer_commands::{
-    CommandError, Courier, OpenDpdk, Receive, Send, courier, log_filter, receive, send,
-};
+use millrace_program::{log_filter, start_log};
+use millrace_transfer_commands::{CommandError, Courier, OpenDpdk, Receive, Send, courier, receive, send};
 use millrace_types::ErrorChain;
-use tracing_subscriber::EnvFilter;
 
 /// Send and receive files over sockets, memif ports and DPDK devices.
 #[derive(Parser, Debug)]
@@ -73,12 +70,7 @@ impl Options {
 
 fn main() -> ExitCode {
     let options = Options::of(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    let has_colors = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&options.log))
-        .with_ansi(has_colors)
-        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
-        .init();
+    start_log(&options.log);
     match run(&options) {
         Ok(code) => code,
         Err(error) => {

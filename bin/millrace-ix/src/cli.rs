@@ -1,6 +1,5 @@
 //! Commands and options.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -10,9 +9,8 @@ use millrace_ix_model::{
     AccountId, ConnectionId, Operation, ServiceId, ServiceKind, VlanConfig, VlanId, VlanRequest,
 };
 use millrace_ix_service::text::{DELETIONS_MAX, Document};
-use millrace_log::Lines;
+use millrace_program::{log_filter, start_log, write_man_pages};
 use millrace_types::Dpid;
-use tracing_subscriber::EnvFilter;
 
 use crate::control::{Request, ask};
 use crate::settings::Settings;
@@ -50,7 +48,7 @@ enum Command {
         #[arg(long, short, value_name = "FILE")]
         config: PathBuf,
         /// The log levels: off, error, warn, info, debug or trace, followed by `,TARGET=LEVEL`.
-        #[arg(long, value_name = "FILTER", default_value = "info")]
+        #[arg(long, value_name = "FILTER", default_value = "info", value_parser = log_filter)]
         log: String,
     },
     /// Print the mode of the engine, the state of the switches, and the changes under way.
@@ -286,13 +284,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
     };
     match options.command {
         Command::Serve { config, log } => {
-            let filter = EnvFilter::try_new(&log).with_context(|| format!("--log {log}"))?;
-            let has_colors = std::io::stderr().is_terminal();
-            tracing_subscriber::fmt()
-                .with_env_filter(filter)
-                .with_ansi(has_colors)
-                .with_writer(move || Lines::new(std::io::stderr(), has_colors))
-                .init();
+            start_log(&log);
             serve::run(&Settings::read(&config)?)
         }
         Command::Status => print(ask(&Request::Status)?, show::status),
@@ -401,7 +393,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
         }
         Command::Audit(command) => audit::run(&command, &options.socket),
         Command::Completions { shell } => pages::completions(shell, Options::command()),
-        Command::Man { dir } => pages::man(&dir, Options::command()),
+        Command::Man { dir } => Ok(write_man_pages(Options::command(), &dir)?),
     }
 }
 

@@ -1,8 +1,6 @@
-//! Completions and man pages, generated from the definition of the command line.
+//! Completions, generated from the definition of the command line.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Command;
 use clap_complete::Shell;
 
@@ -15,18 +13,12 @@ pub(crate) fn completions(shell: Shell, mut command: Command) -> Result<()> {
     show::print(&String::from_utf8_lossy(&text))
 }
 
-/// Writes `millrace-ix.1`, `millrace-ix-order.1` and so on to `dir`.
-pub(crate) fn man(dir: &Path, command: Command) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    clap_mangen::generate_to(command, dir)
-        .with_context(|| format!("cannot write man pages to {}", dir.display()))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
     use clap::CommandFactory as _;
+    use millrace_program::write_man_pages;
 
     use super::*;
     use crate::cli::Options;
@@ -39,7 +31,7 @@ mod tests {
     #[test]
     fn every_command_has_a_man_page_and_every_shell_its_completions() {
         let dir = tempfile::tempdir().unwrap();
-        man(dir.path(), Options::command()).unwrap();
+        write_man_pages(Options::command(), dir.path()).unwrap();
         for page in [
             "millrace-ix.1",
             "millrace-ix-order.1",

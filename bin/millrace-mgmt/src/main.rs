@@ -11,17 +11,15 @@ mod socket;
 mod subsystem;
 mod switch;
 
-use std::io::{IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, Subcommand};
-use millrace_log::Lines;
 use millrace_notify::{State, notify};
+use millrace_program::{log_filter, print_man_page};
 use millrace_types::ErrorChain;
-use tracing_subscriber::EnvFilter;
 
 use crate::settings::Settings;
 
@@ -40,7 +38,7 @@ struct Options {
     #[arg(long, hide = true, exclusive = true)]
     man: bool,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
-    #[arg(long, global = true, value_name = "FILTER", default_value = "info")]
+    #[arg(long, global = true, value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     log: String,
 }
 
@@ -65,16 +63,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let has_colors = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&options.log))
-        .with_ansi(has_colors)
-        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
-        .init();
+    millrace_program::start_log(&options.log);
     let outcome = match &options.command {
         Some(Command::Serve { config, check }) => serve(config, *check),
         Some(Command::Netconf { socket }) => subsystem::run(socket),
-        None => man(),
+        None => print_man_page(Options::command()).context("standard output cannot be written"),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -83,17 +76,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Writes `millrace-mgmt(8)` to standard output.
-fn man() -> Result<()> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(Options::command())
-        .section("8")
-        .render(&mut page)?;
-    std::io::stdout()
-        .write_all(&page)
-        .context("standard output cannot be written")
 }
 
 fn serve(config: &Path, is_check: bool) -> Result<()> {

@@ -51,6 +51,37 @@ type Hub = Arc<Mutex<BTreeMap<u32, Waiting>>>;
 /// The number of sessions of each user.
 type Counts = Arc<Mutex<BTreeMap<u32, usize>>>;
 
+/// The place of a session among those of its user, given back when it is dropped: also if no thread can be started.
+struct Place {
+    counts: Counts,
+    uid: u32,
+}
+
+impl Place {
+    fn take(counts: &Counts, uid: u32) -> Option<Place> {
+        let mut taken = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_user = taken.get(&uid).copied().unwrap_or_default();
+        if taken.values().sum::<usize>() >= SESSIONS_MAX || of_user >= SESSIONS_OF_USER_MAX {
+            return None;
+        }
+        taken.insert(uid, of_user + 1);
+        Some(Place {
+            counts: Arc::clone(counts),
+            uid,
+        })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(&self.uid) {
+            *count -= 1;
+        }
+        counts.retain(|_, count| *count > 0);
+    }
+}
+
 /// Accepts connections for the rest of the process's life.
 pub(crate) fn serve(listener: &UnixListener, settings: &Arc<Settings>, rest: &Rest) {
     let shared = Arc::new(Shared::default());
@@ -82,30 +113,21 @@ fn begin(
     hub: &Hub,
 ) -> Result<()> {
     let uid = socket::peer(&stream)?;
-    {
-        let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_user = counts.get(&uid).copied().unwrap_or_default();
-        let is_full = counts.values().sum::<usize>() >= SESSIONS_MAX || of_user >= SESSIONS_OF_USER_MAX;
-        if is_full {
-            tracing::warn!(uid, "NETCONF: too many sessions: the connection is closed");
-            return Ok(());
-        }
-        counts.insert(uid, of_user + 1);
-    }
+    let Some(place) = Place::take(counts, uid) else {
+        tracing::warn!(uid, "NETCONF: too many sessions: the connection is closed");
+        return Ok(());
+    };
     let (settings, rest) = (Arc::clone(settings), rest.clone());
-    let (shared, own_counts) = (Arc::clone(shared), Arc::clone(counts));
+    let shared = Arc::clone(shared);
     let hub = Arc::clone(hub);
     let run = move || {
+        let _place = place;
         if let Err(error) = session(&stream, uid, &settings, &rest, &shared, &hub) {
             tracing::debug!("NETCONF: a session ended: {error:#}");
         }
         let _ = stream.shutdown(Shutdown::Both);
-        let mut counts = own_counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&uid) {
-            *count -= 1;
-        }
-        counts.retain(|_, count| *count > 0);
     };
+    // The thread also looks up the role, because a directory of users may answer late.
     std::thread::Builder::new()
         .name("netconf".to_owned())
         .stack_size(STACK_SIZE)

@@ -21,6 +21,7 @@ use compile::Compiler;
 use function::{load, set_scheduling};
 use millrace_nf::shm::{FunctionEnd, PacketMemory};
 use millrace_nf::{Description, Values};
+use millrace_program::print_man_page;
 use millrace_types::ErrorChain;
 use nix::unistd::getppid;
 use options::Options;
@@ -29,7 +30,7 @@ use sandbox::PacketSource;
 fn main() -> ExitCode {
     // The option of packages needs none of the others.
     let outcome = if std::env::args_os().skip(1).eq(["--man"]) {
-        man()
+        print_man_page(Options::command()).context("standard output cannot be written")
     } else {
         let options = Options::parse();
         without_environment().and_then(|()| run(options))
@@ -41,17 +42,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Writes `millrace-nf(8)` to standard output.
-fn man() -> Result<()> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(Options::command())
-        .section("8")
-        .render(&mut page)?;
-    io::stdout()
-        .write_all(&page)
-        .context("standard output cannot be written")
 }
 
 fn run(mut options: Options) -> Result<()> {

@@ -10,7 +10,6 @@
 mod host;
 mod wire;
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,13 +18,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, ValueEnum};
-use millrace_log::Lines;
 use millrace_nic::Capabilities;
 use millrace_nic::memory::Layout;
 use millrace_nic_model::Fault;
+use millrace_program::{log_filter, print_man_page, start_log};
 use millrace_types::ErrorChain;
 use nix::sys::signal::{SigSet, Signal};
-use tracing_subscriber::EnvFilter;
 
 use self::host::Host;
 use self::wire::Wire;
@@ -68,7 +66,7 @@ struct Options {
     #[arg(long, value_name = "NAME", value_parser = fault)]
     fault: Option<Fault>,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
-    #[arg(long, value_name = "FILTER", default_value = "info")]
+    #[arg(long, value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     log: String,
 }
 
@@ -79,35 +77,19 @@ fn fault(name: &str) -> Result<Fault, String> {
     })
 }
 
-/// Writes `millrace-nic(8)` to standard output.
-fn man() -> Result<()> {
-    let mut page = Vec::new();
-    clap_mangen::Man::new(Options::command())
-        .section("8")
-        .render(&mut page)?;
-    std::io::stdout()
-        .write_all(&page)
-        .context("standard output cannot be written")
-}
-
 fn main() -> ExitCode {
     // The option of packages needs none of the others.
     if std::env::args_os().skip(1).eq(["--man"]) {
-        return match man() {
+        return match print_man_page(Options::command()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("millrace-nic: {error:#}");
+                eprintln!("millrace-nic: standard output cannot be written: {error}");
                 ExitCode::FAILURE
             }
         };
     }
     let options = Options::parse();
-    let has_colors = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&options.log))
-        .with_ansi(has_colors)
-        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
-        .init();
+    start_log(&options.log);
     match run(&options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -13,16 +13,14 @@ mod run;
 mod sleep;
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
-use millrace_log::Lines;
+use millrace_program::{log_filter, print_man_page, start_log};
 use millrace_types::ErrorChain;
 use millrace_wan_control::args::BetweenArgs;
-use tracing_subscriber::EnvFilter;
 
 /// Emulate a wide-area path: rate, queue, loss, delay, reordering, duplication and corruption.
 #[derive(Parser, Debug)]
@@ -49,11 +47,6 @@ enum Command {
     Between(Box<BetweenArgs>),
 }
 
-/// Returns the text if it is a valid log filter, or the error of the invalid directive.
-fn log_filter(text: &str) -> Result<String, tracing_subscriber::filter::ParseError> {
-    EnvFilter::try_new(text).map(|_| text.to_owned())
-}
-
 impl Options {
     /// Parses a command line. Only `--man` needs no command.
     fn of(line: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
@@ -68,12 +61,7 @@ impl Options {
 
 fn main() -> ExitCode {
     let options = Options::of(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    let has_colors = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&options.log))
-        .with_ansi(has_colors)
-        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
-        .init();
+    start_log(&options.log);
     let outcome = match &options.command {
         Some(Command::Between(between)) => backend::run(between),
         // `--man` is the only option that needs no command.
@@ -93,12 +81,7 @@ fn man() -> Result<()> {
     let mut command = Options::command();
     command.build();
     let between = command.find_subcommand("between").context("no such command")?;
-    let mut page = Vec::new();
-    let named = between.clone().name("millrace-wan");
-    clap_mangen::Man::new(named).section("8").render(&mut page)?;
-    std::io::stdout()
-        .write_all(&page)
-        .context("standard output cannot be written")
+    print_man_page(between.clone().name("millrace-wan")).context("standard output cannot be written")
 }
 
 #[cfg(test)]

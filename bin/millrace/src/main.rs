@@ -35,7 +35,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 
 use cli::{Cli, Command};
 use output::{Failure, Session};
@@ -88,7 +88,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Import(args) => return import::run(&session, &args),
         Command::Lab(args) => return lab::run(&session, &args),
         Command::Completions { shell } => pages::completions(shell)?,
-        Command::Man { dir } => pages::man(&dir)?,
+        Command::Man { dir } => millrace_program::write_man_pages(Cli::command(), &dir)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,6 @@
-//! Completions, man pages and docs/cli.md, generated from the definitions in `cli`.
+//! Completions and docs/cli.md, generated from the definitions in `cli`.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::CommandFactory;
 use clap_complete::Shell;
 
@@ -15,15 +13,10 @@ pub(crate) fn completions(shell: Shell) -> Result<()> {
     say(&String::from_utf8_lossy(&text))
 }
 
-/// Writes `millrace.1`, `millrace-show.1` and so on to `dir`.
-pub(crate) fn man(dir: &Path) -> Result<()> {
-    std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    clap_mangen::generate_to(Cli::command(), dir)
-        .with_context(|| format!("cannot write man pages to {}", dir.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -42,7 +35,7 @@ mod tests {
     #[test]
     fn every_command_has_a_man_page_and_every_shell_its_completions() {
         let dir = tempfile::tempdir().unwrap();
-        man(dir.path()).unwrap();
+        millrace_program::write_man_pages(Cli::command(), dir.path()).unwrap();
         for page in [
             "millrace.1",
             "millrace-show.1",

@@ -113,7 +113,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = HugePages::Prefer)]
     pub huge_pages: HugePages,
     /// Log level of standard error (error, warn, info, debug), or a filter as in RUST_LOG
-    #[arg(long, value_name = "FILTER", default_value = "warn")]
+    #[arg(long, value_name = "FILTER", default_value = "warn", value_parser = millrace_program::log_filter)]
     pub log: String,
 }
 

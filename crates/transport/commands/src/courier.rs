@@ -1,6 +1,5 @@
 //! `millrace courier`: the daemon, its status, and the commands for its users.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -11,8 +10,7 @@ use millrace_courier::target::{TargetError, Url, known_receivers, remember};
 use millrace_courier_daemon::{Config, Serving, read_status, serve};
 use millrace_fileset::entry::Timestamp;
 use millrace_fileset::fs::{FileSystem, Root};
-use millrace_log::Lines;
-use tracing_subscriber::EnvFilter;
+use millrace_program::{log_filter, start_log};
 
 use crate::display::{Result, identity, say, size};
 use crate::error::CommandError;
@@ -45,14 +43,6 @@ pub struct Serve {
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     pub log_filter: String,
-}
-
-/// Returns the text if it is a valid log filter.
-///
-/// # Errors
-/// The directive that cannot be parsed.
-pub fn log_filter(text: &str) -> core::result::Result<String, tracing_subscriber::filter::ParseError> {
-    EnvFilter::try_new(text).map(|_| text.to_owned())
 }
 
 /// Show grants, usage and transfers of the daemon on this machine
@@ -174,13 +164,7 @@ fn run_daemon(json: bool, args: &Serve) -> Result<()> {
             config.grants.len()
         ));
     }
-    let has_colors = std::io::stderr().is_terminal();
-    // If the program has a log already, that log stays.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&args.log_filter))
-        .with_ansi(has_colors)
-        .with_writer(move || Lines::new(std::io::stderr(), has_colors))
-        .try_init();
+    start_log(&args.log_filter);
     let mut said = Ok(());
     serve(&args.config, |serving: &Serving| {
         let Serving {

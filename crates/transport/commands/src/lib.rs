@@ -13,7 +13,7 @@ mod remote;
 mod send;
 
 pub use args::{Commit, Receive, Send};
-pub use courier::{Courier, courier, log_filter};
+pub use courier::{Courier, courier};
 pub use device::OpenDpdk;
 pub use error::CommandError;
 pub use ports::{Listen, PortRange};
