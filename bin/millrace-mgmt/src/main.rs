@@ -1,4 +1,4 @@
-//! NETCONF and gNMI for a switch: `millrace-mgmt serve` is the server, `millrace-mgmt netconf` the program of sshd's subsystem.
+//! NETCONF, gNMI and AgentX for a switch: `millrace-mgmt serve` is the server, `millrace-mgmt netconf` the program of sshd's subsystem.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +8,7 @@ mod netconf;
 mod sandbox;
 mod settings;
 mod socket;
+mod subagent;
 mod subsystem;
 mod switch;
 
@@ -23,7 +24,7 @@ use millrace_types::ErrorChain;
 
 use crate::settings::Settings;
 
-/// NETCONF and gNMI for a Millrace switch.
+/// NETCONF, gNMI and SNMP for a Millrace switch.
 #[derive(Parser, Debug)]
 #[command(
     name = "millrace-mgmt",
@@ -44,7 +45,7 @@ struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Serve NETCONF and gNMI until a signal ends the process
+    /// Serve NETCONF, gNMI and the SNMP agent until a signal ends the process
     Serve {
         /// The settings
         #[arg(long, value_name = "FILE", default_value = "/etc/millrace/millrace-mgmt.toml")]
@@ -91,7 +92,11 @@ fn serve(config: &Path, is_check: bool) -> Result<()> {
         false => None,
     };
     let listeners = gnmi::bind(&settings.gnmi, tls)?;
+    let agentx = subagent::settings(&settings.agentx)?;
     sandbox::enter()?;
+    if let Some(agentx) = agentx {
+        subagent::start(agentx, rest.clone())?;
+    }
     if let Some(listener) = netconf {
         let (settings, rest) = (Arc::clone(&settings), rest.clone());
         std::thread::Builder::new()

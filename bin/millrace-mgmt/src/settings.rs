@@ -19,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) access: Access,
     pub(crate) netconf: Netconf,
     pub(crate) gnmi: Gnmi,
+    pub(crate) agentx: Agentx,
 }
 
 impl Default for Settings {
@@ -29,6 +30,7 @@ impl Default for Settings {
             access: Access::default(),
             netconf: Netconf::default(),
             gnmi: Gnmi::default(),
+            agentx: Agentx::default(),
         }
     }
 }
@@ -108,6 +110,46 @@ impl Default for Gnmi {
     }
 }
 
+/// The state of the switch for the SNMP agent of this machine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Agentx {
+    pub(crate) enabled: bool,
+    /// The socket of the SNMP agent.
+    pub(crate) master: PathBuf,
+    /// The SNMP context of the objects; empty for the default one, which snmpd fills with the kernel's interfaces.
+    pub(crate) context: String,
+    /// The bridge of BRIDGE-MIB and Q-BRIDGE-MIB; the first by name without one.
+    pub(crate) bridge: Option<String>,
+}
+
+impl Default for Agentx {
+    fn default() -> Agentx {
+        Agentx {
+            enabled: false,
+            master: PathBuf::from("/var/agentx/master"),
+            context: "millrace".to_owned(),
+            bridge: None,
+        }
+    }
+}
+
+impl Agentx {
+    /// Checks the context: an SnmpAdminString of 32 bytes at most (RFC 3411, section 3.3.1).
+    fn check(&self) -> Result<()> {
+        if self.context.len() > CONTEXT_SIZE_MAX {
+            bail!(
+                "agentx.context: {} bytes: expected at most {CONTEXT_SIZE_MAX}",
+                self.context.len()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The size of the longest name of an SNMP context in bytes.
+const CONTEXT_SIZE_MAX: usize = 32;
+
 /// A role as the settings write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -156,6 +198,7 @@ impl Settings {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let settings: Settings = toml::from_str(&text).with_context(|| path.display().to_string())?;
         settings.gnmi.tls()?;
+        settings.agentx.check()?;
         Ok(settings)
     }
 }
@@ -173,5 +216,17 @@ mod tests {
         assert!(settings.gnmi.tls().unwrap_err().to_string().contains("client_ca"));
         assert!(toml::from_str::<Settings>("[gnmi]\nlisten_on = []").is_err());
         assert!(toml::from_str::<Settings>("[gnmi.clients]\nalice = \"owner\"").is_err());
+    }
+
+    #[test]
+    fn snmp_is_off_until_it_is_asked_for_and_its_context_has_a_bound() {
+        let settings: Settings = toml::from_str("").unwrap();
+        assert!(!settings.agentx.enabled);
+        assert_eq!(settings.agentx.context, "millrace");
+        let long = format!("[agentx]\ncontext = \"{}\"", "x".repeat(33));
+        let settings: Settings = toml::from_str(&long).unwrap();
+        let said = settings.agentx.check().unwrap_err().to_string();
+        assert_eq!(said, "agentx.context: 33 bytes: expected at most 32");
+        assert!(toml::from_str::<Settings>("[agentx]\nsocket = \"/x\"").is_err());
     }
 }
