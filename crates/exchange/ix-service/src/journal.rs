@@ -53,7 +53,7 @@ impl Core {
                     }
                     done
                 }
-                // What is undone meanwhile must not be in the new plan.
+                // The new plan must not contain anything that is undone meanwhile.
                 Action::Replan(_)
                     if self
                         .queue
