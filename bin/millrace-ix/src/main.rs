@@ -12,6 +12,8 @@ mod clock;
 mod control;
 mod heads;
 mod keys;
+#[cfg(test)]
+mod log_lines;
 mod messages;
 mod pages;
 mod routing;

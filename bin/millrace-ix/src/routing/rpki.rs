@@ -182,7 +182,7 @@ fn publish(place: usize, vrps: Option<BTreeSet<Vrp>>, sets: &Sets, routing: &Rou
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
     use millrace_ix_filter::{FilterController, Shared};
     use millrace_ix_model::Timestamp;
@@ -190,12 +190,18 @@ mod tests {
 
     use super::super::Bgp;
     use super::*;
+    use crate::log_lines::LogLines;
 
     /// Returns the state of a process, and a client that has loaded a set whose 600 s have passed.
     fn expired() -> (Routing, Client, Sets) {
+        loaded_before(Duration::from_secs(600))
+    }
+
+    /// Returns the state of a process, and a client that has loaded a set, which is valid for 600 s, this time before.
+    fn loaded_before(age: Duration) -> (Routing, Client, Sets) {
         let settings = Bgp::default().filter_settings(false).unwrap();
         let authority = FilterController::new(settings, false, Time::ZERO, Timestamp::from_secs(0));
-        let routing = Routing::in_memory(Shared::new(authority), Duration::from_secs(600));
+        let routing = Routing::in_memory(Shared::new(authority), age);
         // Cache Response and End of Data, with an expire interval of 600 s.
         let mut bytes = vec![1, 3, 0, 7, 0, 0, 0, 8, 1, 7, 0, 7, 0, 0, 0, 24];
         bytes.extend(
@@ -220,6 +226,38 @@ mod tests {
             () = routing.changed.notified() => {}
         }
         assert!(sets.lock().unwrap().is_empty());
+        routing.handle.stop();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_says_nothing_of_the_payloads_until_the_cache_has_answered() {
+        let (routing, mut client, sets) = loaded_before(Duration::from_secs(1));
+        sets.lock().unwrap().clear();
+        let log = LogLines::default();
+        let _logged = tracing::dispatcher::set_default(&log.dispatch());
+        let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
+        let cache = async {
+            // A Reset Query.
+            let mut query = [0; 8];
+            theirs.read_exact(&mut query).await.unwrap();
+            assert_eq!(query[1], 2);
+            tokio::time::sleep(Duration::from_secs(30)).await;
+            assert!(sets.lock().unwrap().is_empty());
+            assert_eq!(log.count("payloads="), 0);
+            // Nothing has changed: a Cache Response, and the End of Data.
+            let mut answer = vec![1, 3, 0, 7, 0, 0, 0, 8, 1, 7, 0, 7, 0, 0, 0, 24];
+            let numbers = [5_u32, 100, 10, 600];
+            answer.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+            theirs.write_all(&answer).await.unwrap();
+            while sets.lock().unwrap().is_empty() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert_eq!(log.count("payloads="), 1);
+        };
+        tokio::select! {
+            ended = converse(ours, "cache", 0, &mut client, &sets, &routing) => panic!("{ended:?}"),
+            () = cache => {}
+        }
         routing.handle.stop();
     }
 

@@ -23,6 +23,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::*;
+use crate::log_lines::LogLines;
 
 const ENGINE: u32 = 1;
 
@@ -83,6 +84,7 @@ struct World {
     service: Service,
     switches: Switches,
     socket: std::path::PathBuf,
+    log: LogLines,
 }
 
 impl World {
@@ -113,7 +115,14 @@ impl World {
             insecure: false,
         };
         let switches = Switches::default();
-        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let log = LogLines::default();
+        let dispatch = log.dispatch();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            // Each thread logs here until it ends.
+            .on_thread_start(move || std::mem::forget(tracing::dispatcher::set_default(&dispatch)))
+            .build()
+            .unwrap();
         runtime.block_on(async {
             let (handle, options) = (service.handle(), OrderOptions::default());
             handle.order(operations, Actor::system(), options).await.unwrap();
@@ -125,7 +134,13 @@ impl World {
             service,
             switches,
             socket,
+            log,
         }
+    }
+
+    /// Waits until a line of the log contains a text.
+    fn wait_for_line(&self, text: &str) {
+        wait_for(text, || self.log.count(text) > 0);
     }
 
     /// Returns the number of the present connection of the switch.
@@ -181,6 +196,7 @@ fn a_second_connection_with_the_datapath_id_of_a_switch_is_refused_while_the_fir
     let number = world.present();
     let second = connect(Arc::default());
     wait_for("the second connection is closed", || second.is_finished());
+    world.wait_for_line("a second connection with the datapath id of this switch is refused");
     assert_eq!(world.present(), number);
     // The first connection stays open and answers nothing more, as after a loss of power.
     is_silent.store(true, Ordering::Relaxed);
@@ -188,6 +204,7 @@ fn a_second_connection_with_the_datapath_id_of_a_switch_is_refused_while_the_fir
     wait_for("the third connection replaces it", || {
         world.present().is_some_and(|present| Some(present) != number)
     });
+    world.wait_for_line("a new connection replaces one that does not answer");
     assert!(first.is_finished() && !third.is_finished());
     world.service.stop();
 }
@@ -338,6 +355,7 @@ fn a_switch_with_another_certificate_than_the_one_of_the_settings_is_refused() {
     let address = world.listen_tls(folder.path(), certificates);
     let other = authority.connect(address, "other");
     wait_for("the connection is closed", || other.is_finished());
+    world.wait_for_line("ERROR");
     assert_eq!(world.present(), None);
     let registered = authority.connect(address, "registered");
     wait_for("the switch is connected", || world.present().is_some());
@@ -362,6 +380,7 @@ fn the_first_certificate_of_a_switch_is_pinned_until_the_staff_forgets_it() {
     let number = world.present();
     let second = authority.connect(address, "second");
     wait_for("the connection is closed", || second.is_finished());
+    world.wait_for_line("forget-certificate 0000000000000001");
     assert!(!first.is_finished() && world.present() == number);
     // Without TLS the switch is not believed any more.
     let stream = UnixStream::connect(&world.socket).unwrap();
