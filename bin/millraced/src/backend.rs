@@ -39,7 +39,7 @@ pub(crate) fn run_with_dpdk(_: &Start, _: Machine, _: Arc<Log>) -> Result<()> {
 pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> Result<()> {
     use anyhow::Context;
     use millrace_datapath::io::dpdk::DpdkBackend;
-    use millrace_dpdk::eal::{HugePages, Pci};
+    use millrace_dpdk::eal::Pci;
     use millrace_dpdk::{CoreId, Eal, EalConfig};
     use millrace_model as model;
 
@@ -52,11 +52,7 @@ pub(crate) fn run_with_dpdk(start: &Start, machine: Machine, log: Arc<Log>) -> R
             .map(|core| CoreId(core.get()))
             .collect(),
         memory_mib: settings.memory_mib.get(),
-        huge_pages: match (settings.huge_pages, is_needed) {
-            (model::HugePages::Off, _) | (model::HugePages::Auto, false) => HugePages::Off,
-            (model::HugePages::Auto, true) => HugePages::Prefer,
-            (model::HugePages::Required, _) => HugePages::Require,
-        },
+        huge_pages: huge_pages(settings.huge_pages, is_needed),
         pci: Pci::OnDemand,
         file_prefix: format!("millraced-{}", std::process::id()),
         log_level: crate::dpdk_log::level(&log.filter()),
@@ -109,4 +105,35 @@ fn buffers(memory_mib: u32) -> u32 {
     let fit = u64::from(memory_mib) * 1024 * 1024 / 2 / BUFFER_SIZE;
     let power = fit.max(2).ilog2();
     (1u32 << power.min(22)) - 1
+}
+
+/// Returns how DPDK takes huge pages. Without a device of DPDK, it takes none unless they are required.
+#[cfg(feature = "dpdk")]
+fn huge_pages(wanted: millrace_model::HugePages, is_needed: bool) -> millrace_dpdk::eal::HugePages {
+    use millrace_dpdk::eal::HugePages;
+    use millrace_model as model;
+
+    match (wanted, is_needed) {
+        (model::HugePages::Off, _) | (model::HugePages::Auto, false) => HugePages::Off,
+        (model::HugePages::Auto, true) => HugePages::Prefer,
+        (model::HugePages::Required, _) => HugePages::Require,
+    }
+}
+
+#[cfg(all(test, feature = "dpdk"))]
+mod tests {
+    use super::huge_pages;
+    use millrace_dpdk::eal::HugePages;
+    use millrace_model::HugePages::{Auto, Off, Required};
+
+    #[test]
+    fn ports_of_the_kernel_alone_take_no_huge_pages_unless_they_are_required() {
+        for (wanted, of_kernel, of_dpdk) in [
+            (Auto, HugePages::Off, HugePages::Prefer),
+            (Off, HugePages::Off, HugePages::Off),
+            (Required, HugePages::Require, HugePages::Require),
+        ] {
+            assert!(huge_pages(wanted, false) == of_kernel && huge_pages(wanted, true) == of_dpdk);
+        }
+    }
 }
