@@ -68,6 +68,7 @@ impl<P: Packet> BridgePipeline<P> {
         if let Some(sampler) = &mut self.sampling
             && let Some(index) = sampler.advance(in_port, burst.len())
         {
+            slots.skip(burst.len());
             return self.process_sampled(in_port, burst, index, now);
         }
         let forwarding = self.forwarding.enter();

@@ -40,6 +40,9 @@ pub enum OffloadBy {
     Governor,
     /// A mark was wrong.
     Audit,
+    /// A setting of the port or of its bridge, with its name ([`MarkObstacle`](millrace_pipeline::MarkObstacle), `policer`, or
+    /// `spread` while workers hand packets of the port to each other).
+    Obstacle(&'static str),
 }
 
 /// The state of the offload of a port.
@@ -53,8 +56,9 @@ pub struct OffloadStatus {
     pub planner: PlannerCounts,
     /// Operations in the last second.
     pub operations_per_second: u64,
-    /// Packets received with marks in reach.
+    /// Packets that the port received since the device connected.
     pub packets: u64,
+    /// Those with a mark, as far as marks were looked at.
     pub marked: u64,
     /// Packets whose mark replaced the lookup.
     pub used: u64,

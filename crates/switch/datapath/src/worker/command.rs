@@ -4,14 +4,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 
+use millrace_pipeline::SlotChange;
 use millrace_types::PortNo;
 
 use super::context::{BridgeContext, Policing, RxPort};
+use super::marks::PortMarks;
 use crate::capture::Captures;
 use crate::counters::WorkerCounters;
 use crate::handoff::Inbox;
 use crate::lag::{Distribution, LagRole};
-use crate::offload::port::WorkerChange;
 use crate::sampling::WorkerSampling;
 use crate::scheduled::SchedulerRole;
 use crate::service::{Service, ServiceId};
@@ -84,13 +85,17 @@ pub(crate) enum Command<P> {
         port: PortNo,
         policing: Option<Policing>,
     },
-    /// Sets or removes the slots of a port's marks, or changes some of them.
+    /// Sets the slots of a port's marks, one set for each of its receive queues; none to end the use of marks.
     SetMarks {
         bridge: u32,
         port: PortNo,
-        /// The number of this worker.
-        worker: usize,
-        change: WorkerChange,
+        marks: Vec<PortMarks>,
+    },
+    /// Changes some slots of a port's marks.
+    ChangeSlots {
+        bridge: u32,
+        port: PortNo,
+        changes: Arc<[SlotChange]>,
     },
     /// Sends a frame of a link protocol ahead of all packets that wait for the port.
     SendFirst { bridge: u32, port: PortNo, packet: P },

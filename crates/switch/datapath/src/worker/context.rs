@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use millrace_pipeline::{DropReason, Policer, PolicerCounters};
+use millrace_pipeline::{DropReason, Policer, PolicerCounters, SlotChange};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
 
 use crate::counters::PortCounters;
 use crate::io::{Burst, RxQueue};
 use crate::lag::LagMember;
-use crate::offload::port::WorkerChange;
 use crate::pipeline::BridgePipeline;
 use crate::segmentation::SegmentingRx;
 use crate::service::{Service, ServiceId};
@@ -113,10 +112,15 @@ impl<P: Packet> RxPort<P> {
     ) -> usize {
         self.queue.rx_burst(burst);
         let received = burst.len();
-        // A policer may drop or rewrite packets, and a LAG filters them: positions and keys are then others.
-        self.has_column = self.marks.is_some() && self.policing.is_none() && self.member.is_none();
         if received == 0 {
             return 0;
+        }
+        if let Some(marks) = &self.marks {
+            // A policer may drop or rewrite packets, and a LAG filters them: positions and keys are then others.
+            self.has_column = self.policing.is_none() && self.member.is_none();
+            if !self.has_column {
+                marks.skip(received);
+            }
         }
         self.counters.rx_packets.add(received as u64);
         self.counters
@@ -146,7 +150,11 @@ impl<P: Packet> RxPort<P> {
         pipeline: &BridgePipeline<P>,
         links: &mut Links<P>,
     ) {
-        self.has_column = false;
+        if core::mem::take(&mut self.has_column)
+            && let Some(marks) = &self.marks
+        {
+            marks.skip(burst.len());
+        }
         if let Some(spreader) = &mut self.spreader {
             let mut handoff = HandoffContext {
                 bridge: pipeline.bridge,
@@ -158,19 +166,16 @@ impl<P: Packet> RxPort<P> {
         }
     }
 
-    /// Applies a change of the port's marks; `worker` is the number of this worker.
-    pub(super) fn change_marks(&mut self, worker: usize, change: &WorkerChange) {
-        match change {
-            WorkerChange::Setup(setup) => {
-                let marks = setup.as_ref().and_then(|setup| PortMarks::new(setup, worker));
-                self.queue.keep_marks(marks.is_some());
-                self.marks = marks.map(Box::new);
-            }
-            WorkerChange::Slots(changes) => {
-                if let Some(marks) = &mut self.marks {
-                    marks.change(changes);
-                }
-            }
+    /// Begins to use the marks of the queue with these slots, or ends that.
+    pub(super) fn set_marks(&mut self, marks: Option<Box<PortMarks>>) {
+        self.queue.keep_marks(marks.is_some());
+        self.marks = marks;
+    }
+
+    /// Applies changes of slots, while marks are used.
+    pub(super) fn change_slots(&mut self, changes: &[SlotChange]) {
+        if let Some(marks) = &mut self.marks {
+            marks.change(changes);
         }
     }
 
@@ -203,15 +208,28 @@ impl<P: Packet> RxPort<P> {
             // Packets of queues polled earlier in this round do not hold this queue back.
             pipeline.tx.take_last_output();
         }
-        if core::mem::take(&mut self.has_column)
-            && let (Some(marks), Some(column)) = (&mut self.marks, self.queue.marks())
-        {
-            marks.process(self.port, (burst, column), pipeline, now);
+        if core::mem::take(&mut self.has_column) {
+            self.process_marked(burst, pipeline, now);
         } else {
             pipeline.process(self.port, burst, now);
         }
         if self.backpressure {
             self.waits_for = pipeline.tx.take_last_output();
+        }
+    }
+
+    /// Runs a burst with the marks that the queue has for its packets through the tables. Leaves `burst` empty.
+    #[inline(never)]
+    fn process_marked(&mut self, burst: &mut Burst<P>, pipeline: &mut BridgePipeline<P>, now: Time) {
+        match (&mut self.marks, self.queue.marks()) {
+            (Some(marks), Some(column)) => marks.process(self.port, (burst, column), pipeline, now),
+            (marks, _) => {
+                // The queue segments packets, so it has none of the marks.
+                if let Some(marks) = marks {
+                    marks.skip(burst.len());
+                }
+                pipeline.process(self.port, burst, now);
+            }
         }
     }
 }

@@ -46,6 +46,7 @@ impl<P: Packet + 'static> Worker<P> {
                 | Command::SendFirst { bridge, .. }
                 | Command::SetLag { bridge, .. }
                 | Command::SetMarks { bridge, .. }
+                | Command::ChangeSlots { bridge, .. }
                 | Command::SetPolicing { bridge, .. } => {
                     let now = self.now();
                     let context = self.bridges.iter_mut().find(|context| context.bridge() == bridge);
@@ -134,11 +135,14 @@ impl<P: Packet + 'static> BridgeContext<P> {
                 tx.distribute(port, &state.distribution, now);
                 drop(done);
             }
-            Command::SetMarks {
-                port, worker, change, ..
-            } => {
+            Command::SetMarks { port, mut marks, .. } => {
                 for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
-                    rx.change_marks(worker, &change);
+                    rx.set_marks(marks.pop().map(Box::new));
+                }
+            }
+            Command::ChangeSlots { port, changes, .. } => {
+                for rx in self.rx.iter_mut().filter(|rx| rx.port == port) {
+                    rx.change_slots(&changes);
                 }
             }
             Command::SetPolicing { port, policing, .. } => {

@@ -19,8 +19,9 @@ pub(crate) struct PortMarks {
 }
 
 impl PortMarks {
-    /// Returns empty slots for a worker; `None` if the setup is for fewer workers.
-    pub(super) fn new(setup: &MarkSetup, worker: usize) -> Option<PortMarks> {
+    /// Returns empty slots for a worker; `None` if the setup is for fewer workers. The control side calls this: with the largest
+    /// device, the slots take 20 MB.
+    pub(crate) fn new(setup: &MarkSetup, worker: usize) -> Option<PortMarks> {
         let counts = setup.counts.get(worker)?;
         Some(PortMarks {
             slots: Slots::new(
@@ -36,6 +37,11 @@ impl PortMarks {
     /// Applies changes of slots.
     pub(super) fn change(&mut self, changes: &[SlotChange]) {
         changes.iter().for_each(|change| self.slots.change(change));
+    }
+
+    /// Counts received packets whose marks are not used.
+    pub(super) fn skip(&self, packets: usize) {
+        self.slots.skip(packets);
     }
 
     /// Runs a burst with the marks of its packets through the tables. Leaves `burst` empty.

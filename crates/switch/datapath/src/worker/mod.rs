@@ -54,6 +54,7 @@ mod marks;
 
 pub(crate) use self::command::{Command, LagState, WorkerHandle};
 pub(crate) use self::context::{BridgeContext, Policing, RxPort};
+pub(crate) use self::marks::PortMarks;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;

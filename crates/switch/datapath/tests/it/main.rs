@@ -13,6 +13,7 @@ mod gso;
 mod lag;
 mod lost;
 mod no_allocation;
+mod offload;
 mod queues;
 mod sampling;
 mod scheduler;

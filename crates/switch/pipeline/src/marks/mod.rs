@@ -14,9 +14,11 @@
 //! copied, reassembled or rewritten has none.
 
 mod column;
+mod obstacle;
 mod slots;
 mod state;
 
 pub use column::MarkColumn;
+pub use obstacle::MarkObstacle;
 pub use slots::{SlotChange, Slots};
 pub use state::{MarkCounts, MarkLevel, MarkState};

@@ -105,6 +105,12 @@ impl Slots {
         &self.counts
     }
 
+    /// Counts received packets whose marks are not used.
+    #[inline]
+    pub fn skip(&self, packets: usize) {
+        self.counts.count_burst(packets as u64, 0);
+    }
+
     /// Returns the level of the port.
     #[inline]
     pub(crate) fn level(&self) -> MarkLevel {

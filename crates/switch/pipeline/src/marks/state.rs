@@ -104,12 +104,12 @@ impl MarkCounts {
         }
     }
 
-    /// Returns the number of packets received with marks in reach.
+    /// Returns the number of packets that the port has received since its device connected.
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of packets with a mark.
+    /// Returns the number of packets with a mark, as far as marks were looked at.
     pub fn marked(&self) -> u64 {
         self.marked.load(Ordering::Relaxed)
     }

@@ -13,7 +13,7 @@ use super::observe::Observer;
 use super::run::Run;
 use super::traversal::Traversal;
 use crate::action_summary::Kind;
-use crate::{Egress, FragmentMode, MarkColumn, MarkLevel, Slots, Standalone};
+use crate::{Egress, MarkColumn, MarkLevel, Slots};
 
 /// The slots of the packets of a burst, by position.
 type SlotColumn = [u32; BURST];
@@ -44,7 +44,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         slots
             .counts()
             .count_burst(burst.len() as u64, marked.count_ones().into());
-        if all == 0 || !self.uses_marks() {
+        if all == 0
+            || self.scratch.observation.packets != 0
+            || self.fwd.mark_obstacle(self.origin.in_port).is_some()
+        {
             return self.burst(burst);
         }
         let level = slots.level();
@@ -83,23 +86,6 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         for (slot, traversal) in self.traversals.take_recorded_slots() {
             slots.record(slot, self.traversals.incarnation(), traversal);
         }
-    }
-
-    /// Returns true if nothing but the tables decides about packets of the port as they arrived.
-    fn uses_marks(&self) -> bool {
-        let fwd = self.fwd;
-        let in_port = self.origin.in_port;
-        !fwd.matches_in_port_only()
-            && fwd.traces().is_empty()
-            && fwd.tunnels().is_none()
-            && fwd.fragments() == FragmentMode::Normal
-            && fwd.normal_ingress().is_none()
-            && fwd.standalone() != Standalone::All
-            && fwd.oam().is_none_or(|oam| oam.find(in_port).is_none())
-            && fwd
-                .port(in_port)
-                .is_some_and(|port| port.ingress_block().is_none())
-            && self.scratch.observation.packets == 0
     }
 
     /// Finds the slots of marked packets. Returns the packets whose slot has a valid traversal, and those whose slot has none.

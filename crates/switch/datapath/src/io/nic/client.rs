@@ -302,7 +302,8 @@ impl ClientThread {
                 receiver.receive(|_| true)?;
             }
             let commands = &mut control.commands;
-            control.installer.run(&self.nic, OPERATIONS_BATCH, |wanted| {
+            let batch = (OPERATIONS_BATCH, Instant::now());
+            control.installer.run(&self.nic, batch, |wanted| {
                 self.execute(commands, wanted, Instant::now() + CONNECT_TIMEOUT)
             })?;
             self.collect();

@@ -2,11 +2,13 @@
 //!
 //! The control thread of the port executes operations in batches, and waits for the device; the bridge's thread only puts them
 //! into a queue. A removal is complete when a fence that was sent after it has come through every queue: packets before the
-//! fence may have the mark, and the worker has processed them when it sees the fence or soon after, in the same burst.
+//! fence may have the mark, and the worker has processed them when it sees the fence or soon after, in the same burst. A fence
+//! that does not come within [`FENCE_TIMEOUT`] is lost, and the slot is not used again.
 
 use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millrace_nic::exact::{Entry, ExactTable, Place};
 use millrace_nic::{Action, Command, Config, Key, Status};
@@ -22,6 +24,9 @@ const MARK_BITS: u32 = 32;
 const PORT: u8 = 0;
 /// The forms that follow each other, so that no row of before a reset matches after it.
 const FORMS: u8 = 15;
+
+/// Time within which a fence comes through all queues: workers poll them many times in a second, even without packets.
+pub(super) const FENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The bridge's thread's side.
 pub(super) struct Entries {
@@ -58,6 +63,7 @@ struct Removal {
     fence: u32,
     reset: u64,
     slot: u32,
+    since: Instant,
 }
 
 /// The control thread's side, for one connection.
@@ -91,11 +97,11 @@ impl Installer {
         self.needs_fence || !self.removals.is_empty()
     }
 
-    /// Takes up to `max` operations, and executes them. `execute` executes commands in order, and returns their statuses.
+    /// Takes up to `max` operations at `now`, and executes them. `execute` executes commands in order, and returns their statuses.
     pub(super) fn run<E>(
         &mut self,
         nic: &Nic,
-        max: usize,
+        (max, now): (usize, Instant),
         mut execute: impl FnMut(&[Command]) -> Result<Vec<Status>, E>,
     ) -> Result<(), E> {
         for _ in 0..max {
@@ -150,6 +156,7 @@ impl Installer {
                             fence: 0,
                             reset: self.reset,
                             slot,
+                            since: now,
                         });
                     } else {
                         self.answer(nic, slot, Outcome::Leaked);
@@ -158,7 +165,7 @@ impl Installer {
             }
         }
         self.send_fence(nic, &mut execute)?;
-        self.complete_removals(nic);
+        self.complete_removals(nic, now);
         Ok(())
     }
 
@@ -231,17 +238,20 @@ impl Installer {
         Ok(())
     }
 
-    fn complete_removals(&mut self, nic: &Nic) {
-        let (complete, waiting) = self
-            .removals
-            .drain(..)
-            .partition(|removal| removal.fence != 0 && nic.has_passed(removal.fence));
-        self.removals = waiting;
-        let complete: Vec<Removal> = complete;
-        for removal in complete {
+    fn complete_removals(&mut self, nic: &Nic, now: Instant) {
+        for removal in core::mem::take(&mut self.removals) {
+            let outcome = if removal.fence != 0 && nic.has_passed(removal.fence) {
+                Outcome::Removed
+            } else if now.saturating_duration_since(removal.since) >= FENCE_TIMEOUT {
+                Outcome::Leaked
+            } else {
+                self.removals.push(removal);
+                continue;
+            };
             if removal.reset == self.reset {
-                self.answer(nic, removal.slot, Outcome::Removed);
+                self.answer(nic, removal.slot, outcome);
             }
         }
+        self.needs_fence &= !self.removals.is_empty();
     }
 }

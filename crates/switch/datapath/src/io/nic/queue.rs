@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use millrace_nic::Completion;
 use millrace_nic::completion::flag;
-use millrace_nic::driver::{Entry, Receiver, Sender};
+use millrace_nic::driver::{Entry, Receiver, Sender, Violation};
 use millrace_pipeline::MarkColumn;
 use millrace_wire::Packet;
 
@@ -34,12 +35,45 @@ impl<P> Rx<P> {
     }
 }
 
+/// Copies received frames into the packets of a burst, from position `first` on, and notes fences. `note` gets the position and
+/// the completion of each frame. Returns the position behind the last frame, and the violation that ended the connection, if any.
+#[inline]
+fn fill<P: Packet>(
+    (nic, queue): (&Nic, usize),
+    ring: &mut Receiver,
+    (burst, first): (&mut Burst<P>, usize),
+    mut note: impl FnMut(usize, &Completion),
+) -> (usize, Result<usize, Violation>) {
+    let mut next = first;
+    let received = ring.receive(|entry| match entry {
+        Entry::Frame { completion, bytes } => {
+            let Some(packet) = burst.get_mut(next) else {
+                return false;
+            };
+            match packet.append(bytes.size()) {
+                Some(room) => {
+                    bytes.read(room);
+                    note(next, &completion);
+                    next += 1;
+                }
+                // The frame is longer than a buffer of the switch; the packet takes the next one.
+                None => count(&nic.counters.rx_errors, 1),
+            }
+            true
+        }
+        Entry::Fence(number) => {
+            nic.note_fence(queue, number);
+            true
+        }
+    });
+    (next, received)
+}
+
 impl<P: Packet> RxQueue<P> for Rx<P> {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
         let mailbox = &self.nic.rx[self.queue];
-        let mut column = self.column.as_deref_mut();
-        if let Some(column) = &mut column {
+        if let Some(column) = &mut self.column {
             column.clear();
         }
         mailbox.update(&mut self.connected);
@@ -56,36 +90,20 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
             // Frames wait in the ring until a buffer is free.
             return count(&self.nic.counters.no_buffer, 1);
         }
-        let mut next = first;
-        let received = connected.ring.receive(|entry| match entry {
-            Entry::Frame { completion, bytes } => {
-                let Some(packet) = burst.get_mut(next) else {
-                    return false;
+        let (nic, ring) = ((&*self.nic, self.queue), &mut connected.ring);
+        // Two copies of the loop: without marks, a packet costs no test for them.
+        let (next, received) = match &mut self.column {
+            None => fill(nic, ring, (&mut *burst, first), |_, _| {}),
+            Some(column) => fill(nic, ring, (&mut *burst, first), |at, completion| {
+                let mark = if completion.has(flag::MARK) {
+                    completion.mark
+                } else {
+                    0
                 };
-                match packet.append(bytes.size()) {
-                    Some(room) => {
-                        bytes.read(room);
-                        if let Some(column) = &mut column {
-                            let mark = if completion.has(flag::MARK) {
-                                completion.mark
-                            } else {
-                                0
-                            };
-                            let hash = completion.has(flag::HASH).then_some(completion.hash);
-                            column.set(next, mark, hash);
-                        }
-                        next += 1;
-                    }
-                    // The frame is longer than a buffer of the switch; the packet takes the next one.
-                    None => count(&self.nic.counters.rx_errors, 1),
-                }
-                true
-            }
-            Entry::Fence(number) => {
-                self.nic.note_fence(self.queue, number);
-                true
-            }
-        });
+                let hash = completion.has(flag::HASH).then_some(completion.hash);
+                column.set(at, mark, hash);
+            }),
+        };
         burst.truncate(next);
         if let Err(violation) = received {
             count(&self.nic.counters.rx_errors, 1);

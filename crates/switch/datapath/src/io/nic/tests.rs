@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_flow::{Field, FlowKey, FlowMask};
 use millrace_nic::connection::send_memory;
 use millrace_nic::memory::{Layout, Memory};
-use millrace_nic::{Capabilities, Completion};
+use millrace_nic::{Capabilities, Command, Completion, Config, HashKeys, Status};
 use millrace_nic_model::{Fault, SoftwareNic, frames};
 use millrace_offload::{Outcome, Refusal};
 use millrace_wire::{Depth, Frame, FramePool};
@@ -15,6 +15,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
 
+use super::offload::{FENCE_TIMEOUT, Installer};
 use super::*;
 use crate::io::Burst;
 use crate::offload::key::entry_bits;
@@ -336,6 +337,45 @@ fn a_device_that_refuses_rows_or_loses_fences_has_outcomes_that_say_so() {
         outcome(&mut opened, &mut attached),
         DeviceOutcome::Reset { number: 2 }
     );
+}
+
+#[test]
+fn a_removal_whose_fence_does_not_come_is_a_leak_after_a_time() {
+    let wake = Arc::new(WakeEvent::new().unwrap());
+    let nic = Nic::new("nic:test".to_owned(), 1, wake);
+    nic.queues_in_use.store(1, Ordering::Relaxed);
+    let mut installer = Installer::new(&Config::new(HashKeys::new(1)), Capabilities::TEN.row_bits);
+    let mask = entry_bits(&FlowMask::default());
+    let operations = [
+        DeviceOperation::Reset { number: 9, mask },
+        DeviceOperation::Install {
+            slot: 3,
+            mark: 0x103,
+            key: FlowKey::default(),
+        },
+        DeviceOperation::Remove { slot: 3 },
+    ];
+    for operation in operations {
+        nic.operations.push(operation).unwrap();
+    }
+    let start = Instant::now();
+    let mut run = |after: Duration| {
+        let all_done =
+            |commands: &[Command]| Ok::<_, core::convert::Infallible>(vec![Status::Ok; commands.len()]);
+        installer.run(&nic, (10, start + after), all_done).unwrap();
+        let outcomes: Vec<_> = core::iter::from_fn(|| nic.outcomes.pop()).collect();
+        (outcomes, installer.is_waiting())
+    };
+    let of_slot = |outcome| DeviceOutcome::Slot {
+        reset: 9,
+        slot: 3,
+        outcome,
+    };
+    let first = vec![DeviceOutcome::Reset { number: 9 }, of_slot(Outcome::Installed)];
+    assert_eq!(run(Duration::ZERO), (first, true));
+    assert_eq!(run(FENCE_TIMEOUT - Duration::from_millis(1)), (vec![], true));
+    assert_eq!(run(FENCE_TIMEOUT), (vec![of_slot(Outcome::Leaked)], false));
+    assert_eq!(run(2 * FENCE_TIMEOUT), (vec![], false));
 }
 
 #[test]
