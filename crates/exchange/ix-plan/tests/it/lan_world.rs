@@ -5,7 +5,8 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeSet;
 
 use millrace_ix_model::{
-    ConfigId, EndRole, LanPolicy, Operation, PolicyId, ServiceId, ServiceKind, TrunkKind, VlanRequest,
+    AccountId, ConfigId, ConnectionId, EndRole, LanPolicy, Operation, PolicyId, ServiceId, ServiceKind,
+    TrunkKind, VlanRequest,
 };
 use millrace_types::Mac;
 
@@ -56,12 +57,7 @@ pub(crate) fn lan(
     let mut members = Vec::new();
     for n in 1..=count {
         let account = world.account(&format!("member {n}"));
-        let at = random.below(world.switches.len() as u64) as usize;
-        let len = *random.pick(&[1, 1, 2]);
-        let ports = (0..len)
-            .map(|port| world.port(at, u32::from(n) * 2 + port - 1))
-            .collect();
-        let connection = world.connection(account, ports);
+        let connection = random_connection(&mut world, &mut random, account, n);
         let tags = [VlanRequest::Port, c_tag(5), s_tag(6), qinq(7, 8)];
         let vlan = *random.pick(&tags);
         let config = world.end(service, connection, vlan).unwrap().first().unwrap();
@@ -79,6 +75,16 @@ pub(crate) fn lan(
     (world, service, members)
 }
 
+/// Adds the connection of member `n`: one port, or two, of a random switch.
+fn random_connection(world: &mut World, random: &mut Random, account: AccountId, n: u8) -> ConnectionId {
+    let at = random.below(world.switches.len() as u64) as usize;
+    let len = *random.pick(&[1, 1, 2]);
+    let ports = (0..len)
+        .map(|port| world.port(at, u32::from(n) * 2 + port - 1))
+        .collect();
+    world.connection(account, ports)
+}
+
 /// Returns a world with a multipoint circuit of seven members on random ports with random tags. Some have a second end at
 /// their connection. The first two members of a `p2mp_vc` are roots.
 pub(crate) fn multipoint(seed: u64, kind: ServiceKind) -> (World, ServiceId, Vec<Member>) {
@@ -88,12 +94,7 @@ pub(crate) fn multipoint(seed: u64, kind: ServiceKind) -> (World, ServiceId, Vec
     let service = world.service(account, kind, None);
     let mut members = Vec::new();
     for n in 1..=7u8 {
-        let at = random.below(world.switches.len() as u64) as usize;
-        let len = *random.pick(&[1, 1, 2]);
-        let ports = (0..len)
-            .map(|port| world.port(at, u32::from(n) * 2 + port - 1))
-            .collect();
-        let connection = world.connection(account, ports);
+        let connection = random_connection(&mut world, &mut random, account, n);
         let first = *random.pick(&[VlanRequest::Port, c_tag(5), s_tag(6), qinq(7, 8)]);
         let second = if first == VlanRequest::Port {
             None

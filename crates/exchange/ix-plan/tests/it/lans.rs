@@ -152,12 +152,7 @@ fn copies_of_multipoint_circuits_reach_whom_they_should_once() {
         let mut random = Random(seed ^ 0xabcd);
         // Frames to an end that is shut down go nowhere.
         let config = random.pick(&members).config;
-        world
-            .apply(Operation::ShutDown {
-                config,
-                shut_down: true,
-            })
-            .unwrap();
+        world.shut_down(config);
         let plan = plan(&world.exchange, &SETTINGS);
         assert_eq!(plan.problems, []);
         check_unambiguous(&plan);

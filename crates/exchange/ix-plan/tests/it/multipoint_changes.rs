@@ -262,12 +262,7 @@ fn an_end_that_is_shut_down_gets_nothing_from_the_other_end_of_its_connection_af
     let mut fabric = Fabric::new(&world.exchange);
     fabric.install(&plan(&world.exchange, &SETTINGS));
     let old = world.exchange.clone();
-    world
-        .apply(Operation::ShutDown {
-            config: ends[0],
-            shut_down: true,
-        })
-        .unwrap();
+    world.shut_down(ends[0]);
     let new = world.exchange.clone();
     let mut moments = Vec::new();
     carry_out(

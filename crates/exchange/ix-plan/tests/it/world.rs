@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use millrace_ix_model::{
-    AccountId, AccountKind, Actor, Applied, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation,
-    PortId, Refusal, ServiceId, ServiceKind, SwitchId, SwitchPort, TagType, Timestamp, TrunkKind, VlanConfig,
-    VlanId, VlanRequest,
+    AccountId, AccountKind, Actor, Applied, ConfigId, ConnectionId, ConnectionKind, EndRole, Exchange, Key,
+    Operation, PortId, Refusal, ServiceId, ServiceKind, SwitchId, SwitchPort, TagType, Timestamp, TrunkKind,
+    VlanConfig, VlanId, VlanRequest,
 };
 use millrace_types::{Dpid, PortNo, split_mix};
 
@@ -155,6 +155,15 @@ impl World {
             networks: Vec::new(),
             external_ref: None,
         })
+    }
+
+    /// Shuts an end down.
+    pub(crate) fn shut_down(&mut self, config: ConfigId) {
+        self.apply(Operation::ShutDown {
+            config,
+            shut_down: true,
+        })
+        .unwrap();
     }
 
     pub(crate) fn end(

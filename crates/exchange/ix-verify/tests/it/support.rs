@@ -156,12 +156,7 @@ fn multipoint(seed: u64) -> (World, Vec<Member>) {
     let mut random = Random(seed);
     if random.below(3) == 0 {
         let config = random.pick(&members).config;
-        world
-            .apply(Operation::ShutDown {
-                config,
-                shut_down: true,
-            })
-            .unwrap();
+        world.shut_down(config);
     }
     (world, members)
 }
