@@ -27,7 +27,7 @@ impl Bed {
         let bed = Bed { directory };
         fs::set_permissions(bed.directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::copy(env!("CARGO_BIN_EXE_millrace"), bed.path("millrace")).unwrap();
-        for name in ["in", "config"] {
+        for name in ["in", "config", "other"] {
             fs::create_dir(bed.path(name)).unwrap();
             chown(bed.path(name), Some(NOBODY), Some(NOBODY)).unwrap();
         }
@@ -38,15 +38,30 @@ impl Bed {
         self.directory.path().join(name)
     }
 
+    /// Returns the program as `nobody` runs it.
+    fn as_nobody(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(self.path("millrace"));
+        command
+    }
+
     /// Receives as `nobody` what root sends; returns the exit status and the messages of both ends.
     fn transfer(&self, source: &Path, options: &[&str]) -> [(Option<i32>, String); 2] {
-        let mut receiver = Command::new("setpriv")
-            .args([
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-                path(&self.path("millrace")),
-            ])
+        let mut sender = Command::new(self.path("millrace"));
+        sender.env("XDG_CONFIG_HOME", self.path("sender"));
+        self.transfer_by(sender, source, options)
+    }
+
+    /// Receives as `nobody` what a program sends; returns the exit status and the messages of both ends.
+    fn transfer_by(
+        &self,
+        mut sender: Command,
+        source: &Path,
+        options: &[&str],
+    ) -> [(Option<i32>, String); 2] {
+        let mut receiver = self
+            .as_nobody()
             .args([
                 "--json",
                 "receive",
@@ -67,9 +82,8 @@ impl Bed {
         events.read_line(&mut line).unwrap();
         let listening: Value = serde_json::from_str(&line).unwrap_or_default();
         let ticket = listening["ticket"].as_str().unwrap_or_default().to_owned();
-        let sender = Command::new(self.path("millrace"))
+        let sender = sender
             .args(["send", path(source), &ticket])
-            .env("XDG_CONFIG_HOME", self.path("sender"))
             .stdin(Stdio::null())
             .output()
             .unwrap();
@@ -157,4 +171,37 @@ fn a_directory_of_another_user_fails_by_name_and_everything_else_is_in_place() {
         !events.contains("file: data/foreign/file: "),
         "a path comes once: {events}"
     );
+}
+
+#[test]
+fn what_cannot_be_read_is_named_once_in_a_line() {
+    let Some(bed) = Bed::new() else { return };
+    let from = bed.path("data");
+    fs::create_dir_all(from.join("closed")).unwrap();
+    for name in ["ok", "open", "closed/file"] {
+        fs::write(from.join(name), name).unwrap();
+    }
+    for (name, mode) in [("ok", 0o600), ("open", 0o644), ("closed", 0o700)] {
+        fs::set_permissions(from.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut sender = bed.as_nobody();
+    sender.env("XDG_CONFIG_HOME", bed.path("other"));
+    let [(sent, message), (received, events)] = bed.transfer_by(sender, &from, &[]);
+    // The receiver has all that was announced to it.
+    assert_eq!((sent, received), (Some(5), Some(0)), "{message} {events}");
+    assert_eq!(fs::read_to_string(bed.path("in/data/open")).unwrap(), "open");
+    let lines: Vec<&str> = message
+        .lines()
+        .filter(|line| line.starts_with("not sent: "))
+        .collect();
+    assert_eq!(lines.len(), 2, "{message}");
+    for name in ["data/closed", "data/ok"] {
+        let named: Vec<_> = lines.iter().filter(|line| line.contains(name)).collect();
+        let [line] = named[..] else {
+            panic!("{name}: {message}");
+        };
+        let reason = line.strip_prefix(&format!("not sent: {name}: "));
+        let reason = reason.unwrap_or_else(|| panic!("{line}"));
+        assert!(!reason.contains(name) && !reason.contains(':'), "{line}");
+    }
 }
