@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_ix_model::{AccountId, Exchange, FilterMatch, Timestamp};
+use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Timestamp};
 
 use crate::controller::{FilterController, SessionStatus};
+use crate::lookup::FoundRoute;
 use crate::ownership::Verdict;
 
 /// A [`FilterController`] that several threads use. Clones are cheap.
@@ -33,6 +34,11 @@ impl Shared {
         now: Timestamp,
     ) -> Verdict {
         self.lock().verdict(exchange, account, matching, peers, now)
+    }
+
+    /// Returns the live routes to a prefix.
+    pub fn lookup(&self, exchange: &Exchange, prefix: Prefix, now: Timestamp) -> Vec<FoundRoute> {
+        self.lock().lookup(exchange, prefix, now)
     }
 
     /// Returns the state of all BGP sessions.

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod lookup;
 mod rfc9117;
 mod rules;
 mod world;
