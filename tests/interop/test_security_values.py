@@ -23,10 +23,10 @@ SPEAKING = {
     "`managing_account`, `consuming_account`, `billing_account`": ["account", "parent"],
     "name of an account": ["CreateAccount.name", "UpdateAccount.name"],
     "name of a user": ["CreateUser.name"],
-    "mail address of a user or contact": ["email"],
+    "mail address of a user": ["email"],
 }
 # Rows about values that come in no order of the model.
-ELSEWHERE = {"members of an AS-SET", "URL of a webhook", "routes by BGP"}
+ELSEWHERE = {"mail address of a contact", "members of an AS-SET", "URL of a webhook", "routes by BGP"}
 # Fields that name an object of the exchange, whose owner the table of permissions decides about.
 OBJECTS = {"switch", "site", "trunk", "user", "connection", "service", "config", "target", "approval", "mac", "ip", "policy", "id", "filter",
            "key", "ports", "ends", "trunks"}
@@ -34,7 +34,7 @@ OBJECTS = {"switch", "site", "trunk", "user", "connection", "service", "config",
 STAFF = {"dpid", "retired", "risk_group", "contract_percent", "cost", "mtu", "drained", "limits", "networks", "generation", "clean", "numbers",
          "rank", "order", "state", "origin"}
 # Fields that say something about the object itself.
-OWN = {"kind", "role", "roles", "discoverable", "language", "capacity_mbps", "shut_down", "reason", "valid_from", "valid_until", "action",
+OWN = {"kind", "role", "roles", "discoverable", "deactivated", "language", "capacity_mbps", "shut_down", "reason", "valid_from", "valid_until", "action",
        "comment", "external_ref", "CreateSite.name", "CreateSwitch.name", "CreateTrunk.name", "CreateConnection.name", "CreateService.name",
        "RenameService.name"}
 

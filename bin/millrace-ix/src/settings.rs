@@ -79,6 +79,29 @@ pub(crate) struct Api {
     pub(crate) webhooks_to_private: bool,
     /// The provider of OpenID Connect by which people can sign in.
     pub(crate) oidc: Option<Oidc>,
+    /// The way to the mail relay; without it, the exchange sends no mail.
+    pub(crate) mail: Option<Mail>,
+}
+
+/// `[api.mail]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Mail {
+    /// The loopback address of a mail server on this machine, which relays to others.
+    pub(crate) relay: SocketAddr,
+    /// The mail address of the sender.
+    pub(crate) from: String,
+    /// The address of the page in links: `https://ix.example`.
+    pub(crate) page: String,
+    /// The language of people who have chosen none: `en`, `ja` or `ko`.
+    #[serde(default = "Mail::english")]
+    pub(crate) language: String,
+}
+
+impl Mail {
+    fn english() -> String {
+        "en".to_owned()
+    }
 }
 
 /// `[api.oidc]`
@@ -117,6 +140,7 @@ impl Default for Api {
             route_servers: Vec::new(),
             webhooks_to_private: false,
             oidc: None,
+            mail: None,
             ixf_id: None,
         }
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use millrace_ix_api::counters::FilterCounters;
 use millrace_ix_api::engine::{Engine, EngineCredentials};
 use millrace_ix_api::session::{Sealer, TotpSecret, generate_key};
-use millrace_ix_api::{App, OidcSettings, Page, Settings};
+use millrace_ix_api::{App, MailSettings, OidcSettings, Page, Settings};
 use millrace_ix_model::UserId;
 use millrace_ix_samples::Shared;
 use millrace_ix_service::Handle;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::keys;
 use crate::routing::route_servers;
-use crate::settings::{Api, Database, Oidc};
+use crate::settings::{Api, Database, Mail, Oidc};
 
 /// Starts the API over an engine, and its listener if an address is set. Returns the API.
 pub(crate) async fn serve(
@@ -39,6 +39,7 @@ pub(crate) async fn serve(
         route_servers: api.route_servers.clone(),
         webhooks_to_private: api.webhooks_to_private,
         oidc: api.oidc.as_ref().map(provider).transpose()?,
+        mail: api.mail.as_ref().map(mail).transpose()?,
     };
     let credentials = Arc::new(EngineCredentials::new(handle.clone()));
     let engine = Engine::with_filters(handle.clone(), filters, counters);
@@ -94,6 +95,16 @@ fn provider(oidc: &Oidc) -> Result<OidcSettings> {
         redirect_uri: oidc.redirect_uri.clone(),
         scopes: oidc.scopes.clone(),
     })
+}
+
+/// Returns the settings of mail.
+fn mail(mail: &Mail) -> Result<MailSettings> {
+    Ok(MailSettings::new(
+        mail.relay,
+        &mail.from,
+        &mail.page,
+        &mail.language,
+    )?)
 }
 
 /// Reads the key that seals secrets in the database, or creates it with mode 0600.

@@ -2,7 +2,7 @@
 //!
 //! The users and their password are defined in `millrace_ix_api::fake::demo`; operators have the TOTP secret
 //! `GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ`. `POST /test/...` changes state that an engine would observe; the tests
-//! of the page use it. The environment variables `OIDC_ISSUER`, `OIDC_SECRET` and `OIDC_REDIRECT` configure a
+//! of the page use it. `GET /test/mail` answers with the letters that the exchange has sent. The environment variables `OIDC_ISSUER`, `OIDC_SECRET` and `OIDC_REDIRECT` configure a
 //! provider for sign-ins.
 
 use std::net::SocketAddr;
@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::post;
-use millrace_ix_api::fake::{FakeExchange, PASSWORD, RouteServerReads, demo};
+use axum::routing::{get, post};
+use millrace_ix_api::fake::{FakeExchange, Mailbox, PASSWORD, RouteServerReads, demo};
 use millrace_ix_api::observed::Check;
 use millrace_ix_api::route_servers::{usual_poll_secs, usual_reject_cause};
 use millrace_ix_api::service::SwitchState;
 use millrace_ix_api::session::{MemoryCredentials, Sealer, TotpSecret};
-use millrace_ix_api::{App, OidcSettings, Page, RouteServer, Settings, router};
+use millrace_ix_api::{App, MailSettings, OidcSettings, Page, RouteServer, Settings, router};
 use millrace_ix_model::Role;
 
 /// Returns the provider that the environment configures; `None` if a variable is missing.
@@ -56,6 +56,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(folder) => Page::from_folder(Path::new(&folder))?,
         None => Page::embedded(),
     };
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let mailbox = Mailbox::start().await?;
+    let here = format!("http://localhost:{}", listener.local_addr()?.port());
     let service = FakeExchange::new(demo()?);
     let settings = Settings {
         name: "Millrace IX".to_owned(),
@@ -63,6 +66,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         route_servers: vec![route_server()?],
         webhooks_to_private: false,
         oidc: provider(),
+        mail: Some(MailSettings::new(mailbox.relay(), "noc@ix.example", &here, "en")?),
         ixf_id: None,
     };
     let credentials = Arc::new(MemoryCredentials::default());
@@ -113,6 +117,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 }
             }),
         )
+        .route("/test/mail", get(async move || axum::Json(mailbox.letters())))
         .route(
             "/test/change/{state}",
             post({
@@ -150,7 +155,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 },
             ),
         );
-    let listener = tokio::net::TcpListener::bind(address).await?;
     let line = format!("serving http://{}\n", listener.local_addr()?);
     std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes())?;
     let all = test

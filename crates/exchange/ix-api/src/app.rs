@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::events::EventLog;
 use crate::idempotency::InFlight;
+use crate::mail::{Mail, MailSettings};
 use crate::oidc::{Oidc, OidcSettings};
 use crate::page::Page;
 use crate::problem::{Problem, ProblemKind};
@@ -37,6 +38,8 @@ const KNOWN_HASHES_MAX: usize = 2;
 /// The maximum number of concurrent searches for filters against an attack. A search occupies a core for
 /// several seconds.
 const SEARCHES_MAX: usize = 2;
+/// The maximum number of concurrent answers of the looking glass, which everybody may ask.
+const LOOKUPS_MAX: usize = 2;
 
 /// The settings of the API.
 #[derive(Debug, Clone)]
@@ -53,6 +56,8 @@ pub struct Settings {
     pub webhooks_to_private: bool,
     /// The OpenID Connect provider for sign-ins; `None` if there is none.
     pub oidc: Option<OidcSettings>,
+    /// The way to the mail relay; `None` for an exchange that sends no mail.
+    pub mail: Option<MailSettings>,
 }
 
 /// The state that every handler shares. Clones are cheap and refer to the same state.
@@ -71,6 +76,7 @@ pub struct Inner {
     pub(crate) tokens: Tokens,
     pub(crate) records: Records,
     pub(crate) webhooks: Webhooks,
+    pub(crate) mail: Mail,
     pub(crate) outgoing: Outgoing,
     pub(crate) oidc: Option<Oidc>,
     pub(crate) settings: Settings,
@@ -95,6 +101,7 @@ pub struct Inner {
     pub(crate) deleted_keys: AtomicU64,
     pub(crate) streams: Arc<Streams>,
     pub(crate) searches: Arc<Semaphore>,
+    pub(crate) lookups: Semaphore,
     /// The time of the last requested check of each account's filters.
     pub(crate) rechecked: Mutex<BTreeMap<AccountId, Time>>,
     started: Instant,
@@ -143,6 +150,7 @@ impl App {
         let sessions = Sessions::load(Arc::clone(&credentials))?;
         let tokens = Tokens::load(Arc::clone(&credentials), &sealer)?;
         let records = Records::load(Arc::clone(&credentials))?;
+        let mail = Mail::load(&*credentials)?;
         let (document, ix_document) = (crate::routes::document(), crate::v2::document());
         let app = App(Arc::new(Inner {
             known: Known::of(&document),
@@ -158,6 +166,7 @@ impl App {
             tokens,
             records,
             webhooks: Webhooks::default(),
+            mail,
             outgoing: Outgoing::new(settings.webhooks_to_private),
             oidc: settings.oidc.clone().map(Oidc::new),
             settings,
@@ -171,6 +180,7 @@ impl App {
             deleted_keys: AtomicU64::new(0),
             streams: Arc::default(),
             searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
+            lookups: Semaphore::new(LOOKUPS_MAX),
             rechecked: Mutex::default(),
             started: Instant::now(),
         }));
@@ -178,6 +188,7 @@ impl App {
         for (id, webhook) in app.records.all() {
             app.webhooks.start(&app, &id, webhook, app.events.newest());
         }
+        crate::mail::start(&app);
         Ok(app)
     }
 
@@ -250,8 +261,13 @@ impl App {
     /// # Errors
     /// [`SetCredentialError`].
     pub fn set_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
-        let sealed = self.sealer.seal(&totp_purpose(user), secret.as_bytes())?;
         let _changing = self.lock_credentials();
+        self.store_totp(user, secret)
+    }
+
+    /// Stores the second factor of a user. The caller must hold [`lock_credentials`](App::lock_credentials).
+    fn store_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
+        let sealed = self.sealer.seal(&totp_purpose(user), secret.as_bytes())?;
         self.change_credentials(user, |credentials| {
             credentials.totp = Some(sealed);
             credentials.totp_step = 0;
@@ -259,6 +275,31 @@ impl App {
             credentials.known_wrong_codes = WrongCodes::default();
         })?;
         Ok(())
+    }
+
+    /// Replaces the second factor of a user whose password has the hash `password`, and ends the user's sessions. Returns false if the
+    /// stored hash is no longer `password`.
+    ///
+    /// # Errors
+    /// [`SetCredentialError`].
+    pub(crate) fn replace_totp(
+        &self,
+        user: UserId,
+        password: Option<&str>,
+        secret: &TotpSecret,
+    ) -> Result<bool, SetCredentialError> {
+        {
+            let _changing = self.lock_credentials();
+            let key = UserCredentials::key(&user.to_string());
+            let stored: UserCredentials =
+                crate::session::load_json(&*self.credentials, &key)?.unwrap_or_default();
+            if stored.password.as_deref() != password {
+                return Ok(false);
+            }
+            self.store_totp(user, secret)?;
+        }
+        self.sessions.end_all(user)?;
+        Ok(true)
     }
 
     /// Locks the stored credentials for a change. Do not hold the lock across an `await`.
@@ -354,9 +395,13 @@ pub(crate) fn totp_purpose(user: UserId) -> String {
     format!("totp {user}")
 }
 
-/// Returns the actor for a user, with the user's current roles; `None` if the user no longer exists.
+/// Returns the actor for a user, with the user's current roles; `None` if the user no longer exists, or is deactivated.
 pub(crate) fn actor_of(snapshot: &Snapshot, user: UserId) -> Option<Actor> {
-    let found = snapshot.exchange.users.get(&user)?;
+    let found = snapshot
+        .exchange
+        .users
+        .get(&user)
+        .filter(|user| !user.deactivated)?;
     Some(Actor {
         user: Some(user),
         account: Some(found.account),

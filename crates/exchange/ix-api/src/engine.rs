@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use millrace_ix_filter::SessionKind;
+use millrace_ix_filter::{FoundRoute, SessionKind};
 use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
-use millrace_ix_samples::{Shared, Traffic};
+use millrace_ix_samples::{Pair, Shared, Traffic};
 use millrace_ix_service::{Handle, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
 use millrace_ix_store::{Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, UnixMillis};
 use serde_json::Value;
@@ -217,6 +217,12 @@ impl ExchangeService for Engine {
         }
     }
 
+    fn lookup(&self, prefix: Prefix) -> Option<Vec<FoundRoute>> {
+        let filters = self.filters.as_ref()?;
+        let exchange = &self.handle.snapshot().exchange;
+        Some(filters.lookup(exchange, prefix, self.now()))
+    }
+
     fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
         self.counters.sums()
     }
@@ -271,6 +277,11 @@ impl ExchangeService for Engine {
         let found = self.handle.snapshot();
         let samples = self.samples.get()?;
         Some(samples.traffic(&found.exchange, account, now()))
+    }
+
+    fn matrix(&self) -> Option<Vec<Pair>> {
+        let found = self.handle.snapshot();
+        Some(self.samples.get()?.matrix(&found.exchange, now()))
     }
 
     fn targets(&self, account: AccountId) -> Vec<Target> {

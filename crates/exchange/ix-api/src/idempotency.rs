@@ -320,6 +320,7 @@ mod tests {
             route_servers: Vec::new(),
             webhooks_to_private: true,
             oidc: None,
+            mail: None,
             ixf_id: None,
         };
         let service = crate::fake::FakeExchange::new(exchange);

@@ -18,6 +18,7 @@ mod access;
 mod app;
 mod blocking;
 pub mod counters;
+mod cross_connects;
 pub mod engine;
 mod events;
 #[cfg(feature = "fake")]
@@ -25,8 +26,10 @@ pub mod fake;
 mod guard;
 mod idempotency;
 mod index;
+mod mail;
 mod metrics;
 mod names;
+mod notices;
 pub mod observed;
 mod oidc;
 mod openapi;
@@ -50,6 +53,7 @@ pub mod view;
 mod webhooks;
 
 pub use app::{App, SetCredentialError, Settings};
+pub use mail::{MailError, MailSettings};
 pub use oidc::OidcSettings;
 pub use page::Page;
 pub use problem::{InvalidValue, Problem, ProblemKind};

@@ -52,6 +52,25 @@ impl Names<'_> {
         }
     }
 
+    /// Returns the name of the object with an identifier; `None` if the text is no identifier of an object.
+    pub(crate) fn of(&self, id: &str) -> Option<String> {
+        self.name(id)
+    }
+
+    /// Returns a JSON value in whose texts names stand for identifiers.
+    pub(crate) fn value(&self, value: serde_json::Value) -> serde_json::Value {
+        use serde_json::Value;
+        match value {
+            Value::String(text) => Value::String(self.text(&text)),
+            Value::Array(values) => values.into_iter().map(|value| self.value(value)).collect(),
+            Value::Object(fields) => fields
+                .into_iter()
+                .map(|(name, value)| (self.text(&name), self.value(value)))
+                .collect(),
+            other => other,
+        }
+    }
+
     /// Returns a text in which names stand for identifiers.
     fn text(&self, text: &str) -> String {
         let is_part = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | ':');

@@ -20,18 +20,21 @@ const REPEATED: Duration = Duration::from_secs(3600);
 const REMEMBERED: usize = 10_000;
 
 /// The collections that contain members' data, in both versions of the API.
-const COLLECTIONS: [&str; 23] = [
+const COLLECTIONS: [&str; 26] = [
     "accounts",
     "bgp-sessions",
     "changes",
     "configs",
     "connections",
     "contacts",
+    "cross-connects",
     "events",
     "exports",
     "filters",
+    "groups",
     "ips",
     "macs",
+    "matrix",
     "member-joining-rules",
     "network-feature-configs",
     "network-service-configs",

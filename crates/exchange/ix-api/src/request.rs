@@ -123,6 +123,28 @@ impl PageParams {
         })
     }
 
+    /// Returns one page of records, which must be in the order of their creation. The cursor is the identifier of a record; after
+    /// its deletion, the collection begins again.
+    pub(crate) fn records<V, T>(
+        &self,
+        records: Vec<V>,
+        id: impl Fn(&V) -> &String,
+        view: impl Fn(V) -> T,
+    ) -> Result<List<T>, Problem> {
+        let limit = self.limit()?;
+        let total = records.len();
+        let after = self.after.as_deref().filter(|text| !text.is_empty());
+        let begin = after
+            .and_then(|after| records.iter().position(|record| id(record) == after))
+            .map_or(0, |at| at + 1);
+        let last = records.get(begin + limit - 1).map(|record| id(record).clone());
+        Ok(List {
+            next: last.filter(|_| begin + limit < total),
+            items: records.into_iter().skip(begin).take(limit).map(view).collect(),
+            total,
+        })
+    }
+
     /// Returns one page of objects, which must be sorted by identifier.
     pub(crate) fn page<K, V, T>(
         &self,
@@ -324,5 +346,25 @@ mod tests {
         assert_eq!(params.page(&objects, |id, _| id).unwrap().items[0], 4);
         params.limit = Some(0);
         assert!(params.page(&objects, |id, _| id).is_err());
+    }
+
+    #[test]
+    fn pages_of_records_follow_each_other_too() {
+        let records: Vec<String> = (1..=12).map(|number| format!("ct-{number}")).collect();
+        let mut params = PageParams {
+            limit: Some(4),
+            after: None,
+        };
+        let mut seen = Vec::new();
+        loop {
+            let page = params.records(records.clone(), |id| id, |id| id).unwrap();
+            assert_eq!(page.total, 12);
+            seen.extend(page.items);
+            match page.next {
+                Some(next) => params.after = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(seen, records);
     }
 }

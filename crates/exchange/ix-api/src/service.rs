@@ -9,12 +9,13 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use millrace_ix_engine::Mode;
+use millrace_ix_filter::FoundRoute;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
     AccountId, Actor, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, PortId, Prefix, ServiceId,
     SwitchId, Timestamp, reason,
 };
-use millrace_ix_samples::Traffic;
+use millrace_ix_samples::{Pair, Traffic};
 use millrace_ix_service::{OrderError, OrderRequest, Ordered, Unconfirmed};
 use millrace_ix_store::AuditEntry;
 use tokio::sync::broadcast;
@@ -300,6 +301,10 @@ pub trait ExchangeService: Send + Sync {
     fn traffic(&self, _account: AccountId) -> Option<Traffic> {
         None
     }
+    /// Returns the traffic and the BGP sessions between accounts over the last half minute; `None` if nothing is sampled.
+    fn matrix(&self) -> Option<Vec<Pair>> {
+        None
+    }
     /// Returns the destinations of an account in descending order of their excess.
     fn targets(&self, _account: AccountId) -> Vec<Target> {
         Vec::new()
@@ -311,6 +316,10 @@ pub trait ExchangeService: Send + Sync {
     /// Returns the BGP sessions.
     fn bgp_sessions(&self) -> Vec<Session> {
         Vec::new()
+    }
+    /// Returns the live routes to a prefix, at most 100; `None` if the engine has no BGP sessions.
+    fn lookup(&self, _prefix: Prefix) -> Option<Vec<FoundRoute>> {
+        None
     }
     /// Returns the latest status of a route server.
     fn route_server_status(&self, _server: &RouteServer) -> RouteServerStatus {

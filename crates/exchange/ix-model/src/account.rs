@@ -181,6 +181,9 @@ pub struct User {
     /// The language of pages and mails: `en`, `ja` or `ko`.
     #[serde(default)]
     pub language: Option<String>,
+    /// True if the user may not sign in: sessions and API keys of the user permit nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deactivated: bool,
 }
 
 /// The person or program that orders or reads.

@@ -133,6 +133,8 @@ pub enum Operation {
         email: Option<String>,
         #[serde(default)]
         language: Option<String>,
+        #[serde(default)]
+        deactivated: Option<bool>,
     },
     /// Adds a connection.
     CreateConnection {
@@ -368,6 +370,8 @@ pub enum OperationKind {
     WritePolicy,
     WriteFilter,
     Report,
+    OrderCrossConnect,
+    WriteNotice,
     WriteContact,
     WriteWebhook,
     ReadPresence,
@@ -391,7 +395,7 @@ pub enum OperationKind {
 
 impl OperationKind {
     /// All kinds.
-    pub const ALL: [OperationKind; 60] = {
+    pub const ALL: [OperationKind; 62] = {
         use OperationKind as K;
         [
             K::CreateSite,
@@ -435,6 +439,8 @@ impl OperationKind {
             K::WritePolicy,
             K::WriteFilter,
             K::Report,
+            K::OrderCrossConnect,
+            K::WriteNotice,
             K::WriteContact,
             K::WriteWebhook,
             K::ReadPresence,

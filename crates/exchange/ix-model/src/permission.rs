@@ -141,6 +141,10 @@ const fn permitted(kind: OperationKind, relation: Relation) -> Roles {
         K::ReadFilter => (NOC, RESELLER, Roles::NONE, OPERATORS),
         K::ReadTraffic => (MEMBER.and(RESELLER), RESELLER, Roles::NONE, OPERATORS),
         K::ReadSamples => (NOC, Roles::NONE, Roles::NONE, OPERATOR_NOC),
+        // A member orders the cable between its port and its cage; the exchange authorises and installs it.
+        K::OrderCrossConnect => (TECH, RESELLER, Roles::NONE, PROVISIONING),
+        // Announcements of maintenance and incidents.
+        K::WriteNotice => (Roles::NONE, Roles::NONE, Roles::NONE, OPERATORS),
         K::ReadContact => (MEMBER.and(RESELLER), RESELLER, Roles::NONE, OPERATORS),
         K::WriteContact => (TECH, RESELLER, Roles::NONE, PROVISIONING),
         K::ReadWebhook | K::WriteWebhook => (TECH, RESELLER, Roles::NONE, OPERATOR_ADMIN),
@@ -363,6 +367,7 @@ mod tests {
             K::ReadServiceKey,
             K::ReadFilter,
             K::WriteContact,
+            K::OrderCrossConnect,
             K::ReadWebhook,
             K::WriteWebhook,
         ];
@@ -421,6 +426,7 @@ mod tests {
                         K::Lock,
                         K::Unlock,
                         K::WriteFilter,
+                        K::WriteNotice,
                     ];
                     let hidden = [K::ReadServiceKey, K::ReadWebhook];
                     acts.contains(&kind) || kind.is_read() && !hidden.contains(&kind)

@@ -313,6 +313,14 @@ reasons! {
     role_of_account(account, role) = "users of {account} cannot have the role {role}";
     roles_none() = "the user has no role: expected at least one";
     mail_invalid(address) = "\"{address}\" is not a mail address: expected one such as noc@example.net";
+    not_oneself() = "nobody deactivates the own user: ask another administrator";
+    mail_off() = "this exchange sends no mail: give the person the password by `millrace-ix user password`";
+    mail_missing(name) = "{name} has no mail address: enter one first";
+    user_deactivated(name) = "{name} is deactivated: activate the user first";
+    password_there(name) = "{name} has a password already: send a link for a new password";
+    letters_too_many() = "too many letters with links were sent: try again later";
+    link_over() = "the link is not valid any more: ask for a new one";
+    letter_state() = "the state of the order does not permit this step: read the order again";
     asn_reserved(asn) = "AS {asn} is reserved: expected the AS of a member";
     asn_taken(object, asn) = "{object} has AS {asn} already";
     asn_of_another(asn) = "AS {asn} belongs to another account: expected an AS of this account";

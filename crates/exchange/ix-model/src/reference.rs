@@ -130,7 +130,7 @@ fields! {
     CreateAccount { name, kind, parent, asns, discoverable, as_set, external_ref }
     UpdateAccount { account, name, asns, discoverable, as_set, limits }
     CreateUser { name, account, roles, email, language }
-    UpdateUser { user, roles, email, language }
+    UpdateUser { user, roles, email, language, deactivated }
     CreateConnection { account, name, kind, ports, external_ref }
     SetConnectionPorts { connection, kind, ports }
     CreateService { account, kind, name, peer, policy, networks, external_ref }

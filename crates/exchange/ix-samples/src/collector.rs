@@ -9,10 +9,11 @@ use millrace_sflow::{Datagram, Sample};
 
 use crate::analysis::{Attack, analyse};
 use crate::history::History;
+use crate::matrix::{Pair, Sessions, pairs};
 use crate::minutes::Minutes;
 use crate::parties::{Parties, Treated};
 use crate::random::Random;
-use crate::rates::{PeerRate, Rates, TargetRate, TopFlow, Traffic, relative_error};
+use crate::rates::{PeerRate, Rates, TargetRate, TopFlow, Traffic, Traits, relative_error};
 use crate::sketch::SpaceSaving;
 use crate::trunks::PortRates;
 use crate::{Ends, Observation, Window};
@@ -42,7 +43,6 @@ const FLOWS_MS: u64 = 30_000;
 const STEP_BACK_MS: u64 = 5_000;
 /// The largest number of sFlow sources with a count of lost samples.
 const SOURCES_MAX: usize = 65_536;
-
 /// A flow to an end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct FlowId {
@@ -73,6 +73,7 @@ pub struct Collector {
     /// True if rates by minute of a destination were removed, because there were too many destinations.
     evicts_minutes: bool,
     ports: PortRates,
+    sessions: Sessions,
     random: Random,
 }
 
@@ -93,6 +94,7 @@ impl Collector {
             since: None,
             evicts_minutes: false,
             ports: PortRates::default(),
+            sessions: Sessions::default(),
             random: Random(seed),
         }
     }
@@ -137,8 +139,14 @@ impl Collector {
             observation.ends,
             at,
             (observation.bytes, observation.packets),
-            observation.is_dropped,
+            Traits {
+                is_dropped: observation.is_dropped,
+                is_ipv6: observation.destination.is_ipv6(),
+            },
         );
+        if observation.is_bgp() {
+            self.sessions.see(observation.ends, at);
+        }
         if at.millis().saturating_sub(self.flows_since.millis()) >= FLOWS_MS {
             self.former_flows = core::mem::replace(&mut self.flows, SpaceSaving::new(FLOWS_MAX));
             self.flows_since = at;
@@ -247,6 +255,7 @@ impl Collector {
                 peer,
                 service: *service,
                 bits_per_s: rate.bits_per_s,
+                ipv6_bits_per_s: rate.ipv6_bits_per_s,
                 packets_per_s: rate.packets_per_s,
                 dropped_bits_per_s: rate.dropped_bits_per_s,
                 relative_error: relative_error(rate.samples.into()),
@@ -272,6 +281,15 @@ impl Collector {
             samples,
             lost: self.lost.values().map(|(_, sum)| sum).sum(),
         }
+    }
+
+    /// Returns the traffic and the BGP sessions between the accounts of the exchange, ordered by accounts and service.
+    pub fn matrix(&self, exchange: &Exchange, now: Timestamp) -> Vec<Pair> {
+        pairs(
+            &Parties::of(exchange),
+            self.rates.read(now),
+            self.sessions.seen(now),
+        )
     }
 
     /// Returns the heaviest flows to an account, over both windows of the sketch.

@@ -61,6 +61,16 @@ pub(crate) fn total_bytes<'a>(observations: impl IntoIterator<Item = &'a Observa
 }
 
 impl Observation {
+    /// Returns true for a packet of a BGP session: TCP at port 179 with ACK and without SYN and RST (RFC 9293, section 3.1), which a
+    /// switch passes on. Somebody who tries ports has no session.
+    pub(crate) fn is_bgp(&self) -> bool {
+        const BGP: u16 = 179;
+        const SYN_RST_ACK: u16 = 0x16;
+        const ACK: u16 = 0x10;
+        let has_port = self.source_port == BGP || self.destination_port == BGP;
+        self.protocol == 6 && has_port && self.tcp_flags & SYN_RST_ACK == ACK && !self.is_dropped
+    }
+
     /// Returns the observation of a sample. Returns `None` if the packet is not IP, is not a packet of the
     /// exchange, or arrived by a trunk: the switch where the packet entered the exchange samples it, too.
     pub fn of(sample: &FlowSample, at: Timestamp) -> Option<Observation> {

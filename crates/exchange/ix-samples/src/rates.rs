@@ -18,6 +18,7 @@ const KEYS_MAX: usize = 65_536;
 #[derive(Clone, Copy, Default, Debug)]
 struct Slot {
     bytes: f64,
+    ipv6_bytes: f64,
     packets: f64,
     dropped_bytes: f64,
     samples: u32,
@@ -29,6 +30,13 @@ struct Sums {
     slots: [Slot; SLOTS],
     /// The number of the newest slot since the Unix epoch.
     newest: u64,
+}
+
+/// The properties of a packet by which its bytes are counted apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    pub(crate) is_dropped: bool,
+    pub(crate) is_ipv6: bool,
 }
 
 /// The sums of all combinations.
@@ -43,6 +51,8 @@ pub(crate) struct Rates {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Rate {
     pub(crate) bits_per_s: f64,
+    /// The part of the rate that is IPv6; the rest is IPv4.
+    pub(crate) ipv6_bits_per_s: f64,
     pub(crate) packets_per_s: f64,
     pub(crate) dropped_bits_per_s: f64,
     pub(crate) samples: u32,
@@ -73,6 +83,8 @@ pub struct PeerRate {
     pub service: ServiceId,
     /// The rate in bit/s.
     pub bits_per_s: f64,
+    /// The part of the rate that is IPv6, in bit/s; the rest is IPv4.
+    pub ipv6_bits_per_s: f64,
     /// The rate in packets per second.
     pub packets_per_s: f64,
     /// The part of the rate that switches drop, for example because of filters, in bit/s.
@@ -150,7 +162,7 @@ impl Rates {
         self.sums.clear();
     }
 
-    pub(crate) fn add(&mut self, ends: Ends, at: Timestamp, (bytes, packets): (f64, f64), is_dropped: bool) {
+    pub(crate) fn add(&mut self, ends: Ends, at: Timestamp, (bytes, packets): (f64, f64), traits: Traits) {
         let now = slot(at);
         if self.sums.len() >= KEYS_MAX && !self.sums.contains_key(&ends) {
             self.sums
@@ -169,8 +181,11 @@ impl Rates {
         slot.bytes += bytes;
         slot.packets += packets;
         slot.samples += 1;
-        if is_dropped {
+        if traits.is_dropped {
             slot.dropped_bytes += bytes;
+        }
+        if traits.is_ipv6 {
+            slot.ipv6_bytes += bytes;
         }
     }
 
@@ -184,6 +199,7 @@ impl Rates {
                 Slot::default(),
                 |sum, slot| Slot {
                     bytes: sum.bytes + slot.bytes,
+                    ipv6_bytes: sum.ipv6_bytes + slot.ipv6_bytes,
                     packets: sum.packets + slot.packets,
                     dropped_bytes: sum.dropped_bytes + slot.dropped_bytes,
                     samples: sum.samples + slot.samples,
@@ -193,6 +209,7 @@ impl Rates {
                 *ends,
                 Rate {
                     bits_per_s: sum.bytes * 8.0 / seconds,
+                    ipv6_bits_per_s: sum.ipv6_bytes * 8.0 / seconds,
                     packets_per_s: sum.packets / seconds,
                     dropped_bits_per_s: sum.dropped_bytes * 8.0 / seconds,
                     samples: sum.samples,
@@ -217,11 +234,17 @@ mod tests {
             let mut rates = Rates::default();
             for at in (0..read_at).step_by(10) {
                 let at = Timestamp::from_secs(1_795_470_000).millis() + at;
-                rates.add(ends, Timestamp::from_millis(at), (1_250.0, 1.0), false);
+                let traits = Traits {
+                    is_dropped: false,
+                    is_ipv6: at % 40 == 0,
+                };
+                rates.add(ends, Timestamp::from_millis(at), (1_250.0, 1.0), traits);
             }
             let now = Timestamp::from_millis(Timestamp::from_secs(1_795_470_000).millis() + read_at);
             let (_, rate) = rates.read(now).next().unwrap();
             assert!((rate.bits_per_s / 1e6 - 1.0).abs() < 0.01, "{read_at}: {rate:?}");
+            let ipv6_share = rate.ipv6_bits_per_s / rate.bits_per_s;
+            assert!((ipv6_share - 0.25).abs() < 0.01, "{read_at}: {rate:?}");
             assert!(
                 (rate.packets_per_s / 100.0 - 1.0).abs() < 0.01,
                 "{read_at}: {rate:?}"

@@ -8,7 +8,7 @@ use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp, Tr
 use millrace_sflow::Datagram;
 
 use crate::parties::{Parties, Treated};
-use crate::{Attack, Collector, TargetRate, Traffic};
+use crate::{Attack, Collector, Pair, TargetRate, Traffic};
 
 /// The time between two revisions while samples arrive, in milliseconds.
 const REVISION_MS: u64 = 5_000;
@@ -97,6 +97,11 @@ impl Shared {
     /// Returns the traffic of an account.
     pub fn traffic(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Traffic {
         self.lock().traffic(exchange, account, now)
+    }
+
+    /// Returns the traffic and the BGP sessions between the accounts of the exchange.
+    pub fn matrix(&self, exchange: &Exchange, now: Timestamp) -> Vec<Pair> {
+        self.lock().matrix(exchange, now)
     }
 
     /// Returns the destinations of an account by their excess, the greatest first.

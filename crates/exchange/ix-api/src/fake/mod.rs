@@ -6,6 +6,7 @@
 mod conditions;
 mod confirm;
 mod demo;
+mod mailbox;
 mod observed;
 mod route_servers;
 
@@ -13,17 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use millrace_ix_filter::FoundRoute;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
     AccountId, Actor, Applied, ConfigId, Drafted, Exchange, FilterId, FilterMatch, ObjectId, Operation,
     PortId, Prefix, Quarantine, Reason, ServiceId, ServiceKind, SwitchId, Timestamp,
 };
-use millrace_ix_samples::Traffic;
+use millrace_ix_samples::{Pair, Traffic};
 use millrace_ix_service::{EntryCounts, OrderError, OrderRequest, Ordered, Unconfirmed};
 use millrace_ix_store::{AuditEntry, IdempotencyKey, Revision};
 use tokio::sync::broadcast;
 
 pub use demo::{PASSWORD, demo};
+pub use mailbox::Mailbox;
 pub use route_servers::RouteServerReads;
 
 use crate::observed::{
@@ -567,6 +570,14 @@ impl ExchangeService for FakeExchange {
 
     fn traffic(&self, account: AccountId) -> Option<Traffic> {
         observed::traffic(&self.state().exchange, account)
+    }
+
+    fn lookup(&self, prefix: Prefix) -> Option<Vec<FoundRoute>> {
+        Some(observed::lookup(&self.state().exchange, prefix))
+    }
+
+    fn matrix(&self) -> Option<Vec<Pair>> {
+        Some(observed::matrix(&self.state().exchange))
     }
 
     fn targets(&self, account: AccountId) -> Vec<Target> {

@@ -7,11 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use millrace_ix_filter::{FoundRoute, SessionKind, Validity};
 use millrace_ix_model::{
     AccountId, Exchange, Filter, FilterAction, FilterId, FilterMatch, FilterState, FragmentMatch, ObjectId,
-    Ports, Prefix, ServiceId, Timestamp, reason,
+    Ports, Prefix, ServiceId, ServiceKind, Timestamp, reason,
 };
-use millrace_ix_samples::{PeerRate, TopFlow, Traffic};
+use millrace_ix_samples::{Pair, PeerRate, TopFlow, Traffic};
 
 use super::now;
 use crate::observed::{Attack, FilterCounter, Load, Minute, Session, Share, Suggestion, Target, Verdict};
@@ -92,6 +93,74 @@ pub(super) fn targets(exchange: &Exchange, account: AccountId) -> Vec<Target> {
     }
 }
 
+/// Returns a valid route to the prefix of the account under attack, an invalid one to another prefix, and one that a member announces
+/// only to the exchange.
+pub(super) fn lookup(exchange: &Exchange, asked: Prefix) -> Vec<FoundRoute> {
+    let all = [
+        (
+            "203.0.113.0/24",
+            64_500,
+            Validity::Valid,
+            true,
+            SessionKind::RouteServer,
+        ),
+        (
+            "198.18.0.0/15",
+            64_502,
+            Validity::Invalid,
+            false,
+            SessionKind::RouteServer,
+        ),
+        (
+            "203.0.113.128/25",
+            64_500,
+            Validity::Valid,
+            true,
+            SessionKind::Member,
+        ),
+    ];
+    let routes = all
+        .into_iter()
+        .filter_map(|(prefix, asn, validity, irr, session)| {
+            let prefix: Prefix = prefix.parse().ok()?;
+            let mut accounts = exchange.accounts.iter();
+            let account = accounts.find(|(_, account)| account.asns.contains(&asn))?.0;
+            prefix.contains(asked.address()).then(|| FoundRoute {
+                prefix,
+                peer: IpAddr::from([198, 51, 100, 250]),
+                session,
+                account: Some(*account),
+                as_path: asn.to_string(),
+                origin: Some(asn),
+                rpki: Some(validity),
+                irr: Some(irr),
+            })
+        });
+    routes.collect()
+}
+
+/// Returns the traffic between members of each service, and a BGP session between those of peering LANs.
+pub(super) fn matrix(exchange: &Exchange) -> Vec<Pair> {
+    let mut pairs = Vec::new();
+    for (account, _) in exchange.accounts.iter() {
+        let Some(found) = traffic(exchange, *account) else {
+            continue;
+        };
+        pairs.extend(found.outgoing.iter().filter_map(|rate| {
+            let service = exchange.services.get(&rate.service)?;
+            Some(Pair {
+                from: *account,
+                to: rate.peer?,
+                service: rate.service,
+                bits_per_s: rate.bits_per_s,
+                ipv6_bits_per_s: rate.ipv6_bits_per_s,
+                bgp_seen: (service.kind == ServiceKind::ExchangeLan).then(super::now),
+            })
+        }));
+    }
+    pairs
+}
+
 /// Returns the traffic between an account and each other account with an end of the same service. The traffic
 /// of the account under attack includes the attack.
 pub(super) fn traffic(exchange: &Exchange, account: AccountId) -> Option<Traffic> {
@@ -110,6 +179,7 @@ pub(super) fn traffic(exchange: &Exchange, account: AccountId) -> Option<Traffic
         peer: Some(peer),
         service,
         bits_per_s: scale * 1.0e9 / (number + 1) as f64,
+        ipv6_bits_per_s: scale * 0.25e9 / (number + 1) as f64,
         packets_per_s: scale * 1.0e5 / (number + 1) as f64,
         dropped_bits_per_s: 0.0,
         relative_error: 0.05 * (number + 1) as f64,

@@ -214,7 +214,7 @@ impl ViewContext<'_> {
 
     /// Returns the circuits whose path crosses from one of two adjacent switches to the other, and other
     /// services with ends at both switches.
-    fn services_on(&self, a: SwitchId, b: SwitchId) -> Vec<ServiceId> {
+    pub(crate) fn services_on(&self, a: SwitchId, b: SwitchId) -> Vec<ServiceId> {
         let exchange = &self.snapshot.exchange;
         let switches_of = |ends: &[ConfigId]| -> BTreeSet<SwitchId> {
             let configs = ends.iter().filter_map(|end| exchange.configs.get(end));

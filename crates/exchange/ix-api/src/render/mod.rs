@@ -14,7 +14,7 @@ use millrace_ix_model::{
     OperationKind, Quarantine, Reason, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId,
     VlanConfig,
 };
-pub(crate) use route_servers::{RouteServerReading, rejections};
+pub(crate) use route_servers::{RouteServerReading, causes, rejections};
 use serde::Serialize;
 
 use crate::access::Principal;
@@ -158,6 +158,7 @@ impl<'a> ViewContext<'a> {
             account: self.account_name(user.account),
             roles: user.roles.iter().map(|role| role.name().to_owned()).collect(),
             email: user.email.clone(),
+            deactivated: user.deactivated,
             revision: self.snapshot.revision_of(id.into()),
             can: self.can(id, &[OperationKind::UpdateUser, OperationKind::DeleteUser]),
         }
@@ -317,7 +318,12 @@ impl<'a> ViewContext<'a> {
             connection: connection.map(|connection| view::ConnectionName {
                 id: config.connection.to_string(),
                 name: connection.name.clone(),
-                ports: connection.ports.iter().map(ToString::to_string).collect(),
+                ports: connection
+                    .ports
+                    .iter()
+                    .map(|port| self.port(*port))
+                    .map(|port| format!("{}:{}", port.switch, port.number))
+                    .collect(),
             }),
             vlan: own.then(|| vlan(config.vlan)),
             vlan_text: own.then(|| config.vlan.to_string()),

@@ -148,24 +148,28 @@ impl RejectedRouteRef<'_> {
     /// Returns the route as a value of the API.
     pub(crate) fn view(&self) -> view::RejectedRoute {
         let route = self.route;
-        let mut causes: Vec<view::RejectCause> = route
-            .causes
-            .iter()
-            .map(|cause| reject_cause(Some(cause.to_string()), &meaning(cause)))
-            .collect();
-        if causes.is_empty() {
-            causes.push(reject_cause(None, &reason::route_without_cause()));
-        }
         view::RejectedRoute {
             server: self.server.fqdn.clone(),
             address: self.address.to_string(),
             prefix: route.prefix.to_string(),
             next_hop: route.next_hop.map(|address| address.to_string()),
             as_path: route.as_path.clone(),
-            causes,
+            causes: causes(route),
             read_at: self.read_at.to_string(),
         }
     }
+}
+
+/// Returns the causes for which a route is rejected; one that says so if the route server gives none.
+pub(crate) fn causes(route: &Route) -> Vec<view::RejectCause> {
+    let given = route.causes.iter();
+    let mut causes: Vec<view::RejectCause> = given
+        .map(|cause| reject_cause(Some(cause.to_string()), &meaning(cause)))
+        .collect();
+    if causes.is_empty() {
+        causes.push(reject_cause(None, &reason::route_without_cause()));
+    }
+    causes
 }
 
 fn reject_cause(community: Option<String>, reason: &Reason) -> view::RejectCause {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use axum::Json;
 use axum::extract::State;
 use millrace_bird::SessionState;
-use millrace_ix_model::{AccountId, ConfigId, Exchange, OperationKind, ServiceId, ServiceKind};
+use millrace_ix_model::{Account, AccountId, ConfigId, Exchange, OperationKind, ServiceId, ServiceKind};
 use serde_json::{Value, json};
 
 use crate::access::Principal;
@@ -104,6 +104,12 @@ fn route_servers(app: &App, exchange: &Exchange) -> Vec<Value> {
     members.into_iter().map(member).collect()
 }
 
+/// Returns true if an end of a peering LAN may be named to everybody: its member has consented, or has not answered and may be found.
+/// The member list and the looking glass name the same ends.
+pub(super) fn is_listed(app: &App, end: ConfigId, account: &Account) -> bool {
+    listed(app, end).unwrap_or(account.discoverable)
+}
+
 /// Returns the member list, without ends that are in quarantine, shut down, or not to be listed.
 fn euro_ix(app: &App) -> Value {
     let snapshot = app.snapshot();
@@ -139,8 +145,7 @@ fn euro_ix(app: &App) -> Value {
         let Some(account) = exchange.accounts.get(&config.account) else {
             continue;
         };
-        let is_listed = listed(app, *id).unwrap_or(account.discoverable);
-        if !config.quarantine.is_over() || config.shut_down || !is_listed {
+        if !config.quarantine.is_over() || config.shut_down || !is_listed(app, *id, account) {
             continue;
         }
         let Some(asn) = exchange.asns_of(config).pop_first() else {

@@ -13,6 +13,7 @@ use serde_json::json;
 use super::objects::may_read_any;
 use crate::access::Principal;
 use crate::app::App;
+use crate::names::Names;
 use crate::problem::Problem;
 use crate::request::{PageParams, Query};
 use crate::service::{ChangeRecord, StepRecord};
@@ -373,6 +374,7 @@ pub(crate) async fn audit(
         looked_at += records.len();
         before = records.last().map(|record| record.serial);
         for record in records {
+            let names = Names(&principal);
             let seen = sees_all || people.contains(&record.actor);
             let actor = person(&principal, &record.actor, &[]);
             let by = matches(&actor, &filter.actor) || matches(&record.actor, &filter.actor);
@@ -382,8 +384,13 @@ pub(crate) async fn audit(
                     time: record.time.to_string(),
                     actor,
                     action: record.action,
+                    object_name: names.of(&record.object),
                     object: record.object,
-                    detail: record.detail,
+                    detail: if sees_all {
+                        record.detail
+                    } else {
+                        names.value(record.detail)
+                    },
                     hash: record.hash,
                 });
             }

@@ -36,15 +36,22 @@ pub(crate) async fn join(
 ) -> Result<Response, Problem> {
     access.require(OperationKind::ConfigureEnd)?;
     let operation = given.end.configure(access.id(), "/end")?;
-    order_about(
-        &app,
-        &access,
-        &conditions,
-        None,
-        vec![(operation, END_POINTER_PREFIX)],
-        &given,
-    )
-    .await
+    let (connection, _) = given.end.parts("/end")?;
+    let steps = vec![(operation, END_POINTER_PREFIX)];
+    let answer = order_about(&app, &access, &conditions, None, steps, &given).await?;
+    if !conditions.dry_run {
+        // The new end of a peering LAN gets the lowest free address of each network.
+        let snapshot = app.snapshot();
+        let ends = snapshot.exchange.configs.iter();
+        let newest = ends
+            .filter(|(_, end)| end.service == access.id() && end.connection == connection)
+            .map(|(id, _)| *id)
+            .max();
+        if let Some(end) = newest {
+            crate::v2::ips::assign(&app, end).await;
+        }
+    }
+    Ok(answer)
 }
 
 /// List the members of a peering LAN that other accounts may find

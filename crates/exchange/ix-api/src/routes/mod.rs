@@ -1,18 +1,25 @@
 //! All resources of the API, from which the router and the OpenAPI document are generated.
 
 mod approvals;
+pub(crate) mod contacts;
+mod cross_connects;
 mod documents;
 mod ends;
 mod exports;
 mod filters;
+mod groups;
+mod inventory;
 mod journal;
 mod keys;
 mod lan;
+mod links;
+mod notices;
 mod objects;
 mod oidc;
 mod orders;
 mod overview;
 mod people;
+mod public;
 mod route_servers;
 mod services;
 mod session;
@@ -95,12 +102,26 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(keys::delete))
         .routes(routes!(overview::overview))
         .routes(routes!(objects::accounts, people::create_account))
-        .routes(routes!(objects::account))
+        .routes(routes!(
+            objects::account,
+            people::update_account,
+            people::delete_account
+        ))
         .routes(routes!(people::set_networks))
         .routes(routes!(objects::users, people::create_user))
-        .routes(routes!(objects::user, people::delete_user))
+        .routes(routes!(objects::user, people::update_user, people::delete_user))
+        .routes(routes!(links::create))
+        .routes(routes!(links::forgotten))
+        .routes(routes!(links::read))
+        .routes(routes!(links::use_link))
+        .routes(routes!(contacts::list, contacts::create))
+        .routes(routes!(contacts::replace, contacts::delete))
         .routes(routes!(objects::connections, people::create_connection))
-        .routes(routes!(objects::connection))
+        .routes(routes!(objects::connection, people::delete_connection))
+        .routes(routes!(cross_connects::list, cross_connects::create))
+        .routes(routes!(cross_connects::step))
+        .routes(routes!(cross_connects::letter))
+        .routes(routes!(cross_connects::verify))
         .routes(routes!(objects::vlans))
         .routes(routes!(services::list, services::create))
         .routes(routes!(services::read, services::delete))
@@ -116,6 +137,11 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ends::shut_down))
         .routes(routes!(ends::add_mac))
         .routes(routes!(ends::remove_mac, lan::mac_end))
+        .routes(routes!(inventory::add_ip))
+        .routes(routes!(inventory::remove_ip))
+        .routes(routes!(groups::list, groups::create))
+        .routes(routes!(groups::members))
+        .routes(routes!(groups::join))
         .routes(routes!(lan::join))
         .routes(routes!(lan::members))
         .routes(routes!(lan::waive))
@@ -126,6 +152,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(filters::explain))
         .routes(routes!(filters::attack))
         .routes(routes!(traffic::traffic))
+        .routes(routes!(traffic::matrix))
         .routes(routes!(filters::recheck))
         .routes(routes!(filters::sessions))
         .routes(routes!(approvals::list))
@@ -137,6 +164,7 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(objects::sites))
         .routes(routes!(objects::switches))
         .routes(routes!(objects::switch))
+        .routes(routes!(inventory::ports, inventory::set_ports))
         .routes(routes!(objects::trunks))
         .routes(routes!(objects::trunk, approvals::delete_trunk))
         .routes(routes!(ends::drain))
@@ -150,6 +178,15 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(webhooks::delete))
         .routes(routes!(webhooks::deliveries))
         .routes(routes!(webhooks::replay))
+        .routes(routes!(notices::list, notices::create))
+        .routes(routes!(notices::preview))
+        .routes(routes!(notices::replace, notices::cancel))
+        .routes(routes!(notices::feed))
+        .routes(routes!(public::status))
+        .routes(routes!(public::status_calendar))
+        .routes(routes!(public::status_feed))
+        .routes(routes!(public::looking_glass))
+        .routes(routes!(public::routes))
         .routes(routes!(exports::member_list))
         .routes(routes!(exports::route_server_clients))
         .routes(routes!(documents::openapi))

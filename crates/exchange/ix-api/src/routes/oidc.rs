@@ -29,6 +29,8 @@ pub(crate) struct SignInProvider {
     /// The name of the provider; null if there is none.
     #[schema(required)]
     name: Option<String>,
+    /// True if the exchange sends mail: people who have lost the password can ask for a link.
+    mail: bool,
 }
 
 /// The start of a sign-in by the provider.
@@ -100,6 +102,7 @@ async fn with_provider<T: Send + 'static>(
 pub(crate) async fn read(State(app): State<App>) -> Json<SignInProvider> {
     Json(SignInProvider {
         exchange: app.settings.name.clone(),
+        mail: app.settings.mail.is_some(),
         name: app.oidc.as_ref().map(|oidc| oidc.settings.name.clone()),
     })
 }
@@ -232,6 +235,10 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
     });
     let roles = member::roles(role);
     match found {
+        Some((_, user)) if user.deactivated => {
+            let detail = "your user is deactivated: ask an administrator of your account";
+            Err(Problem::new(ProblemKind::Forbidden, detail).with_code("user-deactivated"))
+        }
         Some((id, user)) if user.roles == roles => Ok(id),
         Some((id, _)) => {
             let update = Operation::UpdateUser {
@@ -239,6 +246,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
                 roles: Some(roles),
                 email: None,
                 language: None,
+                deactivated: None,
             };
             app.service.order(OrderRequest::of_system(vec![update])).await?;
             Ok(id)

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use axum::extract::State;
 use axum::response::Response;
 use millrace_ix_model::{
-    AccountId, AccountKind, ConnectionKind, Operation, OperationKind, PortId, Role, UserId,
+    AccountId, AccountKind, ConnectionId, ConnectionKind, Operation, OperationKind, PortId, Role, UserId,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ends::order_object;
+use super::links;
 use super::orders::{expected_revision, order, order_about};
 use crate::access::{Access, Principal};
 use crate::app::App;
@@ -66,6 +67,56 @@ pub(crate) async fn create_account(
         external_ref: None,
     };
     order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// Changes of an account; absent properties stay.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct AccountChange {
+    /// The name. The staff or the account above changes it.
+    #[serde(default)]
+    name: Option<String>,
+    /// True if other accounts may find the account.
+    #[serde(default)]
+    discoverable: Option<bool>,
+}
+
+/// Change an account; absent properties stay
+#[utoipa::path(put, path = "/api/v1/accounts/{id}", tag = "accounts", request_body = AccountChange, params(OrderParams, ("id" = String, Path, description = "The account"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn update_account(
+    State(app): State<App>,
+    access: Access<AccountId>,
+    conditions: Conditions,
+    Body(given): Body<AccountChange>,
+) -> Result<Response, Problem> {
+    let operation = Operation::UpdateAccount {
+        account: access.id(),
+        name: given.name.as_deref().map(|name| name.trim().to_owned()),
+        asns: None,
+        discoverable: given.discoverable,
+        as_set: None,
+        limits: None,
+    };
+    order_object(&app, &access, &conditions, operation, &given).await
+}
+
+/// Delete an account that has nothing any more
+#[utoipa::path(delete, path = "/api/v1/accounts/{id}", tag = "accounts", params(OrderParams, ("id" = String, Path, description = "The account"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete_account(
+    State(app): State<App>,
+    access: Access<AccountId>,
+    conditions: Conditions,
+) -> Result<Response, Problem> {
+    let id = access.id();
+    let target = id.into();
+    let answer = order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await?;
+    if !app.snapshot().exchange.accounts.contains_key(&id) {
+        crate::v2::contacts::forget_account(&app, id)?;
+    }
+    Ok(answer)
 }
 
 /// The networks for which an account speaks.
@@ -126,6 +177,9 @@ pub(crate) struct NewUser {
     /// The mail address.
     #[serde(default)]
     email: Option<String>,
+    /// The language of pages and mails: `en`, `ja` or `ko`.
+    #[serde(default)]
+    language: Option<String>,
 }
 
 /// Add a user
@@ -152,9 +206,77 @@ pub(crate) async fn create_user(
             .transpose()?,
         roles,
         email: given.email.clone(),
-        language: None,
+        language: given.language.clone(),
     };
     order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// Changes of a user; absent properties stay.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub(crate) struct UserUpdate {
+    /// The roles.
+    #[serde(default)]
+    roles: Option<Vec<String>>,
+    /// The mail address.
+    #[serde(default)]
+    email: Option<String>,
+    /// The language of pages and mails: `en`, `ja` or `ko`.
+    #[serde(default)]
+    language: Option<String>,
+    /// True to keep the user from signing in: the user's sessions and links in letters end, and API keys permit nothing meanwhile.
+    #[serde(default)]
+    deactivated: Option<bool>,
+}
+
+/// Change a user, deactivate or activate a user; absent properties stay
+///
+/// Nobody deactivates the own user.
+#[utoipa::path(put, path = "/api/v1/users/{id}", tag = "accounts", request_body = UserUpdate, params(OrderParams, ("id" = String, Path, description = "The user"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn update_user(
+    State(app): State<App>,
+    access: Access<UserId>,
+    conditions: Conditions,
+    Body(given): Body<UserUpdate>,
+) -> Result<Response, Problem> {
+    let roles = given.roles.as_ref().map(|roles| {
+        let parsed = roles.iter().map(|role| parse::<Role>(role, "/roles"));
+        parsed.collect::<Result<BTreeSet<_>, _>>()
+    });
+    let operation = Operation::UpdateUser {
+        user: access.id(),
+        roles: roles.transpose()?,
+        email: given.email.clone(),
+        language: given.language.clone(),
+        deactivated: given.deactivated,
+    };
+    // A hidden user can only be the object of a repeated order, which changes nothing more.
+    let before = access.object().ok().cloned();
+    let answer = order_object(&app, &access, &conditions, operation, &given).await?;
+    if let Some(before) = before.filter(|_| !conditions.dry_run) {
+        let snapshot = app.snapshot();
+        let after = snapshot.exchange.users.get(&access.id());
+        if after.is_some_and(|after| after.email != before.email) {
+            links::tell_of_new_address(&app, access.id(), &before);
+        }
+        if after.is_none_or(|after| after.deactivated) {
+            forget(&app, access.id());
+        }
+    }
+    Ok(answer)
+}
+
+/// Removes the sessions of a user and the links in letters. They permit nothing while the user is deactivated or removed, and are
+/// not there again when the user is activated.
+fn forget(app: &App, id: UserId) {
+    let ended = app
+        .sessions
+        .end_all(id)
+        .and_then(|()| links::forget_user(app, id));
+    if let Err(error) = ended {
+        tracing::warn!(%error, "the sessions and links of a user stay in the store until they are over");
+    }
 }
 
 /// Remove a user, who is signed out at once
@@ -172,11 +294,8 @@ pub(crate) async fn delete_user(
     let id = access.id();
     let target = id.into();
     let answer = order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await?;
-    // A session without its user permits nothing; it is removed so that the store keeps nothing of the user.
-    if !app.snapshot().exchange.users.contains_key(&id)
-        && let Err(error) = app.sessions.end_all(id)
-    {
-        tracing::warn!(%error, "the sessions of a removed user stay in the store until they are over");
+    if !app.snapshot().exchange.users.contains_key(&id) {
+        forget(&app, id);
     }
     Ok(answer)
 }
@@ -217,4 +336,17 @@ pub(crate) async fn create_connection(
         external_ref: None,
     };
     order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+}
+
+/// Delete a connection without services
+#[utoipa::path(delete, path = "/api/v1/connections/{id}", tag = "connections", params(OrderParams, ("id" = String, Path, description = "The connection"),
+        ("if-match" = String, Header, description = "The ETag that the client has read"), ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn delete_connection(
+    State(app): State<App>,
+    access: Access<ConnectionId>,
+    conditions: Conditions,
+) -> Result<Response, Problem> {
+    let target = access.id().into();
+    order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await
 }

@@ -122,6 +122,11 @@ impl EndOrder {
         Ok((connection, vlan_request(&self.vlan, pointer)?))
     }
 
+    /// Returns the contracted rate in Mbit/s.
+    pub(super) fn capacity(&self) -> Option<u32> {
+        self.capacity_mbps
+    }
+
     pub(super) fn configure(&self, service: ServiceId, pointer: &str) -> Result<Operation, Problem> {
         let (connection, vlan) = self.parts(pointer)?;
         Ok(Operation::ConfigureEnd {

@@ -24,7 +24,7 @@ use crate::session::{
 use crate::view::Whoami;
 
 /// The maximum length of a user name in characters; the rest is ignored.
-const NAME_LEN_MAX: usize = 256;
+pub(super) const NAME_LEN_MAX: usize = 256;
 
 /// The credentials of a user.
 #[derive(Deserialize, ToSchema)]
@@ -222,10 +222,10 @@ fn begin_session(app: &App, id: UserId, key: &str, hash: Option<&str>) -> Result
     Ok(app.sessions.begin(id, app.now())?)
 }
 
-fn user_named<'a>(snapshot: &'a Snapshot, name: &str) -> Option<(UserId, &'a User)> {
+pub(super) fn user_named<'a>(snapshot: &'a Snapshot, name: &str) -> Option<(UserId, &'a User)> {
     let mut users = snapshot.exchange.users.iter();
     users
-        .find(|(_, user)| user.name.eq_ignore_ascii_case(name))
+        .find(|(_, user)| !user.deactivated && user.name.eq_ignore_ascii_case(name))
         .map(|(id, user)| (*id, user))
 }
 
@@ -264,7 +264,7 @@ fn seconds(duration: std::time::Duration) -> u32 {
 
 /// Verifies a password on a blocking thread. A semaphore limits the number of concurrent verifications.
 /// People whose browser or session is known do not wait for strangers.
-async fn check_password(
+pub(super) async fn check_password(
     app: &App,
     is_known: bool,
     password: String,
@@ -425,6 +425,7 @@ mod tests {
             route_servers: Vec::new(),
             webhooks_to_private: false,
             oidc: None,
+            mail: None,
             ixf_id: None,
         };
         let credentials = Arc::new(MemoryCredentials::default());

@@ -31,6 +31,8 @@ fn peer(scope: &ViewContext<'_>, principal: &Principal, rate: &PeerRate) -> view
         service: rate.service.to_string(),
         service_name: service.map_or_else(|| rate.service.to_string(), |service| service.name.clone()),
         bits_per_s: rate.bits_per_s as u64,
+        ipv4_bits_per_s: (rate.bits_per_s - rate.ipv6_bits_per_s) as u64,
+        ipv6_bits_per_s: rate.ipv6_bits_per_s as u64,
         packets_per_s: rate.packets_per_s as u64,
         dropped_bits_per_s: rate.dropped_bits_per_s as u64,
         error_percent: rate.relative_error * 100.0,
@@ -89,5 +91,38 @@ pub(crate) async fn traffic(
         top: found.top.iter().filter(|_| shows_flows).map(flow).collect(),
         samples: found.samples,
         lost: found.lost,
+    }))
+}
+
+/// Read the peering matrix: the traffic between accounts over the last half minute, and BGP sessions seen in four days
+///
+/// The staff sees all pairs; others see those of their accounts with accounts that they may know.
+#[utoipa::path(get, path = "/api/v1/matrix", tag = "filters",
+    responses((status = 200, body = view::Matrix), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn matrix(
+    State(app): State<App>,
+    principal: Principal,
+) -> Result<Json<view::Matrix>, Problem> {
+    principal.require(OperationKind::ReadTraffic)?;
+    let Some(pairs) = app.service.matrix() else {
+        return Ok(Json(view::Matrix::default()));
+    };
+    let scope = ViewContext::new(&principal, app.now());
+    let is_mine = |account| principal.may(OperationKind::ReadTraffic, account);
+    let seen = pairs.iter().filter(|pair| is_mine(pair.from) || is_mine(pair.to));
+    let shown = seen.filter_map(|pair| {
+        let service = principal.snapshot.exchange.services.get(&pair.service)?;
+        Some(view::MatrixPair {
+            from: scope.peer_name(pair.from, Some(pair.service))?,
+            to: scope.peer_name(pair.to, Some(pair.service))?,
+            service_name: service.name.clone(),
+            ipv4_bits_per_s: (pair.bits_per_s - pair.ipv6_bits_per_s) as u64,
+            ipv6_bits_per_s: pair.ipv6_bits_per_s as u64,
+            bgp_seen: pair.bgp_seen.map(|at| at.to_string()),
+        })
+    });
+    Ok(Json(view::Matrix {
+        measured: true,
+        pairs: shown.collect(),
     }))
 }

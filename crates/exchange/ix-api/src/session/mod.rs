@@ -28,6 +28,7 @@ mod totp;
 pub(crate) use api_key::PREFIX as KEY_PREFIX;
 pub use api_key::{ApiKeyRecord, KeyScope};
 pub use attempts::{Attempts, TooMany};
+pub(crate) use base32::encode as base32;
 pub use credentials::{CredentialError, CredentialStore, MemoryCredentials, UserCredentials, WrongCodes};
 pub(crate) use credentials::{load_json, parse, save_json};
 pub(crate) use device::Device;

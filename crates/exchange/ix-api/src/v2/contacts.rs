@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::request::Body;
 
 /// The roles of contacts, with the properties that a contact with the role must have.
-const ROLES: [(&str, &[&str]); 6] = [
+pub(crate) const ROLES: [(&str, &[&str]); 6] = [
     ("abuse", &["name", "email"]),
     ("billing", &["name", "email"]),
     ("implementation", &["name", "email"]),
@@ -33,19 +33,19 @@ const ROLES: [(&str, &[&str]); 6] = [
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ContactRequest {
     #[serde(flatten)]
-    owned: Owned,
+    pub(crate) owned: Owned,
     /// The name.
     #[serde(default)]
     #[schema(max_length = 128)]
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     /// The mail address.
     #[serde(default)]
     #[schema(max_length = 80)]
-    email: Option<String>,
+    pub(crate) email: Option<String>,
     /// The telephone number (E.164).
     #[serde(default)]
     #[schema(max_length = 40)]
-    telephone: Option<String>,
+    pub(crate) telephone: Option<String>,
 }
 
 impl Record for ContactRequest {
@@ -62,11 +62,11 @@ pub(crate) struct Contact {
 }
 
 impl ContactRequest {
-    fn account(&self) -> Option<AccountId> {
+    pub(crate) fn account(&self) -> Option<AccountId> {
         self.owned.consuming_account.parse().ok()
     }
 
-    fn check(&self) -> Result<(), Problem> {
+    pub(crate) fn check(&self) -> Result<(), Problem> {
         check_text("name", self.name.as_deref().unwrap_or_default(), 128)?;
         check_text("telephone", self.telephone.as_deref().unwrap_or_default(), 40)?;
         let email = self.email.as_deref().unwrap_or("noc@example.net");
@@ -82,7 +82,11 @@ impl ContactRequest {
 }
 
 /// Returns a contact that the principal may read, with its account.
-fn find(app: &App, principal: &Principal, id: &str) -> Result<(ContactRequest, AccountId), Problem> {
+pub(crate) fn find(
+    app: &App,
+    principal: &Principal,
+    id: &str,
+) -> Result<(ContactRequest, AccountId), Problem> {
     let found: Option<ContactRequest> = app.records.find(id);
     found
         .and_then(|contact| Some((contact.account()?, contact)))
@@ -229,7 +233,7 @@ pub(crate) async fn delete(
 }
 
 /// Removes a contact and its assignments.
-fn forget(app: &App, id: &str) -> Result<(), Problem> {
+pub(crate) fn forget(app: &App, id: &str) -> Result<(), Problem> {
     for (assignment, found) in app.records.all::<AssignmentRequest>() {
         if found.contact == id {
             app.records.delete(&assignment)?;
@@ -289,9 +293,9 @@ pub(crate) async fn role(_: Principal, Path(id): Path<String>) -> Result<Json<Ro
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AssignmentRequest {
     /// The role.
-    role: String,
+    pub(crate) role: String,
     /// The contact.
-    contact: String,
+    pub(crate) contact: String,
 }
 
 impl Record for AssignmentRequest {

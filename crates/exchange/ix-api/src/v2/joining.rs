@@ -1,14 +1,21 @@
 //! Rules that let other accounts join a multipoint service, or keep them out.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
-use millrace_ix_model::{AccountId, OperationKind, ServiceId, ServiceKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use millrace_ix_model::{
+    AccountId, ConnectionId, Operation, OperationKind, ServiceId, ServiceKeyId, ServiceKind, VlanRequest,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::orders::{check_room, ix_api_properties};
+use super::orders::{check_room, created, ix_api_properties, order_as_system};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
@@ -61,6 +68,21 @@ pub(crate) struct MemberJoiningRule {
 }
 
 impl RuleRequest {
+    /// Returns the rule of a service's owner that lets an account join with any rate.
+    pub(crate) fn allowing(owner: AccountId, service: ServiceId, account: AccountId) -> RuleRequest {
+        RuleRequest {
+            effect: Effect::Allow,
+            owned: Owned {
+                managing_account: owner.to_string(),
+                consuming_account: account.to_string(),
+                external_ref: None,
+            },
+            network_service: service.to_string(),
+            capacity_min: None,
+            capacity_max: None,
+        }
+    }
+
     fn service(&self) -> Option<ServiceId> {
         self.network_service.parse().ok()
     }
@@ -127,6 +149,77 @@ pub(crate) fn rules_of(app: &App, principal: &Principal, service: ServiceId) -> 
 pub(crate) struct Bounds {
     pub(crate) min: Option<u32>,
     pub(crate) max: Option<u32>,
+}
+
+/// Returns the accounts that rules let join a service.
+pub(crate) fn allowed(app: &App, service: ServiceId) -> Vec<AccountId> {
+    let rules = app.records.all::<RuleRequest>().into_iter().map(|(_, rule)| rule);
+    let allowing = rules.filter(|rule| rule.service() == Some(service) && rule.effect == Effect::Allow);
+    allowing
+        .filter_map(|rule| rule.owned.consuming_account.parse().ok())
+        .collect()
+}
+
+/// Removes the rules that let accounts join a service.
+pub(crate) fn forbid(app: &App, service: ServiceId, accounts: &[AccountId]) -> Result<(), Problem> {
+    for (id, rule) in app.records.all::<RuleRequest>() {
+        let account = rule.owned.consuming_account.parse::<AccountId>();
+        let is_of = rule.service() == Some(service) && rule.effect == Effect::Allow;
+        if is_of && account.is_ok_and(|account| accounts.contains(&account)) {
+            app.records.delete(&id)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a service key with which the principal joins a service under a rule, and returns the operation that redeems it. A key that
+/// is not redeemed ends by itself.
+pub(crate) async fn key(
+    app: &App,
+    principal: &Principal,
+    (service, bounds): (ServiceId, Bounds),
+    (connection, vlan, rate): (ConnectionId, VlanRequest, Option<u32>),
+    validity: Duration,
+) -> Result<(ServiceKeyId, Operation), Problem> {
+    let rate = rate.or(bounds.max);
+    if let (Some(rate), Some(min)) = (rate, bounds.min)
+        && rate < min
+    {
+        return Err(invalid(
+            "capacity",
+            format!("the joining rule wants at least {min} Mbit/s"),
+        ));
+    }
+    // No key is created for a request that will be refused.
+    principal.require(OperationKind::RedeemServiceKey)?;
+    if !principal.may(OperationKind::MoveEnd, connection) {
+        let reason = millrace_ix_model::reason::forbidden();
+        return Err(Problem::because(ProblemKind::Forbidden, reason).with_code("forbidden"));
+    }
+    let bytes = crate::session::random::<24>()
+        .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
+    let secret = URL_SAFE_NO_PAD.encode(bytes);
+    let make = Operation::CreateServiceKey {
+        service,
+        secret: secret.clone(),
+        valid_until: app.now().after(validity),
+        vlans: None,
+        capacity_mbps: bounds.max,
+    };
+    let applied = order_as_system(app, vec![make]).await?;
+    let redeem = Operation::RedeemServiceKey {
+        secret,
+        connection,
+        vlan,
+        capacity_mbps: rate,
+        asns: BTreeSet::new(),
+    };
+    Ok((created::<ServiceKeyId>(&applied)?, redeem))
+}
+
+/// Withdraws the key of an order that was not carried out. A failure is harmless: nobody else can use the key, and it ends soon.
+pub(crate) async fn withdraw(app: &App, key: ServiceKeyId) {
+    let _ = order_as_system(app, vec![Operation::RevokeServiceKey { key }]).await;
 }
 
 /// Returns true if an account needs a joining rule or a service key for an end in a service: the service is a

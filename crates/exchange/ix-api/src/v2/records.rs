@@ -122,6 +122,25 @@ impl Records {
         self.save(&mut self.write(), id, record)
     }
 
+    /// Changes a record while nobody else does. Returns it changed; `None` if there is no such record.
+    ///
+    /// # Errors
+    /// The error of `change`, which then leaves the record as it is, or of the store.
+    pub(crate) fn change<T: Record, E: From<CredentialError>>(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut T) -> Result<(), E>,
+    ) -> Result<Option<T>, E> {
+        let mut all = self.write();
+        let found = all.get(id).cloned();
+        let Some(mut record) = found.and_then(|value| serde_json::from_value::<T>(value).ok()) else {
+            return Ok(None);
+        };
+        change(&mut record)?;
+        self.save(&mut all, id, &record)?;
+        Ok(Some(record))
+    }
+
     /// Removes a record.
     pub(crate) fn delete(&self, id: &str) -> Result<(), CredentialError> {
         let mut all = self.write();

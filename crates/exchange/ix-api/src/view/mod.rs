@@ -19,7 +19,7 @@ pub use filters::{
 };
 pub use lan::{Approval, Check, Checklist, Finding, LanRules, Presence, RegisteredIp, ServiceKey};
 pub use route_servers::{RejectCause, RejectedRoute, RouteServerSession};
-pub use traffic::{AccountTraffic, Flow, PeerTraffic};
+pub use traffic::{AccountTraffic, Flow, Matrix, MatrixPair, PeerTraffic};
 
 /// A page of a collection.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -150,6 +150,8 @@ pub struct User {
     /// The mail address.
     #[schema(required)]
     pub email: Option<String>,
+    /// True if the user may not sign in.
+    pub deactivated: bool,
     /// The revision, which is also the ETag.
     pub revision: u64,
     /// The operations that are permitted on it.
@@ -306,7 +308,7 @@ pub struct ConnectionName {
     pub id: String,
     /// The name.
     pub name: String,
-    /// The ports in words: `sw-1:3`.
+    /// The ports in words, by the name of the switch: `otemachi-1:3`.
     pub ports: Vec<String>,
 }
 
@@ -452,7 +454,10 @@ pub struct AuditEntry {
     pub action: String,
     /// The object.
     pub object: String,
-    /// Further facts.
+    /// The name of the object, as the reader knows it; null for a collection, and for an object that does not exist any more.
+    #[schema(required)]
+    pub object_name: Option<String>,
+    /// Further facts. Names stand for identifiers, except for operators and regulators, who verify the chain.
     pub detail: serde_json::Value,
     /// The SHA-256 of the entry in the chain, in hexadecimal.
     pub hash: String,

@@ -38,12 +38,43 @@ pub struct PeerTraffic {
     pub service_name: String,
     /// The rate in bit/s.
     pub bits_per_s: u64,
+    /// The part of the rate that is IPv4, in bit/s.
+    pub ipv4_bits_per_s: u64,
+    /// The part of the rate that is IPv6, in bit/s.
+    pub ipv6_bits_per_s: u64,
     /// The rate in packets a second.
     pub packets_per_s: u64,
     /// The part of the rate that switches drop, in bit/s.
     pub dropped_bits_per_s: u64,
     /// The half width of the 95 % confidence interval, in percent of the rate.
     pub error_percent: f64,
+}
+
+/// The peering matrix: who exchanges traffic with whom, and between whom packets of BGP sessions were seen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+pub struct Matrix {
+    /// False if this exchange samples no traffic.
+    pub measured: bool,
+    /// The pairs, ordered by accounts.
+    pub pairs: Vec<MatrixPair>,
+}
+
+/// The traffic from one account to another.
+#[derive(Debug, Clone, PartialEq, Serialize, ToSchema)]
+pub struct MatrixPair {
+    /// The account that sends.
+    pub from: AccountName,
+    /// The account that receives.
+    pub to: AccountName,
+    /// The name of the service.
+    pub service_name: String,
+    /// The rate of IPv4 in bit/s.
+    pub ipv4_bits_per_s: u64,
+    /// The rate of IPv6 in bit/s.
+    pub ipv6_bits_per_s: u64,
+    /// The time of the newest sampled packet of a BGP session between them, within four days.
+    #[schema(required)]
+    pub bgp_seen: Option<String>,
 }
 
 /// A flow.

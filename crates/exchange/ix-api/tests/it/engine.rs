@@ -204,6 +204,7 @@ fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
         route_servers: Vec::new(),
         webhooks_to_private: true,
         oidc: None,
+        mail: None,
         ixf_id: None,
     };
     let sealer = Sealer::new(&[7; 32]).unwrap();

@@ -253,6 +253,36 @@ async fn cases(api: &Api) -> Vec<Case> {
             json!({ "address": "02:00:00:00:00:9c" }),
         ),
         v1(
+            "pro",
+            &format!("/configs/{}/ips", config["id"].as_str().unwrap()),
+            json!({ "address": "198.51.100.79" }),
+            json!({ "address": "198.51.100.80" }),
+        ),
+        v1(
+            "ann",
+            "/contacts",
+            json!({ "name": "Desk", "email": "desk@example.net", "roles": ["abuse"] }),
+            json!({ "name": "Other desk" }),
+        ),
+        v1(
+            "ann",
+            "/cross-connects",
+            json!({ "site": "Otemachi", "member_side": "cage 7", "medium": "LC" }),
+            json!({ "medium": "SC" }),
+        ),
+        v1(
+            "pro",
+            "/notices",
+            json!({ "kind": "incident", "title": "Fibre cut", "begins": "2036-12-01T00:00:00.000Z", "public": true }),
+            json!({ "title": "Another one" }),
+        ),
+        v1(
+            "ann",
+            "/groups",
+            json!({ "name": "storage", "end": end(903), "members": [peer] }),
+            json!({ "members": [] }),
+        ),
+        v1(
             "ann",
             "/filters",
             json!({ "account": account, "destination": "203.0.113.9", "action": "drop" }),
@@ -354,7 +384,7 @@ async fn every_creating_post_of_both_apis_is_executed_once_for_a_key() {
             .iter()
             .any(|tested| tested.starts_with(head) && tested.ends_with(tail));
         // These POSTs need an earlier order of another user. They use the same handlers as the orders above.
-        let needs_another = ["accept", "refuse", "redeem", "approve", "waive"]
+        let needs_another = ["accept", "refuse", "redeem", "approve", "waive", "join"]
             .iter()
             .any(|word| path.ends_with(word));
         assert!(found || needs_another, "POST {path} is not tested: add a case");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod accounts;
+mod desk;
 mod document;
 mod engine;
 mod events;
@@ -11,10 +12,13 @@ mod idempotency;
 mod ix_api;
 mod oidc;
 mod orders;
+mod people;
 mod permissions;
 mod privacy;
+mod public;
 mod route_servers;
 mod sign_in;
 mod strict;
 mod support;
+mod tenants;
 mod webhooks;

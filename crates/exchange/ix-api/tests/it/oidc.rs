@@ -260,6 +260,23 @@ async fn a_person_gets_a_user_at_the_first_sign_in_and_the_roles_of_today_at_eac
 }
 
 #[tokio::test]
+async fn a_deactivated_person_is_not_let_in_by_the_provider() {
+    let provider = Provider::start().await;
+    let api = provider.api();
+    let who = provider.sign_in(&api).await.json();
+    let path = format!("/api/v1/users/{}", who["user"].as_str().unwrap());
+    let body = json!({ "deactivated": true });
+    let set = crate::desk::put(&api, &api.key("ann"), &path, body).await;
+    assert_eq!(set.status, 200, "{}", set.text());
+    let refused = provider.sign_in(&api).await;
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (403, &json!("user-deactivated"))
+    );
+    assert!(!cookies(&refused).contains_key("__Host-millrace"));
+}
+
+#[tokio::test]
 async fn each_wrong_answer_is_refused_and_sets_no_session() {
     let provider = Provider::start().await;
     let api = provider.api();

@@ -37,6 +37,10 @@ enum Rule {
     Account(K, Value),
     /// The operation on anything.
     Anything(K),
+    /// The operation on the exchange itself, with this body.
+    Exchange(K, Value),
+    /// The object in the path is a record, which is absent here: the answer is the same for everybody.
+    Record(Value),
 }
 
 /// Returns the rule of an operation; the test fails for one that is not listed here.
@@ -44,7 +48,47 @@ fn rule(method: &str, path: &str) -> Rule {
     let end = json!({ "connection": "cn-1", "vlan": { "type": "dot1q", "vlan": 999 }, "capacity_mbps": 10 });
     match (method, path.trim_start_matches("/api/v1")) {
         ("get", "/openapi.json" | "/problems/{name}" | "/health" | "/exports/euro-ix.json" | "/oidc")
+        | ("get", "/status" | "/status.ics" | "/status.atom" | "/looking-glass" | "/looking-glass/routes")
+        | ("post", "/session/forgotten" | "/session/links/read" | "/session/links/use" | "/letters")
         | ("post", "/session" | "/oidc" | "/oidc/callback") => Rule::Public,
+        ("get", "/notices" | "/notices.ics") => Rule::Anything(K::ReadStatus),
+        ("get", "/contacts") => Rule::Anything(K::ReadContact),
+        ("get", "/cross-connects" | "/cross-connects/{id}/letter") => Rule::Anything(K::ReadConnection),
+        ("get", "/groups") => Rule::Anything(K::ReadService),
+        ("get", "/matrix") => Rule::Anything(K::ReadTraffic),
+        ("post", "/notices" | "/notices/preview") => Rule::Exchange(
+            K::WriteNotice,
+            json!({ "kind": "incident", "title": "x", "begins": "2026-12-01T00:00:00.000Z" }),
+        ),
+        ("put", "/notices/{id}") => {
+            Rule::Record(json!({ "kind": "incident", "title": "x", "begins": "2026-12-01T00:00:00.000Z" }))
+        }
+        ("delete", "/notices/{id}" | "/contacts/{id}") => Rule::Record(Value::Null),
+        ("put", "/contacts/{id}") => Rule::Record(json!({ "roles": [] })),
+        ("post", "/cross-connects/{id}/steps") => Rule::Record(json!({ "step": "cancel" })),
+        ("put", "/groups/{id}/members") => Rule::Record(json!({ "members": [] })),
+        ("post", "/groups/{id}/join") => Rule::Record(json!({ "end": end })),
+        ("post", "/groups") => Rule::Exchange(
+            K::CreateService,
+            json!({ "name": "new group", "end": end, "members": [] }),
+        ),
+        ("post", "/contacts") => Rule::Account(
+            K::WriteContact,
+            json!({ "account": "{account}", "name": "Desk", "roles": [] }),
+        ),
+        ("post", "/cross-connects") => Rule::Account(
+            K::OrderCrossConnect,
+            json!({ "account": "{account}", "site": "Otemachi", "member_side": "cage 7", "medium": "LC" }),
+        ),
+        ("put", "/accounts/{id}") => Rule::Object(K::UpdateAccount, json!({})),
+        ("delete", "/accounts/{id}") => Rule::Object(K::DeleteAccount, Value::Null),
+        ("delete", "/connections/{id}") => Rule::Object(K::DeleteConnection, Value::Null),
+        ("put", "/users/{id}") => Rule::Object(K::UpdateUser, json!({ "language": "ja" })),
+        ("post", "/users/{id}/link") => Rule::Object(K::UpdateUser, json!({ "kind": "password" })),
+        ("get", "/switches/{id}/ports") => Rule::Object(K::ReadFabric, Value::Null),
+        ("put", "/switches/{id}/ports") => Rule::Object(K::SetPorts, json!({ "ports": [] })),
+        ("post", "/configs/{id}/ips") => Rule::Object(K::AddIp, json!({ "address": "192.0.2.77" })),
+        ("delete", "/ips/{id}") => Rule::Object(K::RemoveIp, Value::Null),
         ("post", "/webhooks" | "/webhooks/{id}/replay") => Rule::SignedIn,
         ("get", "/webhooks" | "/webhooks/{id}/deliveries") => Rule::Anything(K::ReadWebhook),
         ("delete", "/webhooks/{id}") => Rule::Anything(K::WriteWebhook),
@@ -144,6 +188,7 @@ fn objects(exchange: &Exchange, path: &str) -> Vec<ObjectId> {
         "switches" => "sw",
         "trunks" => "tr",
         "macs" => "mc",
+        "ips" => "ip",
         "approvals" => "ap",
         "service-keys" => "sk",
         other => panic!("{other}"),
@@ -278,6 +323,27 @@ async fn check(
                 "{method} {path} by {role}: {}",
                 answer.text()
             );
+            1
+        }
+        Rule::Exchange(kind, body) => {
+            let answer = send(api, method, path, name, body).await;
+            let may = Relation::ALL
+                .iter()
+                .any(|relation| is_permitted(actor, *kind, *relation));
+            if may {
+                assert!(
+                    !matches!(answer.status, 401 | 500),
+                    "{method} {path} by {role}: {}",
+                    answer.text()
+                );
+            } else {
+                assert_eq!(answer.status, 403, "{method} {path} by {role}: {}", answer.text());
+            }
+            1
+        }
+        Rule::Record(body) => {
+            let answer = send(api, method, &path.replace("{id}", "xx-999999"), name, body).await;
+            assert_eq!(answer.status, 404, "{method} {path} by {role}: {}", answer.text());
             1
         }
         Rule::Object(kind, body) => {

@@ -537,5 +537,8 @@ async fn changes_of_passwords_are_limited_by_the_address_of_the_client_and_not_o
 async fn everybody_may_read_the_name_of_the_exchange() {
     let api = Api::new();
     let answer = api.get("", "/api/v1/oidc").await.json();
-    assert_eq!(answer, serde_json::json!({ "exchange": "Test IX", "name": null }));
+    assert_eq!(
+        answer,
+        serde_json::json!({ "exchange": "Test IX", "name": null, "mail": false })
+    );
 }

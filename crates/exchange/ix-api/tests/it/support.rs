@@ -62,6 +62,7 @@ fn settings() -> Settings {
         }],
         webhooks_to_private: true,
         oidc: None,
+        mail: None,
         ixf_id: None,
     }
 }
@@ -116,8 +117,21 @@ impl Api {
 
     /// Starts the API again over the same exchange and the same stored values.
     pub(crate) fn restart(self) -> Api {
+        self.restart_with(|_| {})
+    }
+
+    /// Starts the API again with other settings.
+    pub(crate) fn restart_with(self, change: impl FnOnce(&mut Settings)) -> Api {
         let store = self.credentials.clone();
-        Api::start(self.service, self.credentials, store, settings())
+        let mut settings = settings();
+        change(&mut settings);
+        Api::start(self.service, self.credentials, store, settings)
+    }
+
+    /// Returns the stored values whose keys begin with `prefix`.
+    pub(crate) fn values(&self, prefix: &str) -> Vec<Vec<u8>> {
+        let found = self.credentials.list(prefix).unwrap();
+        found.into_iter().map(|(_, value)| value).collect()
     }
 
     /// Returns the identifier of a user.
@@ -158,6 +172,17 @@ impl Api {
     /// Returns the number of stored values whose key begins with `prefix`.
     pub(crate) fn stored(&self, prefix: &str) -> usize {
         self.credentials.list(prefix).unwrap().len()
+    }
+
+    /// Waits until no stored value's key begins with `prefix`.
+    pub(crate) async fn nothing_stored(&self, prefix: &str) {
+        let wait = async {
+            while self.stored(prefix) > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(60), wait).await;
+        waited.unwrap_or_else(|_| panic!("{prefix} stays in the store"));
     }
 
     /// Signs a member in, and returns the cookie of the session.

@@ -123,6 +123,7 @@ impl Order<'_> {
                     roles,
                     email,
                     language,
+                    deactivated: false,
                 });
                 Ok(())
             }
@@ -131,16 +132,22 @@ impl Order<'_> {
                 roles,
                 email,
                 language,
+                deactivated,
             } => {
                 self.draft.check(self.actor, operation_kind, id.into())?;
                 let mut user = self.object(id)?;
                 check_mail(email.as_deref())?;
+                // An account keeps at least the person who gives the order.
+                if deactivated == Some(true) && self.actor.user == Some(id) {
+                    return Err(Refusal::invalid("deactivated", reason::not_oneself()));
+                }
                 if let Some(roles) = roles {
                     self.check_roles(user.account, &roles)?;
                     user.roles = roles;
                 }
                 user.email = email.or(user.email);
                 user.language = language.or(user.language);
+                user.deactivated = deactivated.unwrap_or(user.deactivated);
                 self.draft.put(id, user);
                 Ok(())
             }

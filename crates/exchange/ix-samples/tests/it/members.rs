@@ -10,7 +10,7 @@ use millrace_ix_model::{
     Timestamp, VlanId, VlanRequest,
 };
 use millrace_ix_plan::layout::Metadata;
-use millrace_ix_samples::{Collector, Suggestion};
+use millrace_ix_samples::{Collector, Ends, Observation, Suggestion};
 use millrace_sflow::{Datagram, DropCode, FlowSample, MillraceRecord, Output, Sample};
 use millrace_types::{Dpid, Mac, PortNo, split_mix};
 use millrace_wire::Builder;
@@ -218,6 +218,99 @@ fn rates_belong_to_the_members_whose_ends_the_packets_use() {
     // Half a minute later nothing is left.
     let later = world.collector.traffic(&world.exchange, victim, at(90));
     assert_eq!((later.incoming, later.top), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn the_matrix_has_both_directions_and_families_apart_and_the_bgp_session_of_the_last_four_days() {
+    let mut world = World::new();
+    let [attacker_end, victim_end] = world.ends();
+    let service = world.exchange.services[&world.service].index.raw();
+    let packet =
+        |ingress_end, egress_end, seconds, address: &str, ports: (u16, u16), tcp_flags| Observation {
+            at: at(seconds),
+            ends: Ends {
+                service,
+                ingress_end,
+                egress_end,
+            },
+            packets: 1_000.0,
+            bytes: 1_000_000.0,
+            is_dropped: false,
+            source: address.parse().unwrap(),
+            destination: address.parse().unwrap(),
+            protocol: 6,
+            source_port: ports.0,
+            destination_port: ports.1,
+            icmp: (0, 0),
+            tcp_flags,
+            fragment: 0,
+            dscp: 0,
+        };
+    // The control bits of TCP.
+    let (syn, rst_ack, psh_ack) = (0x02, 0x14, 0x18);
+    for second in 0..25 {
+        let v6 = packet(
+            attacker_end,
+            victim_end,
+            second,
+            "2001:db8::1",
+            (443, 5000),
+            psh_ack,
+        );
+        let v4 = packet(
+            attacker_end,
+            victim_end,
+            second,
+            "192.0.2.1",
+            (443, 5000),
+            psh_ack,
+        );
+        for observation in [v6, v4, v4, v4] {
+            world.collector.observe(observation);
+        }
+    }
+    // Attempts to connect, answers to them, a packet that a filter drops, and another port are no session.
+    let refused = packet(attacker_end, victim_end, 25, "192.0.2.1", (5000, 179), syn);
+    let reset = packet(victim_end, attacker_end, 25, "192.0.2.1", (179, 5000), rst_ack);
+    let other = packet(victim_end, attacker_end, 25, "192.0.2.1", (443, 1179), psh_ack);
+    let dropped = Observation {
+        is_dropped: true,
+        ..packet(attacker_end, victim_end, 25, "192.0.2.1", (5000, 179), psh_ack)
+    };
+    for observation in [refused, reset, other, dropped] {
+        world.collector.observe(observation);
+    }
+    let (attacker, victim) = (world.members[0].0, world.members[1].0);
+    let pairs = world.collector.matrix(&world.exchange, at(25));
+    let ends: Vec<_> = pairs
+        .iter()
+        .map(|pair| (pair.from, pair.to, pair.service))
+        .collect();
+    assert_eq!(
+        ends,
+        [
+            (attacker, victim, world.service),
+            (victim, attacker, world.service)
+        ]
+    );
+    assert!(pairs.iter().all(|pair| pair.bgp_seen.is_none()), "{pairs:?}");
+    let share = pairs[0].ipv6_bits_per_s / pairs[0].bits_per_s;
+    assert!((share - 0.25).abs() < 0.02, "{pairs:?}");
+    assert!(pairs[1].ipv6_bits_per_s.abs() < 1.0, "{pairs:?}");
+    let keepalive = packet(victim_end, attacker_end, 26, "2001:db8::1", (179, 5000), psh_ack);
+    world.collector.observe(keepalive);
+    let seen = |seconds| {
+        let pairs = world.collector.matrix(&world.exchange, at(seconds));
+        let back = pairs.into_iter().find(|pair| pair.from == victim);
+        back.and_then(|pair| pair.bgp_seen)
+    };
+    assert_eq!(seen(26), Some(at(26)));
+    assert_eq!(
+        seen(26 + 4 * 86_400 - 1),
+        Some(at(26)),
+        "a session without traffic is still there"
+    );
+    assert_eq!(seen(26 + 4 * 86_400), None);
 }
 
 #[test]

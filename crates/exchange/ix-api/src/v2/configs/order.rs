@@ -6,11 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use millrace_ix_model::{
-    ConfigId, ConnectionId, EndRole, Key as _, Operation, OperationKind, ServiceId, ServiceKeyId, ServiceKind,
-};
+use millrace_ix_model::{ConfigId, ConnectionId, EndRole, Key as _, Operation, ServiceId, ServiceKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -18,11 +14,10 @@ use super::view::{NetworkServiceConfig, Role, view};
 use super::vlan::VlanConfig;
 use crate::access::Principal;
 use crate::app::App;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 use crate::v2::contacts::check_assignments;
-use crate::v2::joining::Bounds;
-use crate::v2::orders::{created, ix_api_properties, order, order_as_system, put_properties, renewed};
+use crate::v2::orders::{created, ix_api_properties, order, put_properties, renewed};
 use crate::v2::places::{check_offering, type_of};
 use crate::v2::problem::IxProblem;
 use crate::v2::view::{Billed, Owned, id as identifier, invalid};
@@ -125,54 +120,6 @@ impl NetworkServiceConfigRequest {
     }
 }
 
-/// Returns the operations that configure an end of another account's multipoint service under a joining rule: the engine
-/// makes a service key, which the account redeems.
-async fn join(
-    app: &App,
-    principal: &Principal,
-    service: ServiceId,
-    bounds: Bounds,
-    base: &NewConfigBase,
-    connection: ConnectionId,
-) -> Result<(ServiceKeyId, Operation), Problem> {
-    let rate = base.capacity.or(bounds.max);
-    if let (Some(rate), Some(min)) = (rate, bounds.min)
-        && rate < min
-    {
-        return Err(invalid(
-            "capacity",
-            format!("the joining rule wants at least {min} Mbit/s"),
-        ));
-    }
-    // No key is created for a request that will be refused.
-    principal.require(OperationKind::RedeemServiceKey)?;
-    if !principal.may(OperationKind::MoveEnd, connection) {
-        let detail = format!("your roles do not permit an end on {connection}");
-        return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("forbidden"));
-    }
-    let vlan = base.vlan_config.request()?;
-    let bytes = crate::session::random::<24>()
-        .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
-    let secret = URL_SAFE_NO_PAD.encode(bytes);
-    let key = Operation::CreateServiceKey {
-        service,
-        secret: secret.clone(),
-        valid_until: app.now().after(JOINING),
-        vlans: None,
-        capacity_mbps: bounds.max,
-    };
-    let applied = order_as_system(app, vec![key]).await?;
-    let key = created::<ServiceKeyId>(&applied)?;
-    let redeem = Operation::RedeemServiceKey {
-        secret,
-        connection,
-        vlan,
-        capacity_mbps: rate,
-        asns: BTreeSet::new(),
-    };
-    Ok((key, redeem))
-}
-
 /// Order an end of a service
 #[utoipa::path(post, path = "/api/v2/network-service-configs", tag = "network-service-configs", operation_id = "network_service_configs_create", request_body = NetworkServiceConfigRequest,
     responses((status = 201, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
@@ -215,7 +162,8 @@ pub(crate) async fn create(
     let bounds = joining::may_join(&app, &principal, service, owner);
     let (key, first) = match bounds {
         Some(bounds) => {
-            let (key, redeem) = join(&app, &principal, service, bounds, base, connection).await?;
+            let place = (connection, base.vlan_config.request()?, base.capacity);
+            let (key, redeem) = joining::key(&app, &principal, (service, bounds), place, JOINING).await?;
             (Some(key), redeem)
         }
         None => {
@@ -235,8 +183,7 @@ pub(crate) async fn create(
     operations.extend(macs.iter().map(|mac| mac.add(ConfigId(0))));
     let ordered = order(&app, &principal, &conditions, operations, &given).await;
     if let (Err(_), Some(key)) = (&ordered, key) {
-        // A failure is harmless: nobody else can use the key, and it expires in a minute.
-        let _ = order_as_system(&app, vec![Operation::RevokeServiceKey { key }]).await;
+        joining::withdraw(&app, key).await;
     }
     let applied = ordered?;
     let id: ConfigId = created(&applied)?;

@@ -466,8 +466,48 @@ fn a_user_has_a_mail_address_or_none() {
         roles: None,
         email: Some("zoe".to_owned()),
         language: None,
+        deactivated: None,
     };
     assert_eq!(world.refused(&operator, update).field.as_deref(), Some("email"));
+}
+
+#[test]
+fn a_user_is_deactivated_by_another_administrator_and_by_nobody_else() {
+    let mut world = World::new();
+    let operator = world.operators[0].clone();
+    let account = world.members[0].account;
+    let made = world
+        .apply(
+            &operator,
+            Operation::CreateUser {
+                name: "zoe".to_owned(),
+                account,
+                roles: BTreeSet::from([Role::MemberAdmin]),
+                email: None,
+                language: None,
+            },
+        )
+        .unwrap();
+    let zoe: UserId = made.first().unwrap();
+    let set = |deactivated: bool| Operation::UpdateUser {
+        user: zoe,
+        roles: None,
+        email: None,
+        language: None,
+        deactivated: Some(deactivated),
+    };
+    let herself = Actor {
+        user: Some(zoe),
+        account,
+        roles: BTreeSet::from([Role::MemberAdmin]),
+        proven_asns: BTreeSet::new(),
+    };
+    let refusal = world.refused(&herself, set(true));
+    assert_eq!(refusal.field.as_deref(), Some("deactivated"));
+    world.apply(&operator, set(true)).unwrap();
+    assert!(world.exchange.users[&zoe].deactivated);
+    world.apply(&operator, set(false)).unwrap();
+    assert!(!world.exchange.users[&zoe].deactivated);
 }
 
 #[test]
