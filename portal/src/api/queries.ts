@@ -248,6 +248,53 @@ export const impact = (trunk: string, wanted: boolean) =>
     enabled: wanted,
   });
 
+export const contacts = queryOptions({
+  queryKey: ["contacts"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/contacts", { params: { query: { limit: PAGE, after } } }))),
+});
+
+export const notices = queryOptions({
+  queryKey: ["notices"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/notices", { params: { query: { limit: PAGE, after } } }))),
+  refetchInterval: 60_000,
+});
+
+export const crossConnects = queryOptions({
+  queryKey: ["cross-connects"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/cross-connects", { params: { query: { limit: PAGE, after } } }))),
+});
+
+export const groups = queryOptions({
+  queryKey: ["groups"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/groups", { params: { query: { limit: PAGE, after } } }))),
+});
+
+export const matrix = queryOptions({
+  queryKey: ["matrix"],
+  queryFn: () => result(client.GET("/api/v1/matrix")),
+  refetchInterval: OBSERVED,
+});
+
+export const inventory = (entry: string, wanted: boolean) =>
+  queryOptions({
+    queryKey: ["switches", entry, "ports"],
+    queryFn: () => everything((after) => result(client.GET("/api/v1/switches/{id}/ports", { params: { path: { id: entry }, query: { limit: PAGE, after } } }))),
+    enabled: wanted && entry !== "",
+  });
+
+/** What is read without a sign-in; no stream tells of its changes. */
+export const publicStatus = queryOptions({
+  queryKey: ["public", "status"],
+  queryFn: () => result(client.GET("/api/v1/status")),
+  refetchInterval: 60_000,
+});
+
+export const lookingGlass = queryOptions({
+  queryKey: ["public", "looking-glass"],
+  queryFn: () => result(client.GET("/api/v1/looking-glass")),
+  refetchInterval: 60_000,
+});
+
 export type EndOrder = { connection: string; vlan: Vlan; capacity_mbps: number | null };
 export type PathOrder = { name: string; peer: string | null; end: EndOrder; far_end: EndOrder | null };
 
@@ -323,11 +370,77 @@ export const secondPerson = {
     result<Ordered>(client.DELETE("/api/v1/trunks/{id}", { params: { path: { id: trunk }, header: headers(revision) } })),
 };
 
+export type LinkKind = "invitation" | "password" | "second_factor";
+export type NewPerson = { name: string; email: string | null; roles: string[]; account?: string | null };
+
 export const peopleOrder = {
-  add: (body: { name: string; email: string | null; roles: string[] }, key: string) =>
-    result<Ordered>(client.POST("/api/v1/users", { body: { ...body, account: null }, params: { header: { "idempotency-key": key } } })),
+  add: (body: NewPerson, key: string) =>
+    result<Ordered>(client.POST("/api/v1/users", { body: { account: null, ...body }, params: { header: { "idempotency-key": key } } })),
+  change: (user: string, revision: number, body: { deactivated?: boolean; email?: string; roles?: string[] }) =>
+    result<Ordered>(client.PUT("/api/v1/users/{id}", { body, params: { path: { id: user }, header: headers(revision) } })),
+  link: (user: string, kind: LinkKind) => result(client.POST("/api/v1/users/{id}/link", { body: { kind }, params: { path: { id: user } } })),
   remove: (user: string, revision: number) =>
     result<Ordered>(client.DELETE("/api/v1/users/{id}", { params: { path: { id: user }, header: headers(revision) } })),
+};
+
+/** What the staff enters: members, connections, ports, addresses. */
+export const staffOrder = {
+  account: (body: { name: string; kind: string; asns: number[]; discoverable: boolean }, key: string) =>
+    result<Ordered>(client.POST("/api/v1/accounts", { body: { ...body, parent: null }, params: { header: { "idempotency-key": key } } })),
+  removeAccount: (account: string, revision: number) =>
+    result<Ordered>(client.DELETE("/api/v1/accounts/{id}", { params: { path: { id: account }, header: headers(revision) } })),
+  connection: (body: { account: string; name: string; kind: string; ports: string[] }, key: string) =>
+    result<Ordered>(client.POST("/api/v1/connections", { body, params: { header: { "idempotency-key": key } } })),
+  removeConnection: (connection: string, revision: number) =>
+    result<Ordered>(client.DELETE("/api/v1/connections/{id}", { params: { path: { id: connection }, header: headers(revision) } })),
+  ports: (entry: string, revision: number, ports: { number: number; speed_mbps: number }[]) =>
+    result<Ordered>(client.PUT("/api/v1/switches/{id}/ports", { body: { ports }, params: { path: { id: entry }, header: headers(revision) } })),
+  address: (end: string, address: string, key: string) =>
+    result<Ordered>(client.POST("/api/v1/configs/{id}/ips", { body: { address }, params: { path: { id: end }, header: { "idempotency-key": key } } })),
+  removeAddress: (ip: string) =>
+    result<Ordered>(client.DELETE("/api/v1/ips/{id}", { params: { path: { id: ip }, header: { "idempotency-key": idempotencyKey() } } })),
+};
+
+export type ContactBody = { account?: string | null; name: string; email: string | null; telephone: string | null; roles: string[] };
+
+export const contactOrder = {
+  add: (body: ContactBody, key: string) => result(client.POST("/api/v1/contacts", { body, params: { header: { "idempotency-key": key } } })),
+  change: (contact: string, body: ContactBody) => result(client.PUT("/api/v1/contacts/{id}", { body, params: { path: { id: contact } } })),
+  remove: (contact: string) => result(client.DELETE("/api/v1/contacts/{id}", { params: { path: { id: contact } } })),
+};
+
+export type NoticeBody = { kind: "maintenance" | "incident"; title: string; about: string; begins: string; ends: string | null; objects: string[]; public: boolean };
+
+export const noticeOrder = {
+  preview: (body: NoticeBody) => result(client.POST("/api/v1/notices/preview", { body })),
+  add: (body: NoticeBody, key: string) => result(client.POST("/api/v1/notices", { body, params: { header: { "idempotency-key": key } } })),
+  cancel: (notice: string) => result(client.DELETE("/api/v1/notices/{id}", { params: { path: { id: notice } } })),
+};
+
+export type StepBody = { step: "authorise" | "place" | "install" | "cancel" | "remove"; demarcation?: string | null; order_number?: string | null; note?: string | null };
+
+export const crossConnectOrder = {
+  add: (body: { account?: string | null; site: string; member_side: string; medium: string; note: string | null }, key: string) =>
+    result(client.POST("/api/v1/cross-connects", { body, params: { header: { "idempotency-key": key } } })),
+  step: (order: string, body: StepBody, key: string) =>
+    result(client.POST("/api/v1/cross-connects/{id}/steps", { body, params: { path: { id: order }, header: { "idempotency-key": key } } })),
+};
+
+export const groupOrder = {
+  add: (body: { name: string; end: EndOrder; members: string[] }, key: string) =>
+    result<Ordered>(client.POST("/api/v1/groups", { body, params: { header: { "idempotency-key": key } } })),
+  members: (group: string, members: string[]) => result(client.PUT("/api/v1/groups/{id}/members", { body: { members }, params: { path: { id: group } } })),
+  join: (group: string, end: EndOrder, key: string) =>
+    result<Ordered>(client.POST("/api/v1/groups/{id}/join", { body: { end }, params: { path: { id: group }, header: { "idempotency-key": key } } })),
+};
+
+/** The requests of pages that letters lead to, without a sign-in. */
+export const publicOrder = {
+  readLink: (token: string) => result(client.POST("/api/v1/session/links/read", { body: { token } })),
+  useLink: (token: string, password: string, code: string | null) => result(client.POST("/api/v1/session/links/use", { body: { token, password, code } })),
+  forgotten: (name: string) => result(client.POST("/api/v1/session/forgotten", { body: { name } })),
+  routes: (prefix: string) => result(client.GET("/api/v1/looking-glass/routes", { params: { query: { prefix } } })),
+  letter: (code: string) => result(client.POST("/api/v1/letters", { body: { code } })),
 };
 
 export const webhookOrder = {
@@ -355,7 +468,7 @@ export function useOrder<Arguments extends unknown[], Answer = Ordered>(act: (..
     mutationFn: (given: Arguments) => act(...given),
     onSettled: () => {
       // The stream tells every tab; this tab does not wait for it.
-      for (const collection of ["services", "overview", "connections", "changes", "trunks", "filters", "attack", "approvals", "service-keys", "api-keys", "users", "webhooks"]) {
+      for (const collection of ["services", "overview", "connections", "changes", "trunks", "filters", "attack", "approvals", "service-keys", "api-keys", "users", "webhooks", "accounts", "switches", "contacts", "notices", "cross-connects", "groups"]) {
         void queries.invalidateQueries({ queryKey: [collection] });
       }
     },

@@ -44,6 +44,15 @@ export type Suggestion = Schemas["Suggestion"];
 export type BgpSession = Schemas["BgpSession"];
 export type RouteServerSession = Schemas["RouteServerSession"];
 export type RejectedRoute = Schemas["RejectedRoute"];
+export type AccountContact = Schemas["AccountContact"];
+export type Notice = Schemas["Notice"];
+export type CrossConnect = Schemas["CrossConnect"];
+export type Group = Schemas["Group"];
+export type Matrix = Schemas["Matrix"];
+export type MatrixPair = Schemas["MatrixPair"];
+export type InventoryPort = Schemas["InventoryPort"];
+export type PublicStatus = Schemas["PublicStatus"];
+export type GlassSession = Schemas["GlassSession"];
 export type Impact = Schemas["Impact"];
 export type Load = Schemas["Load"];
 

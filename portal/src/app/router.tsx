@@ -7,7 +7,7 @@ import { parseAttackSearch } from "../screens/attack.search";
 import { parseAuditSearch } from "../screens/audit.search";
 import { parseServicesSearch } from "../screens/services.search";
 import { Empty, Notice, ScreenHead, Skeleton } from "../ui/parts";
-import { Shell } from "./shell";
+import { PUBLIC, Shell } from "./shell";
 
 /** Returns a screen whose code is loaded with its first use. */
 function later<K extends string>(load: () => Promise<Record<K, FunctionComponent>>, name: K): FunctionComponent {
@@ -66,6 +66,14 @@ const tree = root.addChildren([
   route("/fabric", later(() => import("../screens/fabric"), "Fabric")),
   route("/changes", later(() => import("../screens/changes"), "Changes")),
   route("/changes/$id", later(() => import("../screens/changes"), "Change")),
+  route("/notices", later(() => import("../screens/notices"), "Notices")),
+  route("/cross-connects", later(() => import("../screens/crossconnects"), "CrossConnects")),
+  route("/groups", later(() => import("../screens/groups"), "Groups")),
+  route("/matrix", later(() => import("../screens/matrix"), "PeeringMatrix")),
+  route(PUBLIC[0], later(() => import("../screens/public"), "PublicStatus")),
+  route(PUBLIC[1], later(() => import("../screens/public"), "LookingGlass")),
+  route(PUBLIC[2], later(() => import("../screens/public"), "VerifyLetter")),
+  route(PUBLIC[3], later(() => import("../screens/public"), "UseLink")),
   route("/members", later(() => import("../screens/members"), "Members")),
   audit,
 ]);

@@ -52,6 +52,10 @@ const MEMBER: Entry[] = [
   { letter: "t", to: "/traffic", name: "nav.traffic", needs: "read_traffic" },
   { letter: "u", to: "/attack", name: "nav.attack", needs: "read_samples" },
   { letter: "f", to: "/filters", name: "nav.filters", needs: "read_filter" },
+  { letter: "r", to: "/groups", name: "nav.groups", needs: "read_service" },
+  { letter: "x", to: "/cross-connects", name: "nav.crossConnects", needs: "read_connection" },
+  { letter: "e", to: "/matrix", name: "nav.matrix", needs: "read_traffic" },
+  { letter: "n", to: "/notices", name: "nav.notices" },
   { letter: "k", to: "/keys", name: "nav.keys" },
 ];
 const OPERATOR: Entry[] = [
@@ -146,9 +150,13 @@ export function StaleBanner() {
   );
 }
 
+/** The paths of pages that need no sign-in. */
+export const PUBLIC = ["/status", "/looking-glass", "/letter", "/link"] as const;
+
 /** The frame around every screen: navigation, search, who is signed in, and whether the data is live. */
 export function Shell() {
   const path = useRouterState({ select: (state) => state.location.pathname });
+  if ((PUBLIC as readonly string[]).includes(path)) return <Outlet />;
   return path === CALLBACK ? <SignInReturn /> : <SignedIn />;
 }
 

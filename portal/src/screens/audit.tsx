@@ -5,6 +5,7 @@ import { audit as auditQuery } from "../api/queries";
 import type { AuditEntry } from "../api/types";
 import { Time } from "../i18n/format";
 import { useText } from "../i18n/text";
+import { Ident } from "../ui/ident";
 import { AddressField } from "../ui/fields";
 import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
@@ -56,7 +57,7 @@ export function Audit() {
                     { title: t("changes.when"), cell: (entry) => <Time at={entry.time} /> },
                     { title: t("changes.who"), cell: (entry) => entry.actor },
                     { title: t("audit.act"), cell: (entry) => <Act entry={entry} /> },
-                    { title: t("audit.object"), cell: (entry) => entry.object === "" ? null : <code>{entry.object}</code> },
+                    { title: t("audit.object"), cell: (entry) => entry.object_name ?? <Ident id={entry.object} /> },
                     { title: t("audit.hash"), cell: (entry) => <code title={entry.hash}>{entry.hash.slice(0, 12)}</code> },
                   ]}
                 />

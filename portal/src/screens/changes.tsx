@@ -2,12 +2,14 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 
-import { change as changeQuery, changesAfter } from "../api/queries";
+import { change as changeQuery, changesAfter, services as servicesQuery } from "../api/queries";
 import type { Change as ChangeView } from "../api/types";
 import { RequestError } from "../api/problem";
+import { useIsStaff } from "../app/shell";
 import { Age, Time } from "../i18n/format";
 import { useText } from "../i18n/text";
 import { ChangeLink } from "../ui/changelink";
+import { Ident } from "../ui/ident";
 import { AwaitsConfirmation } from "../ui/confirmation";
 import { Loaded } from "../ui/loaded";
 import { OlderPages } from "../ui/older";
@@ -36,6 +38,7 @@ function Phases({ change }: { change: ChangeView }) {
 /** The changes, newest first: their phase, who ordered them, and what they wait for. */
 export function Changes() {
   const t = useText();
+  const isStaff = useIsStaff();
   const [after, setAfter] = useState<string>();
   const query = useQuery(changesAfter(after));
   return (
@@ -64,7 +67,7 @@ export function Changes() {
                       </span>
                     ),
                   },
-                  { title: t("changes.objects"), cell: (change) => change.objects.slice(0, 4).join(", ") },
+                  ...(isStaff ? [{ title: t("changes.objects"), cell: (change: ChangeView) => change.objects.slice(0, 4).join(", ") }] : []),
                   { title: t("changes.who"), cell: (change) => change.actor },
                   { title: t("changes.when"), cell: (change) => <Age at={change.accepted_at} /> },
                 ]}
@@ -83,17 +86,20 @@ export function Change() {
   const t = useText();
   const { id } = useParams({ strict: false }) as { id: string };
   const query = useQuery(changeQuery(id));
+  const isStaff = useIsStaff();
+  // Members know their services by name, and the staff knows all objects by identifier.
+  const own = useQuery({ ...servicesQuery, enabled: !isStaff }).data;
   if (query.error instanceof RequestError && query.error.status === 404) {
     return (
       <>
-        <ScreenHead title={id} above={<Crumb to="/changes">{t("nav.changes")}</Crumb>} />
+        <ScreenHead title={t("changes.change")} above={<Crumb to="/changes">{t("nav.changes")}</Crumb>} />
         <Empty title={t("changes.absent")}>{t("changes.absentAbout")}</Empty>
       </>
     );
   }
   return (
     <>
-      <ScreenHead title={query.data ? operationWord(t, query.data.operation) : id} above={<Crumb to="/changes">{t("nav.changes")}</Crumb>} below={<span className="quiet">{id}</span>} />
+      <ScreenHead title={query.data ? operationWord(t, query.data.operation) : t("changes.change")} above={<Crumb to="/changes">{t("nav.changes")}</Crumb>} below={<Ident id={id} />} />
       <Loaded query={query} lines={6}>
         {(change) => (
           <div className="stack">
@@ -123,15 +129,16 @@ export function Change() {
                     [
                       t("changes.objects"),
                       <span key="objects" className="row">
-                        {change.objects.map((object) =>
-                          object.startsWith("sv-") ? (
-                            <Link key={object} to="/services/$id" params={{ id: object }}>
-                              {object}
-                            </Link>
+                        {change.objects.map((object) => {
+                          const name = isStaff ? object : own?.find((service) => service.id === object)?.name;
+                          return name === undefined || !object.startsWith("sv-") ? (
+                            <Ident key={object} id={object} />
                           ) : (
-                            <code key={object}>{object}</code>
-                          ),
-                        )}
+                            <Link key={object} to="/services/$id" params={{ id: object }}>
+                              {name}
+                            </Link>
+                          );
+                        })}
                       </span>,
                     ],
                   ]}

@@ -1,15 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
 
-import { observedConnections, vlans as vlansQuery } from "../api/queries";
+import { accounts as accountsQuery, inventory as inventoryQuery, observedConnections, staffOrder, switches as switchesQuery, useOrder, vlans as vlansQuery } from "../api/queries";
 import type { Connection } from "../api/types";
 import { useMe } from "../app/shell";
 import { Rate } from "../i18n/format";
 import { useText } from "../i18n/text";
+import { ConfirmedAct } from "../ui/dialog";
+import { Choices, Select, TextField } from "../ui/fields";
 import { Ident } from "../ui/ident";
+import { InvalidField } from "../ui/invalid";
 import { useAnchor } from "../ui/anchor";
-import { Loaded } from "../ui/loaded";
+import { explain, Loaded } from "../ui/loaded";
 import { Empty, Facts, Panel, ScreenHead, State } from "../ui/parts";
 import { StateOf } from "../ui/words";
 
@@ -88,14 +92,86 @@ function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpe
   );
 }
 
+/** The act by which the staff adds a connection of a member at a free port. */
+function AddConnection() {
+  const t = useText();
+  const [account, setAccount] = useState("");
+  const [name, setName] = useState("");
+  const [entry, setEntry] = useState("");
+  const [ports, setPorts] = useState<string[]>([]);
+  const [kind, setKind] = useState("standalone");
+  const accounts = useQuery(accountsQuery);
+  const switches = useQuery(switchesQuery);
+  const inventory = useQuery(inventoryQuery(entry, true));
+  const add = useOrder(staffOrder.connection);
+  const free = (inventory.data ?? []).filter((port) => port.used_by === null);
+  return (
+    <ConfirmedAct
+      label={t("connections.add")}
+      title={t("connections.add")}
+      sentence={t("connections.addAbout")}
+      kind="primary"
+      explain={(error) => explain(t, error)}
+      onOpen={() => {
+        setName("");
+        setPorts([]);
+      }}
+      act={(keyOf) => {
+        if (account === "" || name.trim() === "" || ports.length === 0) return Promise.reject(new InvalidField(t("form.incomplete")));
+        const body = { account, name: name.trim(), kind: ports.length === 1 ? "standalone" : kind, ports };
+        return add.mutateAsync([body, keyOf(body)]);
+      }}
+    >
+      <Select label={t("connection.account")} selectedKey={account === "" ? null : account} onSelectionChange={(key) => setAccount(String(key))} options={(accounts.data ?? []).filter((one) => one.kind === "member" || one.kind === "reseller").map(({ id, name: text }) => ({ id, name: text }))} />
+      <TextField label={t("members.name")} value={name} onChange={setName} />
+      <Select
+        label={t("fabric.switch")}
+        selectedKey={entry === "" ? null : entry}
+        onSelectionChange={(key) => {
+          setEntry(String(key));
+          setPorts([]);
+        }}
+        options={(switches.data ?? []).map((one) => ({ id: one.id, name: one.name, hint: one.site }))}
+      />
+      {entry === "" ? null : (
+        <CheckboxGroup className="field" value={ports} onChange={setPorts}>
+          <Label className="label">{t("connections.freePorts")}</Label>
+          <div className="choices">
+            {free.map((port) => (
+              <Checkbox key={port.id} value={port.id} className="choice">
+                <span className="mark square" />
+                <span>
+                  {t("connection.port", { number: port.number })} <Rate bits={port.speed_mbps * 1e6} />
+                </span>
+              </Checkbox>
+            ))}
+          </div>
+        </CheckboxGroup>
+      )}
+      {ports.length > 1 ? (
+        <Choices
+          label={t("connections.lag")}
+          value={kind === "lag_static" ? "lag_static" : "lag_lacp"}
+          onChange={setKind}
+          options={[
+            { id: "lag_lacp", name: t("connections.lacp") },
+            { id: "lag_static", name: t("connections.static") },
+          ]}
+        />
+      ) : null}
+    </ConfirmedAct>
+  );
+}
+
 /** The connections: ports, speeds, what is reserved, which VLANs are free. */
 export function Connections() {
   const t = useText();
+  const me = useMe();
   const query = useQuery(observedConnections);
   useAnchor(query.data !== undefined);
   return (
     <>
-      <ScreenHead title={t("nav.connections")} />
+      <ScreenHead title={t("nav.connections")} actions={me.operator && me.can.includes("create_connection") ? <AddConnection /> : null} />
       <Loaded query={query} lines={8} empty={{ when: (list) => list.length === 0, show: <Panel><Empty title={t("connections.empty")}>{t("connections.emptyAbout")}</Empty></Panel> }}>
         {(list) => (
           <div className="stack">

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Fragment, useRef, useState } from "react";
 
-import { impact as impactQuery, observedTrunks, openChanges, order, secondPerson, switches as switchesQuery, useOrder } from "../api/queries";
+import { impact as impactQuery, inventory as inventoryQuery, observedTrunks, openChanges, order, secondPerson, staffOrder, switches as switchesQuery, useOrder } from "../api/queries";
 import type { Impact, Load, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
@@ -9,11 +9,26 @@ import { useLanguage, useText } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
 import { AwaitsConfirmation, ConfirmWithin } from "../ui/confirmation";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
+import { Select, TextField } from "../ui/fields";
+import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
 import { DryRun, type Tried } from "../ui/planned";
 import { StateOf } from "../ui/words";
 import { Table } from "../ui/table";
+
+/** Returns the port numbers of a text, or undefined if it has something else: "1-3, 7" is [1, 2, 3, 7]. At most 512 ports. */
+export function parsePorts(text: string): number[] | undefined {
+  const numbers: number[] = [];
+  for (const part of text.split(/[\s,;]+/).filter((one) => one !== "")) {
+    const found = /^(\d{1,5})(?:[-–](\d{1,5}))?$/.exec(part);
+    if (!found) return undefined;
+    const [first, last] = [Number(found[1]), Number(found[2] ?? found[1])];
+    if (first < 1 || last < first || last - first >= 512) return undefined;
+    for (let number = first; number <= last; number += 1) numbers.push(number);
+  }
+  return numbers.length <= 512 ? [...new Set(numbers)] : undefined;
+}
 
 /** Returns the state of a trunk as one word. */
 export function trunkState(trunk: Trunk): string {
@@ -194,6 +209,44 @@ function DeleteTrunk({ trunk: live, onWaiting }: { trunk: Trunk; onWaiting: () =
   );
 }
 
+/** The ports of a switch with what uses them, and the act that adds more to the inventory. */
+function Ports({ entry }: { entry: Switch }) {
+  const t = useText();
+  const [numbers, setNumbers] = useState("");
+  const [speed, setSpeed] = useState("10000");
+  const [open, setOpen] = useState(false);
+  const inventory = useQuery(inventoryQuery(entry.id, open));
+  const set = useOrder(staffOrder.ports);
+  const present = inventory.data ?? [];
+  return (
+    <ConfirmedAct
+      label={t("fabric.addPorts")}
+      title={t("fabric.addPortsTo", { name: entry.name })}
+      sentence={t("fabric.addPortsAbout", { used: entry.ports_used, count: entry.ports })}
+      explain={(error) => explain(t, error)}
+      onOpen={() => setNumbers("")}
+      hold={setOpen}
+      isUnready={inventory.data === undefined}
+      act={() => {
+        const wanted = parsePorts(numbers);
+        if (wanted === undefined || wanted.length === 0) return Promise.reject(new InvalidField(t("fabric.portsWrong")));
+        const kept = present.map(({ number, speed_mbps }) => ({ number, speed_mbps }));
+        const added = wanted.filter((number) => !kept.some((port) => port.number === number)).map((number) => ({ number, speed_mbps: Number(speed) }));
+        return set.mutateAsync([entry.id, entry.revision, [...kept, ...added]]);
+      }}
+    >
+      <p className="quiet">{present.map((port) => (port.used_by === null ? String(port.number) : `${port.number} ${port.used_by}`)).join(", ")}</p>
+      <TextField label={t("fabric.portNumbers")} hint={t("fabric.portNumbersHint")} value={numbers} onChange={setNumbers} />
+      <Select
+        label={t("connection.speed")}
+        selectedKey={speed}
+        onSelectionChange={(key) => setSpeed(String(key))}
+        options={[1_000, 10_000, 25_000, 40_000, 100_000, 400_000].map((mbps) => ({ id: String(mbps), name: `${mbps / 1_000} Gbit/s` }))}
+      />
+    </ConfirmedAct>
+  );
+}
+
 /** The fabric as a map and as tables; drains of trunks. */
 export function Fabric() {
   const t = useText();
@@ -291,6 +344,7 @@ export function Fabric() {
                       ),
                     },
                     { title: t("fabric.since"), cell: (entry) => entry.since ? <Age at={entry.since} /> : null },
+                    { title: t("fabric.acts"), isActs: true, cell: (entry) => entry.can.includes("set_ports") ? <Ports entry={entry} /> : null },
                   ]}
                 />
               )}

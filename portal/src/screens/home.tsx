@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 
-import { connections, observedConnections, observedOverview, services } from "../api/queries";
+import { connections, groups, notices, observedConnections, observedOverview, services } from "../api/queries";
 import type { Connection, Overview, Service, Task } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Rate, Time } from "../i18n/format";
@@ -116,7 +116,7 @@ function ConnectionRow({ connection }: { connection: Connection }) {
           {connection.name}
         </Link>{" "}
         <span className="quiet">
-          {connection.site} · {connection.ports.map((port) => port.id).join(", ")}
+          {connection.site} · {connection.ports.map((port) => `${port.switch}:${port.number}`).join(", ")}
         </span>
         {connection.load ? (
           <div className="quiet small">
@@ -150,6 +150,33 @@ function FirstSteps({ connections, services }: { connections: Connection[]; serv
         </li>
       ))}
     </ol>
+  );
+}
+
+/** Maintenance and incidents that are planned or under way, and the closed groups that the reader may join. */
+function Ahead() {
+  const t = useText();
+  const announced = useQuery(notices).data?.filter((notice) => notice.state === "planned" || notice.state === "running") ?? [];
+  const joinable = useQuery(groups).data?.filter((group) => group.joinable) ?? [];
+  if (announced.length + joinable.length === 0) return null;
+  return (
+    <Panel title={t("home.ahead")} flush>
+      <ul className="lines">
+        {announced.map((notice) => (
+          <li key={notice.id}>
+            <Link to="/notices">{notice.title}</Link>{" "}
+            <span className="quiet">
+              <Time at={notice.begins} /> · {notice.touches.length === 0 ? t("notice.nothing") : notice.touches.join(", ")}
+            </span>
+          </li>
+        ))}
+        {joinable.map((group) => (
+          <li key={group.id}>
+            <Link to="/groups">{group.name}</Link> <span className="quiet">{t("group.owner", { owner: group.owner.name })}</span>
+          </li>
+        ))}
+      </ul>
+    </Panel>
   );
 }
 
@@ -200,6 +227,7 @@ export function Home() {
           </Panel>
         </div>
         <div className="stack">
+          <Ahead />
           <Panel title={t("nav.services")} actions={<Link to="/services" search={{ q: "", state: "" }}>
                 {t("home.allServices")}
               </Link>}>

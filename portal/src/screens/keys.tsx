@@ -13,6 +13,7 @@ import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 import { Table } from "../ui/table";
+import { Contacts } from "./contacts";
 import { People } from "./people";
 import { Webhooks } from "./webhooks";
 
@@ -159,6 +160,7 @@ export function Keys() {
       <div className="two">
         <div className="stack">
           {me.can.includes("read_users") ? <People /> : null}
+          {me.can.includes("read_contact") ? <Contacts /> : null}
           <ApiKeys />
           {me.can.includes("read_webhook") ? <Webhooks /> : null}
           {me.can.includes("create_service_key") ? <ServiceKeys /> : null}

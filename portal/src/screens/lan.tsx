@@ -3,8 +3,8 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 
 import { RequestError } from "../api/problem";
-import { lanMembers, lanOrder, services as servicesQuery, useOrder } from "../api/queries";
-import type { Checklist, End, Service } from "../api/types";
+import { lanMembers, lanOrder, services as servicesQuery, staffOrder, useOrder } from "../api/queries";
+import type { Checklist, End, RegisteredIp, Service } from "../api/types";
 import { useMe } from "../app/shell";
 import { Age, Time, useClock } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
@@ -226,6 +226,45 @@ function Waive({ end: live }: { end: End }) {
   );
 }
 
+/** The act by which the staff assigns an address of the LAN to an end. */
+function AssignAddress({ end, service }: { end: End; service: Service }) {
+  const t = useText();
+  const me = useMe();
+  const [address, setAddress] = useState("");
+  const assign = useOrder(staffOrder.address);
+  if (!me.can.includes("add_ip")) return null;
+  return (
+    <ConfirmedAct
+      label={t("lan.assign")}
+      title={t("lan.assign")}
+      sentence={t("lan.assignAbout", { networks: service.networks.join(", ") })}
+      explain={(error) => explain(t, error)}
+      onOpen={() => setAddress("")}
+      act={(keyOf) => assign.mutateAsync([end.id, address.trim(), keyOf(address)])}
+    >
+      <TextField label={t("lan.address")} value={address} onChange={setAddress} inputProps={{ autoComplete: "off", spellCheck: false }} />
+    </ConfirmedAct>
+  );
+}
+
+/** The act by which the staff takes an address from an end. */
+function WithdrawAddress({ ip }: { ip: RegisteredIp }) {
+  const t = useText();
+  const me = useMe();
+  const remove = useOrder(staffOrder.removeAddress);
+  if (!me.can.includes("remove_ip")) return null;
+  return (
+    <ConfirmedAct
+      label={t("people.remove")}
+      title={t("people.removeTitle", { name: ip.address })}
+      sentence={t("lan.withdrawAbout")}
+      kind="danger"
+      explain={(error) => explain(t, error)}
+      act={() => remove.mutateAsync([ip.id])}
+    />
+  );
+}
+
 function LanEnd({ end, service }: { end: End; service: Service }) {
   const t = useText();
   const me = useMe();
@@ -247,7 +286,9 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
                 ) : (
                   <span key="ips" className="stack tight">
                     {end.ips.map((ip) => (
-                      <code key={ip.id}>{ip.address}</code>
+                      <span key={ip.id} className="row">
+                        <code>{ip.address}</code> <WithdrawAddress ip={ip} />
+                      </span>
                     ))}
                   </span>
                 ),
@@ -264,6 +305,7 @@ function LanEnd({ end, service }: { end: End; service: Service }) {
           </details>
         ) : null}
         <div className="buttons">
+          <AssignAddress end={end} service={service} />
           <Waive end={end} />
           <Leave end={end} service={service} />
         </div>
@@ -330,7 +372,7 @@ function Lan({ service }: { service: Service }) {
             <StateOf state={service.state} />
           </>
         }
-        actions={!me.operator && me.can.includes("configure_end") ? <Join service={service} kind={service.ends.length === 0 ? "primary" : "plain"} words={join} /> : null}
+        actions={me.can.includes("configure_end") ? <Join service={service} kind={service.ends.length === 0 ? "primary" : "plain"} words={join} /> : null}
       >
         <Facts
           items={[

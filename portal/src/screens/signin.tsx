@@ -3,10 +3,12 @@ import { useEffect, useRef, useState } from "react";
 
 import { client, result } from "../api/client";
 import { RequestError } from "../api/problem";
-import { provider } from "../api/queries";
+import { provider, publicOrder } from "../api/queries";
 import { Preferences } from "../app/preferences";
 import { useText } from "../i18n/text";
+import { ConfirmedAct } from "../ui/dialog";
 import { Form, TextField } from "../ui/fields";
+import { InvalidField } from "../ui/invalid";
 import { explain } from "../ui/loaded";
 import { Button, Notice, Skeleton } from "../ui/parts";
 
@@ -177,12 +179,32 @@ export function SignInForm({ onDone, name: known }: { onDone: () => void; name?:
   );
 }
 
+/** The act of a person who has lost the password: a letter with a link. The answer is the same for every name. */
+function Forgotten() {
+  const t = useText();
+  const [name, setName] = useState("");
+  const [asked, setAsked] = useState(false);
+  if (asked) return <Notice tone="ok" title={t("signin.asked")} live />;
+  return (
+    <ConfirmedAct
+      label={t("signin.forgotten")}
+      title={t("signin.forgotten")}
+      sentence={t("signin.forgottenAbout")}
+      explain={(error) => explain(t, error)}
+      act={() => (name.trim() === "" ? Promise.reject(new InvalidField(t("signin.nameMissing"))) : publicOrder.forgotten(name.trim()).then(() => setAsked(true)))}
+    >
+      <TextField label={t("signin.name")} value={name} onChange={setName} inputProps={{ autoCapitalize: "none", spellCheck: false }} />
+    </ConfirmedAct>
+  );
+}
+
 /** The whole screen that is shown without a session. The address stays, so that it leads to the same screen after. `problem` is
  * the reason for which a sign-in by the provider failed. */
 export function SignIn({ problem }: { problem?: unknown }) {
   const t = useText();
   const queries = useQueryClient();
-  const exchange = useQuery(provider).data?.exchange;
+  const about = useQuery(provider).data;
+  const exchange = about?.exchange;
   const title = exchange ? t("signin.at", { exchange }) : t("signin.title");
   useEffect(() => {
     document.title = `${title} · ${t("app.name")}`;
@@ -197,6 +219,11 @@ export function SignIn({ problem }: { problem?: unknown }) {
         </div>
         {problem === undefined ? null : <Notice tone="bad" title={explain(t, problem)} live />}
         <SignInForm onDone={() => (location.pathname === CALLBACK ? location.replace("/") : void queries.resetQueries())} />
+        {about?.mail ? <Forgotten /> : null}
+        <nav className="row" aria-label={t("nav.public")}>
+          <a href="/status">{t("nav.status")}</a>
+          <a href="/looking-glass">{t("nav.lookingGlass")}</a>
+        </nav>
       </main>
       <footer>
         <span>{exchange ? `${exchange} · ${t("app.name")}` : t("app.name")}</span>

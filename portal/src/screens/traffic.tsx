@@ -10,58 +10,49 @@ import { formatNumber } from "../i18n/units";
 import { saveCsv } from "../ui/csv";
 import { Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
-import { Table } from "../ui/table";
+import { Table, type Column } from "../ui/table";
 
 /** The rates with each peer in each service, with their error. */
 function Peers({ rates, label, showsDrops }: { rates: PeerTraffic[]; label: string; showsDrops: boolean }) {
   const t = useText();
   const { language } = useLanguage();
   if (rates.length === 0) return <div className="panel-body"><Empty title={t("traffic.quiet")}>{t("traffic.quietAbout")}</Empty></div>;
+  const columns: Column<PeerTraffic>[] = [
+    { title: t("traffic.peer"), cell: (rate) => rate.peer?.name ?? t("traffic.unknownPeer") },
+    {
+      title: t("traffic.service"),
+      cell: (rate) => (
+        <Link to="/services/$id" params={{ id: rate.service }}>
+          {rate.service_name}
+        </Link>
+      ),
+    },
+    {
+      title: t("traffic.rate"),
+      isNumber: true,
+      cell: (rate) => (
+        <span>
+          <Rate bits={rate.bits_per_s} /> <span className="quiet">± {formatNumber(Math.round(rate.error_percent), language)} %</span>
+        </span>
+      ),
+    },
+    { title: "IPv4", isNumber: true, cell: (rate) => <Rate bits={rate.ipv4_bits_per_s} /> },
+    { title: "IPv6", isNumber: true, cell: (rate) => <Rate bits={rate.ipv6_bits_per_s} /> },
+    { title: t("traffic.packets"), isNumber: true, cell: (rate) => formatNumber(rate.packets_per_s, language) },
+  ];
+  if (showsDrops) columns.push({ title: t("traffic.dropped"), isNumber: true, cell: (rate) => <Rate bits={rate.dropped_bits_per_s} /> });
   return (
     <div className="table-wrap">
-      <table className="table cards" aria-label={label}>
-        <thead>
-          <tr>
-            <th scope="col">{t("traffic.peer")}</th>
-            <th scope="col">{t("traffic.service")}</th>
-            <th scope="col" className="number">{t("traffic.rate")}</th>
-            <th scope="col" className="number">{t("traffic.packets")}</th>
-            {showsDrops ? <th scope="col" className="number">{t("traffic.dropped")}</th> : null}
-          </tr>
-        </thead>
-        <tbody>
-          {rates.map((rate) => (
-            <tr key={`${rate.service} ${rate.peer?.name ?? ""}`}>
-              <th scope="row">{rate.peer?.name ?? t("traffic.unknownPeer")}</th>
-              <td data-label={t("traffic.service")}>
-                <Link to="/services/$id" params={{ id: rate.service }}>
-                  {rate.service_name}
-                </Link>
-              </td>
-              <td className="number" data-label={t("traffic.rate")}>
-                <span>
-                  <Rate bits={rate.bits_per_s} /> <span className="quiet">± {formatNumber(Math.round(rate.error_percent), language)} %</span>
-                </span>
-              </td>
-              <td className="number" data-label={t("traffic.packets")}>{formatNumber(rate.packets_per_s, language)}</td>
-              {showsDrops ? (
-                <td className="number" data-label={t("traffic.dropped")}>
-                  <Rate bits={rate.dropped_bits_per_s} />
-                </td>
-              ) : null}
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table label={label} rows={rates} keyOf={(rate) => `${rate.service} ${rate.peer?.name ?? ""}`} columns={columns} />
     </div>
   );
 }
 
 /** Saves what was measured as a table. */
 function save(traffic: AccountTraffic): void {
-  const head = ["direction", "peer", "service", "service_name", "bits_per_s", "packets_per_s", "dropped_bits_per_s", "error_percent"];
+  const head = ["direction", "peer", "service", "service_name", "bits_per_s", "ipv4_bits_per_s", "ipv6_bits_per_s", "packets_per_s", "dropped_bits_per_s", "error_percent"];
   const rows = (direction: string, rates: PeerTraffic[]) =>
-    rates.map((rate) => [direction, rate.peer?.name ?? null, rate.service, rate.service_name, rate.bits_per_s, rate.packets_per_s, rate.dropped_bits_per_s, Math.round(rate.error_percent * 10) / 10]);
+    rates.map((rate) => [direction, rate.peer?.name ?? null, rate.service, rate.service_name, rate.bits_per_s, rate.ipv4_bits_per_s, rate.ipv6_bits_per_s, rate.packets_per_s, rate.dropped_bits_per_s, Math.round(rate.error_percent * 10) / 10]);
   saveCsv("traffic.csv", [head, ...rows("in", traffic.incoming), ...rows("out", traffic.outgoing)]);
 }
 

@@ -5,6 +5,7 @@
 // times of paints and interactions (A37).
 import { mkdirSync } from "node:fs";
 import { journeys as account } from "./account.mjs";
+import { journeys as desk } from "./desk.mjs";
 import { journeys as observed } from "./observed.mjs";
 import { journeys as oidc } from "./oidc.mjs";
 import { journeys as operators } from "./operators.mjs";
@@ -39,7 +40,7 @@ function variants(journey, index) {
 const browser = await startBrowser();
 let failed = 0;
 let done = 0;
-const all = [...paths, ...account, ...oidc, ...observed, ...operators, ...screens];
+const all = [...paths, ...account, ...desk, ...oidc, ...observed, ...operators, ...screens];
 for (const [index, journey] of all.entries()) {
   if (!journey.name.includes(only)) continue;
   for (const { width, locale } of variants(journey, index)) {

@@ -1,9 +1,12 @@
-// Tables and identifiers.
+// Tables, identifiers, and what the staff types: AS numbers, ports, times.
 import { render, screen, within } from "@testing-library/react";
 import { describe, expect, it } from "vitest";
 
 import type { Whoami } from "../../src/api/types";
 import { SignedInAs } from "../../src/app/shell";
+import { parsePorts } from "../../src/screens/fabric";
+import { parseAsns } from "../../src/screens/members";
+import { isoTime } from "../../src/screens/notices";
 import { Ident } from "../../src/ui/ident";
 import { Table } from "../../src/ui/table";
 
@@ -39,4 +42,22 @@ it("an identifier is shown to the staff, and to nobody else", () => {
   expect(screen.queryByText("sv-7")).not.toBeNull();
   rerender(<SignedInAs value={me(false)}><Ident id="sv-7" /></SignedInAs>);
   expect(screen.queryByText("sv-7")).toBeNull();
+});
+
+describe("what the staff types", () => {
+  it("AS numbers with or without AS", () => {
+    expect(parseAsns("AS64500, 64501;as64502")).toEqual([64500, 64501, 64502]);
+    expect(parseAsns("")).toEqual([]);
+    for (const wrong of ["x", "AS", "0", "4294967295", "-5", "64500x"]) expect(parseAsns(wrong), wrong).toBeUndefined();
+  });
+
+  it("port numbers and ranges, each once", () => {
+    expect(parsePorts("1-3, 7 3")).toEqual([1, 2, 3, 7]);
+    for (const wrong of ["x", "5-4", "0", "1-9999", "-5"]) expect(parsePorts(wrong), wrong).toBeUndefined();
+  });
+
+  it("a time of the reader's zone, as the engine wants it", () => {
+    expect(isoTime("2026-12-01T02:00")).toBe(new Date(2026, 11, 1, 2).toISOString());
+    expect([isoTime(""), isoTime("soon")]).toEqual([undefined, undefined]);
+  });
 });
