@@ -365,13 +365,15 @@ SOURCES = {
     "crates/transport/courier/src/io/socket.rs": ["one transfer", "transfers"],
     "crates/transport/daemon/src/http.rs": ["status of transfers", "metrics of transfers"],
 }
-# Files that bind a socket with which they only send, or whose address is that of an interface.
+# Files that bind a socket with which they only send, or whose address is that of an interface, and helpers of tests.
 OUTGOING = {
     # `--check` binds each address of the configuration, and closes it again at once.
     "bin/millraced/src/machine/devices.rs",
     "crates/control/agent/src/channel/auxiliary.rs",
     "crates/control/agent/src/control/ipfix_session.rs",
     "crates/control/agent/src/control/sflow_agent.rs",
+    # The mail relay of tests, which no program of users contains.
+    "crates/exchange/ix-api/src/fake/mailbox.rs",
     "crates/functions/chain/src/exporter/sink.rs",
     "crates/io/af-packet/src/socket.rs",
     "crates/io/af-packet/src/sys.rs",
