@@ -262,7 +262,7 @@ for site in 1 2 3; do
     tickets+=("$(awk '{ print $NF }' "$transfer/ticket$site")")
 done
 echo "\$ millrace send data.bin mr1… mr1… mr1…"
-in_lab h0 "$MILLRACE" send "$transfer/data.bin" "${tickets[@]}" --identity "$transfer/key0" 2>&1 | tee "$transfer/send" ||
+XDG_CONFIG_HOME=$transfer/config in_lab h0 "$MILLRACE" send "$transfer/data.bin" "${tickets[@]}" --identity "$transfer/key0" 2>&1 | tee "$transfer/send" ||
     fail 'the file was not delivered' "see $transfer/log1"
 same=0
 for site in 1 2 3; do ! cmp -s "$transfer/data.bin" "$transfer/site$site/data.bin" || same=$((same + 1)); done
@@ -397,7 +397,7 @@ start_receiver() {
 }
 start_receiver
 ticket=$(awk '{ print $NF }' "$transfer/ticket")
-in_lab h0 bash -c "echo \$\$ >$transfer/sender; exec '$MILLRACE' send '$transfer/data.bin' '$ticket' \
+XDG_CONFIG_HOME=$transfer/config in_lab h0 bash -c "echo \$\$ >$transfer/sender; exec '$MILLRACE' send '$transfer/data.bin' '$ticket' \
     --identity '$transfer/key0' --rate 40Mbps" >"$transfer/send" 2>&1 &
 # Prints the share of the file that the receiver has verified, in %, if it is 20 or more.
 verified() { grep -oE '[2-9][0-9]\.[0-9] %' "$transfer/send" | tail -n 1 | grep .; }
@@ -410,7 +410,7 @@ echo "Both ends are killed when $(verified) of $FILE_MIB MiB are verified at the
 show dd if=/dev/urandom of="$file" bs=90 seek=10000 count=1 conv=notrunc status=none
 start_receiver
 echo '$ millrace send data.bin mr1…'
-in_lab h0 "$MILLRACE" send "$transfer/data.bin" "$ticket" --identity "$transfer/key0" 2>&1 | tee "$transfer/send" ||
+XDG_CONFIG_HOME=$transfer/config in_lab h0 "$MILLRACE" send "$transfer/data.bin" "$ticket" --identity "$transfer/key0" 2>&1 | tee "$transfer/send" ||
     fail 'the file was not delivered' "see $transfer/log"
 cmp "$transfer/data.bin" "$transfer/site1/data.bin" || fail 'the file differs' 'this should not happen: what an earlier run left is read again'
 echo 'The 90 damaged bytes were found and sent again: the file at the receiver is the same, bit for bit.'
