@@ -8,6 +8,7 @@
 #![allow(clippy::panic, clippy::unwrap_used, clippy::expect_used)]
 
 mod af_packet;
+mod agentx;
 mod bgp;
 mod bird;
 mod bpf;
@@ -25,6 +26,7 @@ mod kept;
 mod l2ctl;
 mod liveness;
 mod memif;
+mod nic;
 mod openflow;
 mod ovsdb;
 mod parsers;
@@ -47,6 +49,7 @@ pub type Target = fn(&[u8]);
 /// Every target, with the name of its corpus and of its fuzzer.
 pub const TARGETS: &[(&str, Target)] = &[
     ("af_packet", af_packet::slot),
+    ("agentx_session", agentx::session),
     ("bgp_messages", bgp::messages),
     ("bgp_peer", bgp::peer),
     ("bird_control", bird::control),
@@ -82,7 +85,11 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("netlink_messages", routing::messages),
     ("nf_attach", window::attach),
     ("nf_window", window::window),
+    ("nic_commands", nic::commands),
+    ("nic_frames", nic::frames),
+    ("nic_rings", nic::rings),
     ("oam_frames", liveness::oam),
+    ("offload_planner", nic::planner),
     ("openflow_connection", openflow::connection),
     ("openflow_message", openflow::message),
     ("netconf_session", front_ends::netconf),

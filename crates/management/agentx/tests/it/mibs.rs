@@ -29,6 +29,7 @@ fn port(bridge: &str, name: &str, number: u32, link: LinkState) -> Port {
         rx: counters,
         tx: counters,
         policer: None,
+        offload_status: None,
         oam: None,
         lldp: None,
         rstp: None,

@@ -1,0 +1,5 @@
+//! The fuzzer of `nic_frames`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| millrace_fuzz::target("nic_frames")(bytes));
