@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-wan bench-transport simulate management kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-nic bench-wan bench-transport simulate management kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -28,7 +28,7 @@ build-exchange: setup portal
 	cargo build --release --locked -p millrace-ix
 
 build-demo: setup
-	cargo build --profile demo --locked -p millraced -p millrace -p millrace-nf-host -p millrace-wan
+	cargo build --profile demo --locked -p millraced -p millrace -p millrace-nf-host -p millrace-nic-device -p millrace-wan
 
 demo: build-demo ## demonstrate three hosts on one switch with real traffic (KEEP=1 leaves the lab running)
 	@demo/demo.sh
@@ -86,6 +86,10 @@ routing: setup ## run the long forms of the router's tests: churn beside `ip rou
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_routing_recipes.py
 	@# The network of seed 99 has a loop for an instant, which is not mended yet (docs/rstp.md).
 	MILLRACE_RSTP_NETWORKS=1500 cargo test --locked -p millrace-l2ctl --test it -- --nocapture random_networks
+
+bench-nic: build-switch ## measure what marks of a classifying NIC save (a minute; ARGS=--quick: seconds; rows in out/bench/nic.json)
+	cargo build --release --locked -p millrace-pipeline --examples
+	target/release/millrace bench nic $(ARGS)
 
 bench-route: build-switch ## measure the router against its gates, beside DPDK's structures (ten minutes; ARGS=--quick: one)
 	cargo build --release --locked -p millrace-fib -p millrace-rib -p millrace-router --examples
@@ -168,11 +172,15 @@ ips-check: setup ## compare intrusion prevention with all recorded answers of Su
 	cargo build --locked -p millrace
 	target/venv/bin/python -m pytest -q -s tests/interop/test_eve.py
 
-nic-check: setup ## check the NIC's RTL: front ends, proofs, 10,000,000 frames against the model, wire rate, parity, coverage, mutations, counts, place and route (rows in out/bench/nic.json)
+nic-check: setup ## check the NIC's RTL and the switch's use of its marks: front ends, proofs, 10,000,000 frames against the model, wire rate, parity, coverage, mutations, counts, place and route (rows in out/bench/nic-rtl.json)
 	@scripts/setup.sh python
 	@scripts/setup.sh hardware || echo "hardware: Verilator, yosys or nextpnr is not available; their rows say so"
 	cargo build --locked -p millrace-nic-model --example records
 	target/venv/bin/python rtl/check.py $(ARGS)
+	MILLRACE_CASES=20000 cargo test --locked --release -p millrace-pipeline --test it marks::
+	cargo test --locked --release -p millrace-offload -p millrace-nic
+	cargo build --locked -p millraced -p millrace -p millrace-nic-device
+	MILLRACE_NIC_LONG=1 target/venv/bin/python -m pytest -q tests/interop/test_offload.py
 
 nic-timing: setup ## place and route the NIC's configuration `ten` with three seeds (13 minutes of processor time each)
 	@scripts/setup.sh python

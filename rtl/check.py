@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the RTL, and writes the rows of `make nic-check` to out/bench/nic.json.
+"""Checks the RTL, and writes the rows of `make nic-check` to out/bench/nic-rtl.json.
 
     check.py [STEP ...]   lint, proofs, model, oracle, parity, wire, coverage, mutation, counts, fit, timing
 
@@ -22,7 +22,7 @@ from pathlib import Path
 RTL = Path(__file__).resolve().parent
 ROOT = RTL.parent
 OUT = Path(os.environ.get("NIC_OUT", ROOT / "target/rtl"))
-ROWS = ROOT / "out/bench/nic.json"
+ROWS = ROOT / "out/bench/nic-rtl.json"
 PACKAGE = RTL / "pkg/millrace_nic_pkg.sv"
 SOURCES = sorted((RTL / "src").glob("*.sv"))
 COUNTS = RTL / "synth/counts.json"

@@ -68,9 +68,10 @@ enum BenchCommand {
     Chain(crate::experiments::chain::ChainArgs),
     Ips(crate::experiments::ips::cli::IpsArgs),
     Route(crate::experiments::route::cli::RouteArgs),
+    Nic(crate::experiments::nic::cli::NicArgs),
     Wan(crate::experiments::wan::cli::WanArgs),
     Transport(crate::experiments::transport::cli::TransportArgs),
-    /// All of the above except lan, chain, ips, route, wan and transport; without a subcommand, `bench` runs forward, updates and
+    /// All of the above except lan, chain, ips, route, nic, wan and transport; without a subcommand, `bench` runs forward, updates and
     /// install
     All(RunArgs),
     /// List the cases, quantities and systems
@@ -160,6 +161,9 @@ pub enum BenchError {
     /// The experiment `route` failed.
     #[error(transparent)]
     Route(#[from] crate::experiments::route::RouteBenchError),
+    /// The experiment `nic` failed.
+    #[error(transparent)]
+    Nic(#[from] crate::experiments::nic::NicBenchError),
     /// The experiment `wan` failed.
     #[error(transparent)]
     Wan(#[from] crate::experiments::wan::WanBenchError),
@@ -261,6 +265,7 @@ impl Command {
             Some(BenchCommand::Chain(args)) => Ok(args.run(&installed_daemon())?),
             Some(BenchCommand::Ips(args)) => Ok(args.run()?),
             Some(BenchCommand::Route(args)) => Ok(args.run()?),
+            Some(BenchCommand::Nic(args)) => Ok(args.run()?),
             Some(BenchCommand::Wan(args)) => Ok(args.run()?),
             Some(BenchCommand::Transport(args)) => Ok(args.run()?),
             Some(BenchCommand::List) => list(),

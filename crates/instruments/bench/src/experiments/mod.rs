@@ -21,6 +21,7 @@ pub mod install;
 pub mod ips;
 pub mod lan;
 pub mod latency;
+pub mod nic;
 pub mod profile;
 pub mod qos;
 pub mod rate;

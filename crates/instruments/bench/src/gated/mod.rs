@@ -1,5 +1,6 @@
 //! Rows with gates: asked, gate, target, reached, met. Rows are computed from the recorded values alone.
 
+pub(crate) mod program;
 pub mod recorder;
 pub(crate) mod section;
 

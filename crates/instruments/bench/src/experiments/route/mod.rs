@@ -7,7 +7,6 @@
 pub mod cli;
 mod error;
 mod peers;
-mod program;
 mod record;
 mod recorder;
 mod rows;
@@ -20,11 +19,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use millrace_process::pause;
 
 pub use error::RouteBenchError;
-use program::said;
 pub use record::RouteRecord;
 pub use recorder::{Recorder, RunLength};
 use rows::{PROGRAMS, Program, UNMEASURED};
 
+use crate::gated::program::{said, value_of};
 use crate::gated::recorder::part;
 use crate::machine::Machine;
 use crate::record::Record;
@@ -94,13 +93,6 @@ impl Experiment {
         }
         Ok(())
     }
-}
-
-/// Returns the number of a line `NAME: NUMBER ...`.
-fn value_of(text: &str, name: &str) -> Option<f64> {
-    let of_line = |line: &str| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned);
-    let rest = text.lines().find_map(of_line)?;
-    rest.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::process::Command;
 use millrace_process::is_installed;
 
 use super::error::RouteBenchError;
-use super::program::said;
 use super::recorder::Recorder;
 use crate::gated::Gate;
+use crate::gated::program::said;
 use crate::gated::recorder::case;
 
 /// The time after which a test is ended, in seconds. On busy machines the IPv6 tests take minutes.

@@ -1,0 +1,184 @@
+//! The experiment `nic` (E10): what marks of a classifying NIC save, and the frame size from which a rate is reached.
+//!
+//! The measurement is the example `marks` of the crate `pipeline`, with an ideal device: marks computed beforehand, no input and
+//! output. Each line `NAME: VALUE UNIT` of its output is a row. Rows for more workers than one are *modelled*: the measured rate
+//! of one worker times their number.
+
+pub mod cli;
+mod error;
+mod record;
+mod recorder;
+mod rows;
+pub(crate) mod section;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use millrace_process::pause;
+
+pub use error::NicBenchError;
+pub use record::NicRecord;
+pub use recorder::{Recorder, RunLength};
+use rows::{CASES, ROWS, UNMEASURED, all_rows, smallest_frame};
+
+use crate::gated::Gate;
+use crate::gated::program::{said, value_of};
+use crate::gated::recorder::{case, part};
+use crate::machine::Machine;
+use crate::record::Record;
+
+/// The program that the experiment runs.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// The folder with the example `marks`.
+    pub examples: PathBuf,
+    /// The command line, for the record of the run.
+    pub command: String,
+}
+
+impl Experiment {
+    /// Measures all rows.
+    ///
+    /// # Errors
+    /// SIGINT, or a file that cannot be written. What fails besides is recorded as missing.
+    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), NicBenchError> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+        recorder.log(Record::Run {
+            experiment: "nic".to_owned(),
+            started: started.map_or(0, |since| since.as_secs()),
+            quick: recorder.length.rounds == 1,
+            machine: Box::new(Machine::describe(0)),
+            command: self.command.clone(),
+        })?;
+        for round in 0..recorder.length.rounds {
+            pause(Duration::ZERO)?;
+            let mut command = Command::new(self.examples.join("marks"));
+            command.args([recorder.length.windows, recorder.length.flows].map(|number| number.to_string()));
+            match said(&mut command)? {
+                Ok(text) => record(recorder, round, &text)?,
+                Err(reason) => {
+                    let build = "cargo build --release -p millrace-pipeline --examples";
+                    let reason = format!("{reason}. To fix it: {build}");
+                    recorder.all_missing(all_rows(), &reason)?;
+                }
+            }
+        }
+        for (name, reason) in UNMEASURED {
+            recorder.missing(&part(name, ""), reason)?;
+        }
+        Ok(())
+    }
+}
+
+/// Records the rows of one output of the example.
+fn record(recorder: &mut Recorder<'_>, round: usize, text: &str) -> Result<(), NicBenchError> {
+    for row in &ROWS {
+        match value_of(text, row.line) {
+            Some(value) => recorder.value(&row.case(), round, value)?,
+            None => recorder.missing(&row.case(), "marks did not print it")?,
+        }
+    }
+    for name in CASES {
+        for level in ["off", "verify", "trust"] {
+            let line = format!("{name}: {level}");
+            let shown = case(
+                shown_name(&line),
+                "measured, one worker, no I/O",
+                Gate::None,
+                "ns",
+            );
+            let Some(nanos) = value_of(text, &line) else {
+                recorder.missing(&shown, "marks did not print it")?;
+                continue;
+            };
+            recorder.value(&shown, round, nanos)?;
+            if name != "E10, one flow" {
+                continue;
+            }
+            for (workers, asked) in [
+                (1, "from the measured time of one worker, no I/O"),
+                (4, "modelled: four times the measured rate of one worker, no I/O"),
+                (8, "modelled: eight times the measured rate of one worker, no I/O"),
+            ] {
+                for gigabits in [10, 40, 100] {
+                    let name = shown_name(&line);
+                    let quantity = format!("{name}: smallest frame at {gigabits} Gbit/s, workers: {workers}");
+                    let size = smallest_frame(nanos, workers, gigabits);
+                    recorder.value(&case(quantity, asked, Gate::None, "bytes"), round, size)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the name of a row of E10 for a line of the example.
+fn shown_name(line: &str) -> String {
+    match line.starts_with("E10") {
+        true => line.to_owned(),
+        false => format!("E10, {line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gated::recorder::rows_of;
+    use crate::record::Log;
+
+    /// Runs the experiment with an example that is a shell script.
+    fn rows_with(script: &str) -> Vec<crate::gated::Row> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("marks");
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut log = Log::create(&folder.path().join("nic.jsonl")).unwrap();
+        let mut progress = |_: &str| {};
+        let length = RunLength {
+            rounds: 1,
+            windows: 2,
+            flows: 64,
+        };
+        let experiment = Experiment {
+            examples: folder.path().to_owned(),
+            command: "test".to_owned(),
+        };
+        experiment
+            .run(&mut Recorder::new(length, &mut log, &mut progress))
+            .unwrap();
+        rows_of::<NicRecord>(log.records())
+    }
+
+    #[test]
+    fn lines_of_the_example_are_rows_with_their_gates_and_sizes_follow_from_times() {
+        let script = "echo 'exact-10k: off / trust: 1.40'; echo 'exact-10k: off / verify: 0.7'; echo 'E10, one flow: trust: 80.0 ns'";
+        let rows = rows_with(script);
+        let find = |name: &str| rows.iter().find(|row| row.case == name).unwrap();
+        assert_eq!(find("N11 exact-10k: off / trust").met, Some(true));
+        assert_eq!(find("N11 exact-10k: off / verify").met, Some(false));
+        assert_eq!(
+            find("N12 mean of QinQ, MPLS, PBB, GRE, VXLAN: off / trust").reached,
+            None
+        );
+        // 12.5 million packets a second: 380 bytes with 20 on the wire are 40 Gbit/s.
+        let size = find("E10, one flow: trust: smallest frame at 40 Gbit/s, workers: 1").reached;
+        assert_eq!(size, Some(380.0));
+        let modelled = find("E10, one flow: trust: smallest frame at 40 Gbit/s, workers: 4");
+        assert_eq!(
+            (modelled.reached, modelled.asked.contains("modelled")),
+            (Some(80.0), true)
+        );
+    }
+
+    #[test]
+    fn an_example_that_fails_is_a_missing_row_with_the_next_step() {
+        let rows = rows_with("exit 3");
+        let reason = rows[0].reason.clone().unwrap();
+        assert!(
+            reason.contains("cargo build --release -p millrace-pipeline"),
+            "{reason}"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! The rows and their gates (docs/gates.md, "The classifying NIC").
+
+use crate::gated::Gate;
+use crate::gated::recorder::{Case, case};
+
+/// A row that the example prints.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    /// The gate's identifier in docs/gates.md.
+    id: &'static str,
+    /// The name of the line.
+    pub(super) line: &'static str,
+    gate: Gate,
+}
+
+impl Row {
+    pub(super) fn case(&self) -> Case {
+        let asked = "measured, one worker, 10,000 flows, ideal device, no I/O";
+        case(format!("{} {}", self.id, self.line), asked, self.gate, "")
+    }
+}
+
+const fn row(id: &'static str, line: &'static str, least: f64) -> Row {
+    Row {
+        id,
+        line,
+        gate: Gate::AtLeast(least),
+    }
+}
+
+/// The ratios of a packet's time without marks and with.
+pub(super) const ROWS: [Row; 6] = [
+    row("N11", "exact-10k: off / verify", 1.05),
+    row("N11", "exact-10k: off / trust", 1.25),
+    row("N11", "E10, one flow: off / verify", 1.05),
+    row("N11", "E10, one flow: off / trust", 1.25),
+    row("N12", "mean of QinQ, MPLS, PBB, GRE, VXLAN: off / verify", 1.15),
+    row("N12", "mean of QinQ, MPLS, PBB, GRE, VXLAN: off / trust", 1.6),
+];
+
+/// The cases of the example.
+pub(super) const CASES: [&str; 9] = [
+    "exact-10k",
+    "E10, one flow",
+    "E10, 10,000 flows",
+    "QinQ",
+    "MPLS",
+    "PBB",
+    "GRE",
+    "VXLAN",
+    "IPv6",
+];
+
+/// Returns the rows with gates.
+pub(super) fn all_rows() -> impl Iterator<Item = Case> {
+    ROWS.iter().map(Row::case)
+}
+
+/// Bytes of preamble and inter-frame gap, and of the frame check sequence that frames here lack, are on the wire beside a frame
+/// (IEEE 802.3-2022, section 4.4.2); the published result counts frames with their FCS, so 20 bytes are added.
+const WIRE_OVERHEAD: f64 = 20.0;
+
+/// Returns the smallest frame in bytes, with FCS, at which packets of `nanos` each on each of `workers` fill a link; 64 at
+/// least.
+pub(super) fn smallest_frame(nanos: f64, workers: u32, gigabits: u32) -> f64 {
+    let packets_per_nano = f64::from(workers) / nanos;
+    let bits = f64::from(gigabits) / packets_per_nano;
+    (bits / 8.0 - WIRE_OVERHEAD).ceil().max(64.0)
+}
+
+/// Rows of the design that this experiment does not measure, with the reason.
+pub(super) const UNMEASURED: [(&str, &str); 2] = [
+    (
+        "N13 governor on all cases of `forward` and `hostile`",
+        "these need a device with marks under the whole switch: no such device is fast enough here",
+    ),
+    (
+        "N14 two queues by dispatch against one queue",
+        "it needs three free cores: the device, and two workers",
+    ),
+];

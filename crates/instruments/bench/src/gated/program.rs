@@ -1,0 +1,24 @@
+//! Runs a program that prints rows, whose failure is recorded and not an error.
+
+use std::process::Command;
+
+use millrace_process::{ProcessError, run_tool};
+
+/// Runs a program, and returns its output, or the reason why it failed.
+///
+/// # Errors
+/// [`ProcessError::Interrupted`].
+pub(crate) fn said(command: &mut Command) -> Result<Result<String, String>, ProcessError> {
+    match run_tool(command) {
+        Ok(text) => Ok(Ok(text)),
+        Err(ProcessError::Interrupted) => Err(ProcessError::Interrupted),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+
+/// Returns the number of a line `NAME: NUMBER ...`.
+pub(crate) fn value_of(text: &str, name: &str) -> Option<f64> {
+    let of_line = |line: &str| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned);
+    let rest = text.lines().find_map(of_line)?;
+    rest.split_whitespace().next()?.parse().ok()
+}
