@@ -11,7 +11,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 SOURCE = FOLDER.parents[1] / "crates" / "config" / "api" / "src" / "server" / "routes"
 # A dashboard: its title, and the beginnings of the names of its metrics, after `millrace_`. The last takes the rest.
 DASHBOARDS = {
-    "ports": ("Ports, queues and LAGs", ("port", "queue", "policer", "lag")),
+    "ports": ("Ports, queues, LAGs and offload", ("port", "queue", "policer", "lag", "offload")),
     "forwarding": ("Forwarding: workers, tables, drops", ("worker", "table", "drop", "dropped", "mac", "flow", "group", "meter", "cache", "bridge")),
     "routing": ("Routing", ("router", "vrf", "interface", "netlink", "fpm", "route", "neighbour")),
     "functions": ("Chains, paths and samples", ("chain", "nf", "wan", "sflow", "ipfix", "function", "hop")),

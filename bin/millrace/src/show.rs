@@ -5,6 +5,7 @@ mod ipfix;
 mod lag;
 mod lldp;
 mod oam;
+mod offload;
 mod openflow;
 mod ovsdb;
 mod ports;
@@ -47,6 +48,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Meters(of) => per_bridge(session, of, Client::meters, openflow::meters),
         Show::Queues(of) => per_bridge(session, of, Client::queues, queues::table),
         Show::Policers(of) => per_bridge(session, of, queues::policed, queues::policers),
+        Show::Offload(of) => per_bridge(session, of, offload::ports, offload::table),
         Show::Oam(of) => per_bridge(session, of, oam::monitored, oam::table),
         Show::Lldp(of) => per_bridge(session, of, lldp::ports, lldp::table),
         Show::Lag { name } => lag::show(session, name.as_deref()),

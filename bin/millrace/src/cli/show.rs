@@ -27,6 +27,8 @@ pub(crate) enum Show {
     Queues(BridgeSelection),
     /// Policers of ports: rates, and packets by color
     Policers(BridgeSelection),
+    /// Offload of ports to NICs: trust, entries, marked packets, wrong marks, refusals
+    Offload(BridgeSelection),
     /// BFD, continuity checks and flap damping of ports
     Oam(BridgeSelection),
     /// Neighbours of ports by LLDP

@@ -15,6 +15,7 @@ mod lags;
 mod lldp;
 mod oam;
 mod observed;
+mod offload;
 mod ovsdb;
 mod ports;
 mod queues;

@@ -7,7 +7,7 @@ use millrace_datapath::spread::SpreadStats;
 use millrace_pipeline::{PortConfig, PortState};
 use millrace_types::PortNo;
 
-use super::{lldp, oam, queues, rstp};
+use super::{lldp, oam, offload, queues, rstp};
 
 /// Returns the running ports of a bridge, in order of numbers.
 pub(super) fn running<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Port> {
@@ -53,6 +53,7 @@ pub(super) fn running<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::P
                 errors: device.tx_errors,
             },
             policer: queues::policer(control, *number, &port.model),
+            offload_status: datapath.offload_status(*number).as_ref().map(offload::view),
             oam: control.oam_status(*number).as_ref().map(oam::view),
             lldp: control.lldp_status(*number).as_ref().map(lldp::view),
             rstp: rstp::view(control, *number),
@@ -98,6 +99,7 @@ pub(super) fn missing(bridge: &str, port: &millrace_model::Port) -> view::Port {
         rx: view::Counters::default(),
         tx: view::Counters::default(),
         policer: None,
+        offload_status: None,
         oam: None,
         lldp: None,
         rstp: None,

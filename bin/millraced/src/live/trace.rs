@@ -10,7 +10,7 @@ use millrace_agent::control::{
 use millrace_api::server::{CaptureSpec, CapturedPacket, Direction, LiveError, TracePacket};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
-use millrace_datapath::{CAPTURES_MAX, CaptureFilter};
+use millrace_datapath::{CAPTURES_MAX, CaptureFilter, offload};
 use millrace_flow::{Action, Field, FlowKey, Match};
 use millrace_pipeline::{DropReason, Explanation, Origin, PacketInReason, Standalone, Step};
 use millrace_router::{RouteExplanation, RouteStep};
@@ -89,6 +89,13 @@ fn show<B: Backend>(
         outputs: Vec::new(),
         dropped: None,
     };
+    if let Some(marked) = control.datapath().mark_of(origin.in_port, &key(origin, frame)) {
+        let offload::MarkedKey { slot, mark, level } = marked;
+        let level = super::offload::level(level);
+        trace.notes.push(format!(
+            "the device marks such packets with {mark:#x}: slot {slot}, level {level}; the trace goes through the tables"
+        ));
+    }
     // Packets that went into chains, in order.
     let mut entered = add_all(control, &mut trace, frame, explanation);
     for _ in 0..CHAIN_TRACES_MAX {
@@ -374,13 +381,22 @@ fn instructions<B: Backend>(
     found.map_or_else(String::new, |entry| entry.instructions().to_string())
 }
 
-/// Returns the fields of a packet that are not zero, as a match.
-fn fields(origin: Origin, frame: &[u8]) -> String {
+/// Returns the key of a packet.
+fn key(origin: Origin, frame: &[u8]) -> FlowKey {
     let mut key = FlowKey::default();
     key.extract(frame, &Layers::parse(frame, Depth::All));
     key.set_field(Field::InPort, origin.in_port.raw().into());
+    key.set_field(Field::InPhyPort, origin.in_phy_port.raw().into());
     key.set_field(Field::Metadata, origin.metadata.into());
     key.set_field(Field::TunnelId, origin.tunnel_id.into());
+    key
+}
+
+/// Returns the fields of a packet that are not zero, as a match.
+fn fields(origin: Origin, frame: &[u8]) -> String {
+    let mut key = key(origin, frame);
+    // For a port of this switch it says the same as in_port.
+    key.set_field(Field::InPhyPort, 0);
     let mut builder = Match::builder();
     for field in Field::ALL {
         let value = key.field(field);

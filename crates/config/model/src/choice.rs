@@ -212,6 +212,17 @@ choice! {
         /// 10 seconds.
         S10 = "10s",
     }
+    /// The trust in the marks of a device that classifies packets.
+    OffloadMode {
+        /// `trust` for a NIC in software of the same user, `verify` for any other, while marks save time.
+        Auto = "auto",
+        /// Marks are not used; the device chooses queues only.
+        Dispatch = "dispatch",
+        /// The key of each marked packet is compared with that of its mark.
+        Verify = "verify",
+        /// The key of one marked packet in 1,024 is compared; a wrong mark ends the trust.
+        Trust = "trust",
+    }
     /// The metering algorithm of a policer.
     PolicerKind {
         /// One rate and two bursts (RFC 2697): green within `cir` and `cbs`, yellow within `ebs` of unused tokens.

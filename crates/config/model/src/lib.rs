@@ -42,6 +42,7 @@ mod nsh;
 mod number;
 mod oam;
 mod object;
+mod offload;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod ovsdb;
@@ -67,9 +68,9 @@ pub use chain::{Chain, Hop};
 pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
-    HugePages, Idle, InterfaceEgress, IpfixRecords, LagFallback, LagMode, LagRate, LocalPort, OnFailure,
-    PolicerKind, PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, Spread, StandaloneFlows,
-    WanBypass, WhenFull,
+    HugePages, Idle, InterfaceEgress, IpfixRecords, LagFallback, LagMode, LagRate, LocalPort, OffloadMode,
+    OnFailure, PolicerKind, PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, Spread,
+    StandaloneFlows, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
@@ -90,13 +91,15 @@ pub use number::{
     DampingTime, DatagramSize, DiscardLimit, EchoInterval, FlapCount, FlowCacheSize, FlowTimeout,
     ForwardDelay, FrameOverhead, Fuel, FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount,
     KernelTable, LacpPriority, LaneCount, LldpHold, LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel,
-    MaxAge, MaxBackoff, MemoryMib, MepNumber, MinLinks, MissSendLen, Mtu, ObservationId, PacketInBurst,
-    PacketInRate, PathCost, PollingInterval, PortPriority, QueueCount, QueueLength, QueuePriority, QueueSize,
-    QueueWeight, RangeError, RestoreTime, SampledHeaderSize, SamplingRate, SubAgent, TableCount, TableNumber,
-    TableSize, TemplateInterval, TrafficClass, WanMtu, WanSeed, WorkerCount,
+    MaxAge, MaxBackoff, MemoryMib, MepNumber, MinLinks, MissSendLen, Mtu, ObservationId, OffloadEntries,
+    OffloadOperations, PacketInBurst, PacketInRate, PathCost, PollingInterval, PortPriority, QueueCount,
+    QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime, SampledHeaderSize,
+    SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TemplateInterval, TrafficClass, WanMtu,
+    WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use object::{ObjectError, ObjectName};
+pub use offload::PortOffload;
 pub use ovsdb::{Ovsdb, OvsdbTarget};
 pub use port::{Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};

@@ -108,6 +108,10 @@ bounded! {
     AuxiliaryCount(u8) in 0..=16, "";
     /// The number of receive queues of a port; the number of transmit queues is the same.
     QueueCount(u16) in 1..=64, "";
+    /// The number of entries of a device that classifies packets.
+    OffloadEntries(u32) in 1..=65_536, " entries";
+    /// The number of entries that are added to a device and removed from it, per second.
+    OffloadOperations(u32) in 1..=1_000_000, " a second";
     /// An interval of BFD packets, in milliseconds.
     BfdInterval(u16) in 50..=1000, " ms";
     /// The number of missing BFD packets in a row that ends a session (RFC 5880, detection multiplier).
@@ -373,6 +377,10 @@ impl DampingTime {
     pub const WINDOW: DampingTime = DampingTime(5);
     /// The default time for which a damped link counts as down, 30 seconds.
     pub const HOLD_DOWN: DampingTime = DampingTime(30);
+}
+impl OffloadOperations {
+    /// The default.
+    pub const DEFAULT: OffloadOperations = OffloadOperations(2000);
 }
 impl QueueCount {
     /// One queue.

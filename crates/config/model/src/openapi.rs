@@ -152,6 +152,7 @@ mod tests {
                 "QueueConfig",
                 "PolicerConfig",
                 "ColorActionConfig",
+                "PortOffloadConfig",
                 "BfdConfig",
                 "CcmConfig",
                 "FlapDampingConfig",

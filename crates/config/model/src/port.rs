@@ -7,6 +7,7 @@ use crate::device::Device;
 use crate::name::PortName;
 use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime, SamplingRate};
 use crate::oam::{Bfd, Ccm, FlapDamping};
+use crate::offload::PortOffload;
 use crate::qos::{Policer, Queue, Rate};
 use crate::rstp::PortRstp;
 use crate::section::{deserialize, section};
@@ -68,6 +69,9 @@ section! {
             pub egress_queues as "queue": Vec<Queue> = Vec::new(),
             /// The ingress policer of the port.
             pub policer: Option<Policer> = None,
+            /// The use of the entries of a device that classifies packets (`nic:PATH`). Unset, the device chooses queues
+            /// only.
+            pub offload: Option<PortOffload> = None,
             /// BFD with the switch or router at the other end; the port is live only while the session is up.
             pub bfd: Option<Bfd> = None,
             /// Continuity check messages with the other end; the port is live only while they arrive.

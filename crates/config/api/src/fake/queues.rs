@@ -1,8 +1,8 @@
 //! The queues and the policer of the fake switch.
 
 use crate::view::{
-    BfdSession, Colored, Damping, EgressQueue, Ipfix, IpfixCollector, Lldp, LldpNeighbour, Oam, Policer,
-    Sflow, SflowCollector, SflowPort,
+    BfdSession, Colored, Damping, EgressQueue, Ipfix, IpfixCollector, Lldp, LldpNeighbour, Oam, Offload,
+    OffloadRefusal, Policer, Sflow, SflowCollector, SflowPort,
 };
 
 /// Returns a default queue, and a queue with every setting.
@@ -86,6 +86,35 @@ pub(super) fn oam() -> Oam {
             remaining_s: None,
             times: 1,
         }),
+    }
+}
+
+/// Returns the offload of a port whose device lied once.
+pub(super) fn offload() -> Offload {
+    Offload {
+        mode: "auto".to_owned(),
+        level: "verify".to_owned(),
+        by: "audit".to_owned(),
+        distrusted: true,
+        entries: 1200,
+        pending: 2,
+        leaked: 0,
+        limit: 1843,
+        operations: 1500,
+        operations_per_second: 12,
+        packets: 1_000_000,
+        marked: 900_000,
+        used: 890_000,
+        verified: 2000,
+        mismatches: 1,
+        unknown: 0,
+        samples: 390,
+        samples_lost: 0,
+        refusals: vec![OffloadRefusal {
+            reason: "fragment".to_owned(),
+            count: 3,
+        }],
+        saved_nanos: Some(17.5),
     }
 }
 

@@ -110,6 +110,7 @@ impl FakeSwitch {
                 errors: 0,
             },
             policer: (number == 1).then(queues::policer),
+            offload_status: (number == 2).then(queues::offload),
             oam: (number == 1).then(queues::oam),
             lldp: (number == 1).then(queues::lldp),
             rstp: None,

@@ -16,6 +16,7 @@ mod group;
 mod ipfix;
 mod lag;
 mod lock;
+mod offload;
 mod ovsdb;
 mod port;
 mod problem;
@@ -47,6 +48,7 @@ pub use millrace_wan_control::{
     Delay as WanDelay, DirectionStatus as WanDirection, DropCount as WanDrop,
     InterfaceStatus as WanInterface, PathStatus as WanPath,
 };
+pub use offload::{Offload, OffloadRefusal};
 pub use ovsdb::{Ovsdb, OvsdbFault, OvsdbState};
 pub use port::{
     AdminState, BfdSession, Colored, ContinuityCheck, Counters, Damping, LinkState, Lldp, LldpNeighbour,

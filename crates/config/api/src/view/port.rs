@@ -102,6 +102,9 @@ pub struct Port {
     /// The policer with its counters; `null` if the port has none.
     #[serde(default)]
     pub policer: Option<Policer>,
+    /// The offload to a device that classifies packets; `null` if the port has none.
+    #[serde(default)]
+    pub offload_status: Option<super::Offload>,
     /// BFD, continuity checks and flap damping with their state; `null` if the port has none of them.
     #[serde(default)]
     pub oam: Option<Oam>,

@@ -1,4 +1,4 @@
-//! Constraints on the settings of a port: VLANs, queues, policer.
+//! Constraints on the settings of a port: VLANs, queues, policer, offload.
 
 use millrace_types::BitRate;
 
@@ -38,6 +38,13 @@ impl Checks {
         self.queues(port, path);
         if let Some(policer) = &port.policer {
             self.policer(policer, &path.key("policer"));
+        }
+        if port.offload.is_some() && !matches!(port.device, Device::Nic(_)) {
+            let message = format!(
+                "{} does not classify packets: expected the device nic:PATH, or no `offload`",
+                port.device
+            );
+            self.conflict(path.key("offload"), message);
         }
         self.oam(port, path);
     }

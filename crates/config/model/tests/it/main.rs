@@ -12,6 +12,7 @@ mod ipfix;
 mod lags;
 mod messages;
 mod oam;
+mod offload;
 mod qos;
 mod reference;
 mod round_trip;

@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::bridge::BridgeControl;
 use super::devices::device_spec;
 use super::oam::link_state;
-use super::qos::{plan_of, policer_of};
+use super::qos::{offload_of, plan_of, policer_of};
 use super::tunnels::is_logical;
 use crate::asynchronous::{PortChange, port_status};
 use crate::observe::Observation;
@@ -76,7 +76,7 @@ impl<B: Backend> BridgeControl<B> {
         Ok(())
     }
 
-    /// Gives a port that was opened its queues, policer and backpressure.
+    /// Gives a port that was opened its queues, policer, backpressure and offload.
     fn apply_qos(&mut self, wanted: &model::Port) {
         self.datapath.schedule(wanted.number, &plan_of(wanted));
         if let Some(plan) = policer_of(wanted) {
@@ -85,6 +85,7 @@ impl<B: Backend> BridgeControl<B> {
         if wanted.backpressure {
             set_backpressure(&mut self.datapath, &self.config.name, wanted);
         }
+        self.datapath.set_offload(wanted.number, offload_of(wanted));
     }
 
     /// Adds a port of a chain, and reports it to the controllers. The device of the port is already open.
@@ -188,6 +189,7 @@ impl<B: Backend> BridgeControl<B> {
         if backpressure_changed {
             set_backpressure(&mut self.datapath, &self.config.name, wanted);
         }
+        self.datapath.set_offload(number, offload_of(wanted));
         if status.config != config || vlans_changed {
             self.configure_port(number, config);
         }

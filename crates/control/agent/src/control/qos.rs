@@ -1,5 +1,6 @@
 //! Queues, rates and policers of a port, from the configuration to the data plane.
 
+use millrace_datapath::offload::{OffloadMode, OffloadSettings};
 use millrace_datapath::schedule::{PortPlan, QueuePlan};
 use millrace_model as model;
 use millrace_pipeline::{ColorAction, Marks, Policer, PolicerPlan, PolicerRates};
@@ -22,6 +23,21 @@ pub(super) fn plan_of(port: &model::Port) -> PortPlan {
         overhead: port.frame_overhead.get(),
         queues: port.egress_queues.iter().map(queue).collect(),
     }
+}
+
+/// Returns the settings of the offload of a port, if it has any.
+pub(super) fn offload_of(port: &model::Port) -> Option<OffloadSettings> {
+    let given = port.offload.as_ref()?;
+    Some(OffloadSettings {
+        mode: match given.mode {
+            model::OffloadMode::Auto => OffloadMode::Auto,
+            model::OffloadMode::Dispatch => OffloadMode::Dispatch,
+            model::OffloadMode::Verify => OffloadMode::Verify,
+            model::OffloadMode::Trust => OffloadMode::Trust,
+        },
+        entries: given.entries.map(model::OffloadEntries::get),
+        operations_per_second: given.operations_per_second.get(),
+    })
 }
 
 /// Returns the policer of a port, if it has one.

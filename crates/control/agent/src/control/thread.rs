@@ -281,6 +281,7 @@ fn tick<B: Backend>(bridge: &mut BridgeControl<B>) {
     bridge.tables.optimize_idle_tables(now, &mut bridge.ops);
     bridge.update_tunnels(now);
     bridge.reconnect_vnics(now);
+    bridge.datapath.run_offload();
     bridge.poll_links();
     bridge.count_refused_frames(now);
     bridge.expire_taps(now);

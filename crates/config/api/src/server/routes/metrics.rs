@@ -302,6 +302,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     }
     super::sflow_metrics::sflow(out, live, &bridges);
     super::ipfix_metrics::ipfix(out, live, &bridges);
+    super::offload_metrics::offload(out, live, &bridges);
     queues(out, live, &bridges);
     super::chain_metrics::chains(out, live, &bridges);
     super::wan_metrics::wans(out, live);

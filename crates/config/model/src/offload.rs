@@ -1,0 +1,24 @@
+//! Offload: the use that a port makes of a device that classifies packets.
+
+use crate::choice::OffloadMode;
+use crate::number::{OffloadEntries, OffloadOperations};
+use crate::section::{deserialize, section};
+
+section! {
+    /// The use of the entries of a device that classifies packets (`nic:PATH`). The device marks packets of heavy flows, and
+    /// workers find the actions of marked packets without a lookup. Flow entries, counters and timeouts stay as they are.
+    /// See docs/smart-nic.md.
+    pub struct PortOffload (live) {
+        required {}
+        optional {
+            /// The trust in marks.
+            pub mode: OffloadMode = OffloadMode::Auto,
+            /// The maximum number of entries. Unset, nine tenths of what the device has room for.
+            pub entries: Option<OffloadEntries> = None,
+            /// The maximum number of entries added and removed per second.
+            pub operations_per_second: OffloadOperations = OffloadOperations::DEFAULT,
+        }
+    }
+}
+
+deserialize!(PortOffload);
