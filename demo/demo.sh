@@ -429,4 +429,7 @@ else
     echo 'Not shown: FRR is not installed (scripts/setup.sh routers).'
 fi
 
+step 'MPLS and QinQ over two workers: from one queue, then from a NIC that dispatches and marks, and at last marks wrongly'
+show scripts/apart.sh python3 demo/marks.py "$(dirname "$MILLRACE")" || fail 'the device was not caught' 'try it: scripts/apart.sh python3 demo/marks.py target/demo'
+
 step 'Done'
