@@ -88,7 +88,7 @@ def test_the_faults_of_a_running_switch_fire_their_alerts_which_end_with_them(tm
             optional = {"millrace_config_confirm_deadline_seconds", "millrace_port_live", "millrace_controller_connected",
                         "millrace_queue_dropped_packets_total"}
             used = set(re.findall(r"\bmillrace_\w+", RULES.read_text()))
-            parts = ("millrace_interface_", "millrace_lag_", "millrace_route", "millrace_vrf_", "millrace_neighbour")
+            parts = ("millrace_interface_", "millrace_lag_", "millrace_route", "millrace_vrf_", "millrace_neighbour", "millrace_offload_")
             missing = {metric for metric in used - optional if not metric.startswith(parts) and not prometheus.series(metric)}
             assert not missing, missing
             reasons = {drop["reason"] for drop in switch.rest.get(f"{switch.url}/drops", timeout=60).json()}
