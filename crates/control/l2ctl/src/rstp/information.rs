@@ -3,8 +3,11 @@
 use millrace_types::{Duration, Mac, Time};
 
 use super::bpdu::{Bpdu, Fields, Flags, PortRole, Times};
-use super::port::{InfoIs, Port};
+use super::port::{InfoIs, Port, Said};
 use super::vector::PriorityVector;
+
+/// The longest time that a BPDU and the answer to it are under way.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// The kind of a received message (`rcvdInfo`, section 17.21.8).
 enum Received {
@@ -27,6 +30,8 @@ impl Port {
             self.proposed = false;
             self.agree = false;
             self.agreed = false;
+            self.said.clear();
+            self.neighbour_cost = None;
             self.timers.rcvd_info_while = now;
             self.set_information(InfoIs::Disabled);
             return true;
@@ -135,13 +140,72 @@ impl Port {
                 // Another port of this bridge, at the end of a cable from the bridge to itself, always has the root of
                 // this bridge: nobody waits for such a cable, thus its ports do without agreement.
                 let knows_this = fields.root == self.port_priority.root && fields.bridge.address != address;
-                let has_agreed = fields.flags.contains(Flags::AGREEMENT) && knows_this;
+                let has_agreed = fields.flags.contains(Flags::AGREEMENT)
+                    && knows_this
+                    && self.answers_present(role, &message, times);
                 self.agreed = is_rstp && self.is_point_to_point() && has_agreed;
+                if self.agreed && role == PortRole::Root {
+                    self.neighbour_cost = message
+                        .root_path_cost
+                        .checked_sub(self.port_priority.root_path_cost);
+                }
                 self.proposing &= !self.agreed;
                 self.set_tc_flags(&fields);
             }
             Received::Other => {}
         }
+    }
+
+    /// Returns true if an agreement can only be the answer to what this port says now. BPDUs have no numbers: an agreement that
+    /// was under way while this port said something else looks like one to the present. If that other information was better,
+    /// the neighbour may have taken it since, and its port may lead to this bridge a second time.
+    fn answers_present(&self, role: PortRole, message: &PriorityVector, times: Times) -> bool {
+        // What a root port says is what it heard, one bridge further; an alternate port says what it has from elsewhere.
+        let is_of_path = |said: &Said| {
+            message.root_path_cost > said.priority.root_path_cost && times.message_age > said.message_age
+        };
+        let may_answer =
+            |said: &Said| message.root == said.priority.root && (role != PortRole::Root || is_of_path(said));
+        let costs_as_before = |said: &Said| {
+            let cost = self
+                .neighbour_cost
+                .and_then(|cost| said.priority.root_path_cost.checked_add(cost));
+            role == PortRole::Root && may_answer(said) && cost == Some(message.root_path_cost)
+        };
+        self.is_the_only_answer(may_answer) || self.is_the_only_answer(costs_as_before)
+    }
+
+    /// Returns true if what this port says now may have been answered, and nothing better was said between that and something
+    /// else that may have been answered.
+    fn is_the_only_answer(&self, may_answer: impl Fn(&Said) -> bool) -> bool {
+        let present = Said {
+            priority: self.port_priority,
+            message_age: self.port_times.message_age,
+            at: Time::ZERO,
+        };
+        let mut is_answerable = false;
+        let is_doubtful = self.said.iter().any(|said| {
+            is_answerable |= may_answer(said);
+            is_answerable && said.priority.message() < present.priority.message()
+        });
+        may_answer(&present) && !is_doubtful
+    }
+
+    /// Notes what the port says in a BPDU. What it said more than [`UNDER_WAY`] before is forgotten, except for the last of it,
+    /// which the neighbour had until then.
+    pub(super) fn note_said(&mut self, now: Time) {
+        let said = Said {
+            priority: self.designated_priority,
+            message_age: self.designated_times.message_age,
+            at: now,
+        };
+        let old = self
+            .said
+            .iter()
+            .filter(|said| now.since(said.at) >= UNDER_WAY)
+            .count();
+        self.said.drain(..old.saturating_sub(1));
+        self.said.push(said);
     }
 
     fn kind_of(&self, role: PortRole, message: &PriorityVector, times: Times, is_own: bool) -> Received {

@@ -244,6 +244,9 @@ impl Bridge {
         if !matches!(bpdu, Bpdu::TopologyChange) {
             port.tc_ack = false;
         }
+        if port.role == Role::Designated {
+            port.note_said(now);
+        }
         if port.tx_count == 0 {
             port.timers.tx_tick = now + Duration::from_secs(1);
         }

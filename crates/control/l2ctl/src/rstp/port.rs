@@ -87,6 +87,15 @@ pub(super) struct Timers {
     pub(super) tx_tick: Time,
 }
 
+/// What a designated port said in a BPDU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Said {
+    pub(super) priority: PriorityVector,
+    /// In 1/256 s.
+    pub(super) message_age: u16,
+    pub(super) at: Time,
+}
+
 /// A port and its variables.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
@@ -140,6 +149,11 @@ pub(super) struct Port {
     pub(super) tc_prop: bool,
 
     pub(super) tx_count: u8,
+
+    /// What the port said as a designated port in the last second, and the last before; at most 10 BPDUs a second.
+    pub(super) said: Vec<Said>,
+    /// The path cost of the neighbour's port, as far as its agreements tell it.
+    pub(super) neighbour_cost: Option<u32>,
 }
 
 impl Port {
@@ -195,6 +209,8 @@ impl Port {
             tc_ack: false,
             tc_prop: false,
             tx_count: 0,
+            said: Vec::new(),
+            neighbour_cost: None,
         }
     }
 

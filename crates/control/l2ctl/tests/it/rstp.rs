@@ -38,6 +38,8 @@ struct Network {
     states: BTreeMap<(usize, u16), PortState>,
     frames: Vec<Frame>,
     flushes: BTreeSet<(usize, u16)>,
+    /// The seed of the network, for messages.
+    number: u64,
     seed: u64,
 }
 
@@ -50,6 +52,7 @@ impl Network {
             states: BTreeMap::new(),
             frames: Vec::new(),
             flushes: BTreeSet::new(),
+            number: seed,
             seed,
         };
         for number in 0..bridges {
@@ -189,7 +192,11 @@ impl Network {
         let mut groups: Vec<usize> = (0..self.bridges.len()).collect();
         for cable in self.cables.iter().filter(|cable| self.forwards(cable)) {
             let [a, b] = cable.ends.map(|(bridge, _)| groups[bridge]);
-            assert_ne!(a, b, "a loop at {:?}", self.now);
+            assert_ne!(
+                a, b,
+                "a loop at {:?} in the network of seed {}",
+                self.now, self.number
+            );
             groups
                 .iter_mut()
                 .filter(|group| **group == b)
@@ -278,36 +285,52 @@ fn random_networks_converge_to_the_tree_of_the_oracle_and_never_loop() {
     let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().unwrap());
     let first = number("MILLRACE_RSTP_SEED", 0);
     for seed in first..first + number("MILLRACE_RSTP_NETWORKS", 60) {
-        let mut network = Network::new(3 + seed as usize % 7, seed);
-        let count = network.bridges.len();
-        let extra = network.random(6) as usize;
-        for number in 0..count - 1 + extra {
-            let b = network.random(count as u64) as usize;
-            let (a, b) = if number < count - 1 {
-                (number + 1, b.min(number))
-            } else {
-                (number % count, b)
-            };
-            let cost = [None, Some(1 + network.random(9) as u32 * 1_000)][network.random(2) as usize];
-            network.connect(a, b, cost);
-        }
-        for cable in 0..network.cables.len() {
-            network.set_cable(cable, true);
+        run_random(seed);
+    }
+}
+
+/// Cables fail and come back in these networks while information about a root that is gone goes round. By the letter of the
+/// standard, and with agreements to what a port said before, each of them has a loop for an instant.
+#[test]
+fn agreements_to_what_a_port_said_before_make_no_loops() {
+    for seed in [
+        99, 179, 180, 222, 255, 291, 326, 396, 472, 491, 503, 587, 877, 913, 1117, 1284, 1352, 1448,
+    ] {
+        run_random(seed);
+    }
+}
+
+/// Runs a random network whose cables fail in 12 steps.
+fn run_random(seed: u64) {
+    let mut network = Network::new(3 + seed as usize % 7, seed);
+    let count = network.bridges.len();
+    let extra = network.random(6) as usize;
+    for number in 0..count - 1 + extra {
+        let b = network.random(count as u64) as usize;
+        let (a, b) = if number < count - 1 {
+            (number + 1, b.min(number))
+        } else {
+            (number % count, b)
+        };
+        let cost = [None, Some(1 + network.random(9) as u32 * 1_000)][network.random(2) as usize];
+        network.connect(a, b, cost);
+    }
+    for cable in 0..network.cables.len() {
+        network.set_cable(cable, true);
+    }
+    network.run_for(Duration::from_secs(60));
+    network.assert_tree(&format!("seed {seed}, begin"));
+    for step in 0..12 {
+        let changes = 1 + network.random(3);
+        for _ in 0..changes {
+            let cable = network.random(network.cables.len() as u64) as usize;
+            let is_up = network.cables[cable].is_up;
+            network.set_cable(cable, !is_up);
+            let pause = network.random(3) * network.random(700);
+            network.run_for(Duration::from_millis(pause));
         }
         network.run_for(Duration::from_secs(60));
-        network.assert_tree(&format!("seed {seed}, begin"));
-        for step in 0..12 {
-            let changes = 1 + network.random(3);
-            for _ in 0..changes {
-                let cable = network.random(network.cables.len() as u64) as usize;
-                let is_up = network.cables[cable].is_up;
-                network.set_cable(cable, !is_up);
-                let pause = network.random(3) * network.random(700);
-                network.run_for(Duration::from_millis(pause));
-            }
-            network.run_for(Duration::from_secs(60));
-            network.assert_tree(&format!("seed {seed}, step {step}"));
-        }
+        network.assert_tree(&format!("seed {seed}, step {step}"));
     }
 }
 
