@@ -1,8 +1,10 @@
 """The switch as a router: hosts in two VLANs, the kernel's tools and programs as neighbours."""
 
 import contextlib
+import ipaddress
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -196,6 +198,59 @@ def test_routes_of_the_kernel_are_those_of_the_router(router):
     text = subprocess.run(["ip", "netns", "exec", HOSTS[0], "ping", "-c", "1", "-W", "5", "192.0.2.1"],
                           capture_output=True, text=True, timeout=60).stdout
     assert "Net Unreachable" in text, text
+
+
+def test_churn_of_other_routes_costs_established_traffic_nothing_and_ends_as_the_kernel_has_it(router):
+    """Thousands of changes of routes, groups, links and addresses, seeded; then the route of random addresses as `ip route get`
+    has it. Longer churn without traffic: crates/routing/rib/tests/kernel."""
+    wait_until_it_routes()
+    rng = random.Random(7)
+    prefixes = [f"172.{16 + rng.randrange(4)}.{rng.randrange(4) * 64}.0/{rng.choice((16, 18, 20, 24))}" for _ in range(60)]
+    prefixes = sorted({str(ipaddress.ip_network(prefix, strict=False)) for prefix in prefixes})
+    gateways = ("10.0.10.2", "10.0.20.2")
+    setup = "".join(f"nexthop replace id {at} via {gateway} dev v{at}0\n" for at, gateway in enumerate(gateways, 1))
+
+    def change():
+        kind, prefix = rng.randrange(20), rng.choice(prefixes)
+        if kind < 9:
+            return f"route replace {prefix} via {rng.choice(gateways)}"
+        if kind < 12:
+            return f"route replace {prefix} nhid 10"
+        if kind < 17:
+            return f"route del {prefix}"
+        if kind == 17:
+            return f"nexthop replace id 10 group {rng.choice(('1', '2', '1/2', '1,3/2'))}"
+        if kind == 18:
+            return f"link {rng.choice(('add link v20 name mv0 type macvlan', 'del mv0'))}"
+        return f"address {rng.choice(('add', 'del'))} 192.0.2.{rng.randrange(4)}/32 dev lo"
+    lines = setup + "nexthop replace id 10 group 1/2\n" + "\n".join(change() for _ in range(5000)) + "\n"
+    ping = subprocess.Popen(["ip", "netns", "exec", HOSTS[0], "ping", "-q", "-n", "-i", "0.01", "10.0.20.2"], stdout=subprocess.PIPE, text=True)
+    try:
+        # Some changes fail: what is to be deleted is not there.
+        inside(VRF, "ip", "-batch", "-", "-force", input=lines, check=False)
+    finally:
+        ping.send_signal(signal.SIGINT)
+        text, _ = ping.communicate(timeout=60)
+    sent, received = (int(number) for number in re.search(r"(\d+) packets transmitted, (\d+) received", text).groups())
+    assert sent - received <= 1, text
+    networks = [ipaddress.ip_network(prefix) for prefix in prefixes]
+    addresses = [str(network[rng.randrange(network.num_addresses)]) for network in networks]
+
+    def of_kernel(address):
+        found = json.loads(inside(VRF, "ip", "-j", "-d", "route", "get", "fibmatch", address, check=False) or "[{}]")[0]
+        if "nhid" in found:
+            objects = {one["id"]: one for one in json.loads(inside(VRF, "ip", "-j", "nexthop"))}
+            return {objects[member["id"]]["gateway"] for member in objects[found["nhid"]]["group"]}
+        return {found["gateway"]} if "gateway" in found else set()
+
+    def of_switch(address):
+        answer = router.rest.get(f"{router.url}/vrfs/blue/routes", params={"to": address}, timeout=60).json()["routes"]
+        return {hop["gateway"] for route in answer for hop in route["nexthops"] if hop["gateway"]}
+
+    def differences():
+        return [(address, of_kernel(address), of_switch(address)) for address in addresses if of_kernel(address) != of_switch(address)]
+    wait_for("the routes are the kernel's", lambda: not differences())
+    assert any(of_switch(address) for address in addresses)
 
 
 def test_the_kernel_forwards_nothing_itself(router):
