@@ -160,7 +160,7 @@ impl Port {
     /// was under way while this port said something else looks like one to the present. If that other information was better,
     /// the neighbour may have taken it since, and its port may lead to this bridge a second time.
     fn answers_present(&self, role: PortRole, message: &PriorityVector, times: Times) -> bool {
-        // What a root port says is what it heard, one bridge further; an alternate port says what it has from elsewhere.
+        // A root port says again, one bridge further, the information that it heard; an alternate port has its own from elsewhere.
         let is_of_path = |said: &Said| {
             message.root_path_cost > said.priority.root_path_cost && times.message_age > said.message_age
         };

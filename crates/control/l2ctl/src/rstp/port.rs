@@ -87,7 +87,7 @@ pub(super) struct Timers {
     pub(super) tx_tick: Time,
 }
 
-/// What a designated port said in a BPDU.
+/// The information of a BPDU that a designated port sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     pub(super) priority: PriorityVector,
@@ -150,7 +150,7 @@ pub(super) struct Port {
 
     pub(super) tx_count: u8,
 
-    /// What the port said as a designated port in the last second, and the last before; at most 10 BPDUs a second.
+    /// The information that the port sent as a designated port in the last second, and the last before; at most 10 BPDUs a second.
     pub(super) said: Vec<Said>,
     /// The path cost of the neighbour's port, as far as its agreements tell it.
     pub(super) neighbour_cost: Option<u32>,
