@@ -1,4 +1,5 @@
-"""LLDP with lldpd over a cable: each side knows the other, notices changes, and notices that the other goes away."""
+"""LLDP with lldpd over a cable: each side knows the other, notices changes, and notices that the other goes away. A dissector reads the
+frames."""
 
 import json
 import os
@@ -8,7 +9,7 @@ import subprocess
 
 import pytest
 
-from namespaces import cables
+from namespaces import cables, packet_socket_here, receive
 from switches import Millrace, end, run, wait_for
 
 pytestmark = [
@@ -125,3 +126,17 @@ def test_frames_of_lldp_reach_the_tables_only_where_the_port_does_not_take_them(
         switch.change(lambda config: config["bridge"][0]["port"][0].update(lldp="send"))
         lldpd.cli("update")
         wait_for("a frame in the tables", lambda: "n_packets=0" not in switch.ofctl("dump-flows"))
+
+
+@pytest.mark.skipif(not shutil.which("tshark"), reason="tshark is not installed (apt-get install tshark)")
+def test_frames_are_what_a_dissector_expects(tmp_path, cable):
+    switch = Millrace(tmp_path / "millrace", ports=[(1, f"kernel:{OURS}")], extra=LLDP)
+    with packet_socket_here(THEIRS) as line, switch:
+        frame = receive(line, lambda frame: frame[12:14] == b"\x88\xcc")
+    capture = tmp_path / "lldp.pcap"
+    header = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
+    capture.write_bytes(header + bytes(8) + len(frame).to_bytes(4, "little") * 2 + frame)
+    text = run("tshark", "-n", "-V", "-r", capture)
+    assert "Malformed" not in text and "Expert Info" not in text, text
+    for words in ("System Name = sw7", "System Description = test switch", "192.0.2.7", "2001:db8::7", "Maximum Frame Size"):
+        assert words in text, (words, text)

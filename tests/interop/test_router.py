@@ -14,6 +14,7 @@ import pytest
 import namespaces
 from namespaces import inside
 from switches import TARGET, Millrace, run, wait_for
+from test_kernel_tunnels import transfer
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -271,6 +272,17 @@ def test_the_senders_of_packets_that_are_too_large_are_told(tmp_path):
         assert reaches(HOSTS[0], "10.0.20.2", "-M", "dont", "-s", "1400"), "the router fragments"
         interfaces = {interface["name"]: interface for interface in switch.show("interfaces")}
         assert interfaces["v10"]["icmp_errors"] >= 2
+
+
+@pytest.mark.parametrize("address", ["10.0.20.2", "2001:db8:20::2"])
+def test_tcp_finds_the_mtu_of_a_path_with_a_smaller_one(tmp_path, address):
+    """The host sends segments of its own MTU, unsegmented as its link lets it, and is told that they are too large."""
+    with network(), Router(tmp_path / "m", v20="mtu = 1280") as switch:
+        wait_until_it_routes()
+        transfer(tmp_path, address, source=HOSTS[0], target=HOSTS[1])
+        v10, v20 = ({one["name"]: one for one in switch.show("interfaces", "--drops")}[name] for name in ("v10", "v20"))
+        assert v10["icmp_errors"] >= 1 and "route_mtu" in {drop["reason"] for drop in v10["drops"]}, v10
+        assert v20["fragments"] == 0, "TCP forbids them"
 
 
 def test_an_access_list_permits_and_denies(tmp_path):
