@@ -92,7 +92,7 @@ bench-nic: build-switch ## measure what marks of a classifying NIC save (a minut
 
 bench-route: build-switch ## measure the router against its gates, beside DPDK's structures (ten minutes; ARGS=--quick: one)
 	cargo build --release --locked -p millrace-fib -p millrace-rib -p millrace-router --examples
-	target/release/millrace bench route $(ARGS)
+	target/release/millrace bench route --sources . $(ARGS)
 	target/release/millrace report out/bench
 
 bench: build-switch ## measure and print the acceptance figures, beside the build of BEFORE (a commit; by default that of origin/main, BEFORE= for none; half an hour)

@@ -182,6 +182,33 @@ def test_the_kernel_has_an_interface_of_the_same_name_for_each(router):
     wait_until_it_routes()
 
 
+def test_a_large_table_is_read_in_pages_by_rest_and_by_the_command_line(router):
+    wait_until_it_routes()
+    count = 300
+    prefixes = [f"172.16.{number >> 6}.{(number & 63) << 2}/30" for number in range(count)]
+    for verb in ("add", "del"):
+        text = "".join(f"route {verb} {prefix} via 10.0.20.2\n" for prefix in prefixes)
+        inside(VRF, "ip", "-batch", "-", input=text)
+        expected = prefixes if verb == "add" else []
+
+        def within():
+            return [route["prefix"] for route in router.show("routes", "blue", "--within", "172.16.0.0/12")["blue"]]
+        wait_for(f"{len(expected)} routes", lambda expected=expected: within() == expected)
+        if verb == "del":
+            return
+        everything = router.show("routes", "blue")["blue"]
+        read, after, pages = [], None, 0
+        while pages == 0 or after:
+            params = {"limit": 7} | ({"after": after} if after else {})
+            page = router.rest.get(f"{router.url}/vrfs/blue/routes", params=params, timeout=60).json()
+            assert 0 < len(page["routes"]) <= 7
+            read, after, pages = read + page["routes"], page.get("next"), pages + 1
+        assert read == everything and pages > count / 7
+        # The text has headings once, and the rows of the pages in order.
+        rows = router.cli("show", "routes", "blue", "--after", prefixes[100], "--within", "172.16.0.0/12").splitlines()
+        assert rows[0].split()[0] == "PREFIX" and [row.split()[0] for row in rows[1:]] == prefixes[101:]
+
+
 def test_routes_of_the_kernel_are_those_of_the_router(router):
     wait_until_it_routes()
     inside(VRF, "ip", "route", "add", "192.0.2.0/24", "via", "10.0.20.2")

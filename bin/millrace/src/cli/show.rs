@@ -132,7 +132,8 @@ pub(crate) struct VrfSelection {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     millrace show routes blue --to 192.0.2.1\n  \
-    millrace show routes blue --within 10.0.0.0/8 --limit 50")]
+    millrace show routes blue --within 10.0.0.0/8 --limit 50\n  \
+    millrace show routes blue --after 10.20.0.0/16 --limit 50")]
 pub(crate) struct Routes {
     #[command(flatten)]
     pub(crate) of: VrfSelection,
@@ -142,6 +143,9 @@ pub(crate) struct Routes {
     /// Only this prefix and longer ones
     #[arg(long, value_name = "PREFIX")]
     pub(crate) within: Option<String>,
+    /// Only routes after this prefix, in the order of prefixes
+    #[arg(long, value_name = "PREFIX", conflicts_with = "to")]
+    pub(crate) after: Option<String>,
     /// Show at most this many routes of each VRF
     #[arg(long, value_name = "COUNT")]
     pub(crate) limit: Option<usize>,

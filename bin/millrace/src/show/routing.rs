@@ -11,7 +11,7 @@ use millrace_api::view::{
 use serde::Serialize;
 
 use crate::cli::{Routes, VrfSelection};
-use crate::output::Session;
+use crate::output::{Session, say};
 use crate::table::Table;
 
 /// The number of routes of a page.
@@ -167,27 +167,70 @@ fn routes(list: &[Route]) -> Table {
     table
 }
 
+/// Prints the routes. The text comes page by page, so that a full table begins at once and needs the memory of a page;
+/// JSON is one object.
 pub(super) fn show_routes(session: &Session, wanted: &Routes) -> Result<()> {
-    let limit = wanted.limit.unwrap_or(usize::MAX);
-    let read = |client: &Client, vrf: &str| {
-        let mut list = Vec::new();
-        let mut options = RouteOptions {
-            to: wanted.to.clone(),
-            within: wanted.within.clone(),
-            ..RouteOptions::default()
+    if session.json() {
+        let read = |client: &Client, vrf: &str| {
+            let mut list = Vec::new();
+            each_page::<ClientError>(client, vrf, wanted, |page| {
+                list.extend(page);
+                Ok(())
+            })?;
+            Ok(list)
         };
-        while list.len() < limit {
-            options.limit = Some((limit - list.len()).min(PAGE_LEN));
-            let page = client.routes(vrf, &options)?;
-            list.extend(page.routes);
-            match page.next {
-                Some(next) => options.after = Some(next),
-                None => break,
-            }
+        return per_vrf(session, &wanted.of, read, routes);
+    }
+    let client = session.client()?;
+    let names = vrf_names(client, &wanted.of)?;
+    if names.is_empty() {
+        return say("no VRF is configured\n");
+    }
+    for (at, vrf) in names.iter().enumerate() {
+        if names.len() > 1 {
+            let gap = if at == 0 { "" } else { "\n" };
+            say(&format!("{gap}VRF {vrf}\n"))?;
         }
-        Ok(list)
+        let mut is_first = true;
+        each_page::<anyhow::Error>(client, vrf, wanted, |page| {
+            let text = routes(&page).to_string();
+            // Only the first page has headings.
+            let rows = text.split_once('\n').map_or("", |(_, rows)| rows);
+            say(if std::mem::replace(&mut is_first, false) {
+                &text
+            } else {
+                rows
+            })
+        })?;
+    }
+    Ok(())
+}
+
+/// Reads the pages of the wanted routes of a VRF one by one.
+fn each_page<E: From<ClientError>>(
+    client: &Client,
+    vrf: &str,
+    wanted: &Routes,
+    mut take: impl FnMut(Vec<Route>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut left = wanted.limit.unwrap_or(usize::MAX);
+    let mut options = RouteOptions {
+        to: wanted.to.clone(),
+        within: wanted.within.clone(),
+        after: wanted.after.clone(),
+        ..RouteOptions::default()
     };
-    per_vrf(session, &wanted.of, read, routes)
+    while left > 0 {
+        options.limit = Some(left.min(PAGE_LEN));
+        let page = client.routes(vrf, &options)?;
+        left = left.saturating_sub(page.routes.len());
+        take(page.routes)?;
+        match page.next {
+            Some(next) => options.after = Some(next),
+            None => break,
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn nexthops(list: &[NextHopGroup]) -> Table {
@@ -219,6 +262,14 @@ pub(super) fn neighbours(list: &[Neighbour]) -> Table {
     table
 }
 
+/// Returns the name of the wanted VRF, or those of all.
+fn vrf_names(client: &Client, of: &VrfSelection) -> Result<Vec<String>, ClientError> {
+    Ok(match &of.vrf {
+        Some(vrf) => vec![vrf.clone()],
+        None => client.vrfs()?.into_iter().map(|vrf| vrf.name).collect(),
+    })
+}
+
 /// Prints one table for each VRF, with a heading if there are several; JSON is an object by VRF.
 pub(super) fn per_vrf<T: Serialize>(
     session: &Session,
@@ -227,10 +278,7 @@ pub(super) fn per_vrf<T: Serialize>(
     table: impl Fn(&[T]) -> Table,
 ) -> Result<()> {
     let client = session.client()?;
-    let names = match &of.vrf {
-        Some(vrf) => vec![vrf.clone()],
-        None => client.vrfs()?.into_iter().map(|vrf| vrf.name).collect(),
-    };
+    let names = vrf_names(client, of)?;
     let mut lists = BTreeMap::new();
     for name in names {
         let list = ask(client, &name)?;

@@ -37,6 +37,11 @@ fn every_list_is_shown_as_a_table_and_as_json() {
         ("routes", "via 10.0.20.2 dev v20", "/blue/1/nexthops/0/mac"),
         ("routes blue --to 192.0.2.9", "bgp", "/blue/0/prefix"),
         ("routes blue --within 2001:db8::/32", "blackhole", "/blue/0/kind"),
+        (
+            "routes blue --after 10.0.20.0/24 --limit 1",
+            "bgp",
+            "/blue/0/prefix",
+        ),
         ("nexthops", "dev v20", "/blue/1/routes"),
         ("neighbours", "reachable", "/blue/0/mac"),
         ("config", "name = \"br0\"", "/bridge/0/name"),
@@ -50,6 +55,12 @@ fn every_list_is_shown_as_a_table_and_as_json() {
             "show {what}: {json}"
         );
     }
+    let rest = stdout(&server, "show routes blue --after 192.0.2.0/24");
+    assert!(
+        rest.contains("2001:db8:bad::/48") && !rest.contains("192.0.2.0/24"),
+        "{rest}"
+    );
+    assert_eq!(rest.matches("PREFIX").count(), 1, "{rest}");
     assert!(!stdout(&server, "show drops").contains("ttl_expired"));
     assert!(stdout(&server, "show drops --all").contains("ttl_expired"));
 }

@@ -1,6 +1,6 @@
 //! The routes of a VRF, by prefix: all that the kernel or FPM has, and which of them the FIB has.
 
-use std::collections::HashMap;
+use std::collections::{BinaryHeap, HashMap};
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -222,6 +222,22 @@ impl<K: Key> Table<K> {
     fn iter(&self) -> impl Iterator<Item = (Prefix, &Entry)> {
         self.entries.iter().map(|(key, entry)| (key.prefix(), entry))
     }
+
+    /// Returns the first prefixes for which `want` holds, in order, `count` at most. Each entry is looked at: a table of
+    /// a million routes changes too often to be kept in order for the few who read it.
+    fn first(&self, count: usize, want: &impl Fn(&Prefix, &Entry) -> bool) -> Vec<Prefix> {
+        let mut found = BinaryHeap::new();
+        for (prefix, entry) in self.iter() {
+            let is_beyond = found.len() >= count && found.peek().is_none_or(|last| prefix >= *last);
+            if !is_beyond && want(&prefix, entry) {
+                found.push(prefix);
+                if found.len() > count {
+                    found.pop();
+                }
+            }
+        }
+        found.into_sorted_vec()
+    }
 }
 
 /// The routes of both families.
@@ -286,6 +302,26 @@ impl Routes {
             Family::V6 => self.six.longest(prefix, shorter, want),
         };
         found.map(|(prefix, entry)| (prefix.len(), entry.installed))
+    }
+
+    /// Returns the first prefixes after `after` for which `want` holds, in order, `count` at most.
+    pub(crate) fn first(
+        &self,
+        after: Option<&Prefix>,
+        count: usize,
+        want: impl Fn(&Prefix, &Entry) -> bool,
+    ) -> Vec<Prefix> {
+        let want =
+            |prefix: &Prefix, entry: &Entry| after.is_none_or(|after| prefix > after) && want(prefix, entry);
+        // IPv4 comes before IPv6.
+        let mut found = match after {
+            Some(after) if after.family() == Family::V6 => Vec::new(),
+            _ => self.four.first(count, &want),
+        };
+        if found.len() < count {
+            found.extend(self.six.first(count - found.len(), &want));
+        }
+        found
     }
 
     /// Returns all entries, in no order.

@@ -95,6 +95,35 @@ impl Rib {
         })
     }
 
+    /// Returns routes of a VRF that packets follow, without those to multicast groups, in the order of prefixes: those of
+    /// `within` and longer ones that come after `after`, `count` at most. The cost is that of a look at each prefix of a
+    /// family.
+    pub fn page(
+        &self,
+        id: VrfId,
+        within: Option<&Prefix>,
+        after: Option<&Prefix>,
+        count: usize,
+    ) -> Vec<RouteView> {
+        let Some(vrf) = self.vrf(id.0 as usize) else {
+            return Vec::new();
+        };
+        let is_followed = |entry: &Entry| {
+            let followed = self
+                .shown(entry)
+                .filter(|record| record.kind != RouteKind::Multicast);
+            !entry.installed.is_none() && followed.is_some()
+        };
+        let prefixes = vrf.routes.first(after, count, |prefix, entry| {
+            within.is_none_or(|within| within.covers(prefix)) && is_followed(entry)
+        });
+        let view = |prefix: &Prefix| {
+            let mut routes = self.route(id, prefix).into_iter();
+            routes.find(|route| route.is_installed)
+        };
+        prefixes.iter().filter_map(view).collect()
+    }
+
     /// Returns the routes of one prefix.
     pub fn route(&self, id: VrfId, prefix: &Prefix) -> Vec<RouteView> {
         let entry = self.vrf(id.0 as usize).and_then(|vrf| vrf.routes.get(prefix));
@@ -111,10 +140,15 @@ impl Rib {
             .find(|view| view.is_installed)
     }
 
-    fn views(&self, prefix: Prefix, entry: &Entry) -> Vec<RouteView> {
+    /// Returns the route that the FIB has for an entry, if the FIB has one.
+    fn shown<'a>(&self, entry: &'a Entry) -> Option<&'a Record> {
         let installed = |record: &Record| self.group_of(record.set) == entry.installed;
         // A neighbour's route of its own stands before a connected one of its prefix.
-        let best = entry.best(installed).or_else(|| entry.best(|_| true)).copied();
+        entry.best(installed).or_else(|| entry.best(|_| true))
+    }
+
+    fn views(&self, prefix: Prefix, entry: &Entry) -> Vec<RouteView> {
+        let best = self.shown(entry).copied();
         let view = |record: &Record| RouteView {
             prefix,
             kind: record.kind,

@@ -179,18 +179,21 @@ impl<B: Backend> Router<B> {
     ) -> Option<(Vec<RouteView>, bool)> {
         let state = self.state()?;
         let id = state.vrfs.get(vrf)?.id;
-        let mut routes: Vec<RouteView> = match selection {
-            RouteSelection::To(address) => state.rib.explain(id, address).into_iter().collect(),
-            RouteSelection::All => state.rib.routes(id).collect(),
-            RouteSelection::Within(within) => state
+        let page = |within| {
+            state
                 .rib
-                .routes(id)
-                .filter(|route| within.covers(&route.prefix))
-                .collect(),
+                .page(id, within, after.as_ref(), limit.saturating_add(1))
+        };
+        let mut routes: Vec<RouteView> = match selection {
+            RouteSelection::To(address) => {
+                let route = state.rib.explain(id, address).filter(is_shown);
+                let is_next = |route: &RouteView| after.is_none_or(|after| route.prefix > after);
+                route.filter(is_next).into_iter().collect()
+            }
+            RouteSelection::All => page(None),
+            RouteSelection::Within(within) => page(Some(&within)),
         };
         drop(state);
-        routes.retain(|route| is_shown(route) && after.is_none_or(|after| route.prefix > after));
-        routes.sort_by_key(|route| route.prefix);
         let has_more = routes.len() > limit;
         routes.truncate(limit);
         Some((routes, has_more))

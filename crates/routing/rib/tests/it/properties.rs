@@ -170,6 +170,34 @@ fn chosen(routes: &[RouteView], address: IpAddr, is_down: impl Fn(&str) -> bool)
     best(true).or_else(|| best(false))
 }
 
+/// Checks that pages of each size have the routes that packets follow, in order, each once.
+fn pages_are_the_routes_in_order(world: &World, routes: &[RouteView]) -> Result<(), TestCaseError> {
+    let is_shown = |view: &&RouteView| view.is_installed && view.kind != RouteKind::Multicast;
+    for within in [None, Some(prefix("10.0.0.0/8")), Some(prefix("2001:db8:2::/64"))] {
+        let is_within = |view: &&RouteView| within.is_none_or(|within| within.covers(&view.prefix));
+        let mut expected: Vec<RouteView> = routes
+            .iter()
+            .filter(is_shown)
+            .filter(is_within)
+            .cloned()
+            .collect();
+        expected.sort_by_key(|view| view.prefix);
+        for size in [1, 2, 5, 1000] {
+            let (mut read, mut after) = (Vec::new(), None);
+            loop {
+                let page = world.rib.page(world.vrf, within.as_ref(), after.as_ref(), size);
+                prop_assert!(page.len() <= size);
+                let Some(last) = page.last() else { break };
+                after = Some(last.prefix);
+                read.extend(page);
+            }
+            prop_assert_eq!(&read, &expected, "pages of {} within {:?}", size, within);
+        }
+    }
+    prop_assert!(world.rib.page(world.vrf, None, None, 0).is_empty());
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -185,6 +213,7 @@ proptest! {
                 _ => {}
             }
             let routes: Vec<RouteView> = world.rib.routes(world.vrf).collect();
+            pages_are_the_routes_in_order(&world, &routes)?;
             let is_down = |name: &str| (2..5).any(|ifindex| down[ifindex] && name == format!("v{ifindex}"));
             for address in ADDRESSES {
                 let expected = chosen(&routes, ip(address), is_down);

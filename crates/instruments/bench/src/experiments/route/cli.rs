@@ -10,8 +10,8 @@ use crate::gated::recorder::{Output, rows_of};
 /// The router: lookups, programming and memory of a full table, and the rate of routing beside that of NORMAL.
 ///
 /// The full table has 1,000,000 IPv4 and 200,000 IPv6 routes with the lengths of the Internet's; destinations are random or by
-/// Zipf's law. The measurements are the examples `lookup`, `feed` and `rates`, in processor time of one thread; `dpdk-test`
-/// measures DPDK's structures after them.
+/// Zipf's law. The measurements are the examples `lookup`, `feed` and `rates`, in processor time of one thread, and a running
+/// router beside the kernel's, for which the program must be root; `dpdk-test` measures DPDK's structures after them.
 #[derive(Debug, Clone, Args)]
 pub struct RouteArgs {
     /// The number of rounds, of which medians are judged
@@ -23,6 +23,9 @@ pub struct RouteArgs {
     /// The folder with the examples; `examples` beside the program unless given
     #[arg(long, value_name = "DIR")]
     examples: Option<PathBuf>,
+    /// The folder of the project's sources, whose tests/interop/live_routes.py measures a running router
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    sources: PathBuf,
     /// The folder for the results: route.jsonl, route.json
     #[arg(long, value_name = "DIR", default_value = "out/bench")]
     out: PathBuf,
@@ -47,6 +50,7 @@ impl RouteArgs {
         let beside = || Some(std::env::current_exe().ok()?.parent()?.join("examples"));
         let experiment = Experiment {
             examples: self.examples.clone().or_else(beside).unwrap_or_default(),
+            sources: self.sources.clone(),
             command: std::env::args().collect::<Vec<_>>().join(" "),
         };
         let (output, mut log) = Output::create::<RouteRecord>(&self.out, self.json)?;

@@ -1,8 +1,9 @@
 //! The experiment `route`: lookups, programming and memory of full tables, and the rate of routing.
 //!
-//! The measurements are examples of the crates that they measure (`fib`: `lookup`, `rib`: `feed`, `router`: `rates`), so
-//! that they run alone, too. Each line of their output is a row: `NAME: VALUE UNIT`. The rows with their gates are data
-//! (`rows.rs`); a row that its program did not print is recorded as missing.
+//! The measurements are examples of the crates that they measure (`fib`: `lookup`, `rib`: `feed`, `router`: `rates`), and a
+//! script that starts a router with a full table (`tests/interop/live_routes.py`), so that they run alone, too. Each line
+//! of their output is a row: `NAME: VALUE UNIT`. The rows with their gates are data (`rows.rs`); a row that its program did
+//! not print is recorded as missing.
 
 pub mod cli;
 mod error;
@@ -21,7 +22,7 @@ use millrace_process::pause;
 pub use error::RouteBenchError;
 pub use record::RouteRecord;
 pub use recorder::{Recorder, RunLength};
-use rows::{PROGRAMS, Program, UNMEASURED};
+use rows::{Kind, PROGRAMS, Program, UNMEASURED};
 
 use crate::gated::program::{said, value_of};
 use crate::gated::recorder::part;
@@ -33,6 +34,8 @@ use crate::record::Record;
 pub struct Experiment {
     /// The folder with the examples.
     pub examples: PathBuf,
+    /// The folder of the project's sources, with the script that starts a router.
+    pub sources: PathBuf,
     /// The command line, for the record of the run.
     pub command: String,
 }
@@ -53,7 +56,9 @@ impl Experiment {
         })?;
         for round in 0..recorder.length.rounds {
             for program in &PROGRAMS {
-                self.measure(recorder, round, program)?;
+                if round == 0 || program.kind != Kind::Script {
+                    self.measure(recorder, round, program)?;
+                }
             }
         }
         if recorder.length.has_peers {
@@ -65,6 +70,27 @@ impl Experiment {
         Ok(())
     }
 
+    /// Returns the command of a program, without its arguments.
+    fn command(&self, program: &Program) -> Command {
+        if program.kind != Kind::Script {
+            return Command::new(self.examples.join(program.name));
+        }
+        // The router and the kernel's routes lie in namespaces of their own.
+        let mut command = Command::new(self.sources.join("scripts/apart.sh"));
+        let python = self.sources.join("target/venv/bin/python");
+        command.arg(if python.exists() {
+            python
+        } else {
+            PathBuf::from("python3")
+        });
+        command.arg(self.sources.join("tests/interop").join(program.name));
+        // The programs are those of the same build.
+        if let Some(target) = self.examples.parent() {
+            command.env("MILLRACE_TARGET", target);
+        }
+        command
+    }
+
     /// Runs a program once, and records its rows.
     fn measure(
         &self,
@@ -74,7 +100,7 @@ impl Experiment {
     ) -> Result<(), RouteBenchError> {
         pause(Duration::ZERO)?;
         let asked = program.asked(recorder.length);
-        let mut command = Command::new(self.examples.join(program.name));
+        let mut command = self.command(program);
         command.args(program.arguments(recorder.length));
         match said(&mut command)? {
             Ok(text) => {
@@ -87,7 +113,7 @@ impl Experiment {
                 }
             }
             Err(reason) => {
-                let reason = format!("{reason}. To fix it: {}", program.build);
+                let reason = format!("{reason}. To fix it: {}", program.remedy);
                 recorder.all_missing(program.rows.iter().map(|row| row.case(&asked)), &reason)?;
             }
         }
@@ -105,8 +131,9 @@ mod tests {
     fn rows_with(script: &str) -> Vec<crate::gated::Row> {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
-        for program in &PROGRAMS {
-            let path = folder.path().join(program.name);
+        std::fs::create_dir(folder.path().join("scripts")).unwrap();
+        for name in ["lookup", "feed", "rates", "scripts/apart.sh"] {
+            let path = folder.path().join(name);
             std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
@@ -120,6 +147,7 @@ mod tests {
         };
         let experiment = Experiment {
             examples: folder.path().to_owned(),
+            sources: folder.path().to_owned(),
             command: "test".to_owned(),
         };
         experiment
@@ -152,12 +180,27 @@ mod tests {
     }
 
     #[test]
+    fn the_script_prints_each_of_its_rows() {
+        let text = include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../../tests/interop/live_routes.py"
+        ));
+        let script = PROGRAMS
+            .iter()
+            .find(|program| program.kind == Kind::Script)
+            .unwrap();
+        for row in script.rows {
+            assert!(text.contains(&format!("say(\"{}\"", row.line)), "{}", row.line);
+        }
+    }
+
+    #[test]
     fn an_example_that_fails_leaves_its_rows_with_the_reason_and_the_remedy() {
         for row in rows_with("echo 'no memory' >&2; exit 3") {
             assert_eq!(row.reached, None);
             let reason = row.reason.unwrap();
             assert!(
-                row.gate.is_empty() || reason.contains("no memory") && reason.contains("cargo build"),
+                row.case.starts_with("R6") || reason.contains("no memory") && reason.contains("To fix it: "),
                 "{reason}"
             );
         }

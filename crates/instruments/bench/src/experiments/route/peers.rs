@@ -17,8 +17,8 @@ const LIMIT: &str = "300";
 const TESTS: [(&str, &str); 4] = [
     ("lpm_perf_autotest", "BULK LPM Lookup"),
     ("lpm6_perf_autotest", "BULK LPM Lookup"),
-    ("fib_perf_autotest", "FIB Lookup"),
-    ("fib6_perf_autotest", "FIB bulk lookup"),
+    ("fib_perf_autotest", "BULK FIB Lookup"),
+    ("fib6_perf_autotest", "BULK FIB Lookup"),
 ];
 
 /// Records the cycles of a lookup that each test prints.
@@ -69,8 +69,8 @@ mod tests {
 
     #[test]
     fn the_cycles_of_a_lookup_are_read_from_the_output_of_dpdk_test() {
-        let text = "RTE>>lpm_perf_autotest\nLPM Lookup: 13.2 cycles (fails = 11.1%)\nBULK LPM Lookup: 9.6 cycles (fails = 11.1%)\n";
+        let text = "RTE>>lpm_perf_autotest\nAverage LPM Lookup: 13.2 cycles (fails = 11.1%)\nBULK LPM Lookup: 9.6 cycles (fails = 11.1%)\n";
         assert_eq!(cycles(text, "BULK LPM Lookup"), Some(9.6));
-        assert_eq!(cycles(text, "FIB Lookup"), None);
+        assert_eq!(cycles(text, "BULK FIB Lookup"), None);
     }
 }

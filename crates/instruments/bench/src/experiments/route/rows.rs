@@ -25,31 +25,43 @@ impl Row {
     }
 }
 
+/// The form of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An example that takes the numbers of routes.
+    Table,
+    /// An example that takes the number of rounds.
+    Rates,
+    /// A script in `tests/interop` that takes the numbers of routes, and starts a router. It runs once.
+    Script,
+}
+
 /// A program that prints rows.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Program {
     pub(super) name: &'static str,
-    /// True if it takes the numbers of routes as arguments; the others have the number of rounds.
-    takes_routes: bool,
-    /// The command that builds it.
-    pub(super) build: &'static str,
+    pub(super) kind: Kind,
+    /// The remedy if it cannot run.
+    pub(super) remedy: &'static str,
     pub(super) rows: &'static [Row],
 }
 
 impl Program {
     /// Returns the arguments.
     pub(super) fn arguments(&self, length: RunLength) -> Vec<String> {
-        match self.takes_routes {
-            true => vec![length.routes_v4.to_string(), length.routes_v6.to_string()],
-            false => vec!["1".to_owned()],
+        match self.kind {
+            Kind::Table | Kind::Script => vec![length.routes_v4.to_string(), length.routes_v6.to_string()],
+            Kind::Rates => vec!["1".to_owned()],
         }
     }
 
     /// Returns the setting of the rows in words.
     pub(super) fn asked(&self, length: RunLength) -> String {
-        match self.takes_routes {
-            true => format!("{} IPv4 and {} IPv6 routes", length.routes_v4, length.routes_v6),
-            false => "one worker, 64 bytes, 10,000 routes".to_owned(),
+        let table = format!("{} IPv4 and {} IPv6 routes", length.routes_v4, length.routes_v6);
+        match self.kind {
+            Kind::Table => table,
+            Kind::Rates => "one worker, 64 bytes, 10,000 routes".to_owned(),
+            Kind::Script => format!("a running router, {table}"),
         }
     }
 }
@@ -61,11 +73,11 @@ const PROGRAMMING: Gate = Gate::AtLeast(400_000.0);
 /// Changes per second that are sustained.
 const CHANGES: Gate = Gate::AtLeast(100_000.0);
 
-pub(super) const PROGRAMS: [Program; 3] = [
+pub(super) const PROGRAMS: [Program; 4] = [
     Program {
         name: "lookup",
-        takes_routes: true,
-        build: "cargo build --release -p millrace-fib --examples",
+        kind: Kind::Table,
+        remedy: "cargo build --release -p millrace-fib --examples",
         rows: &[
             row("R1", "IPv4 lookup, random", LOOKUP, "ns"),
             row("R1", "IPv4 lookup, Zipf", LOOKUP, "ns"),
@@ -79,8 +91,8 @@ pub(super) const PROGRAMS: [Program; 3] = [
     },
     Program {
         name: "feed",
-        takes_routes: true,
-        build: "cargo build --release -p millrace-rib --examples",
+        kind: Kind::Table,
+        remedy: "cargo build --release -p millrace-rib --examples",
         rows: &[
             row("R3", "RIB and FIB, routes programmed", PROGRAMMING, "routes/s"),
             row("R3", "RIB and FIB, routes moved", CHANGES, "changes/s"),
@@ -89,8 +101,8 @@ pub(super) const PROGRAMS: [Program; 3] = [
     },
     Program {
         name: "rates",
-        takes_routes: false,
-        build: "cargo build --release -p millrace-router --examples",
+        kind: Kind::Rates,
+        remedy: "cargo build --release -p millrace-router --examples",
         rows: &[
             row(
                 "R4",
@@ -109,20 +121,57 @@ pub(super) const PROGRAMS: [Program; 3] = [
             row("R4", "bridged to one host", Gate::None, "ns"),
         ],
     },
+    Program {
+        name: "live_routes.py",
+        kind: Kind::Script,
+        remedy: "run it as root in the folder of the sources, or give --sources; scripts/setup.sh installs what it needs",
+        rows: &[
+            row(
+                "R5",
+                "rate over veth / rate of the kernel",
+                Gate::AtLeast(10.0),
+                "",
+            ),
+            row("R5", "packets over veth by the router", Gate::None, "packets/s"),
+            row("R5", "packets over veth by the kernel", Gate::None, "packets/s"),
+            row(
+                "R7",
+                "convergence, the port of half of a group goes down",
+                Gate::AtMost(10.0),
+                "ms",
+            ),
+            row(
+                "R7",
+                "convergence, the group of all routes is replaced",
+                Gate::AtMost(20.0),
+                "ms",
+            ),
+            row(
+                "R8",
+                "live table, routes taken over from the kernel",
+                Gate::None,
+                "routes/s",
+            ),
+            row(
+                "R8",
+                "show routes, longest page of 10,000 by REST",
+                Gate::AtMost(250.0),
+                "ms",
+            ),
+            row("R8", "show routes, all pages by REST", Gate::None, "s"),
+            row("R8", "show routes, all by the command line", Gate::None, "s"),
+            row(
+                "R8",
+                "show routes, first line by the command line",
+                Gate::None,
+                "ms",
+            ),
+        ],
+    },
 ];
 
 /// Rows of the design that this experiment does not measure, with the reason.
-pub(super) const UNMEASURED: [(&str, &str); 3] = [
-    (
-        "R5 beside the kernel's forwarding over veth",
-        "both sides spend most of the time in the kernel's veth; `demo/routing.py` compares what they forward",
-    ),
-    (
-        "R6 beside dpdk-l3fwd",
-        "Debian ships no binary of it; its source is in dpdk-doc, which scripts/setup.sh does not install",
-    ),
-    (
-        "R7 convergence at a full table",
-        "`demo/routing.py` prints the gap of a link that is cut, with small tables",
-    ),
-];
+pub(super) const UNMEASURED: [(&str, &str); 1] = [(
+    "R6 beside dpdk-l3fwd",
+    "Debian ships no binary of it; its source is in dpdk-doc, which scripts/setup.sh does not install",
+)];
