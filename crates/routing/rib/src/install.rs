@@ -458,16 +458,12 @@ impl Rib {
                 (true, false) => self.writer.insert(vrf.fib, prefix, wanted),
                 (false, false) => self.writer.replace(vrf.fib, prefix, wanted),
             };
-            if result.is_err() {
-                self.counts.refused += 1;
-                return;
+            match result {
+                Ok(_) => vrf.routes.entry(prefix).installed = wanted,
+                Err(_) => self.counts.refused += 1,
             }
-            vrf.routes.entry(prefix).installed = wanted;
         }
-        let is_unused = |entry: &Entry| entry.is_empty() && entry.installed.is_none();
-        if vrf.routes.get(prefix).is_some_and(is_unused) {
-            vrf.routes.remove(prefix);
-        }
+        vrf.routes.settle(prefix);
     }
 
     /// Adds or removes a host: a neighbour that packets may be sent to.

@@ -1,7 +1,7 @@
 //! The links, addresses, neighbours and next-hop objects of a namespace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_fib::{Family, Prefix};
 use millrace_types::{Mac, Time};
@@ -47,6 +47,8 @@ pub(crate) struct Namespace {
     pub(crate) check_at: Option<Time>,
     pub(crate) checked_at: Option<Time>,
     pub(crate) links: HashMap<u32, LinkRecord>,
+    /// The links among them that are macvlans.
+    pub(crate) macvlans: BTreeSet<u32>,
     /// By interface and address: neighbours that packets may be sent to, and those that failed.
     pub(crate) neighbours: BTreeMap<(u32, IpAddr), NeighbourRecord>,
     pub(crate) objects: HashMap<(Source, u32), ObjectRecord>,
@@ -90,6 +92,17 @@ impl Namespace {
                 .find(|state| state.dump == dump)
                 .map_or(0, |state| state.generation),
         }
+    }
+
+    /// Returns the neighbours on a link.
+    pub(crate) fn neighbours_on(
+        &self,
+        ifindex: u32,
+    ) -> impl Iterator<Item = (&(u32, IpAddr), &NeighbourRecord)> {
+        // IPv4 comes before IPv6.
+        let first = (ifindex, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let from = self.neighbours.range(first..);
+        from.take_while(move |((other, _), _)| *other == ifindex)
     }
 
     pub(crate) fn link(&self, ifindex: u32) -> Option<&Link> {

@@ -50,6 +50,49 @@ pub(crate) struct Entry {
     records: Records,
     /// The group that the FIB has for this prefix.
     pub(crate) installed: GroupId,
+    /// The group under which [`Tally`] has this prefix; none if it has not.
+    pub(crate) counted: GroupId,
+}
+
+/// The numbers of a VRF's prefixes that the FIB has and a route is of, by family, and of those that each group has. Kept with
+/// each change, because those who read them often must not wait for a walk over a million prefixes.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) prefixes: [usize; 2],
+    groups: HashMap<GroupId, u32>,
+}
+
+impl Tally {
+    /// Returns the number of groups with prefixes.
+    pub(crate) fn groups_len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Notes the present group of an entry of a family.
+    fn note(&mut self, family: Family, entry: &mut Entry) {
+        let now = if entry.is_empty() {
+            GroupId::NONE
+        } else {
+            entry.installed
+        };
+        let before = core::mem::replace(&mut entry.counted, now);
+        if before == now {
+            return;
+        }
+        if !before.is_none() {
+            self.prefixes[family as usize] -= 1;
+            if let Some(count) = self.groups.get_mut(&before) {
+                *count -= 1;
+                if *count == 0 {
+                    self.groups.remove(&before);
+                }
+            }
+        }
+        if !now.is_none() {
+            self.prefixes[family as usize] += 1;
+            *self.groups.entry(now).or_default() += 1;
+        }
+    }
 }
 
 /// Most prefixes have one route.
@@ -245,6 +288,7 @@ impl<K: Key> Table<K> {
 pub(crate) struct Routes {
     four: Table<Key4>,
     six: Table<Key6>,
+    tally: Tally,
 }
 
 impl Routes {
@@ -274,11 +318,28 @@ impl Routes {
         }
     }
 
-    pub(crate) fn remove(&mut self, prefix: &Prefix) {
-        match prefix.family() {
-            Family::V4 => self.four.remove(prefix),
-            Family::V6 => self.six.remove(prefix),
+    /// Counts a prefix as its entry is now, and removes the entry if it is no longer used. Called after each change of an
+    /// entry.
+    pub(crate) fn settle(&mut self, prefix: &Prefix) {
+        let family = prefix.family();
+        let entry = match family {
+            Family::V4 => self.four.entries.get_mut(&Key4::of(prefix)),
+            Family::V6 => self.six.entries.get_mut(&Key6::of(prefix)),
+        };
+        let Some(entry) = entry else {
+            return;
+        };
+        self.tally.note(family, entry);
+        if entry.is_empty() && entry.installed.is_none() {
+            match family {
+                Family::V4 => self.four.remove(prefix),
+                Family::V6 => self.six.remove(prefix),
+            }
         }
+    }
+
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Returns the longest entry around a prefix, itself included, for which `want` holds.

@@ -18,7 +18,9 @@ use millrace_fib::{Family, Prefix};
 use millrace_types::Time;
 
 use crate::action::Action;
-use crate::event::{Address, Dump, Link, Neighbour, NeighbourState, Netns, NextHopObject, RouteKind, Source};
+use crate::event::{
+    Address, Dump, Link, LinkKind, Neighbour, NeighbourState, Netns, NextHopObject, RouteKind, Source,
+};
 use crate::hops::{AdjacencyKey, Set, SetId, Via};
 use crate::namespace::{LinkRecord, NeighbourRecord};
 use crate::rib::{Rib, VrfId};
@@ -33,6 +35,10 @@ impl Rib {
         let ifindex = link.ifindex;
         let name = link.name.clone();
         let (up, carrier) = (link.up, link.carrier);
+        match link.kind {
+            LinkKind::Macvlan { .. } => namespace.macvlans.insert(ifindex),
+            _ => namespace.macvlans.remove(&ifindex),
+        };
         let before = match namespace.links.get_mut(&ifindex) {
             Some(record) => {
                 record.generation = generation;
@@ -93,12 +99,8 @@ impl Rib {
         let Some(record) = namespace.links.remove(&ifindex) else {
             return;
         };
-        let gone: Vec<(u32, IpAddr)> = namespace
-            .neighbours
-            .keys()
-            .filter(|(other, _)| *other == ifindex)
-            .copied()
-            .collect();
+        namespace.macvlans.remove(&ifindex);
+        let gone: Vec<(u32, IpAddr)> = namespace.neighbours_on(ifindex).map(|(key, _)| *key).collect();
         for key in &gone {
             namespace.neighbours.remove(key);
         }

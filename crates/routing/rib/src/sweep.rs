@@ -109,6 +109,7 @@ impl Rib {
         };
         let links: HashSet<u32> = namespace.links.keys().copied().collect();
         namespace.links.clear();
+        namespace.macvlans.clear();
         namespace.neighbours.clear();
         namespace.objects.clear();
         namespace.groups_of.clear();

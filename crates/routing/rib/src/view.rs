@@ -1,6 +1,6 @@
 //! The state for displays.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use millrace_fib::{Family, GroupId, NextHopSpec, Prefix, Usage};
@@ -61,28 +61,42 @@ pub struct VrfSummary {
 }
 
 impl Rib {
-    /// Returns the numbers of a VRF. The cost is that of a walk over its prefixes.
+    /// Returns the numbers of a VRF, which are kept with each change.
     pub fn summary(&self, id: VrfId) -> VrfSummary {
         let Some(vrf) = self.vrf(id.0 as usize) else {
             return VrfSummary::default();
         };
-        let mut summary = VrfSummary {
+        let tally = vrf.routes.tally();
+        VrfSummary {
+            prefixes: tally.prefixes,
+            groups: tally.groups_len(),
             hosts: vrf.hosts.len(),
             is_synchronised: self.namespaces.get(&vrf.netns).is_some_and(|namespace| {
                 let is_read = |family| namespace.read.contains(&Dump::Routes(family));
                 is_read(Family::V4) && is_read(Family::V6) && namespace.replay.is_none()
             }),
-            ..VrfSummary::default()
-        };
-        let mut groups = HashSet::new();
-        for (prefix, entry) in vrf.routes.iter() {
-            if !entry.is_empty() && !entry.installed.is_none() {
-                summary.prefixes[prefix.family() as usize] += 1;
-                groups.insert(entry.installed);
-            }
         }
-        summary.groups = groups.len();
-        summary
+    }
+
+    /// Returns the number of neighbours with a MAC address on the links of the VRF's namespace that `is_counted` accepts by
+    /// name.
+    pub fn neighbours_len(&self, id: VrfId, is_counted: impl Fn(&str) -> bool) -> usize {
+        let namespace = self
+            .vrf(id.0 as usize)
+            .and_then(|vrf| self.namespaces.get(&vrf.netns));
+        let Some(namespace) = namespace else {
+            return 0;
+        };
+        let counted = namespace
+            .links
+            .values()
+            .filter(|record| record.link.kind != LinkKind::Loopback && is_counted(&record.link.name));
+        counted
+            .map(|record| {
+                let on_link = namespace.neighbours_on(record.link.ifindex);
+                on_link.filter(|(_, neighbour)| neighbour.mac.is_some()).count()
+            })
+            .sum()
     }
 
     /// Returns the routes of a VRF, in no order.
@@ -214,7 +228,11 @@ impl Rib {
         let Some(namespace) = self.namespaces.get(&netns) else {
             return addresses;
         };
-        for record in namespace.links.values() {
+        let macvlans = namespace
+            .macvlans
+            .iter()
+            .filter_map(|ifindex| namespace.links.get(ifindex));
+        for record in macvlans {
             let LinkKind::Macvlan { lower } = record.link.kind else {
                 continue;
             };

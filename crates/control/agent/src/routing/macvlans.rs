@@ -1,6 +1,7 @@
 //! The addresses of virtual routers (VRRP): keepalived and FRR make a macvlan over an interface for each, and the interface
 //! receives at its address while the kernel does.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
@@ -14,23 +15,23 @@ impl<B: Backend> State<B> {
     /// Lets interfaces receive at the addresses of their macvlans, and only there. Returns false if a bridge is too busy to be
     /// told: the next call tells it.
     pub(super) fn follow_macvlans(&mut self) -> bool {
-        for held in self.namespaces.values() {
-            let of_links = self.rib.macvlan_addresses(held.netns);
-            let interfaces = self
-                .interfaces
-                .iter_mut()
-                .filter(|(_, interface)| interface.netns == held.netns);
-            for ((_, name), running) in interfaces {
-                let addresses = of_links.get(name.as_str());
-                let addresses: Vec<_> = addresses.into_iter().flatten().copied().collect();
-                if running.interface.other_macs == addresses {
-                    continue;
-                }
-                tracing::info!(interface = name, ?addresses, "addresses of macvlans");
-                Arc::make_mut(&mut running.interface).other_macs = addresses;
-                lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&running.interface))]);
-                self.untold.insert(running.plan.config.bridge.to_string());
+        let namespaces = self.namespaces.values();
+        let of_links: HashMap<_, _> = namespaces
+            .map(|held| (held.netns, self.rib.macvlan_addresses(held.netns)))
+            .collect();
+        for ((_, name), running) in &mut self.interfaces {
+            let Some(of_links) = of_links.get(&running.netns) else {
+                continue;
+            };
+            let addresses = of_links.get(name.as_str());
+            let addresses: Vec<_> = addresses.into_iter().flatten().copied().collect();
+            if running.interface.other_macs == addresses {
+                continue;
             }
+            tracing::info!(interface = name, ?addresses, "addresses of macvlans");
+            Arc::make_mut(&mut running.interface).other_macs = addresses;
+            lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&running.interface))]);
+            self.untold.insert(running.plan.config.bridge.to_string());
         }
         let told: Vec<String> = self
             .untold

@@ -102,14 +102,17 @@ impl<B: Backend> State<B> {
             routes: summary.prefixes.map(|prefixes| prefixes as u64),
             nexthop_groups: summary.groups as u64,
             neighbours: self
-                .neighbours(name)
-                .iter()
-                .filter(|held| held.mac.is_some())
-                .count() as u64,
+                .rib
+                .neighbours_len(vrf.id, |link| self.has_interface(name, link)) as u64,
             fib_bytes: self.rib.usage().size as u64,
             fpm: fpm.unwrap_or_default(),
             kernel,
         })
+    }
+
+    /// Returns true if a link of a VRF's namespace is one of its interfaces.
+    fn has_interface(&self, vrf: &str, link: &str) -> bool {
+        self.interfaces.contains_key(&(vrf.to_owned(), link.to_owned()))
     }
 
     /// Returns the neighbours on the interfaces of a VRF.
@@ -117,9 +120,8 @@ impl<B: Backend> State<B> {
         let Some(vrf) = self.vrfs.get(name) else {
             return Vec::new();
         };
-        let is_own = |link: &str| self.interfaces.contains_key(&(name.to_owned(), link.to_owned()));
         let mut neighbours = self.rib.neighbours(vrf.id);
-        neighbours.retain(|held| is_own(&held.link));
+        neighbours.retain(|held| self.has_interface(name, &held.link));
         neighbours.sort_by(|a, b| (&a.link, a.address).cmp(&(&b.link, b.address)));
         neighbours
     }

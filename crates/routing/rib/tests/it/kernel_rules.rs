@@ -451,7 +451,19 @@ fn an_ipv6_route_that_replaces_another_leaves_its_own_place() {
 #[test]
 fn the_numbers_of_a_vrf_are_those_of_its_routes() {
     let mut world = world();
+    let before = world.rib.summary(world.vrf);
+    let by = || Hops::One(hop(3, "10.0.3.7"));
+    world.route("203.0.113.0/24", by());
+    world.route("198.51.100.0/24", by());
     let summary = world.rib.summary(world.vrf);
+    let prefixes = [before.prefixes[0] + 2, before.prefixes[1]];
+    assert_eq!((summary.prefixes, summary.groups), (prefixes, before.groups + 1));
+    // A group counts while it has a route.
+    world.gone(Object::Route(route("203.0.113.0/24", by())));
+    assert_eq!(world.rib.summary(world.vrf).groups, before.groups + 1);
+    world.gone(Object::Route(route("198.51.100.0/24", by())));
+    let summary = world.rib.summary(world.vrf);
+    assert_eq!(summary, before);
     // 127.0.0.0/8, and for each link a prefix, an address and a broadcast address.
     assert_eq!(summary.prefixes, [5 + 1 + 3 * 3, 2 + 3]);
     assert!(!summary.is_synchronised);

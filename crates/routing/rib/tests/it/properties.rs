@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use millrace_fib::{GroupId, Prefix};
+use millrace_fib::{Family, GroupId, Prefix};
 use millrace_rib::RouteView;
 use millrace_rib::event::{
     Change, Dump, Hops, Neighbour, NeighbourState, Object, Route, RouteKind, RouteMode, Source,
@@ -214,6 +214,12 @@ proptest! {
             }
             let routes: Vec<RouteView> = world.rib.routes(world.vrf).collect();
             pages_are_the_routes_in_order(&world, &routes)?;
+            let count = |family| {
+                let of_family = routes.iter().filter(|view| view.prefix.family() == family);
+                of_family.filter(|view| view.is_installed).count()
+            };
+            let counted = world.rib.summary(world.vrf).prefixes;
+            prop_assert_eq!(counted, [count(Family::V4), count(Family::V6)]);
             let is_down = |name: &str| (2..5).any(|ifindex| down[ifindex] && name == format!("v{ifindex}"));
             for address in ADDRESSES {
                 let expected = chosen(&routes, ip(address), is_down);
