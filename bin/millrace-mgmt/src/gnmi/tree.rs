@@ -17,11 +17,14 @@ const KINDS: &str = "revisions,ports,links";
 /// The pause before the stream of events is opened again.
 const RECONNECT: Duration = Duration::from_millis(500);
 
+/// A view, and the time at which it was read.
+type Read = (Instant, Arc<View>);
+
 /// The tree, shared.
 #[derive(Clone)]
 pub(crate) struct Tree {
     pub(crate) rest: Rest,
-    last: Arc<tokio::sync::Mutex<Option<(Instant, Arc<View>)>>>,
+    last: Arc<tokio::sync::Mutex<Option<Read>>>,
     changes: Arc<Mutex<Option<watch::Receiver<u64>>>>,
 }
 

@@ -236,7 +236,7 @@ mod tests {
                 let at = Timestamp::from_secs(1_795_470_000).millis() + at;
                 let traits = Traits {
                     is_dropped: false,
-                    is_ipv6: at % 40 == 0,
+                    is_ipv6: at.is_multiple_of(40),
                 };
                 rates.add(ends, Timestamp::from_millis(at), (1_250.0, 1.0), traits);
             }

@@ -30,6 +30,9 @@ use crate::rows;
 use crate::text::Document;
 use crate::verify::VerifyRequest;
 
+/// The entries of a switch after a commit; `None` for an entry that it removes.
+type Confirmed = Vec<(FabricKey, Option<Entry>)>;
+
 /// The name of the setting that stores an operator's decision to adopt content of switches.
 pub(crate) const ADOPTED: &str = "adopted";
 
@@ -106,9 +109,9 @@ pub struct Core {
     pub(crate) unwritable: Option<String>,
     pub(crate) outputs: Vec<Output>,
     /// The commit that each switch has not confirmed: its number and the entries after it.
-    pub(crate) sent: BTreeMap<u32, (u64, Vec<(FabricKey, Option<Entry>)>)>,
+    pub(crate) sent: BTreeMap<u32, (u64, Confirmed)>,
     /// The entries that each switch has confirmed since its listing was asked for.
-    pub(crate) during_dump: BTreeMap<u32, Vec<(FabricKey, Option<Entry>)>>,
+    pub(crate) during_dump: BTreeMap<u32, Confirmed>,
     /// True until the snapshot has been taken after a change.
     pub(crate) changed: bool,
 }

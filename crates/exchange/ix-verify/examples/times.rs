@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     dead_code,
     reason = "a measurement fails by panicking; the worlds are those of the planner's tests"
 )]

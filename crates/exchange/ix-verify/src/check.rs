@@ -104,7 +104,7 @@ impl<'a> Checker<'a> {
             .filter(|end| only.is_none_or(|only| only.contains(end)))
         {
             if let Some(from) = register.ends.get(end) {
-                self.from_end(id, circuit, *end, from);
+                self.check_end(id, circuit, *end, from);
             }
         }
     }

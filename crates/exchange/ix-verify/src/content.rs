@@ -159,7 +159,7 @@ impl Content {
             .iter()
             .filter_map(|(mask, slots)| slots.get(&known.masked(*mask)));
         let mut found: Vec<&Arc<Entry>> = slots.flatten().collect();
-        found.sort_by(|one, two| two.flow.priority.cmp(&one.flow.priority));
+        found.sort_by_key(|entry| std::cmp::Reverse(entry.flow.priority));
         found
     }
 

@@ -53,7 +53,7 @@ impl Checker<'_> {
     }
 
     /// Checks the frames of an end.
-    pub(crate) fn from_end(&mut self, id: ServiceId, circuit: &Circuit, from_id: ConfigId, from: &End) {
+    pub(crate) fn check_end(&mut self, id: ServiceId, circuit: &Circuit, from_id: ConfigId, from: &End) {
         let Some(port) = from.ports.first().copied() else {
             return;
         };

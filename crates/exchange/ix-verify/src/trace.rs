@@ -175,10 +175,10 @@ impl<'a> Trace<'a> {
         let candidates = content.candidates(place.table, place.known);
         if frames.is_open() && candidates.iter().any(|entry| entry.needs_tag()) {
             for part in frames.split() {
-                self.matching(place, &candidates, part, route, actions);
+                self.matching(place, &candidates, &part, route, actions);
             }
         } else {
-            self.matching(place, &candidates, frames, route, actions);
+            self.matching(place, &candidates, &frames, route, actions);
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Trace<'a> {
         &mut self,
         place: Place,
         candidates: &[&Arc<Entry>],
-        frames: Frames,
+        frames: &Frames,
         route: &Route,
         actions: &[Action],
     ) {
@@ -228,7 +228,7 @@ impl<'a> Trace<'a> {
                     is_ghost: true,
                     ..route.clone()
                 };
-                self.matching(place, &candidates[at + 1..], matched.clone(), &ghost, actions);
+                self.matching(place, &candidates[at + 1..], &matched, &ghost, actions);
                 let filtered = Route {
                     filter: route.filter.or(Some(entry.flow.cookie)),
                     ..route.clone()
@@ -409,7 +409,7 @@ impl<'a> Trace<'a> {
                 let mut copies = Copies::new(self, 2);
                 for port in ports.into_iter().filter(|port| *port != place.known.in_port) {
                     let route = copies.next(route);
-                    self.to_port(place, port, frames.clone(), &route);
+                    self.reach_port(place, port, frames.clone(), &route);
                 }
                 return;
             }
@@ -423,10 +423,10 @@ impl<'a> Trace<'a> {
             }
             port => port.raw(),
         };
-        self.to_port(place, port, frames, route);
+        self.reach_port(place, port, frames, route);
     }
 
-    fn to_port(&mut self, place: Place, port: u32, frames: Frames, route: &Route) {
+    fn reach_port(&mut self, place: Place, port: u32, frames: Frames, route: &Route) {
         let Some(wire) = self.fabric.wires.get(&(place.switch, port)) else {
             let switch = place.switch;
             return self.end(frames, Outcome::Delivered { switch, port }, route);

@@ -94,10 +94,11 @@ pub fn parse(frame: &[u8], port: u8, config: &Config) -> Parsed {
         next = walk.take(header);
     }
     let Walk { openflow, flow, .. } = &walk;
+    let is_beyond_window = walk.is_cut && frame.len() > WINDOW_SIZE;
     Parsed {
         key: openflow.key,
         hash: flow.hash(&config.keys),
-        complete: !walk.is_out_of_steps && !(walk.is_cut && frame.len() > WINDOW_SIZE),
+        complete: !walk.is_out_of_steps && !is_beyond_window,
         truncated: openflow.packet_end > frame.len(),
         ip_checksum: openflow.has_ip_checksum,
         kind: openflow.kind,

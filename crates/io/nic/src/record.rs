@@ -120,11 +120,14 @@ fn emit(kind: u8, body: &[&[u8]], out: &mut Vec<u8>) {
     body.iter().for_each(|part| out.extend_from_slice(part));
 }
 
-/// Returns type and body of the record at the front of `bytes`, and its whole size; `None` if it is not there in full.
+/// A record's type, its body, and the size of the whole in bytes.
+type Split<'a> = (u8, &'a [u8], usize);
+
+/// Returns the record at the front of `bytes`; `None` if it is not there in full.
 ///
 /// # Errors
 /// Returns [`RecordError::Length`].
-fn split(bytes: &[u8]) -> Result<Option<(u8, &[u8], usize)>, RecordError> {
+fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, RecordError> {
     let Some(length) = bytes.first_chunk::<4>() else {
         return Ok(None);
     };

@@ -363,7 +363,7 @@ mod tests {
         let limits = StorageLimits { files: 2, bytes: 9 };
         let mut storage = Storage::open(folder.path(), limits).unwrap();
         let give = |storage: &mut Storage, events: &[Event]| {
-            events.iter().for_each(|event| storage.take(event).unwrap())
+            events.iter().for_each(|event| storage.take(event).unwrap());
         };
         give(&mut storage, &parts(b"abcdefgh", 8));
         give(&mut storage, &parts(b"two", 3));

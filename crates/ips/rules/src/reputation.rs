@@ -20,14 +20,16 @@ const SCORE_MAX: u8 = 127;
 /// Bits before an IPv4 address that is written as one of IPv6 (RFC 4291, section 2.5.5.2).
 const MAPPED: u8 = 96;
 
+/// Networks of one length by their first address, each with its scores by category.
+type Networks = HashMap<u128, Vec<(u8, u8)>>;
+
 /// Categories and scores.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reputation {
     /// Numbers of categories by name.
     categories: BTreeMap<String, u8>,
-    /// Scores by category, of networks by their first address; first those with the longest prefix. IPv4 addresses are mapped
-    /// to IPv6.
-    networks: BTreeMap<core::cmp::Reverse<u8>, HashMap<u128, Vec<(u8, u8)>>>,
+    /// Networks by the length of their prefix, the longest first. IPv4 addresses are mapped to IPv6.
+    networks: BTreeMap<core::cmp::Reverse<u8>, Networks>,
     /// Number of rows with scores.
     len: usize,
 }
@@ -116,10 +118,7 @@ impl Reputation {
     /// the score 0.
     pub fn score(&self, address: IpAddr, category: u8) -> Option<u8> {
         let bits = bits(address);
-        let of = |(core::cmp::Reverse(prefix), networks): (
-            &core::cmp::Reverse<u8>,
-            &HashMap<u128, Vec<(u8, u8)>>,
-        )| {
+        let of = |(core::cmp::Reverse(prefix), networks): (&core::cmp::Reverse<u8>, &Networks)| {
             let scores = networks.get(&masked(bits, *prefix))?;
             scores
                 .iter()

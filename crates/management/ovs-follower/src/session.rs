@@ -226,7 +226,7 @@ impl Following<'_> {
             work.is_stale = false;
             self.shared.change(|status| {
                 status.waits_for =
-                    Some("the database is empty: expected `ovs-vsctl --no-wait init`".to_owned())
+                    Some("the database is empty: expected `ovs-vsctl --no-wait init`".to_owned());
             });
             return;
         }

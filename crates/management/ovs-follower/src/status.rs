@@ -95,10 +95,10 @@ impl Shared {
         for fault in faults.iter().filter(|fault| !status.faults.contains(fault)) {
             match fault.severity {
                 Severity::Refused => {
-                    tracing::warn!(row = %fault.row, reason = fault.reason, "a row is not in effect")
+                    tracing::warn!(row = %fault.row, reason = fault.reason, "a row is not in effect");
                 }
                 Severity::Ignored => {
-                    tracing::info!(row = %fault.row, reason = fault.reason, "a setting has no effect")
+                    tracing::info!(row = %fault.row, reason = fault.reason, "a setting has no effect");
                 }
             }
         }

@@ -59,7 +59,7 @@ pub(crate) fn bridge(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, brid
         // Without a cache, each sample is a record.
         None | Some(0) => made.active_timeout_s = model::FlowTimeout::MIN,
         Some(flows) => {
-            made.max_flows = model::FlowCacheSize::new(flows.min(1_000_000)).unwrap_or(made.max_flows)
+            made.max_flows = model::FlowCacheSize::new(flows.min(1_000_000)).unwrap_or(made.max_flows);
         }
     }
     bridge.ipfix = Some(made);

@@ -30,7 +30,7 @@ impl<'a> View<'a> {
             _ => None,
         });
         let mut rows: Vec<_> = uuids.filter_map(|uuid| View::of(replica, table, uuid)).collect();
-        rows.sort_by_key(|row| row.name());
+        rows.sort_by_key(View::name);
         rows
     }
 

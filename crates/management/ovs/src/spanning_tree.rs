@@ -49,9 +49,7 @@ pub(crate) fn bridge(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge,
     let other = view.map("other_config");
     let value = |key: &str| other.get(format!("{prefix}-{key}").as_str()).copied();
     let mut made = model::Rstp::new();
-    if stp {
-        made.version = model::RstpVersion::Stp;
-    } else if other.get("rstp-force-protocol-version") == Some(&"0") {
+    if stp || other.get("rstp-force-protocol-version") == Some(&"0") {
         made.version = model::RstpVersion::Stp;
     }
     let mut set = |key: &str, min, max, put: &mut dyn FnMut(u32)| {

@@ -156,6 +156,7 @@ impl Fib {
         for _ in 0..A::BITS / 8 {
             let mut links = [0u8; BURST];
             let mut len = 0;
+            #[expect(clippy::needless_range_loop, reason = "the positions are what is kept")]
             for at in 0..addresses.len().min(BURST) {
                 links[len & (BURST - 1)] = at as u8;
                 len += usize::from(entries[at].is_link());

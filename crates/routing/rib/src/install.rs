@@ -85,8 +85,8 @@ impl Rib {
         }
     }
 
-    pub(crate) fn route_there(&mut self, netns: Netns, source: Source, route: Route) {
-        let Some((at, origin)) = self.place_of(netns, source, &route) else {
+    pub(crate) fn route_there(&mut self, netns: Netns, source: Source, route: &Route) {
+        let Some((at, origin)) = self.place_of(netns, source, route) else {
             return;
         };
         let prefix = route.prefix;
@@ -101,7 +101,7 @@ impl Rib {
         let generation = self.namespaces.get(&netns).map_or(0, |namespace| {
             namespace.generation_of(source, Dump::Routes(prefix.family()))
         });
-        let key = Self::key_of(netns, source, &route);
+        let key = Self::key_of(netns, source, route);
         let by_hops = ByHops::of(&key.via, route.protocol);
         let Some(set) = self.use_set(key) else {
             return;
@@ -195,12 +195,12 @@ impl Rib {
         }
     }
 
-    pub(crate) fn route_gone(&mut self, netns: Netns, source: Source, route: Route) {
-        let Some((at, origin)) = self.place_of(netns, source, &route) else {
+    pub(crate) fn route_gone(&mut self, netns: Netns, source: Source, route: &Route) {
+        let Some((at, origin)) = self.place_of(netns, source, route) else {
             return;
         };
         let prefix = route.prefix;
-        let key = Self::key_of(netns, source, &route);
+        let key = Self::key_of(netns, source, route);
         let set = self.hops.find_set(&key);
         let source_address = route
             .source

@@ -226,8 +226,8 @@ impl Rib {
             *last = now;
         }
         match change {
-            Change::There(Object::Route(route)) => self.route_there(netns, source, route),
-            Change::Gone(Object::Route(route)) => self.route_gone(netns, source, route),
+            Change::There(Object::Route(route)) => self.route_there(netns, source, &route),
+            Change::Gone(Object::Route(route)) => self.route_gone(netns, source, &route),
             Change::There(Object::NextHop(object)) => self.object_there(netns, source, object),
             Change::Gone(Object::NextHop(object)) => self.objects_gone(netns, source, vec![object.id]),
             Change::There(Object::Neighbour(neighbour)) => self.neighbour_there(netns, neighbour),

@@ -300,7 +300,7 @@ impl<'a, P: Packet, S: RouteOutput<P>, O: Observer> Pass<'a, P, S, O> {
     #[cold]
     fn refrain(&mut self, packet: P, meta: &Meta) {
         match meta.verdict {
-            Verdict::Kernel => self.to_kernel(packet, meta),
+            Verdict::Kernel => self.send_to_kernel(packet, meta),
             Verdict::Punt(class) => self.punt(packet, meta, class),
             Verdict::Refuse(reason, error) => self.refuse(packet, meta, reason, error),
             Verdict::Drop(reason) => self.drop(packet, meta.interface, reason),
@@ -322,8 +322,8 @@ impl<'a, P: Packet, S: RouteOutput<P>, O: Observer> Pass<'a, P, S, O> {
         };
         self.observer.note(|| RouteStep::NextHop(hop.spec()));
         match hop.kind() {
-            NextHopKind::Forward | NextHopKind::Glean => self.to_next_hop(packet, meta, hop),
-            NextHopKind::Local => self.to_kernel(packet, meta),
+            NextHopKind::Forward | NextHopKind::Glean => self.send_to_next_hop(packet, meta, hop),
+            NextHopKind::Local => self.send_to_kernel(packet, meta),
             NextHopKind::Blackhole => self.drop(packet, meta.interface, DropReason::RouteBlackhole),
             NextHopKind::Unreachable => {
                 // Linux calls both "no route" in IPv6.

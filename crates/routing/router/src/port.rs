@@ -71,7 +71,8 @@ impl Device for RouterPort {
 
 /// Returns a logical port, and the receiving ends of its transmit queues, in their order.
 pub(crate) fn open<P: Packet + 'static>(workers: usize) -> (Opened<P>, Vec<Receiver<P>>) {
-    let (mut tx, mut exits): (Vec<Box<dyn TxQueue<P>>>, Vec<Receiver<P>>) = (Vec::new(), Vec::new());
+    let mut tx: Vec<Box<dyn TxQueue<P>>> = Vec::new();
+    let mut exits = Vec::new();
     for _ in 0..workers {
         let (sender, receiver) = ring(RING_LEN);
         tx.push(Box::new(RouterTx(sender)));

@@ -21,7 +21,7 @@ use crate::options;
 impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
     /// Sends a packet to a neighbour.
     #[inline]
-    pub(crate) fn to_next_hop(&mut self, mut packet: P, meta: &Meta, hop: &NextHop) {
+    pub(crate) fn send_to_next_hop(&mut self, mut packet: P, meta: &Meta, hop: &NextHop) {
         let Some(interface) = self.state.interface(hop.interface()).filter(|out| out.is_up) else {
             return self.refuse(packet, meta, DropReason::RouteInterfaceDown, IcmpError::NoRoute);
         };
@@ -165,7 +165,7 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
     }
 
     /// Hands an IP packet for this machine to the kernel.
-    pub(crate) fn to_kernel(&mut self, packet: P, meta: &Meta) {
+    pub(crate) fn send_to_kernel(&mut self, packet: P, meta: &Meta) {
         let ip = packet.head().get(meta.l3()..).unwrap_or_default();
         let (proto, at, is_later) = match meta.is_v6 {
             false => {

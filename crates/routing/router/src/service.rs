@@ -94,6 +94,10 @@ pub(crate) struct BridgeRouter<P> {
     /// Packets that routers of other bridges have routed.
     inbox: PacketQueue<P>,
     /// The shadows of the bridge's interfaces, if this is the worker that has them.
+    #[expect(
+        clippy::vec_box,
+        reason = "shadows come and go in their boxes: the worker that has them frees no memory"
+    )]
     shadows: Vec<Box<Shadow<P>>>,
     commands: mpsc::Receiver<Command<P>>,
     wanted: Arc<AtomicBool>,

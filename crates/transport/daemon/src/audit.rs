@@ -53,7 +53,7 @@ impl Audit {
         match open(&self.path) {
             Ok(file) => *lock(&self.file) = file,
             Err(error) => {
-                tracing::warn!(%error, path = %self.path.display(), "the audit log was not opened again")
+                tracing::warn!(%error, path = %self.path.display(), "the audit log was not opened again");
             }
         }
     }

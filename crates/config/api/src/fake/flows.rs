@@ -42,16 +42,6 @@ pub(super) fn all() -> Vec<(Match, view::Flow)> {
     FLOWS.into_iter().filter_map(flow).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_fixed_entry_is_valid() {
-        assert_eq!(all().len(), FLOWS.len());
-    }
-}
-
 /// Returns the flow tables of the only bridge.
 pub(super) fn tables() -> Vec<view::Table> {
     let table = |table: u8, entries: u64, classifier: &str| view::Table {
@@ -64,4 +54,14 @@ pub(super) fn tables() -> Vec<view::Table> {
         memory_bytes: Some(entries * 400),
     };
     vec![table(0, 3, "tuples"), table(1, 1, "direct")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fixed_entry_is_valid() {
+        assert_eq!(all().len(), FLOWS.len());
+    }
 }

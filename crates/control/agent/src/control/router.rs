@@ -60,22 +60,22 @@ impl<B: Backend> BridgeControl<B> {
         // An interface that was made again may have the index of its predecessor.
         held.links.clear();
         self.router = Some(held);
-        self.set_router_addresses(addresses);
+        self.set_router_addresses(&addresses);
         self.tell_links();
         result
     }
 
     /// Lets the router receive at these addresses, and at no others.
-    pub(crate) fn set_router_addresses(&mut self, wanted: BTreeSet<FdbKey>) {
+    pub(crate) fn set_router_addresses(&mut self, wanted: &BTreeSet<FdbKey>) {
         let Some(held) = &mut self.router else {
             return;
         };
         let (port, now) = (held.port, self.datapath.now());
         let before = core::mem::replace(&mut held.interfaces.addresses, wanted.clone());
-        for key in before.difference(&wanted) {
+        for key in before.difference(wanted) {
             self.tables.remove_static_fdb(*key, &mut self.ops);
         }
-        for key in &wanted {
+        for key in wanted {
             self.tables.set_static_fdb(*key, port, now, &mut self.ops);
         }
         self.publish();

@@ -51,7 +51,7 @@ impl<B: Backend> State<B> {
             return true;
         };
         let addresses = self.interfaces_of(bridge, *index).addresses;
-        let sent = handle.send(move |control| control.set_router_addresses(addresses));
+        let sent = handle.send(move |control| control.set_router_addresses(&addresses));
         !matches!(sent, Err(TaskError::Full))
     }
 }

@@ -402,7 +402,8 @@ impl Port {
             return true;
         }
         let is_due = now >= self.timers.fd_while || self.agreed || self.oper_edge;
-        if is_due && !(was_root && self.re_root) && !self.sync && !self.forward {
+        let is_held = self.sync || was_root && self.re_root;
+        if is_due && !is_held && !self.forward {
             self.agreed = if self.learn { self.send_rstp } else { self.agreed };
             self.advance(now);
             return true;

@@ -197,11 +197,11 @@ pub(crate) async fn create(
     let answer = order(&app, &principal, &conditions, None, steps, &given).await?;
     if !conditions.dry_run {
         let principal = renewed(&app, &principal);
-        let services = principal.snapshot.exchange.services.iter();
+        let mut services = principal.snapshot.exchange.services.iter();
         // The name is unique in the account.
         let is_new =
             |service: &Service| Some(service.account) == principal.actor.account && service.name == name;
-        if let Some((id, service)) = services.filter(|(_, service)| is_new(service)).last() {
+        if let Some((id, service)) = services.rfind(|(_, service)| is_new(service)) {
             set_members(&app, &principal, (*id, service), &members, &mark).await?;
         }
     }

@@ -333,9 +333,9 @@ fn announce(
     app.mail.post(app, &letters)
 }
 
-fn shown(app: &App, principal: &Principal, id: String, notice: &Notice) -> Result<Json<NoticeView>, Problem> {
-    let absent = || Problem::absent(&id);
-    view(app, principal, id.clone(), notice)
+fn shown(app: &App, principal: &Principal, id: &str, notice: &Notice) -> Result<Json<NoticeView>, Problem> {
+    let absent = || Problem::absent(id);
+    view(app, principal, id.to_owned(), notice)
         .map(Json)
         .ok_or_else(absent)
 }
@@ -361,7 +361,7 @@ pub(crate) async fn create(
     .await?;
     let id = app.records.create(&notice, &mark)?;
     announce(&app, &principal, &id, &notice, Version::New)?;
-    Ok((StatusCode::CREATED, shown(&app, &principal, id, &notice)?))
+    Ok((StatusCode::CREATED, shown(&app, &principal, &id, &notice)?))
 }
 
 /// Returns a notice that can be changed.
@@ -419,7 +419,7 @@ pub(crate) async fn replace(
     .await?;
     let notice = store(&app, &id, notice)?;
     announce(&app, &principal, &id, &notice, Version::Changed)?;
-    shown(&app, &principal, id, &notice)
+    shown(&app, &principal, &id, &notice)
 }
 
 /// Cancel a notice; members get a letter, and calendars drop the event
@@ -447,7 +447,7 @@ pub(crate) async fn cancel(
     .await?;
     let notice = store(&app, &id, notice)?;
     announce(&app, &principal, &id, &notice, Version::Cancelled)?;
-    shown(&app, &principal, id, &notice)
+    shown(&app, &principal, &id, &notice)
 }
 
 /// Read the notices that concern the reader as a calendar (iCalendar, RFC 5545)

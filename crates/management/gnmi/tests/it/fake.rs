@@ -158,6 +158,7 @@ pub(crate) fn path(text: &str) -> Path {
 }
 
 /// Returns an update with a value in JSON_IETF.
+#[expect(clippy::needless_pass_by_value, reason = "tests build the value in the call")]
 pub(crate) fn update(text: &str, value: Json) -> Update {
     Update {
         path: Some(path(text)),

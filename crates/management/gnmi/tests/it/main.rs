@@ -1,5 +1,12 @@
 //! Scenarios of the crate, one module for each file.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod fake;
 mod get;
 mod set;

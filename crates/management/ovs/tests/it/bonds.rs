@@ -7,6 +7,7 @@ use millrace_ovs::{
     BridgeState, LagMemberState, LagState, Numbers, PortState, State, Translation, Written, settle,
 };
 use millrace_ovsdb::Operation;
+use millrace_types::{PortNo, Vid};
 use serde_json::{Value as Json, json};
 
 use crate::database::{Database, map};
@@ -45,7 +46,7 @@ fn a_bond_is_a_lag_whose_interfaces_are_its_members_and_have_the_number_of_its_p
             port.name.as_str(),
             port.device.to_string().as_str(),
             port.number.raw(),
-            port.vlan.map(|vid| vid.raw())
+            port.vlan.map(Vid::raw)
         ),
         ("bond0", "lag:bond0", 1, Some(7))
     );
@@ -68,8 +69,7 @@ fn a_bond_is_a_lag_whose_interfaces_are_its_members_and_have_the_number_of_its_p
         .unwrap()
         .interfaces;
     assert!(
-        rows.iter()
-            .all(|row| row.number.map(|number| number.raw()) == Some(1)),
+        rows.iter().all(|row| row.number.map(PortNo::raw) == Some(1)),
         "{rows:?}"
     );
     assert!(settle(&Config::new(), &mut translation, |_| String::new()).is_ok());

@@ -87,6 +87,7 @@ pub(crate) fn uuid(uuid: Uuid) -> Json {
     json!(["uuid", uuid.to_string()])
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests build the value in the call")]
 fn with(columns: &Json, more: Json) -> Json {
     let mut all = columns.as_object().unwrap().clone();
     all.extend(more.as_object().unwrap().clone());

@@ -169,22 +169,10 @@ impl Editor {
             (Operation::None, _) | (Operation::Remove, None) => {}
             (_, Some(index)) if edit.insert.is_some() => {
                 let value = values.remove(index);
-                self.place(
-                    &mut values,
-                    value,
-                    edit.insert.as_ref(),
-                    |value| text_of(value),
-                    &at,
-                );
+                self.place(&mut values, value, edit.insert.as_ref(), text_of, &at);
             }
             (_, Some(_)) => {}
-            (_, None) => self.place(
-                &mut values,
-                value,
-                edit.insert.as_ref(),
-                |value| text_of(value),
-                &at,
-            ),
+            (_, None) => self.place(&mut values, value, edit.insert.as_ref(), text_of, &at),
         }
         set_list(target, &node.name, values);
     }

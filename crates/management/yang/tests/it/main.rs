@@ -1,4 +1,11 @@
 //! Scenarios of the crate, one module for each file.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod edit;
 mod module;

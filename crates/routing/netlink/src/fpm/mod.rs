@@ -150,9 +150,13 @@ impl From<ConsumerGone> for End {
 impl Server {
     fn run(mut self, listener: &TcpListener) {
         self.status.change(|status| status.is_open = true);
-        while !self.control.stop.load(Ordering::Acquire) && self.turn(listener).is_ok() {}
+        while !self.control.stop.load(Ordering::Acquire) {
+            if self.turn(listener).is_err() {
+                break;
+            }
+        }
         // If the consumer is gone, there is nobody to tell.
-        let _gone = self.close(String::new());
+        let _gone = self.close("");
         self.status.change(|status| status.is_open = false);
     }
 
@@ -163,8 +167,8 @@ impl Server {
             match self.read() {
                 Ok(()) => {}
                 Err(End::ConsumerGone) => return Err(ConsumerGone),
-                Err(End::Closed) => self.close(String::new())?,
-                Err(End::Failed(error)) => self.close(error)?,
+                Err(End::Closed) => self.close("")?,
+                Err(End::Failed(error)) => self.close(&error)?,
             }
             self.outbox.flush()?;
             let (messages, ignored) = (self.messages, self.translator.ignored);
@@ -210,7 +214,7 @@ impl Server {
                 .change(|status| status.last_error = format!("accept a connection: {error}"));
             return Ok(());
         }
-        self.close("another connection replaced it".to_owned())?;
+        self.close("another connection replaced it")?;
         self.session = Some(Session {
             stream,
             frames: Frames::default(),
@@ -221,7 +225,7 @@ impl Server {
     }
 
     /// Ends the session, if there is one.
-    fn close(&mut self, error: String) -> Result<(), ConsumerGone> {
+    fn close(&mut self, error: &str) -> Result<(), ConsumerGone> {
         if self.session.take().is_none() {
             return Ok(());
         }

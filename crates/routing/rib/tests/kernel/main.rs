@@ -5,6 +5,14 @@
 //! Needs root. `MILLRACE_ROUTING_ADDRESSES` is the number of addresses that are compared after each phase of the churn (500 if
 //! unset; the full form has 1,000,000).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and prints what it repairs"
+)]
+
 mod bed;
 mod churn;
 mod rules;

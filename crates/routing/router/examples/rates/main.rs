@@ -8,6 +8,8 @@
 //! Usage: `cargo run --release -p millrace-router --example rates [ROUNDS [MODE]]`; `MODE` is 0 to 2, for a profiler. The last
 //! line is the ratio to bridging with as many destinations, whose aim is 0.8. The lines are rows of `millrace bench route`.
 
+#![allow(clippy::print_stdout, reason = "the figures are the purpose of the program")]
+
 mod mbuf;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -131,7 +133,7 @@ fn routes(writer: &mut Writer) -> Result<(millrace_fib::Fib, Vec<Ipv4Addr>), Box
     for _ in 0..4096 {
         let number = split_mix::next(&mut random) as u32;
         destinations.push(Ipv4Addr::from_bits(
-            0x1400_0000 | number % ROUTES << 8 | number >> 24,
+            0x1400_0000 | (number % ROUTES) << 8 | number >> 24,
         ));
     }
     Ok((fib, destinations))

@@ -225,7 +225,7 @@ impl PortOffload {
             match outcome {
                 DeviceOutcome::Reset { number } => session.is_ready |= number == session.reset,
                 DeviceOutcome::Slot { reset, slot, outcome } if reset == session.reset => {
-                    session.planner.outcome(slot, outcome, now)
+                    session.planner.outcome(slot, outcome, now);
                 }
                 DeviceOutcome::Slot { .. } => {}
             }

@@ -330,7 +330,7 @@ impl<'scope> Session<'scope> {
     pub(super) fn is_probe_due(&mut self, now: Time) -> bool {
         let is_due = self.is_running() && now.since(self.heard_at) >= self.probe_after;
         if is_due {
-            self.probe_after = self.probe_after * 2;
+            self.probe_after *= 2;
         }
         is_due
     }

@@ -381,7 +381,11 @@ impl Sender<'_> {
             let (Stage::Running(member), Some(link)) = (&peer.stage, peer.link) else {
                 continue;
             };
-            let Some(stats) = self.group.flow(*member).map(|flow| flow.stats()) else {
+            let Some(stats) = self
+                .group
+                .flow(*member)
+                .map(millrace_transport::flow::Flow::stats)
+            else {
                 continue;
             };
             if stats.probes > peer.probes {
