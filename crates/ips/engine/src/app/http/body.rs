@@ -82,7 +82,7 @@ fn codings(value: &[u8], events: &mut Vec<AppEvent>) -> Vec<Coding> {
         }
         found.extend(coding);
     }
-    let letters = framing::letters(value);
+    let letters: Vec<u8> = framing::letters(value).collect();
     let has = |word: &[u8]| letters.windows(word.len()).any(|part| part == word);
     if found.is_empty() && (has(b"gzip") || has(b"deflate")) {
         events.push(framing::CONTENT_ENCODING);

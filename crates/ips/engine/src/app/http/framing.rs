@@ -42,14 +42,14 @@ const FRAMING: &[(&[u8], &[u8])] = &[
 ];
 
 /// Returns the letters of a text in lower case.
-pub(super) fn letters(text: &[u8]) -> Vec<u8> {
+pub(super) fn letters(text: &[u8]) -> impl Iterator<Item = u8> + '_ {
     let letters = text.iter().filter(|byte| byte.is_ascii_alphabetic());
-    letters.map(u8::to_ascii_lowercase).collect()
+    letters.map(u8::to_ascii_lowercase)
 }
 
 /// Returns true if some recipient may read a name as that of a header, whose name in lower case is `wanted`.
 pub(super) fn looks_like(name: &[u8], wanted: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(wanted) || letters(name) == letters(wanted)
+    name.eq_ignore_ascii_case(wanted) || letters(name).eq(letters(wanted))
 }
 
 /// Returns true if some recipient may read a name as that of a header that frames the message.
@@ -133,7 +133,7 @@ impl Section {
         self.is_open = colon.is_none();
         self.is_framing = is_framing(name);
         if colon.is_none() {
-            let all = letters(text);
+            let all: Vec<u8> = letters(text).collect();
             let has = |word: &&[u8]| all.windows(word.len()).any(|part| part == *word);
             return FRAMING.iter().any(|(_, word)| has(word)).then_some(HEADER_NAME);
         }

@@ -260,11 +260,12 @@ fn asks_for_request(rule: &Rule) -> bool {
 fn note_matches(direction: Direction, flow: &mut Flow, transactions: &Transactions) {
     let side = direction.index();
     let is_new = |transaction: &&Transaction| transaction.is_reading && transaction.is_new[side];
-    let begins = transactions.list.iter().filter(is_new);
-    let begins: BTreeSet<u64> = begins.filter_map(|reading| reading.begin[side]).collect();
-    if begins.is_empty() {
+    // Hardly any message has several readings, and this runs once a packet.
+    if !transactions.list.iter().any(|transaction| is_new(&transaction)) {
         return;
     }
+    let begins = transactions.list.iter().filter(is_new);
+    let begins: BTreeSet<u64> = begins.filter_map(|reading| reading.begin[side]).collect();
     for transaction in transactions.list.iter().filter(|other| !other.is_reading) {
         let Some(begin) = transaction.begin[side].filter(|begin| begins.contains(begin)) else {
             continue;
