@@ -19,6 +19,8 @@ use crate::tcp::StreamChunk;
 const HEADER: usize = 12;
 /// Largest size of a name as text, as Suricata's documentation gives it.
 const NAME_SIZE: usize = 1025;
+/// Bytes for which a name has room from its first label on: most names fit.
+const NAME_HINT: usize = 48;
 /// Largest number of labels of a name.
 const LABELS: usize = 255;
 /// Largest number of records of a section that are kept.
@@ -82,7 +84,7 @@ impl<'a> Reader<'a> {
     /// Reads a name. Pointers may lead anywhere, as some resolvers accept them; a name ends after [`LABELS`] labels or
     /// pointers. Returns `None` if the name is malformed, or the names of the message exceed [`STEP_BUDGET`].
     fn name(&mut self, events: &mut Vec<AppEvent>) -> Option<Vec<u8>> {
-        let mut name = Vec::new();
+        let mut name = Vec::with_capacity(NAME_HINT);
         let mut at = self.at;
         let mut end = None;
         let mut labels = 0;
