@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_ips_engine::StreamChunk;
-use millrace_ips_engine::app::{AppProtocol, AppSettings, AppState};
+use millrace_ips_engine::app::{AppProtocol, AppSettings, AppState, Asks, FrameSet};
 use millrace_ips_engine::flow::{Direction, FlowKey};
 
 /// A record of the input: a direction and bytes.
@@ -40,6 +40,8 @@ fn transactions(protocol: AppProtocol, messages: &[Message<'_>], step: usize) ->
     };
     let settings = AppSettings {
         hashes_files: true,
+        frames: FrameSet::ALL,
+        asks: Asks::ALL,
         ..AppSettings::default()
     };
     let mut state = AppState::with_protocol(&key, protocol, settings);

@@ -7,7 +7,7 @@ use millrace_types::Time;
 
 use crate::app::file::{FileHashes, FileState};
 use crate::app::record::Record;
-use crate::app::{AppEvent, AppProtocol};
+use crate::app::{AppEvent, AppProtocol, FrameView};
 use crate::detect::dataset::SetChange;
 use crate::flow::{Direction, DirectionCounters, FlowKey, FlowState, FlowVerdict};
 use crate::policy::{Cause, Policy};
@@ -105,6 +105,8 @@ pub struct Alert {
     pub app: Option<AppProtocol>,
     /// Number of the transaction in the flow.
     pub transaction: Option<u64>,
+    /// The frame on which the rule matched; `None` for a rule without `frame`.
+    pub frame: Option<Box<FrameView>>,
     /// The tunnel that carries the packet; `None` for a packet outside of tunnels.
     pub tunnel: Option<Box<Tunnel>>,
     /// Flow and transaction of the alert, if [`Settings::records`](crate::Settings::records) is set.

@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_ips_engine::app::AppProtocol;
+use millrace_ips_engine::app::{AppProtocol, FrameView};
 use millrace_ips_engine::event::{Alert, AlertContext, Tunnel, protocol_name};
 use millrace_ips_engine::packet::payload;
 use millrace_ips_engine::{Action, Direction, LinkType};
+use millrace_ips_rules::frames;
 
 use crate::app;
 use crate::object::Object;
@@ -40,6 +41,9 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
     line.object("verdict", |out| verdict(out, alert));
     if let Some(app) = alert.app {
         line.field("app_proto", app.name());
+    }
+    if let Some(view) = &alert.frame {
+        line.object("frame", |out| self::frame(out, view));
     }
     if let Some(tunnel) = &alert.tunnel {
         line.object("tunnel", |out| self::tunnel(out, tunnel, alert.subject.packet));
@@ -77,6 +81,25 @@ fn verdict(out: &mut Object<'_>, alert: &Alert) {
         _ => "icmp-prohib",
     };
     out.field("reject-target", target).field("reject", [means]);
+}
+
+/// Writes the frame on which a rule matched.
+fn frame(out: &mut Object<'_>, view: &FrameView) {
+    let name = frames::name(view.kind).map_or("", |(_, name)| name);
+    let direction = match view.direction {
+        Direction::ToServer => "toserver",
+        Direction::ToClient => "toclient",
+    };
+    out.field("type", name)
+        .field("id", view.id)
+        .field("direction", direction);
+    if let Some(begin) = view.begin {
+        out.field("stream_offset", begin);
+    }
+    if let Some(size) = view.size {
+        out.field("length", size);
+    }
+    out.field("complete", view.is_complete);
 }
 
 /// Writes the outermost packet around that of an alert.

@@ -38,7 +38,11 @@ pub(crate) fn record(
             out.object("http", |out| http(out, fields));
         }
         Record::Dns(fields) => {
-            out.object("dns", |out| dns::message(out, fields, transaction, place, layout));
+            let name = match app {
+                AppProtocol::Mdns => "mdns",
+                _ => "dns",
+            };
+            out.object(name, |out| dns::message(out, fields, transaction, place, layout));
         }
         Record::Tls(fields) => {
             out.object("tls", |out| tls(out, fields));
@@ -182,11 +186,15 @@ fn email(out: &mut Object<'_>, fields: &SmtpRecord, status: MailStatus) {
     out.field("status", status)
         .optional("from", fields.from.as_ref())
         .texts("to", &fields.to)
+        .texts("cc", &fields.cc)
         .optional("subject", fields.subject.as_ref())
         .optional("date", fields.date.as_ref())
         .optional("message_id", fields.message_id.as_ref())
+        .optional("x_mailer", fields.x_mailer.as_ref())
+        .texts("received", &fields.received)
         .texts("attachment", &fields.attachments)
-        .texts("url", &fields.urls);
+        .texts("url", &fields.urls)
+        .optional("body_md5", fields.body_md5.as_ref());
 }
 
 fn ftp(out: &mut Object<'_>, fields: &FtpRecord) {
@@ -220,6 +228,11 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
         .field("tree_id", fields.tree_id)
         .optional("filename", fields.filename.as_ref())
         .optional("share", fields.share.as_ref());
+    if let Some((domain, user)) = &fields.ntlmssp {
+        out.object("ntlmssp", |out| {
+            out.bytes("domain", domain).bytes("user", user);
+        });
+    }
     if let Some(call) = &fields.dcerpc {
         out.object("dcerpc", |out| {
             let interfaces = call.interfaces.iter().take(Interfaces::RECORDED);

@@ -113,6 +113,8 @@ impl Writer {
         let is_logged = !matches!(transaction.record, Record::None) && transaction.app != AppProtocol::Dcerpc;
         if is_logged {
             let (subject, lines) = match (&transaction.record, self.layout.version) {
+                // Each message of DNS by multicast is in the direction in which it was sent.
+                (Record::Dns(_), _) if transaction.app == AppProtocol::Mdns => (*subject, 1),
                 // The server is the source of a response.
                 (Record::Dns(dns), Version::Eight) if dns.is_answer => (subject.reversed(), 1),
                 (Record::Dns(dns), Version::Seven) if !dns.is_answer => {

@@ -182,6 +182,108 @@ buffers! {
     Icmpv6Header "the ICMPv6 header" ["icmpv6.hdr"] "" "" "";
     IpSource "the source address" ["ip.src"] "" "" "";
     IpDestination "the destination address" ["ip.dst"] "" "" "";
+    SmbNtlmsspUser "the user of NTLM in SMB" ["smb.ntlmssp_user"] "" "" "";
+    SmbNtlmsspDomain "the domain of NTLM in SMB" ["smb.ntlmssp_domain"] "" "" "";
+    EmailCc "the mail header Cc" ["email.cc"] "" "" "";
+    EmailXMailer "the mail header X-Mailer" ["email.x_mailer"] "" "" "";
+    EmailReceived "a mail header Received" ["email.received"] "" "" "";
+    EmailUrl "a URL in the text of a mail, without its scheme" ["email.url"] "" "" "";
+    EmailBodyMd5 "the MD5 of the body of a mail, in hexadecimal digits" ["email.body_md5"] "" "" "";
+    FileMagic "the kind of a transferred file" ["file.magic"] "" "" "";
+    SdpOrigin "the origin of SDP" ["sdp.origin"] "" "" "";
+    SdpSessionName "the session name of SDP" ["sdp.session_name"] "" "" "";
+    SdpSessionInfo "the session information of SDP" ["sdp.session_info"] "" "" "";
+    SdpUri "the URI of SDP" ["sdp.uri"] "" "" "";
+    SdpEmail "the email address of SDP" ["sdp.email"] "" "" "";
+    SdpPhoneNumber "the phone number of SDP" ["sdp.phone_number"] "" "" "";
+    SdpConnectionData "the connection data of SDP" ["sdp.connection_data"] "" "" "";
+    SdpBandwidth "a bandwidth of SDP" ["sdp.bandwidth"] "" "" "";
+    SdpTime "a time of SDP" ["sdp.time"] "" "" "";
+    SdpRepeatTime "a repeat time of SDP" ["sdp.repeat_time"] "" "" "";
+    SdpTimezone "the time zones of SDP" ["sdp.timezone"] "" "" "";
+    SdpEncryptionKey "the encryption key of SDP" ["sdp.encryption_key"] "" "" "";
+    SdpAttribute "an attribute of SDP" ["sdp.attribute"] "" "" "";
+    SdpMedia "a media description of SDP" ["sdp.media.media", "sdp.media_description.media"] "" "" "";
+    SdpMediaInfo "the information of a media description of SDP" ["sdp.media.media_info", "sdp.media_description.session_info"] "" "" "";
+    SdpMediaBandwidth "a bandwidth of a media description of SDP" ["sdp.media.bandwidth", "sdp.media_description.bandwidth"] "" "" "";
+    SdpMediaConnectionData "the connection data of a media description of SDP" ["sdp.media.connection_data", "sdp.media_description.connection_data"] "" "" "";
+    SdpMediaEncryptionKey "the encryption key of a media description of SDP" ["sdp.media.encryption_key", "sdp.media_description.encryption_key"] "" "" "";
+    MdnsQueryName "a name in the question section of DNS by multicast" ["mdns.queries.rrname"] "" "" "";
+    MdnsAnswerName "a name in the answer section of DNS by multicast" ["mdns.answers.rrname"] "" "" "";
+    MdnsAuthorityName "a name in the authority section of DNS by multicast" ["mdns.authorities.rrname"] "" "" "";
+    MdnsAdditionalName "a name in the additional section of DNS by multicast" ["mdns.additionals.rrname"] "" "" "";
+    MdnsResponseName "a name in a section of a response of DNS by multicast" ["mdns.response.rrname"] "" "" "";
+    FrameHttp1Request "the frame of an HTTP/1 request" ["frame:http1.request"] "" "" "";
+    FrameHttp1Response "the frame of an HTTP/1 response" ["frame:http1.response"] "" "" "";
+    FrameHttp2Pdu "the frame of an HTTP/2 frame" ["frame:http2.pdu"] "" "" "";
+    FrameHttp2Hdr "the header of an HTTP/2 frame" ["frame:http2.hdr"] "" "" "";
+    FrameHttp2Data "the payload of an HTTP/2 frame" ["frame:http2.data"] "" "" "";
+    FrameSmbNbssPdu "the frame of a message of NetBIOS" ["frame:smb.nbss.pdu"] "" "" "";
+    FrameSmbNbssHdr "the header of a message of NetBIOS" ["frame:smb.nbss.hdr"] "" "" "";
+    FrameSmbNbssData "the payload of a message of NetBIOS" ["frame:smb.nbss.data"] "" "" "";
+    FrameSmbSmb1Pdu "the frame of an SMB 1 message" ["frame:smb.smb1.pdu"] "" "" "";
+    FrameSmbSmb1Hdr "the header of an SMB 1 message" ["frame:smb.smb1.hdr"] "" "" "";
+    FrameSmbSmb1Data "the payload of an SMB 1 message" ["frame:smb.smb1.data"] "" "" "";
+    FrameSmbSmb2Pdu "the frame of an SMB 2 message" ["frame:smb.smb2.pdu"] "" "" "";
+    FrameSmbSmb2Hdr "the header of an SMB 2 message" ["frame:smb.smb2.hdr"] "" "" "";
+    FrameSmbSmb2Data "the payload of an SMB 2 message" ["frame:smb.smb2.data"] "" "" "";
+    FrameSmbSmb3Pdu "the frame of an encrypted SMB 3 message" ["frame:smb.smb3.pdu"] "" "" "";
+    FrameSmbSmb3Hdr "the transform header of an SMB 3 message" ["frame:smb.smb3.hdr"] "" "" "";
+    FrameSmbSmb3Data "the encrypted part of an SMB 3 message" ["frame:smb.smb3.data"] "" "" "";
+    FrameTelnetPdu "the frame of a Telnet command or line" ["frame:telnet.pdu"] "" "" "";
+    FrameTelnetCtl "the frame of a Telnet command" ["frame:telnet.ctl"] "" "" "";
+    FrameTelnetData "the frame of a Telnet line" ["frame:telnet.data"] "" "" "";
+    FrameTlsPdu "the frame of a TLS record" ["frame:tls.pdu"] "" "" "";
+    FrameTlsHdr "the header of a TLS record" ["frame:tls.hdr"] "" "" "";
+    FrameTlsData "the payload of a TLS record" ["frame:tls.data"] "" "" "";
+    FrameTlsAlert "the payload of a TLS alert record" ["frame:tls.alert"] "" "" "";
+    FrameTlsHeartbeat "the payload of a TLS heartbeat record" ["frame:tls.heartbeat"] "" "" "";
+    FrameTlsSsl2Hdr "the header of an SSL 2 record" ["frame:tls.ssl2.hdr"] "" "" "";
+    FrameTlsSsl2Pdu "the frame of an SSL 2 record" ["frame:tls.ssl2.pdu"] "" "" "";
+    FrameSipPdu "the frame of a SIP message" ["frame:sip.pdu"] "" "" "";
+    FrameSipRequestLine "the frame of a SIP request line" ["frame:sip.request.line"] "" "" "";
+    FrameSipRequestHeaders "the frame of the headers of a SIP request" ["frame:sip.request.headers"] "" "" "";
+    FrameSipRequestBody "the frame of the body of a SIP request" ["frame:sip.request.body"] "" "" "";
+    FrameSipResponseLine "the frame of a SIP status line" ["frame:sip.response.line"] "" "" "";
+    FrameSipResponseHeaders "the frame of the headers of a SIP response" ["frame:sip.response.headers"] "" "" "";
+    FrameSipResponseBody "the frame of the body of a SIP response" ["frame:sip.response.body"] "" "" "";
+    FrameNfsRpcPdu "the frame of an RPC message" ["frame:nfs.rpc.pdu"] "" "" "";
+    FrameNfsRpcHdr "the header of an RPC message" ["frame:nfs.rpc.hdr"] "" "" "";
+    FrameNfsRpcData "the payload of an RPC message" ["frame:nfs.rpc.data"] "" "" "";
+    FrameNfsRpcCreds "the credentials of an RPC call" ["frame:nfs.rpc.creds"] "" "" "";
+    FrameNfsPdu "the frame of an NFS 2 or 3 message" ["frame:nfs.nfs.pdu"] "" "" "";
+    FrameNfsStatus "the status of an NFS 2 or 3 reply" ["frame:nfs.nfs.status"] "" "" "";
+    FrameNfs4Pdu "the frame of an NFS 4 message" ["frame:nfs.nfs4.pdu"] "" "" "";
+    FrameNfs4Hdr "the first eight bytes of an NFS 4 message" ["frame:nfs.nfs4.hdr"] "" "" "";
+    FrameNfs4Ops "the operations of an NFS 4 message" ["frame:nfs.nfs4.ops"] "" "" "";
+    FrameNfs4Status "the status of an NFS 4 reply" ["frame:nfs.nfs4.status"] "" "" "";
+    FrameDnsPdu "the frame of a DNS message" ["frame:dns.pdu"] "" "" "";
+    FrameSshRecordPdu "the frame of an SSH packet" ["frame:ssh.record.pdu"] "" "" "";
+    FrameSshRecordHdr "the header of an SSH packet with its message number" ["frame:ssh.record.hdr"] "" "" "";
+    FrameSshRecordData "the payload of an SSH packet" ["frame:ssh.record.data"] "" "" "";
+    FrameQuicPdu "the frame of a QUIC datagram" ["frame:quic.pdu"] "" "" "";
+    FrameQuicHdr "the long header of a QUIC packet" ["frame:quic.hdr"] "" "" "";
+    FrameQuicData "the payload of a QUIC packet" ["frame:quic.data"] "" "" "";
+    FrameSmtpCommandLine "the frame of an SMTP command" ["frame:smtp.command_line"] "" "" "";
+    FrameSmtpData "the frame of a mail" ["frame:smtp.data"] "" "" "";
+    FrameSmtpResponseLine "the frame of a line of an SMTP reply" ["frame:smtp.response_line"] "" "" "";
+    FrameFtpCommandLine "the frame of an FTP command" ["frame:ftp.command_line"] "" "" "";
+    FrameFtpResponseLine "the frame of a line of an FTP reply" ["frame:ftp.response_line"] "" "" "";
+    FrameDcerpcPdu "the frame of a DCE/RPC PDU" ["frame:dcerpc.pdu"] "" "" "";
+    FrameDcerpcHdr "the header of a DCE/RPC PDU" ["frame:dcerpc.hdr"] "" "" "";
+    FrameDcerpcData "the payload of a DCE/RPC PDU" ["frame:dcerpc.data"] "" "" "";
+    FrameModbusPdu "the frame of a Modbus message" ["frame:modbus.pdu"] "" "" "";
+    FrameMqttPdu "the frame of an MQTT packet" ["frame:mqtt.pdu"] "" "" "";
+    FrameMqttHeader "the fixed header of an MQTT packet" ["frame:mqtt.header"] "" "" "";
+    FrameMqttData "the rest of an MQTT packet" ["frame:mqtt.data"] "" "" "";
+    FrameEnipPdu "the frame of an EtherNet/IP message" ["frame:enip.pdu"] "" "" "";
+    FrameEnipHdr "the header of an EtherNet/IP message" ["frame:enip.hdr"] "" "" "";
+    FrameEnipData "the payload of an EtherNet/IP message" ["frame:enip.data"] "" "" "";
+    FrameLdapPdu "the frame of an LDAP message" ["frame:ldap.pdu"] "" "" "";
+    FramePgsqlPdu "the frame of a PostgreSQL message" ["frame:pgsql.pdu"] "" "" "";
+    FrameWebSocketHeader "the header of a WebSocket frame" ["frame:websocket.header"] "" "" "";
+    FrameWebSocketPdu "the frame of a WebSocket frame" ["frame:websocket.pdu"] "" "" "";
+    FrameWebSocketData "the payload of a WebSocket frame as sent" ["frame:websocket.data"] "" "" "";
 }
 
 impl Buffer {
@@ -189,6 +291,12 @@ impl Buffer {
     pub fn names(self) -> &'static BufferNames {
         // BUFFERS has one row for each variant, in the order of the variants.
         &BUFFERS[self as usize]
+    }
+
+    /// Returns true if the buffer is a frame: a part of the stream that a protocol gives a meaning.
+    pub fn is_frame(self) -> bool {
+        // The frames are the last rows of the table.
+        self >= Buffer::FrameHttp1Request
     }
 
     /// Returns the buffer of a sticky keyword.

@@ -1,5 +1,6 @@
 //! Explanation of a rule in plain words, option by option.
 
+use crate::frames;
 use crate::header::{Direction, Header};
 use crate::options::RuleOption;
 use crate::options::content::{Content, FastPattern, Operand, encode_pattern};
@@ -16,6 +17,13 @@ pub fn explain(rule: &Rule) -> Vec<String> {
             if let Some(argument) = argument {
                 buffer = format!("{buffer} ({argument})");
             }
+            continue;
+        }
+        if let RuleOption::Frame(name) = option {
+            buffer = match frames::find(rule.header.protocol, name) {
+                Ok(frame) => frame.names().words.to_owned(),
+                Err(_) => format!("the frame {name}"),
+            };
             continue;
         }
         lines.push(words(option, &buffer));
@@ -132,6 +140,7 @@ fn words(option: &RuleOption, buffer: &str) -> String {
         RuleOption::Service(texts) => format!("service: {}", texts.join(" or ")),
         RuleOption::Content(it) => content(it, buffer),
         RuleOption::Buffer(next, _) => next.names().words.to_owned(),
+        RuleOption::Frame(name) => format!("the frame {name}"),
         RuleOption::Transform(transform) => format!("{buffer} is changed first: {transform}"),
         RuleOption::Pcre(pcre) => {
             let buffer = pcre.buffer().map_or(buffer, |buffer| buffer.names().words);

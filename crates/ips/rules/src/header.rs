@@ -56,6 +56,8 @@ words! {
         Dns "dns";
         Tls "tls" | "ssl";
         Smtp "smtp";
+        /// DNS by multicast.
+        Mdns "mdns";
         /// FTP, the control connection.
         Ftp "ftp";
         /// FTP, the data connection.
@@ -243,9 +245,7 @@ fn action(syntax: Syntax, word: &str) -> Result<Action, Reason> {
 }
 
 /// Protocols of the rule language for which the engine has no parser.
-const OTHER_PROTOCOLS: &[&str] = &[
-    "doh2", "arp", "ether", "user", "template", "mdns", "llmnr", "pop2",
-];
+const OTHER_PROTOCOLS: &[&str] = &["doh2", "arp", "ether", "user", "template", "llmnr", "pop2"];
 
 fn protocol(syntax: Syntax, word: &str) -> Result<Protocol, Reason> {
     let lower = word.to_ascii_lowercase();

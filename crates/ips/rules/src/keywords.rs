@@ -47,6 +47,7 @@ const SYNTAX_TREE_KEYWORDS: &[&str] = &[
     "sameip",
     "dataset",
     "datarep",
+    "frame",
 ];
 
 /// Keywords that are refused, by reason.
@@ -65,30 +66,18 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["asn1", "ber_data", "ber_skip"],
     ),
     (
-        "the engine does not compare the argument of PORT with the address of the client",
-        &["ftpbounce"],
-    ),
-    (
         "the engine does not write sessions",
         &["logto", "session", "activates", "activated_by", "count"],
     ),
     ("the engine does not rewrite payload", &["replace"]),
-    (
-        "responses of a rule are its action",
-        &["resp", "react", "bypass", "config"],
-    ),
+    ("responses of a rule are its action", &["resp", "react", "config"]),
     (
         "the engine has no events of detection for rules; its counters show what was lost",
         &["detect-event"],
     ),
     (
-        "the position of frames in the stream is not recorded; buffers of the protocol are there",
-        &["frame", "ssl2.pdu"],
-    ),
-    (
-        "this option of the IP or TCP header is not there",
+        "this keyword belongs to another version of Suricata, or to Snort",
         &[
-            "rpc",
             "ip_option",
             "l3_proto",
             "ip.proto",
@@ -126,17 +115,6 @@ const REFUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "of HTTP/2 the headers and the data are conditions, and no other frames",
-        &[
-            "http2.settings",
-            "http2.window",
-            "http2.frametype",
-            "http2.errorcode",
-            "http2.priority",
-            "http2.size_update",
-        ],
-    ),
-    (
         "there is no parser for this protocol",
         &[
             "gtp_info",
@@ -150,11 +128,6 @@ const REFUSED: &[(&str, &[&str])] = &[
             "iec104_asdu_func",
             "mms_data",
             "mms_func",
-            "mdns.queries.rrname",
-            "mdns.answers.rrname",
-            "mdns.authorities.rrname",
-            "mdns.additionals.rrname",
-            "mdns.response.rrname",
         ],
     ),
     (
@@ -162,60 +135,20 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["appids", "app-layer-state", "appid", "ndpi-protocol", "ndpi-risk"],
     ),
     (
-        "this condition on the flow is not there",
-        &[
-            "flow.elephant",
-            "flowvar",
-            "pktvar",
-            "stream_reassemble",
-            "fragoff",
-            "entropy",
-        ],
+        "the engine does not keep what an expression captures",
+        &["flowvar", "pktvar"],
     ),
     (
-        "this buffer of the parser is not there",
-        &[
-            "cip_attribute",
-            "cip_class",
-            "ja4s.hash",
-            "email.body_md5",
-            "email.cc",
-            "email.url",
-            "email.received",
-            "email.x_mailer",
-            "smb.ntlmssp_user",
-            "smb.ntlmssp_domain",
-            "smb.version",
-            "ftp.mode",
-            "ftpdata_command",
-        ],
+        "the engine has no measure of large flows for rules; flow.bytes is there",
+        &["flow.elephant"],
     ),
     (
-        "the bodies of SIP are inspected as they are: use sip_body",
-        &[
-            "sdp.session_name",
-            "sdp.session_info",
-            "sdp.origin",
-            "sdp.uri",
-            "sdp.email",
-            "sdp.phone_number",
-            "sdp.connection_data",
-            "sdp.bandwidth",
-            "sdp.time",
-            "sdp.repeat_time",
-            "sdp.timezone",
-            "sdp.encryption_key",
-            "sdp.attribute",
-            "sdp.media.media",
-            "sdp.media.media_info",
-            "sdp.media.bandwidth",
-            "sdp.media.connection_data",
-            "sdp.media.encryption_key",
-        ],
+        "this keyword of Snort has no counterpart",
+        &["stream_reassemble", "fragoff"],
     ),
     (
-        "the kind of a file is a condition, not a buffer: use filemagic",
-        &["file.magic"],
+        "this keyword belongs to another version of Suricata, or to Snort: enip.cip_class and enip.cip_attribute are there",
+        &["cip_attribute", "cip_class", "ja4s.hash"],
     ),
 ];
 
@@ -238,7 +171,11 @@ pub fn keywords() -> Vec<Keyword> {
     for names in BUFFERS {
         let others = [names.modifier, names.snort2, names.snort3];
         let every = names.suricata.iter().copied().chain(others);
-        all.extend(every.filter(|name| !name.is_empty()).map(accepted));
+        all.extend(
+            every
+                .filter(|name| !name.is_empty() && !name.contains(':'))
+                .map(accepted),
+        );
     }
     for (why, names) in REFUSED {
         all.extend(names.iter().map(|name| Keyword {

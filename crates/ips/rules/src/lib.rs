@@ -16,6 +16,7 @@ pub mod address;
 pub mod buffers;
 pub mod explain;
 pub mod files;
+pub mod frames;
 pub mod header;
 pub mod keywords;
 mod lexer;

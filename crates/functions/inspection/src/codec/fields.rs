@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
     DcerpcCall, Dnp3Objects, Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord, HttpRecord, Interfaces,
@@ -11,6 +10,7 @@ use millrace_ips_engine::app::record::{
     Value,
 };
 use millrace_ips_engine::app::tls::HandshakeState;
+use millrace_ips_engine::app::{AppProtocol, FrameView};
 use millrace_ips_engine::detect::dataset::SetChange;
 use millrace_ips_engine::event::{
     Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
@@ -19,6 +19,8 @@ use millrace_ips_engine::event::{
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
+
+use millrace_ips_rules::buffers::{BUFFERS, Buffer};
 
 use super::{Codec, Encode, Output, choices, decode_list, encode_list, structures};
 
@@ -45,7 +47,8 @@ structures! {
     FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored }
     FilePart { sha256, size, offset, bytes }
     FileHashes { md5, sha1, sha256 }
-    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, tunnel, context }
+    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, context }
+    FrameView { id, kind, direction, begin, size, is_complete }
     TransactionEvent { subject, id, app, record, files, anomalies }
     HttpRecord {
         hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
@@ -58,10 +61,12 @@ structures! {
         version, sni, client_alpns, server_alpns, subject, issuer, serial, fingerprint, not_before, not_after,
         alternative_names, ja3, ja3s, ja4, state, is_resumed,
     }
-    SmtpRecord { helo, mail_from, rcpt_to, from, to, subject, message_id, date, attachments, urls, status }
+    SmtpRecord {
+        helo, mail_from, rcpt_to, from, to, cc, subject, message_id, date, x_mailer, received, attachments, urls, body_md5, status,
+    }
     FtpRecord { command, argument, completion_codes, replies, dynamic_port }
     SshRecord { client, server }
-    SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }
+    SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc }
     DcerpcCall { interfaces, operation }
     SipRecord { method, uri, version, code, reason }
     ModbusMessage { protocol, unit, function, data }
@@ -93,6 +98,18 @@ lists!(
     (&'static str, Value),
     Fields
 );
+
+/// Encodes the place in the table of buffers.
+impl Codec for Buffer {
+    fn encode(&self, out: &mut Output<'_>) {
+        (*self as u32).encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Buffer> {
+        let names = BUFFERS.get(usize::try_from(u32::decode(input)?).ok()?)?;
+        Some(names.buffer)
+    }
+}
 
 /// Encodes only the newest [`Interfaces::RECORDED`] interfaces, newest first.
 impl Codec for Interfaces {
@@ -488,6 +505,14 @@ mod tests {
                 packet_action: Action::DropPacket,
                 app: None,
                 transaction: Some(1),
+                frame: Some(Box::new(FrameView {
+                    id: 7,
+                    kind: Buffer::FrameTlsPdu,
+                    direction: Direction::ToClient,
+                    begin: Some(5),
+                    size: None,
+                    is_complete: false,
+                })),
                 tunnel: Some(Box::new(Tunnel {
                     src: "2001:db8::1".parse().unwrap(),
                     dst: "2001:db8::2".parse().unwrap(),

@@ -43,8 +43,8 @@ const TYPE_SSHFP: u16 = 44;
 
 /// A parsed message and the anomalies in it.
 #[derive(Debug, Default)]
-struct Message {
-    record: DnsRecord,
+pub(super) struct Message {
+    pub(super) record: DnsRecord,
     events: Vec<AppEvent>,
 }
 
@@ -172,7 +172,7 @@ fn header(reader: &mut Reader<'_>) -> Option<Header> {
 }
 
 /// Parses a message up to its first invalid field. Returns `None` if the header is incomplete.
-fn parse(data: &[u8]) -> Option<Message> {
+pub(super) fn parse(data: &[u8]) -> Option<Message> {
     let mut reader = Reader::new(data);
     let head = header(&mut reader)?;
     let mut message = Message::default();

@@ -1,6 +1,7 @@
 //! Data connections of FTP (RFC 959): one file each.
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
 
 use super::parser::{Outcome, Parser};
 use super::transaction::{Progress, Transactions};
@@ -8,6 +9,10 @@ use super::{AppProtocol, AppSettings};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+
+/// The values of `ftpdata_command`: the command that began the transfer, by the direction of the file.
+const RETR: u8 = 1;
+const STOR: u8 = 2;
 
 /// The parser of a data connection.
 #[derive(Debug)]
@@ -42,6 +47,11 @@ impl Parser for FtpData {
             if !self.name.is_empty() {
                 transaction.publish(Buffer::FileName, self.direction, self.name.as_slice());
             }
+            let command = match self.direction {
+                Direction::ToClient => RETR,
+                Direction::ToServer => STOR,
+            };
+            transaction.number(NumberField::FtpDataCommand, self.direction, command);
             let buffer = transaction.open(Buffer::FileData, None, self.direction, 0);
             transaction
                 .files

@@ -36,6 +36,11 @@ impl AppState {
         !self.held.is_empty()
     }
 
+    /// Returns true if parsing must pause for an inspection of the transactions or of the frames.
+    fn is_full(&self) -> bool {
+        self.transactions.is_full() || self.frames.as_ref().is_some_and(|frames| frames.is_full())
+    }
+
     /// Holds a chunk until [`AppState::resume`] parses it.
     pub(super) fn hold(&mut self, chunk: StreamChunk<'_>) {
         self.held.push(Held {
@@ -50,6 +55,11 @@ impl AppState {
 
     /// Holds bytes that a parser gave back, to be parsed before all that follow.
     pub(super) fn hold_rest(&mut self, rest: [(Direction, Vec<u8>); 2]) {
+        for (direction, bytes) in &rest {
+            if let Some(frames) = &mut self.frames {
+                frames.repeat(*direction, bytes.len());
+            }
+        }
         let rest = rest.into_iter().filter(|(_, bytes)| !bytes.is_empty());
         self.held.extend(rest.map(|(direction, bytes)| Held {
             direction,
@@ -67,7 +77,7 @@ impl AppState {
         // The caller ends the direction, after all bytes of the chunk.
         chunk.is_end = false;
         loop {
-            if self.is_paused() || self.transactions.is_full() {
+            if self.is_paused() || self.is_full() {
                 self.hold(chunk);
                 return;
             }
@@ -78,8 +88,8 @@ impl AppState {
             };
             // The previous slice may have changed the protocol.
             match &self.mode {
-                Mode::Parsing(_) => self.parse_slice(key, slice),
-                _ => self.receive(key, slice),
+                Mode::Parsing(_) | Mode::Done => self.parse_slice(key, slice),
+                Mode::Probing { .. } => self.receive(key, slice),
             }
             if rest.is_empty() {
                 return;
@@ -97,7 +107,7 @@ impl AppState {
     /// if there are no such bytes, or if the transactions of the other direction must be inspected first.
     pub(crate) fn resume(&mut self, key: &FlowKey, direction: Direction) -> bool {
         let is_next = self.held.first().is_some_and(|held| held.direction == direction);
-        if !is_next || self.transactions.is_full() {
+        if !is_next || self.is_full() {
             return false;
         }
         let mut held = self.held.remove(0);
@@ -119,7 +129,7 @@ impl AppState {
                 break;
             }
             held.parsed += size;
-            if self.is_paused() || self.transactions.is_full() {
+            if self.is_paused() || self.is_full() {
                 self.held.push(held);
                 break;
             }
@@ -134,6 +144,9 @@ impl AppState {
         loop {
             for direction in Direction::BOTH {
                 self.transactions.set_inspected(direction);
+                if let Some(frames) = &mut self.frames {
+                    frames.remove_inspected(direction);
+                }
             }
             self.transactions.trim();
             let Some(direction) = self.held.first().map(|held| held.direction) else {
@@ -146,7 +159,6 @@ impl AppState {
     /// Returns true if a chunk can be parsed at once: it is not of TCP, or it is at most a slice, no bytes are held,
     /// and the list of transactions has room.
     pub(super) fn fits(&self, key: &FlowKey, chunk: &StreamChunk<'_>) -> bool {
-        chunk.bytes.len() <= SLICE && self.held.is_empty() && !self.transactions.is_full()
-            || key.protocol != TCP
+        chunk.bytes.len() <= SLICE && self.held.is_empty() && !self.is_full() || key.protocol != TCP
     }
 }

@@ -18,6 +18,7 @@ mod events;
 mod expectation;
 pub mod file;
 mod framed;
+pub(crate) mod frames;
 mod ftp;
 mod ftp_data;
 pub mod heap;
@@ -28,6 +29,7 @@ mod interfaces;
 pub(crate) mod krb5;
 mod ldap;
 mod mail;
+mod mdns;
 mod modbus;
 mod mqtt;
 mod nfs;
@@ -42,6 +44,7 @@ mod quic;
 mod rdp;
 pub mod record;
 mod rfb;
+mod sdp;
 mod settings;
 mod sip;
 mod smb;
@@ -62,10 +65,11 @@ use probing::{OtherDirection, SecondParser};
 pub use events::{EVENTS, REFUSED_EVENTS, event, protocol_of, why_refused};
 pub use expectation::Expectation;
 pub(crate) use expectation::Expectations;
+pub use frames::{FrameSet, FrameView};
 pub use parser::{Outcome, Parser};
 pub use probe::{ProtocolDetection, Transport, detect_protocol};
 pub use protocol::AppProtocol;
-pub use settings::AppSettings;
+pub use settings::{AppSettings, Asks};
 pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions};
 
 use crate::flow::{Direction, FlowKey};
@@ -126,6 +130,8 @@ pub struct AppState {
     /// Settings of the parsers.
     pub settings: AppSettings,
     mode: Mode,
+    /// The frames of the protocol, if rules ask for them.
+    pub(crate) frames: Option<Box<frames::Frames>>,
     /// The direction of the first data.
     first: Option<Direction>,
     /// Offset in the stream behind the bytes that were received, by [`Direction::index`].
@@ -197,13 +203,14 @@ impl AppState {
         let second = self.second.as_ref().map(|second| &second.parser);
         let second = second.map_or(0, |parser| size_of_val(&**parser) + parser.heap());
         let other = self.other.heap() + second;
-        mode + other + self.transactions.heap() + self.expected.heap() + self.held.heap()
+        let frames = self.frames.as_mut().map_or(0, |frames| frames.heap());
+        mode + other + frames + self.transactions.heap() + self.expected.heap() + self.held.heap()
     }
 
     /// Frees the parser, the transactions and all waiting bytes. Later bytes are not parsed.
     pub(crate) fn give_up_memory(&mut self) {
         self.mode = Mode::Done;
-        (self.other, self.second) = (None, None);
+        (self.other, self.second, self.frames) = (None, None, None);
         self.transactions.free();
         self.expected = Vec::new();
         self.held = Vec::new();
@@ -292,8 +299,8 @@ impl AppState {
     fn receive(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         let side = chunk.direction.index();
         match &mut self.mode {
-            Mode::Done => {}
-            Mode::Parsing(_) => self.parse(key, chunk),
+            Mode::Done if self.frames.is_none() => {}
+            Mode::Done | Mode::Parsing(_) => self.parse(key, chunk),
             Mode::Probing { waiting } => {
                 if chunk.gap_before > 0 {
                     waiting[side] = None;
@@ -338,6 +345,9 @@ impl AppState {
             parser.end(direction, &mut self.transactions);
         }
         self.end_second(direction);
+        if let Some(frames) = &mut self.frames {
+            frames.end(direction);
+        }
         if self.has_ended == [true; 2] {
             self.transactions.end();
             self.mode = Mode::Done;
@@ -380,6 +390,10 @@ impl AppState {
             return;
         }
         self.transactions.side = chunk.direction.index();
+        if let Some(frames) = &mut self.frames {
+            frames.data(&chunk);
+            self.transactions.has_lost |= core::mem::take(&mut frames.has_lost);
+        }
         if self.other.is_some() || self.second.is_some() {
             self.parse_other(key, chunk);
         }

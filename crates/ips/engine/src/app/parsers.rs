@@ -4,8 +4,8 @@ use super::parser::Parser;
 use super::probe::Transport;
 use super::protocol::AppProtocol;
 use super::{
-    AppSettings, TCP, bittorrent, dhcp, dnp3, dns, enip, ftp, http, ike, krb5, ldap, mail, modbus, mqtt, nfs,
-    pgsql, quic, rdp, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,
+    AppSettings, TCP, bittorrent, dhcp, dnp3, dns, enip, ftp, http, ike, krb5, ldap, mail, mdns, modbus,
+    mqtt, nfs, pgsql, quic, rdp, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,
 };
 use crate::flow::FlowKey;
 
@@ -25,7 +25,7 @@ pub(super) fn parser_of(
         AppProtocol::Smtp => Some(Box::new(mail::smtp::Smtp::new(settings))),
         AppProtocol::Pop3 => Some(Box::new(mail::pop3::Pop3::new(settings))),
         AppProtocol::Imap => Some(Box::new(mail::imap::Imap::new(settings))),
-        AppProtocol::Sip => Some(Box::new(sip::Sip::new(transport))),
+        AppProtocol::Sip => Some(Box::new(sip::Sip::new(transport, settings))),
         AppProtocol::Modbus => Some(Box::<modbus::Modbus>::default()),
         AppProtocol::Dnp3 => Some(Box::<dnp3::Dnp3>::default()),
         AppProtocol::Smb => Some(Box::new(smb::Smb::new(settings))),
@@ -48,6 +48,7 @@ pub(super) fn parser_of(
         AppProtocol::Snmp => Some(Box::<snmp::Snmp>::default()),
         AppProtocol::Quic => Some(Box::new(quic::Quic)),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
+        AppProtocol::Mdns => Some(Box::new(mdns::Mdns)),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),
         _ => None,
     }

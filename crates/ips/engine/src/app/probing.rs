@@ -11,6 +11,7 @@
 //!
 //! The events are those that Suricata documents for protocol detection.
 
+use super::frames::Frames;
 use super::parser::{Outcome, Parser};
 use super::parsers::parser_of;
 use super::probe::{self, ProtocolDetection, Transport, detect_protocol};
@@ -169,11 +170,18 @@ impl AppState {
         waiting: &[Option<Vec<u8>>; 2],
     ) {
         self.protocol = Some(protocol);
-        let Some(parser) = parser_of(protocol, key, self.settings) else {
-            self.mode = Mode::Done;
-            return;
+        let frames = Frames::new(protocol, key.protocol != TCP, self.settings.frames);
+        self.frames = match (frames, self.frames.take()) {
+            (Some(frames), Some(before)) => Some(Box::new(frames.after(*before))),
+            (frames, before) => frames.map(Box::new).or(before),
         };
-        self.mode = Mode::Parsing(parser);
+        self.mode = match parser_of(protocol, key, self.settings) {
+            Some(parser) => Mode::Parsing(parser),
+            None => Mode::Done,
+        };
+        if matches!(self.mode, Mode::Done) && self.frames.is_none() {
+            return;
+        }
         if !waiting
             .iter()
             .any(|bytes| bytes.as_ref().is_none_or(Vec::is_empty))
@@ -248,6 +256,9 @@ impl AppState {
         let upgrade = upgrade(&self.transactions);
         self.original_protocol = self.protocol;
         (self.other, self.second) = (None, None);
+        if let Some(frames) = &mut self.frames {
+            frames.stop();
+        }
         self.transactions.end();
         self.expects = match self.protocol {
             Some(AppProtocol::Http) => upgrade,

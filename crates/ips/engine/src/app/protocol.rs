@@ -55,6 +55,7 @@ protocols! {
     Pgsql "pgsql" "PostgreSQL.";
     Enip "enip" "EtherNet/IP.";
     BittorrentDht "bittorrent-dht" "The distributed hash table of BitTorrent.";
+    Mdns "mdns" "DNS by multicast.";
     Failed "failed" "The bytes are of no known protocol.";
 }
 

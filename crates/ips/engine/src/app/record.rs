@@ -289,16 +289,24 @@ pub struct SmtpRecord {
     pub from: Option<Vec<u8>>,
     /// Header To.
     pub to: Vec<Vec<u8>>,
+    /// Header Cc.
+    pub cc: Vec<Vec<u8>>,
     /// Header Subject.
     pub subject: Option<Vec<u8>>,
     /// Header Message-Id.
     pub message_id: Option<Vec<u8>>,
     /// Header Date.
     pub date: Option<Vec<u8>>,
+    /// Header X-Mailer.
+    pub x_mailer: Option<Vec<u8>>,
+    /// Headers Received.
+    pub received: Vec<Vec<u8>>,
     /// Names of attachments.
     pub attachments: Vec<Vec<u8>>,
-    /// Texts that look like URLs.
+    /// URLs in the text, without their schemes, if rules ask for them.
     pub urls: Vec<Vec<u8>>,
+    /// MD5 of the body in hexadecimal digits, if rules ask for it.
+    pub body_md5: Option<Vec<u8>>,
     /// The part of the mail that was seen; `None` without DATA or BDAT.
     pub status: Option<MailStatus>,
 }
@@ -322,8 +330,12 @@ heap!(SmtpRecord {
     subject,
     message_id,
     date,
+    cc,
+    x_mailer,
+    received,
     attachments,
-    urls
+    urls,
+    body_md5
 });
 
 /// An FTP command and its replies.
@@ -374,11 +386,14 @@ pub struct SmbRecord {
     pub filename: Option<Vec<u8>>,
     /// Name of a share.
     pub share: Option<Vec<u8>>,
+    /// Domain and user of NTLM in a session setup.
+    pub ntlmssp: Option<(Vec<u8>, Vec<u8>)>,
     /// A call of DCE/RPC.
     pub dcerpc: Option<DcerpcCall>,
 }
 
 heap!(SmbRecord {
+    ntlmssp,
     dialect,
     command,
     filename,

@@ -1,6 +1,7 @@
 //! Settings of the parsers.
 
 use super::file::File;
+use super::frames::FrameSet;
 use crate::flow::Direction;
 
 /// Settings of the parsers. The defaults are those that the documentation of Suricata gives.
@@ -18,6 +19,10 @@ pub struct AppSettings {
     pub response_body_minimum: usize,
     /// The minimum size in bytes of a mail attachment that is inspected before it is complete.
     pub attachment_minimum: usize,
+    /// The frames that rules inspect.
+    pub frames: FrameSet,
+    /// Parts of messages that parsers look at only if rules ask for them.
+    pub asks: Asks,
     /// True if files are hashed.
     pub hashes_files: bool,
     /// Largest size in bytes of a file that a rule can store (`filestore`): its bytes are kept until it ends. With 0, none is
@@ -30,6 +35,29 @@ pub struct AppSettings {
     pub is_asymmetric: bool,
 }
 
+/// Parts of messages that parsers look at only if rules ask for them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asks {
+    /// Frames of HTTP/2 that are no headers and no data.
+    pub http2_frames: bool,
+    /// The fields of SDP in bodies of SIP.
+    pub sdp: bool,
+    /// URLs in the text of mails, and the digest of their bodies.
+    pub mail_bodies: bool,
+    /// The version of each message of SMB.
+    pub smb_versions: bool,
+}
+
+impl Asks {
+    /// Everything.
+    pub const ALL: Asks = Asks {
+        http2_frames: true,
+        sdp: true,
+        mail_bodies: true,
+        smb_versions: true,
+    };
+}
+
 impl Default for AppSettings {
     fn default() -> AppSettings {
         AppSettings {
@@ -39,6 +67,8 @@ impl Default for AppSettings {
             request_body_minimum: 32 << 10,
             response_body_minimum: 40 << 10,
             attachment_minimum: 32 << 10,
+            frames: FrameSet::default(),
+            asks: Asks::default(),
             hashes_files: false,
             store_limit: 0,
             is_inline: false,

@@ -7,8 +7,8 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::parser::{Outcome, Parser};
 use super::record::{Record, SipRecord};
-use super::transaction::{Progress, Transactions};
-use super::{AppProtocol, Transport};
+use super::transaction::{Progress, Transaction, Transactions};
+use super::{AppProtocol, AppSettings, Transport, sdp};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -34,6 +34,8 @@ heap!(Side { pending });
 #[derive(Debug)]
 pub(super) struct Sip {
     transport: Transport,
+    /// True if rules ask for the fields of SDP.
+    reads_sdp: bool,
     sides: [Side; 2],
     /// True if the flow had a valid message, so the protocol is certain.
     has_message: bool,
@@ -163,9 +165,10 @@ impl Length {
 }
 
 impl Sip {
-    pub(super) fn new(transport: Transport) -> Sip {
+    pub(super) fn new(transport: Transport, settings: AppSettings) -> Sip {
         Sip {
             transport,
+            reads_sdp: settings.asks.sdp,
             sides: Default::default(),
             has_message: false,
         }
@@ -226,7 +229,7 @@ impl Sip {
 
     /// Parses a datagram. Returns [`Outcome::Failed`] if it is no message, such as a `NOTIFY` of SSDP, which has the
     /// method of SIP and the version of HTTP.
-    fn datagram(direction: Direction, data: &[u8], out: &mut Transactions) -> Outcome {
+    fn datagram(&self, direction: Direction, data: &[u8], out: &mut Transactions) -> Outcome {
         // Keep-alives are empty lines (RFC 5626, section 3.5.1).
         if data.trim_ascii().is_empty() {
             return Outcome::Continue;
@@ -251,32 +254,51 @@ impl Sip {
                     direction,
                     &data[size..size + body.min(BODY_SIZE)],
                 );
+                self.describe(&data[size..size + body.min(BODY_SIZE)], direction, transaction);
             }
             transaction.advance(direction, Progress::Complete);
         }
         Outcome::Continue
     }
 
+    /// Publishes the fields of a session description, if rules ask for them.
+    fn describe(&self, body: &[u8], direction: Direction, transaction: &mut Transaction) {
+        let is_sdp = |kind: &[u8]| {
+            kind.get(..sdp::MEDIA_TYPE.len())
+                .is_some_and(|kind| kind.eq_ignore_ascii_case(sdp::MEDIA_TYPE))
+        };
+        if self.reads_sdp
+            && transaction
+                .buffer(Buffer::SipContentType, direction)
+                .is_some_and(is_sdp)
+        {
+            sdp::publish(body, direction, transaction);
+        }
+    }
+
     /// Consumes bytes from the front of a stream and returns their number, or 0 if more are needed.
     fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
-        let side = &mut self.sides[direction.index()];
-        if let Some((left, id, buffer)) = &mut side.body {
-            let size = usize::try_from(*left).unwrap_or(usize::MAX).min(data.len());
-            *left -= size as u64;
-            let is_over = *left == 0;
-            if let Some(transaction) = out.by_id(*id) {
-                transaction.append(*buffer, &data[..size], BODY_SIZE);
+        if let Some((left, id, buffer)) = self.sides[direction.index()].body.take() {
+            let size = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
+            let left = left - size as u64;
+            if let Some(transaction) = out.by_id(id) {
+                transaction.append(buffer, &data[..size], BODY_SIZE);
                 transaction.advance(direction, Progress::Body);
-                if is_over {
-                    transaction.close(*buffer);
+                if left == 0 {
+                    transaction.close(buffer);
+                    if self.reads_sdp {
+                        let body = transaction.bytes(buffer).to_vec();
+                        self.describe(&body, direction, transaction);
+                    }
                     transaction.advance(direction, Progress::Complete);
                 }
             }
-            if is_over {
-                side.body = None;
+            if left > 0 {
+                self.sides[direction.index()].body = Some((left, id, buffer));
             }
             return size;
         }
+        let side = &mut self.sides[direction.index()];
         let blank = data
             .iter()
             .take_while(|byte| matches!(byte, b'\r' | b'\n'))
@@ -318,7 +340,7 @@ impl Sip {
 impl Parser for Sip {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         if self.transport == Transport::Udp {
-            return Sip::datagram(chunk.direction, chunk.bytes, out);
+            return self.datagram(chunk.direction, chunk.bytes, out);
         }
         let side = &mut self.sides[chunk.direction.index()];
         side.has_failed |= chunk.gap_before > 0;
@@ -377,7 +399,10 @@ mod tests {
     }
 
     fn outcome(transport: Transport, bytes: &[u8], step: usize) -> (Outcome, Transactions) {
-        let (mut sip, mut out) = (Sip::new(transport), Transactions::default());
+        let (mut sip, mut out) = (
+            Sip::new(transport, AppSettings::default()),
+            Transactions::default(),
+        );
         let mut outcome = Outcome::Continue;
         for bytes in bytes.chunks(step) {
             let chunk = StreamChunk::of(Direction::ToServer, bytes);
@@ -441,7 +466,10 @@ mod tests {
     fn a_stream_whose_messages_have_no_end_is_an_error_of_the_protocol() {
         for lengths in ["l: four", "l: +4", "l: 4\r\nContent-Length: 5", "l:"] {
             let bytes = format!("MESSAGE sip:bob@example.org SIP/2.0\r\n{lengths}\r\n\r\n");
-            let (mut sip, mut out) = (Sip::new(Transport::Tcp), Transactions::default());
+            let (mut sip, mut out) = (
+                Sip::new(Transport::Tcp, AppSettings::default()),
+                Transactions::default(),
+            );
             let chunk = StreamChunk::of(Direction::ToServer, bytes.as_bytes());
             assert_eq!(
                 (sip.data(chunk, &mut out), sip.is_strict()),
@@ -453,7 +481,10 @@ mod tests {
         // After a valid message, the flow is known to be SIP.
         for (before, is_strict) in [(&b""[..], false), (INVITE, true)] {
             let bytes = [before, b"NOTIFY /events HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
-            let (mut sip, mut out) = (Sip::new(Transport::Tcp), Transactions::default());
+            let (mut sip, mut out) = (
+                Sip::new(Transport::Tcp, AppSettings::default()),
+                Transactions::default(),
+            );
             let outcome = sip.data(StreamChunk::of(Direction::ToServer, &bytes), &mut out);
             assert_eq!((outcome, sip.is_strict()), (Outcome::Failed, is_strict));
         }

@@ -110,6 +110,15 @@ pub(super) fn packet(test: &PacketTest, packet: &Packet<'_>, flow: Option<&Flow>
         }
         PacketTest::IpProtocol(comparison) => compare(*comparison, u64::from(packet.protocol)),
         PacketTest::SameIp => packet.src == packet.dst,
+        PacketTest::Rpc {
+            program,
+            version,
+            procedure,
+        } => rpc(packet).is_some_and(|call| {
+            call[0] == *program
+                && version.is_none_or(|version| version == call[1])
+                && procedure.is_none_or(|procedure| procedure == call[2])
+        }),
         PacketTest::Vlan { comparison, index } => {
             let tags = packet
                 .vlans
@@ -220,6 +229,25 @@ fn stream_size(side: Side, comparison: Comparison, flow: &Flow) -> bool {
         Side::Both => is_true(Direction::ToServer) && is_true(Direction::ToClient),
         Side::Either => is_true(Direction::ToServer) || is_true(Direction::ToClient),
     }
+}
+
+/// Returns program, version and procedure of the call of RPC with which a payload begins (RFC 5531, section 9).
+fn rpc(packet: &Packet<'_>) -> Option<[u32; 3]> {
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    const VERSION: u32 = 2;
+    // In a stream, the size of the message is in front.
+    let base = match packet.protocol {
+        TCP => 4,
+        UDP => 0,
+        _ => return None,
+    };
+    let word = |at: usize| {
+        let bytes = packet.payload.get(base + at..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*bytes))
+    };
+    let is_call = word(4)? == 0 && word(8)? == VERSION;
+    is_call.then_some([word(12)?, word(16)?, word(20)?])
 }
 
 /// Returns a number of the packet, or `None` if the packet does not have it.

@@ -5,6 +5,7 @@
 
 use memchr::memchr2;
 use millrace_ips_pcre as pcre;
+use millrace_ips_rules::options::entropy::{Entropy, PARTS};
 use millrace_ips_rules::options::number::Comparison;
 
 use super::bytes;
@@ -365,6 +366,10 @@ pub(super) fn step(
             };
             (has_data != *is_negated).then_some(cursor)
         }
+        Operation::Entropy(test) => {
+            // More bytes may change the entropy.
+            (subject.is_complete && has_entropy(test, subject.bytes)).then_some(cursor)
+        }
         Operation::Size(comparison) => has_size(*comparison, subject).then_some(cursor),
         Operation::RemainingSize(comparison) => {
             compare(*comparison, len.saturating_sub(cursor) as u64).then_some(cursor)
@@ -382,6 +387,28 @@ fn has_size(comparison: Comparison, subject: &Subject<'_>) -> bool {
         Comparison::NotEqual(n) if size > n => true,
         _ => subject.is_complete && compare(comparison, size),
     }
+}
+
+/// Returns true if the entropy of a part of the bytes satisfies a comparison; no bytes have none.
+fn has_entropy(test: &Entropy, bytes: &[u8]) -> bool {
+    let part = bytes.get(test.offset as usize..).unwrap_or_default();
+    let size = test
+        .bytes
+        .map_or(part.len(), |size| part.len().min(size as usize));
+    let part = &part[..size];
+    if part.is_empty() {
+        return false;
+    }
+    let mut counts = [0u32; 256];
+    for byte in part {
+        counts[usize::from(*byte)] += 1;
+    }
+    let bits = |count: &u32| {
+        let share = f64::from(*count) / part.len() as f64;
+        -share * share.log2()
+    };
+    let entropy: f64 = counts.iter().filter(|count| **count > 0).map(bits).sum();
+    compare(test.comparison, (entropy * PARTS as f64).round() as u64)
 }
 
 /// Decodes Base64 and applies operations to the result.

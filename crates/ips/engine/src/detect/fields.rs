@@ -1,5 +1,6 @@
 //! Conditions on the fields that a parser records for a transaction, besides its buffers.
 
+use core::net::IpAddr;
 use std::collections::HashSet;
 
 use millrace_ips_rules::buffers::Buffer;
@@ -19,15 +20,15 @@ use crate::flow::Direction;
 /// transaction.
 const ANY_FRAGMENT: &str = "any_frag";
 
-/// Returns true if a transaction satisfies a condition, in a direction and at a time. The protocol was tested before.
+/// Returns true if a transaction satisfies a condition, in a direction, at a time, and with a client. The protocol was tested before.
 pub(super) fn satisfies(
     test: &AppTest,
     transaction: &Transaction,
-    (direction, now): (Direction, Time),
+    (direction, now, client): (Direction, Time, IpAddr),
 ) -> bool {
     match test {
         AppTest::Protocol { .. } => true,
-        AppTest::Field(field, value) => has(*field, value, transaction, (direction, now)),
+        AppTest::Field(field, value) => has(*field, value, transaction, (direction, now, client)),
         AppTest::Number(field, comparison, index) => {
             has_number(*field, (*comparison, *index), transaction, direction)
         }
@@ -44,7 +45,7 @@ fn has(
     field: TextField,
     value: &str,
     transaction: &Transaction,
-    (direction, now): (Direction, Time),
+    (direction, now, client): (Direction, Time, IpAddr),
 ) -> bool {
     match field {
         TextField::AppLayerEvent => transaction
@@ -106,6 +107,10 @@ fn has(
             let method = transaction.buffer(Buffer::SipMethod, direction);
             method.is_some_and(|method| any_of(value, |name| method.eq_ignore_ascii_case(name.as_bytes())))
         }
+        TextField::FtpBounce => {
+            let of = |buffer| transaction.buffer(buffer, direction).unwrap_or_default();
+            of(Buffer::FtpCommand) == b"PORT" && names_other(of(Buffer::FtpCommandData), client)
+        }
         TextField::FileStore => !transaction.files.is_empty(),
         TextField::FileMagicText => {
             let (is_negated, text) = match value.strip_prefix('!') {
@@ -143,6 +148,19 @@ fn has(
         // Parsers provide no value for the other fields, and an unknown value does not match.
         _ => false,
     }
+}
+
+/// Returns true if the argument of PORT has the address of another host than the client (RFC 959, section 4.1.2).
+fn names_other(argument: &[u8], client: IpAddr) -> bool {
+    let IpAddr::V4(client) = client else {
+        return false;
+    };
+    let numbers = argument.split(|byte| *byte == b',').map(|digits| {
+        let digits = core::str::from_utf8(digits).ok()?;
+        digits.trim().parse::<u8>().ok()
+    });
+    let numbers: Option<Vec<u8>> = numbers.collect();
+    numbers.is_some_and(|numbers| numbers.len() == 6 && numbers[..4] != client.octets())
 }
 
 /// Returns a field of a transaction whose protocol has no record type of its own.

@@ -21,7 +21,7 @@ use millrace_ips_scan::{Backend, Pattern, Scanner, build};
 
 use super::compile::{Hook, buffer_directions};
 use super::program::{AppTest, Operand, Operation, Rule, RuleType, Step};
-use crate::app::AppProtocol;
+use crate::app::{AppProtocol, Transaction};
 use crate::flow::Direction;
 
 /// The class of a packet by its protocol.
@@ -185,6 +185,8 @@ pub(super) struct Prefilter {
     pub(super) hooks: Vec<Group>,
     /// Rules over transactions, by protocol.
     pub(super) transactions: HashMap<AppProtocol, TransactionGroup>,
+    /// Rules over frames, by protocol.
+    frames: HashMap<AppProtocol, TransactionGroup>,
     /// Rules over anomalies. They are evaluated when a flow has a new anomaly that belongs to no transaction.
     pub(super) events: Vec<u32>,
     /// Rules over events of the decoder and of the TCP engine. They are evaluated on packets that have events.
@@ -250,6 +252,7 @@ impl Prefilter {
         let (mut stream, mut in_stream) = (Draft::default(), Draft::default());
         let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
         let mut transactions: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
+        let mut frames: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
         let (mut events, mut ip_only, mut packet_events) = (Vec::new(), Vec::new(), Vec::new());
         for (index, rule) in rules.iter().enumerate() {
             let at = index as u32;
@@ -263,8 +266,12 @@ impl Prefilter {
                     let test = rule.fast_pattern.as_ref().and_then(|pattern| pattern.test);
                     let hook = test.and_then(|test| rule.buffers.get(usize::from(test)));
                     let hook = hook.filter(|_| backend.is_some());
+                    let groups = match rule.buffers.iter().any(|test| test.buffer.is_frame()) {
+                        true => &mut frames,
+                        false => &mut transactions,
+                    };
                     for app in &rule.protocol.app {
-                        let group = transactions.entry(*app).or_default();
+                        let group = groups.entry(*app).or_default();
                         match hook {
                             Some(test) => {
                                 let directions = buffer_directions(test.buffer);
@@ -315,15 +322,24 @@ impl Prefilter {
             stream: stream.build(backend),
             hooks: drafts.into_iter().map(|draft| draft.build(backend)).collect(),
             transactions,
+            frames,
             events,
             packet_events,
             ip_only,
         }
     }
 
-    /// Returns the hooks of a protocol in a direction.
-    pub(super) fn transaction(&self, app: AppProtocol, direction: Direction) -> Option<(&[u16], &[u32])> {
-        let group = self.transactions.get(&app)?;
+    /// Returns the hooks of a transaction or a frame in a direction.
+    pub(super) fn transaction(
+        &self,
+        transaction: &Transaction,
+        direction: Direction,
+    ) -> Option<(&[u16], &[u32])> {
+        let groups = match transaction.frame {
+            Some(_) => &self.frames,
+            None => &self.transactions,
+        };
+        let group = groups.get(&transaction.app)?;
         Some((&group.hooks[direction.index()], &group.always))
     }
 }

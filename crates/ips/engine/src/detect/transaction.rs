@@ -6,7 +6,7 @@ use super::compile::{Hook, buffer_directions};
 use super::detector::Candidates;
 use super::evaluate::{self, Scratch, Subject};
 use super::prefilter::Group;
-use super::program::{Absence, BufferTest, Rule, Step};
+use super::program::{Absence, BufferTest, JumpBase, Operation, Rule, Step};
 use super::transform;
 use crate::app::{BufferView, Progress, Transaction};
 use crate::flow::{Direction, FlowState};
@@ -160,7 +160,7 @@ impl DirectionState {
         }
         let mut size = 0;
         let (marks, transformed) = memory;
-        let views = transaction.buffers(source_of(hook.buffer), direction);
+        let views = instances(hook.buffer, transaction, direction, 0);
         for (instance, view) in views.flat_map(|view| pieces(hook.buffer, view)).enumerate() {
             let instance = u16::try_from(instance).unwrap_or(u16::MAX);
             let end = view.offset + view.bytes.len() as u64;
@@ -170,7 +170,9 @@ impl DirectionState {
                 .position(|scanned| scanned.hook == index && scanned.instance == instance);
             let before = known.map_or(0, |at| self.scanned[at].end);
             // The bytes of a buffer that needs to be whole are scanned once it is.
-            let waits = !view.is_complete && hook.transforms.iter().any(Step::needs_whole);
+            let waits = !view.is_complete
+                && (hook.transforms.iter().any(Step::needs_whole)
+                    || hook.buffer.is_frame() && !hook.transforms.is_empty());
             if known.is_some() && before == end || waits {
                 continue;
             }
@@ -214,7 +216,7 @@ pub(super) fn matches(
 ) -> bool {
     let direction = test.side.unwrap_or(direction);
     if test.absence != Absence::Fails {
-        let mut views = transaction.buffers(source_of(test.buffer), direction);
+        let mut views = instances(test.buffer, transaction, direction, 0);
         let has_buffer = views.any(|view| pieces(test.buffer, view).next().is_some());
         match (has_buffer, test.absence) {
             (false, _) => return may_be_absent(test.buffer, transaction, direction),
@@ -226,9 +228,12 @@ pub(super) fn matches(
     if source_of(test.buffer) != test.buffer && !buffer_directions(test.buffer)[direction.index()] {
         return false;
     }
-    let changed = transaction.changed_buffers(source_of(test.buffer), direction, evaluated);
+    let changed = instances(test.buffer, transaction, direction, evaluated);
     let mut pieces = changed.flat_map(|view| pieces(test.buffer, view));
     pieces.any(|view| {
+        if test.buffer.is_frame() && !view.is_complete && !holds_early(test) {
+            return false;
+        }
         let mut subject = Subject {
             bytes: view.bytes,
             offset: view.offset,
@@ -244,6 +249,44 @@ pub(super) fn matches(
         }
         evaluate::matches(&test.operations, &subject, scratch)
     })
+}
+
+/// Returns the instances of the source of a buffer that changed since a version; for the kinds of files always all of them.
+fn instances(
+    buffer: Buffer,
+    transaction: &Transaction,
+    direction: Direction,
+    since: u32,
+) -> impl Iterator<Item = BufferView<'_>> {
+    let files = match buffer {
+        Buffer::FileMagic => &transaction.files[..],
+        _ => &[],
+    };
+    let kinds = files.iter().filter(move |file| file.direction == direction);
+    let kinds = kinds
+        .filter_map(|file| file.magic)
+        .map(|kind| BufferView::whole(kind.as_bytes()));
+    transaction
+        .changed_buffers(source_of(buffer), direction, since)
+        .chain(kinds)
+}
+
+/// Returns true if a test over a part of a frame holds for the whole frame, too. Other tests wait for the whole, so that alerts do
+/// not depend on segmentation.
+fn holds_early(test: &BufferTest) -> bool {
+    let is_early = |operation: &Operation| match operation {
+        Operation::Content(content) => !content.is_negated && !content.endswith,
+        Operation::ByteJump { base, .. } => *base != JumpBase::End,
+        Operation::ByteTest { .. } | Operation::ByteExtract { .. } | Operation::ByteMath { .. } => true,
+        Operation::IsDataAt { is_negated, .. } => !is_negated,
+        Operation::Pcre(_)
+        | Operation::Size(_)
+        | Operation::RemainingSize(_)
+        | Operation::Entropy(_)
+        | Operation::Set(_)
+        | Operation::Base64 { .. } => false,
+    };
+    test.transforms.is_empty() && test.operations.iter().all(is_early)
 }
 
 /// Returns the buffer of the transaction that contains a buffer of rules.
@@ -274,9 +317,11 @@ pub(super) fn pieces<'a>(buffer: Buffer, view: BufferView<'a>) -> impl Iterator<
 fn may_be_absent(buffer: Buffer, transaction: &Transaction, direction: Direction) -> bool {
     // Bodies and files may begin after the headers.
     let last = match buffer {
-        Buffer::HttpRequestBody | Buffer::HttpResponseBody | Buffer::FileData | Buffer::FileName => {
-            Progress::Complete
-        }
+        Buffer::HttpRequestBody
+        | Buffer::HttpResponseBody
+        | Buffer::FileData
+        | Buffer::FileName
+        | Buffer::FileMagic => Progress::Complete,
         _ => Progress::Headers,
     };
     buffer_directions(buffer)[direction.index()] && transaction.progress[direction.index()] >= last

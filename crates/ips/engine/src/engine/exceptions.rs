@@ -192,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Ends the inspection of an encrypted flow, if the settings ask for it. Under overload, also ends the
+    /// Ends the inspection of an encrypted flow, if the settings ask for it, and of a flow that a rule bypasses. Under overload, also ends the
     /// inspection of a large flow without an alert.
     pub(super) fn bypass(&self, flow: &mut Flow) {
         if flow.verdict != FlowVerdict::None {
@@ -203,7 +203,7 @@ impl Engine {
             let size: u64 = flow.counters.iter().map(|counters| counters.bytes).sum();
             self.overload.sheds_depth && size > self.settings.bypass_size && !flow.is_alerted
         };
-        if is_encrypted || is_elephant() {
+        if is_encrypted || flow.is_bypassed || is_elephant() {
             flow.verdict = FlowVerdict::Bypass;
         }
     }

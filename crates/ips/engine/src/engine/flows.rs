@@ -329,6 +329,7 @@ impl Engine {
         }
         // Rules need the digests, whether records have them or not.
         flow.app.settings.hashes_files |= rules.needs_digests;
+        (flow.app.settings.frames, flow.app.settings.asks) = (rules.frames, rules.asks);
         if self.overload.sheds_depth {
             flow.app.settings = flow.app.settings.half_as_deep();
         }

@@ -109,6 +109,8 @@ pub struct Flow {
     pub verdict: FlowVerdict,
     /// True if a rule raised an alert.
     pub is_alerted: bool,
+    /// True if a rule ends the inspection of the flow (`bypass`).
+    pub is_bypassed: bool,
     /// True while the flow is shunned, so that the engine does not see its packets.
     pub is_shunned: bool,
     /// The causes that policies decided about, one bit each, in the order of [`Cause::ALL`](crate::Cause::ALL).
@@ -142,6 +144,7 @@ impl Flow {
             was_heard: [false; 2],
             verdict: FlowVerdict::None,
             is_alerted: false,
+            is_bypassed: false,
             is_shunned: false,
             exceptions: 0,
             app: AppState::default(),

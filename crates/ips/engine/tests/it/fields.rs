@@ -197,6 +197,10 @@ fn each_field_has_a_flow_on_which_it_matches() {
         "alert",
         "iprep",
         "filestore",
+        "ftpbounce",
+        "ftpdata_command",
+        "bypass",
+        "rpc",
     ];
     for (protocol, options, conversation) in texts.chain(numbers) {
         if let Conversation::Listed = conversation {

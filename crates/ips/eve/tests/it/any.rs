@@ -2,7 +2,7 @@
 
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
-use millrace_ips_engine::app::{AppEvent, AppProtocol};
+use millrace_ips_engine::app::{AppEvent, AppProtocol, FrameView};
 use millrace_ips_engine::event::{
     Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
     TransactionEvent, Tunnel,
@@ -10,6 +10,7 @@ use millrace_ips_engine::event::{
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
+use millrace_ips_rules::buffers::Buffer;
 use millrace_types::Time;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -201,10 +202,12 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn smtp()(maybe in collection::vec(maybe(), 6), texts in collection::vec(texts(), 4), status in status()) -> Record {
-        let [helo, mail_from, from, subject, message_id, date] = maybe.try_into().unwrap();
-        let [rcpt_to, to, attachments, urls] = texts.try_into().unwrap();
-        Record::Smtp(Box::new(SmtpRecord { helo, mail_from, from, subject, message_id, date, rcpt_to, to, attachments, urls, status }))
+    fn smtp()(maybe in collection::vec(maybe(), 8), texts in collection::vec(texts(), 6), status in status()) -> Record {
+        let [helo, mail_from, from, subject, message_id, date, x_mailer, body_md5] = maybe.try_into().unwrap();
+        let [rcpt_to, to, attachments, urls, cc, received] = texts.try_into().unwrap();
+        Record::Smtp(Box::new(SmtpRecord {
+            helo, mail_from, from, subject, message_id, date, rcpt_to, to, attachments, urls, status, x_mailer, body_md5, cc, received,
+        }))
     }
 }
 
@@ -217,12 +220,12 @@ prop_compose! {
 prop_compose! {
     fn smb()(
         texts in collection::vec(text(), 2), maybe in collection::vec(maybe(), 2), status in any::<Option<u32>>(), session_id in any::<u64>(),
-        tree_id in any::<u32>(), dcerpc in option::of((collection::vec((text(), any::<u16>()), 0..3), any::<u16>())),
+        ntlmssp in option::of((text(), text())), tree_id in any::<u32>(), dcerpc in option::of((collection::vec((text(), any::<u16>()), 0..3), any::<u16>())),
     ) -> Record {
         let [dialect, command] = texts.try_into().unwrap();
         let [filename, share] = maybe.try_into().unwrap();
         let dcerpc = dcerpc.map(|(interfaces, operation)| DcerpcCall { interfaces: interfaces.into_iter().collect(), operation });
-        Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, dcerpc }))
+        Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc }))
     }
 }
 
@@ -271,13 +274,13 @@ fn record() -> impl Strategy<Value = Record> {
     let end = || option::of((text(), text()));
     prop_oneof![
         Just(Record::None),
-        http(),
-        dns(),
-        tls(),
-        smtp(),
-        ftp(),
-        smb(),
-        sip(),
+        http().boxed(),
+        dns().boxed(),
+        tls().boxed(),
+        smtp().boxed(),
+        ftp().boxed(),
+        smb().boxed(),
+        sip().boxed(),
         (end(), end()).prop_map(|(client, server)| Record::Ssh(Box::new(SshRecord { client, server }))),
         (any::<u16>(), modbus(), modbus()).prop_map(|(identifier, request, response)| Record::Modbus(
             Box::new(ModbusRecord {
@@ -285,7 +288,7 @@ fn record() -> impl Strategy<Value = Record> {
                 messages: [request, response]
             })
         )),
-        dnp3(),
+        dnp3().boxed(),
         fields(3).prop_map(|fields| Record::Fields(Box::new(fields))),
     ]
 }
@@ -320,11 +323,20 @@ const ACTIONS: [Action; 8] = [
 ];
 
 prop_compose! {
+    fn frame()(
+        id in any::<u64>(), kind in select(&[Buffer::FrameTlsPdu, Buffer::FrameSmbSmb1Data, Buffer::FrameSipRequestLine][..]),
+        direction in select(&Direction::BOTH[..]), begin in any::<Option<u64>>(), size in any::<Option<u64>>(), is_complete in any::<bool>(),
+    ) -> FrameView {
+        FrameView { id, kind, direction, begin, size, is_complete }
+    }
+}
+
+prop_compose! {
     fn alert()(
-        subject in subject(), numbers in any::<(u32, u32, u32, u32)>(), action in select(&ACTIONS[..]), app in option::of(app()),
+        subject in subject().boxed(), numbers in any::<(u32, u32, u32, u32)>(), action in select(&ACTIONS[..]), app in option::of(app()),
         packet_action in select(&ACTIONS[..]),
-        transaction in any::<Option<u64>>(), flow in flow(), direction in select(&Direction::BOTH[..]), record in record(),
-        files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(), tunnel in option::of(tunnel()),
+        transaction in any::<Option<u64>>(), flow in flow().boxed(), direction in select(&Direction::BOTH[..]), record in record().boxed(),
+        files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(), frame in option::of(frame().boxed()), tunnel in option::of(tunnel().boxed()),
     ) -> Event {
         let (sid, gid, rev, rule) = numbers;
         let app = match record {
@@ -332,7 +344,7 @@ prop_compose! {
             _ => app,
         };
         let context = Box::new(AlertContext { flow, direction, record, files, bits });
-        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, tunnel: tunnel.map(Box::new), context: has_context.then_some(context) })
+        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), context: has_context.then_some(context) })
     }
 }
 
@@ -344,7 +356,7 @@ fn anomalies() -> impl Strategy<Value = Vec<AppEvent>> {
 }
 
 prop_compose! {
-    fn transaction()(subject in subject(), id in any::<u64>(), record in record(), files in collection::vec(file(), 0..2), anomalies in anomalies()) -> Event {
+    fn transaction()(subject in subject().boxed(), id in any::<u64>(), record in record().boxed(), files in collection::vec(file(), 0..2), anomalies in anomalies()) -> Event {
         Event::Transaction(Box::new(TransactionEvent { subject, id, app: protocol_of(&record), record, files, anomalies }))
     }
 }
@@ -365,8 +377,8 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
     ];
     reasons.extend(Cause::ALL.iter().map(|cause| DropReason::Policy(*cause)));
     prop_oneof![
-        4 => alert(),
-        8 => transaction(),
+        4 => alert().boxed(),
+        8 => transaction().boxed(),
         1 => (flow(), ends).prop_map(|(mut flow, end)| {
             flow.id = flow.id.max(1);
             Event::Flow(Box::new(flow), end)

@@ -73,6 +73,16 @@ pub(super) fn values(field: NumberField) -> Values {
             DNS_TYPES,
             "a comparison with a number, or a type such as a or txt",
         ),
+        NumberField::Http2FrameType => Values::Names(
+            HTTP2_FRAMES,
+            "a comparison with a number, or a type such as GOAWAY",
+        ),
+        NumberField::Http2ErrorCode => Values::Names(
+            HTTP2_ERRORS,
+            "a comparison with a number, or a code such as NO_ERROR",
+        ),
+        NumberField::FtpMode => Values::Names(&[("passive", 0), ("active", 1)], "active or passive"),
+        NumberField::FtpDataCommand => Values::Names(&[("retr", 1), ("stor", 2)], "retr or stor"),
         NumberField::Krb5MsgType => {
             Values::Names(KRB5_TYPES, "a comparison with a number, or a type such as as_req")
         }
@@ -449,3 +459,38 @@ mod tests {
         }
     }
 }
+
+/// The types of frames of HTTP/2 (RFC 9113, section 6), with the names of Suricata.
+const HTTP2_FRAMES: &[(&str, u64)] = &[
+    ("DATA", 0),
+    ("HEADERS", 1),
+    ("PRIORITY", 2),
+    ("RSTSTREAM", 3),
+    ("RST_STREAM", 3),
+    ("SETTINGS", 4),
+    ("PUSHPROMISE", 5),
+    ("PUSH_PROMISE", 5),
+    ("PING", 6),
+    ("GOAWAY", 7),
+    ("WINDOWUPDATE", 8),
+    ("WINDOW_UPDATE", 8),
+    ("CONTINUATION", 9),
+];
+
+/// The error codes of HTTP/2 (RFC 9113, section 7).
+const HTTP2_ERRORS: &[(&str, u64)] = &[
+    ("NO_ERROR", 0),
+    ("PROTOCOL_ERROR", 1),
+    ("INTERNAL_ERROR", 2),
+    ("FLOW_CONTROL_ERROR", 3),
+    ("SETTINGS_TIMEOUT", 4),
+    ("STREAM_CLOSED", 5),
+    ("FRAME_SIZE_ERROR", 6),
+    ("REFUSED_STREAM", 7),
+    ("CANCEL", 8),
+    ("COMPRESSION_ERROR", 9),
+    ("CONNECT_ERROR", 10),
+    ("ENHANCE_YOUR_CALM", 11),
+    ("INADEQUATE_SECURITY", 12),
+    ("HTTP_1_1_REQUIRED", 13),
+];

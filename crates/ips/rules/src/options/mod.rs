@@ -3,8 +3,10 @@
 pub mod bytes;
 pub mod content;
 pub mod dataset;
+pub mod entropy;
 mod enumerations;
 pub mod number;
+pub mod settings;
 pub mod state;
 pub mod transform;
 pub mod words;
@@ -57,6 +59,8 @@ pub enum RuleOption {
     Content(Content),
     /// The buffer that the following options inspect, with an argument in Snort 3.
     Buffer(Buffer, Option<String>),
+    /// The frame that the following options inspect, by its name.
+    Frame(String),
     /// A transform of the buffer before its inspection.
     Transform(Transform),
     /// A regular expression.
@@ -149,6 +153,15 @@ impl RuleOption {
             "flowint" => RuleOption::FlowInt(FlowInt::parse(value)?),
             "threshold" | "detection_filter" => RuleOption::Rate(Rate::parse(name == "threshold", value)?),
             "dataset" | "datarep" => RuleOption::Dataset(Dataset::parse(name == "datarep", value)?),
+            "frame" if syntax == Syntax::Suricata => {
+                const FORM: &str = "the name of a frame, such as tls.pdu";
+                let name = required(value, FORM)?;
+                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+                match name.chars().all(is_name) {
+                    true => RuleOption::Frame(name.to_owned()),
+                    false => return Err(Reason::invalid(format!("the name {}", quote(name)), FORM)),
+                }
+            }
             "ike.vendor" if value.is_some_and(|value| !value.is_empty()) => {
                 return ike_vendor(value.unwrap_or_default());
             }
@@ -219,6 +232,7 @@ impl RuleOption {
                     None => f.write_str(";"),
                 }
             }
+            RuleOption::Frame(name) => write!(f, "frame:{name};"),
             RuleOption::Transform(transform) => write!(f, "{transform};"),
             RuleOption::Pcre(pcre) => pcre.fmt(f),
             RuleOption::Byte(option) => option.fmt(f),
@@ -234,6 +248,9 @@ impl RuleOption {
             RuleOption::Dataset(set) => set.fmt(f),
             RuleOption::Number(field, comparison, Some(side)) if field.has_side() => {
                 write!(f, "{}:{side},{comparison};", field.keyword())
+            }
+            RuleOption::Number(field @ NumberField::Http2Setting, comparison, None) => {
+                write!(f, "{}:{};", field.keyword(), settings::print(*comparison))
             }
             RuleOption::Number(field, comparison, None) => write!(f, "{}:{comparison};", field.keyword()),
             RuleOption::Number(field, comparison, Some(suffix)) => {
@@ -261,6 +278,9 @@ fn number(syntax: Syntax, field: NumberField, value: Option<&str>) -> Result<Rul
         }
         let comparison = Comparison::parse(syntax, comparison)?;
         return Ok(RuleOption::Number(field, comparison, Some(side.to_owned())));
+    }
+    if field == NumberField::Http2Setting {
+        return Ok(RuleOption::Number(field, settings::parse(value)?, None));
     }
     if let Some(count) = value.strip_prefix("count ").filter(|_| field.has_index()) {
         let comparison = Comparison::parse(syntax, count)?;

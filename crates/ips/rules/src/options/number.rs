@@ -118,6 +118,15 @@ fields! {
     EnipDeviceType "the device type of the EtherNet/IP identity" "enip.device_type";
     EnipVendorId "the vendor of the EtherNet/IP identity" "enip.vendor_id";
     EnipCapabilities "the capabilities of the EtherNet/IP service" "enip.capabilities";
+    Http2FrameType "the type of an HTTP/2 frame" "http2.frametype";
+    Http2ErrorCode "the error code of HTTP/2" "http2.errorcode";
+    Http2Priority "the priority of an HTTP/2 stream" "http2.priority";
+    Http2Window "the increment of an HTTP/2 window" "http2.window";
+    Http2SizeUpdate "the size of the HTTP/2 header table" "http2.size_update";
+    Http2Setting "an HTTP/2 setting and its value" "http2.settings";
+    SmbVersion "the version of SMB" "smb.version";
+    FtpMode "the mode of the FTP data connection" "ftp.mode";
+    FtpDataCommand "the command of the FTP data connection" "ftpdata_command";
 }
 
 impl NumberField {

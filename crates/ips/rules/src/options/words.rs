@@ -1,5 +1,6 @@
 //! Options with a text value of few forms, and the transforms of buffers.
 
+use super::entropy::Entropy;
 use crate::refusal::Reason;
 use crate::text::{list, negation, number32, quote, required};
 
@@ -88,6 +89,10 @@ fields! {
     AlertToo "alert" "a match raises an alert, too" "nothing";
     Absent "absent" "the buffer is not there" "nothing, or or_else";
     AddressReputation "iprep" "the reputation of the address is" "src|dst|any|both,CATEGORY,<|>|=|<=|>=,SCORE to 127, or src|dst|any|both,CATEGORY,isset|isnotset";
+    Entropy "entropy" "the entropy of the buffer is" "[bytes N][, offset N], value COMPARISON, in bits for a byte, as in value >= 4.037";
+    Rpc "rpc" "the payload is an RPC call of" "PROGRAM[,VERSION|*[,PROCEDURE|*]]";
+    FtpBounce "ftpbounce" "the FTP command PORT names another host than the client" "nothing";
+    Bypass "bypass" "after a match, the flow is not inspected any more" "nothing";
     Requires "requires" "the rule needs" "version, feature and keyword, each with its value, with commas between them";
 }
 
@@ -107,6 +112,8 @@ impl TextField {
                 | TextField::TlsStore
                 | TextField::Prefilter
                 | TextField::AlertToo
+                | TextField::FtpBounce
+                | TextField::Bypass
                 | TextField::Absent
                 | TextField::FileStore
         )
@@ -190,7 +197,14 @@ impl TextField {
             | TextField::CertValid
             | TextField::TlsStore
             | TextField::Prefilter
+            | TextField::FtpBounce
+            | TextField::Bypass
             | TextField::AlertToo => text.is_empty(),
+            TextField::Entropy => Entropy::parse(text).is_some(),
+            TextField::Rpc => {
+                let is_part = |part: &&str| *part == "*" || is_number(part);
+                parts.len() <= 3 && is_number(parts[0]) && parts.iter().all(is_part)
+            }
             TextField::Absent => matches!(text, "" | "or_else"),
             TextField::FileStore => parts.iter().all(|part| {
                 matches!(

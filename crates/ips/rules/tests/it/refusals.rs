@@ -69,7 +69,7 @@ fn headers_and_whole_rules_are_refused_with_the_part_that_is_wrong() {
     for (text, expected) in [
         ("alart tcp any any -> any any (sid:1;)", "action: \"alart\""),
         (
-            "alert mdns any any -> any any (sid:1;)",
+            "alert llmnr any any -> any any (sid:1;)",
             "protocol: not supported",
         ),
         (

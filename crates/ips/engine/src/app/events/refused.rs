@@ -122,35 +122,35 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
     ),
     (
         "mdns.infinite_loop",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mdns.invalid_opcode",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mdns.malformed_data",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mdns.name_too_long",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mdns.not_request",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mdns.not_response",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mdns.too_many_labels",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mdns.z_flag_set",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "mqtt.missing_connect",
@@ -170,7 +170,7 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
     ),
     (
         "ntp.malformed_data",
-        "there is no parser for NTP and for DNS by multicast",
+        "there is no parser for NTP, and the one for DNS by multicast raises no events",
     ),
     (
         "pgsql.invalid_length",

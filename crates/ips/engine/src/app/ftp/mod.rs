@@ -23,6 +23,9 @@ use crate::tcp::StreamChunk;
 const COMMANDS: usize = 256;
 /// Number of commands without a reply at which parsing ends with the next command.
 const PIPELINE: usize = 4_096;
+/// The values of `ftp.mode`.
+const PASSIVE: u8 = 0;
+const ACTIVE: u8 = 1;
 /// Largest number of replies to a command that are kept.
 const REPLIES: usize = 16;
 
@@ -149,6 +152,7 @@ impl Ftp {
         }
         if let Some(port) = active_port {
             transaction.number(NumberField::FtpDynamicPort, Direction::ToServer, port);
+            transaction.number(NumberField::FtpMode, Direction::ToServer, ACTIVE);
         }
         transaction.record = Record::Ftp(Box::new(FtpRecord {
             command: command.clone(),
@@ -294,6 +298,7 @@ impl Ftp {
             note_reply(transaction, code, text);
             if let Some(port) = passive {
                 transaction.number(NumberField::FtpDynamicPort, Direction::ToClient, port);
+                transaction.number(NumberField::FtpMode, Direction::ToClient, PASSIVE);
             }
             if is_last && !is_preliminary {
                 transaction.number(NumberField::FtpReplyReceived, Direction::ToClient, 1u8);

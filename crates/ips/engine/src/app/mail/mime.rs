@@ -9,15 +9,19 @@
 //! A message/rfc822 with a name is a file, and its own parts with names are files, too. A message or a multipart that declares an
 //! encoding is read as it is, and as declared ([`decoded`]).
 
+mod body;
 mod decoded;
 mod headers;
 mod part;
+mod summary;
 
 use millrace_ips_rules::buffers::Buffer;
 
+use self::body::MailBody;
 use self::decoded::Decoded;
 use self::headers::{HEADERS_SIZE, Headers, begins, header};
 use self::part::{ATTACHMENTS, Part, refuse_file};
+pub(in crate::app) use self::summary::{Summary, addresses};
 use super::decode::{Decoder, Encoding};
 use super::lines;
 use crate::app::AppSettings;
@@ -36,26 +40,6 @@ const BOUNDARY_SIZE: usize = 254;
 /// Largest number of encoded messages and multiparts of a mail that are read as declared at the same time. Each of them has half of
 /// what is left for those inside of it, so four can be one in another, and at most 16 further parsers work, however readings multiply.
 const READINGS: usize = 16;
-
-/// The headers of the message itself that records need.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(in crate::app) struct Summary {
-    pub(in crate::app) from: Option<Vec<u8>>,
-    pub(in crate::app) to: Vec<Vec<u8>>,
-    pub(in crate::app) subject: Option<Vec<u8>>,
-    pub(in crate::app) message_id: Option<Vec<u8>>,
-    pub(in crate::app) date: Option<Vec<u8>>,
-    pub(in crate::app) attachments: Vec<Vec<u8>>,
-}
-
-heap!(Summary {
-    from,
-    to,
-    subject,
-    message_id,
-    date,
-    attachments
-});
 
 /// Notes that a message is not read as declared, because too many are.
 fn refuse_reading(transaction: &mut Transaction) {
@@ -115,6 +99,8 @@ pub(in crate::app) struct Mime {
     /// or a line end.
     held: Vec<u8>,
     pub(in crate::app) summary: Summary,
+    /// The body of the message itself for rules; `None` if they ask nothing of it.
+    pub(in crate::app) body: Option<Box<MailBody>>,
 }
 
 heap!(Mime {
@@ -122,7 +108,8 @@ heap!(Mime {
     boundaries,
     enclosing,
     held,
-    summary
+    summary,
+    body
 });
 
 impl Mime {
@@ -138,7 +125,14 @@ impl Mime {
             is_in_line: false,
             held: Vec::new(),
             summary: Summary::default(),
+            body: None,
         }
+    }
+
+    /// Looks at the body for rules that ask for its URLs or its digest.
+    pub(in crate::app) fn with_body(mut self, settings: &AppSettings) -> Mime {
+        self.body = settings.asks.mail_bodies.then(Box::default);
+        self
     }
 
     /// Adds an anomaly of lines and headers.
@@ -172,6 +166,11 @@ impl Mime {
         let is_code = begins
             && !is_empty
             && matches!(&self.state, State::Headers(headers) if headers.are_encoded(text));
+        if !self.is_top
+            && let Some(body) = &mut self.body
+        {
+            body.line(text, end, matches!(self.state, State::Text) && !is_boundary);
+        }
         self.enclosing_lines(text, end, (begins, is_code), transaction, settings);
         if is_code {
             self.state = State::Text;
@@ -407,16 +406,7 @@ impl Mime {
 
     fn summarise(&mut self, block: &[u8]) {
         self.is_top = false;
-        self.summary.from = header(block, b"from");
-        self.summary.subject = header(block, b"subject");
-        self.summary.message_id = header(block, b"message-id");
-        self.summary.date = header(block, b"date");
-        let to = header(block, b"to").unwrap_or_default();
-        self.summary.to = to
-            .split(|&byte| byte == b',')
-            .map(|address| address.trim_ascii().to_vec())
-            .filter(|address| !address.is_empty())
-            .collect();
+        self.summary.read(block);
     }
 
     fn end_headers(&mut self, block: &[u8], transaction: &mut Transaction, settings: &AppSettings) {

@@ -363,6 +363,7 @@ fn yes(protocol: AppProtocol, is_valid: bool) -> ProtocolDetection {
 fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -> Option<ProtocolDetection> {
     let found = match (transport, port) {
         (Transport::Udp, 53) => yes(AppProtocol::Dns, super::dns::is_message(data)),
+        (Transport::Udp, 5353) => yes(AppProtocol::Mdns, super::dns::is_message(data)),
         (Transport::Udp, 123) => yes(
             AppProtocol::Ntp,
             data.len() >= 48 && (1..=5).contains(&((data[0] >> 3) & 7)),

@@ -4,11 +4,13 @@
 pub(super) mod dcerpc;
 mod files;
 mod large;
+mod ntlm;
 mod pipes;
 #[cfg(test)]
 mod tests;
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
 
 use super::parser::{Outcome, Parser};
 use super::record::{Record, SmbRecord};
@@ -93,6 +95,8 @@ pub(super) struct Smb {
     /// By direction: the file of that message.
     large: [Option<LargeTransfer>; 2],
     has_failed: [bool; 2],
+    /// True if rules ask for the version of messages.
+    notes_versions: bool,
     pipes: Pipes,
     files: Files,
 }
@@ -118,6 +122,7 @@ impl Smb {
             pending: Default::default(),
             chains: [None; 2],
             skip: [0; 2],
+            notes_versions: settings.asks.smb_versions,
             large: [None; 2],
             has_failed: [false; 2],
             pipes: Pipes::default(),
@@ -150,6 +155,21 @@ impl Smb {
             (Some(false), Direction::ToClient) => out.raise("smb.request_to_client"),
             _ => {}
         }
+        let begun = out.begun();
+        let is_whole = self.commands(data, direction, out);
+        if self.notes_versions {
+            let version: u8 = if data.starts_with(b"\xffSMB") { 1 } else { 2 };
+            for id in begun..out.begun() {
+                if let Some(transaction) = out.by_id(id) {
+                    transaction.number(NumberField::SmbVersion, direction, version);
+                }
+            }
+        }
+        is_whole
+    }
+
+    /// Parses the commands of a message. Returns false if parsing has paused.
+    fn commands(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) -> bool {
         match data.first_chunk::<4>() {
             Some(b"\xffSMB") => {
                 self.smb_1(data, direction, out);
@@ -224,6 +244,11 @@ impl Smb {
             Some(high << 32 | u32_at(data, words + low)? as u64)
         };
         let (file, offset, data, command) = match (command, direction) {
+            // SESSION_SETUP_ANDX with extended security has 12 words (MS-SMB, section 2.2.4.6.1).
+            (0x73, Direction::ToServer) if *data.get(words - 1)? == 12 => {
+                let blob = slice(data, words + 24 + 2, u16_at(data, words + 14)?)?;
+                return ntlm::session_setup(blob, b"SMB1_COMMAND_SESSION_SETUP_ANDX", direction, out);
+            }
             (0x75, Direction::ToServer) => {
                 let password = u16_at(data, words + 6)?;
                 let mut at = words + 8 + 2 + password;
@@ -344,6 +369,10 @@ impl Smb {
             Some(file)
         };
         let (file, offset, data, command) = match (u16_at(data, 12)?, direction) {
+            (1, Direction::ToServer) => {
+                let blob = slice(data, u16_at(data, body + 12)?, u16_at(data, body + 14)?)?;
+                return ntlm::session_setup(blob, b"SMB2_COMMAND_SESSION_SETUP", direction, out);
+            }
             (3, Direction::ToServer) => {
                 let path = slice(data, u16_at(data, body + 4)?, u16_at(data, body + 6)?)?;
                 let is_pipe = tree_connect(&narrow(path), b"SMB2_COMMAND_TREE_CONNECT", direction, out);

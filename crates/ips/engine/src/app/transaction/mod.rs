@@ -13,6 +13,7 @@ use millrace_ips_rules::options::number::NumberField;
 use super::AppProtocol;
 pub use super::events::AppEvent;
 use super::file::File;
+use super::frames::FrameView;
 use super::record::Record;
 use super::text::{Piece, Span};
 use crate::app::heap::{Heap, heap};
@@ -51,6 +52,18 @@ pub struct BufferView<'a> {
     pub is_complete: bool,
     /// True if the header of DCE/RPC says that numbers are big-endian (C706, section 14.2.5).
     pub(crate) is_big_endian: bool,
+}
+
+impl<'a> BufferView<'a> {
+    /// Returns a buffer that no byte follows.
+    pub(crate) fn whole(bytes: &'a [u8]) -> BufferView<'a> {
+        BufferView {
+            bytes,
+            offset: 0,
+            is_complete: true,
+            is_big_endian: false,
+        }
+    }
 }
 
 /// A buffer that a parser has published.
@@ -134,6 +147,8 @@ pub struct Transaction {
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
+    /// The frame that the transaction stands for; `None` for a transaction of a parser.
+    pub(crate) frame: Option<FrameView>,
     /// A number that changes whenever a parser may have changed the transaction.
     version: u32,
     /// How often bytes of buffers were replaced by others, by [`Direction::index`].
@@ -169,6 +184,7 @@ impl Transaction {
             begin: [None; 2],
             is_new: [false; 2],
             has_new_trailer: [false; 2],
+            frame: None,
             version: 1,
             replaced: [0; 2],
             charged: (0, 0),
@@ -192,7 +208,7 @@ impl Transaction {
     }
 
     /// Marks the transaction as changed.
-    fn touch(&mut self) {
+    pub(super) fn touch(&mut self) {
         self.version = self.version.wrapping_add(1).max(1);
     }
 
@@ -201,6 +217,14 @@ impl Transaction {
         match self.numbers.len() < NUMBERS_PER_TRANSACTION {
             true => self.numbers.push((field, direction, value.into())),
             false => self.exceeds_limits = true,
+        }
+    }
+
+    /// Adds a number for conditions of rules, unless the transaction has it.
+    pub(super) fn number_once(&mut self, field: NumberField, direction: Direction, value: impl Into<u64>) {
+        let entry = (field, direction, value.into());
+        if !self.numbers.contains(&entry) {
+            self.number(field, direction, entry.2);
         }
     }
 
@@ -264,7 +288,7 @@ impl Transaction {
     }
 
     /// Returns the bytes that the transaction has allocated.
-    fn heap(&mut self) -> usize {
+    pub(super) fn heap(&mut self) -> usize {
         if self.charged.0 != self.version {
             let buffers = self.stored.heap() + self.text.heap();
             let numbers = self.numbers.capacity() * size_of::<(NumberField, Direction, u64)>();

@@ -29,6 +29,7 @@ use super::dataset::{SavedSet, Values};
 use super::prefilter::Prefilter;
 use super::program::{AppTest, Operation, Rule, Step};
 use super::reload::Numbers;
+use crate::app::{Asks, FrameSet};
 
 pub(crate) use protocols::buffer_directions;
 
@@ -114,6 +115,10 @@ pub struct Ruleset {
     pub(crate) needs_digests: bool,
     /// True if a rule stores files.
     pub(crate) stores_files: bool,
+    /// The frames that rules inspect.
+    pub(crate) frames: FrameSet,
+    /// The parts of messages that parsers look at only for rules.
+    pub(crate) asks: Asks,
     /// The prefilter, which finds the rules that need an evaluation.
     pub(super) prefilter: Prefilter,
 }
@@ -221,12 +226,18 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
     let numbers = Numbers::new(&rules, interner.bits, interner.counters, previous);
     let is_digest = |test: &AppTest| matches!(test, AppTest::Digest { .. });
     let needs_digests = rules.iter().any(|rule| rule.app.iter().any(is_digest));
+    let mut frames = FrameSet::default();
+    for test in rules.iter().flat_map(|rule| &rule.buffers) {
+        frames.add(test.buffer);
+    }
     let stores_files = rules.iter().any(|rule| rule.store.is_some());
     let ruleset = Ruleset {
         saved_sets: interner.saved.into_values().collect(),
         // The names of stored files are their digests.
         needs_digests: needs_digests || stores_files,
         stores_files,
+        frames,
+        asks: protocols::asks(&rules),
         rules,
         hooks,
         names,

@@ -2,12 +2,13 @@
 
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::frames;
 use millrace_ips_rules::header::Protocol;
 use millrace_ips_rules::options::number::NumberField;
 use millrace_ips_rules::options::words::TextField;
 
-use super::super::program::ProtocolTest;
-use crate::app::AppProtocol;
+use super::super::program::{AppTest, ProtocolTest, Rule};
+use crate::app::{AppProtocol, Asks};
 use crate::flow::Direction;
 
 const ICMP: u8 = 1;
@@ -93,6 +94,7 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
         | Protocol::WebSocket
         | Protocol::Pgsql
         | Protocol::BittorrentDht
+        | Protocol::Mdns
         | Protocol::Enip => ProtocolTest {
             app: AppProtocol::by_name(protocol.word()).into_iter().collect(),
             ..ProtocolTest::default()
@@ -157,10 +159,19 @@ fn of_keyword(keyword: &str) -> Option<&'static [AppProtocol]> {
     AppProtocol::ALL.get(at..=at)
 }
 
+/// Returns the protocol that has a frame.
+fn of_frame(buffer: Buffer) -> &'static [AppProtocol] {
+    let app = frames::name(buffer).and_then(|(app, _)| AppProtocol::by_name(app));
+    let at = app.and_then(|app| AppProtocol::ALL.iter().position(|known| *known == app));
+    at.and_then(|at| AppProtocol::ALL.get(at..=at))
+        .unwrap_or_default()
+}
+
 /// Returns the protocols that have a buffer.
 pub(super) fn of_buffer(buffer: Buffer) -> &'static [AppProtocol] {
     match buffer {
-        Buffer::FileData | Buffer::FileName => FILES,
+        Buffer::FileData | Buffer::FileName | Buffer::FileMagic => FILES,
+        buffer if buffer.is_frame() => of_frame(buffer),
         buffer if is_of_packet(buffer) => &[],
         Buffer::PktData | Buffer::RawData | Buffer::Base64Data => &[],
         Buffer::DceStubData => &[AppProtocol::Dcerpc, AppProtocol::Smb],
@@ -183,6 +194,7 @@ pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
         TextField::TlsVersion | TextField::SslVersion | TextField::SslState => vec![AppProtocol::Tls],
         TextField::SshProtoVersion => vec![AppProtocol::Ssh],
         TextField::CertExpired | TextField::CertValid => vec![AppProtocol::Tls],
+        TextField::FtpBounce => vec![AppProtocol::Ftp],
         TextField::FileMagicText | TextField::FileStore => FILES.to_vec(),
         TextField::IkeChosenSaAttribute => vec![AppProtocol::Ike],
         TextField::Krb5TicketEncryption => vec![AppProtocol::Krb5],
@@ -199,10 +211,35 @@ pub(super) fn of_field(field: TextField, value: &str) -> Vec<AppProtocol> {
     }
 }
 
+/// Returns what parsers look at for these rules.
+pub(super) fn asks(rules: &[Rule]) -> Asks {
+    let mut asks = Asks::default();
+    for rule in rules {
+        for test in &rule.buffers {
+            match test.buffer {
+                Buffer::EmailUrl | Buffer::EmailBodyMd5 => asks.mail_bodies = true,
+                buffer => asks.sdp |= (Buffer::SdpOrigin..=Buffer::SdpMediaEncryptionKey).contains(&buffer),
+            }
+        }
+        for test in &rule.app {
+            match test {
+                AppTest::Number(NumberField::SmbVersion, ..) => asks.smb_versions = true,
+                AppTest::Number(field, ..) => {
+                    asks.http2_frames |=
+                        (NumberField::Http2FrameType..=NumberField::Http2Setting).contains(field);
+                }
+                _ => {}
+            }
+        }
+    }
+    asks
+}
+
 /// Returns the protocols whose transactions have a number.
 pub(super) fn of_number(field: NumberField) -> Vec<AppProtocol> {
     match field {
         NumberField::FileSize => FILES.to_vec(),
+        NumberField::FtpDataCommand => vec![AppProtocol::FtpData],
         field => of_keyword(field.keyword()).unwrap_or_default().to_vec(),
     }
 }

@@ -32,6 +32,9 @@ impl Detector {
             let bits: Option<&mut FlowBits> = flow.as_deref_mut().map(|flow| &mut flow.detect.bits);
             state::apply(effect, packet, bits, &mut self.addresses);
         }
+        if let Some(flow) = flow.as_deref_mut() {
+            flow.is_bypassed |= rule.bypasses;
+        }
         if is_once(rule)
             && let Some(flow) = flow
         {
@@ -40,6 +43,7 @@ impl Detector {
         self.matches.push(Match {
             rule: index,
             transaction,
+            frame: None,
             is_reading: false,
         });
     }
@@ -131,6 +135,7 @@ impl Detector {
                 self.matches.push(Match {
                     rule,
                     transaction: None,
+                    frame: None,
                     is_reading: false,
                 });
             }
@@ -164,6 +169,7 @@ fn alert(
         packet_action: Action::None,
         app,
         transaction: found.transaction,
+        frame: found.frame.map(Box::new),
         tunnel: None,
         context: None,
     }

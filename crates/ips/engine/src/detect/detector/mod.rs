@@ -23,7 +23,7 @@ use super::program::{AppTest, PacketTest, Rule, RuleType};
 use super::rate::Rates;
 use super::state::{self, AddressBits};
 use super::{Inspection, conditions, reload, transform};
-use crate::app::AppProtocol;
+use crate::app::{AppProtocol, FrameView};
 use crate::event::{Event, Events};
 use crate::flow::{Direction, Flow};
 use crate::packet::Packet;
@@ -116,6 +116,7 @@ pub struct Counters {
 struct Match {
     rule: u32,
     transaction: Option<u64>,
+    frame: Option<FrameView>,
     /// True if the transaction is one of a further reading of its message.
     is_reading: bool,
 }

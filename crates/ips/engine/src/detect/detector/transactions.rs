@@ -39,12 +39,28 @@ impl Detector {
             transactions.raise(INCOMPLETE);
         }
         flow.app.transactions = transactions;
+        if flow.app.frames.is_some() {
+            self.frames(rules, context, flow);
+        }
         if flow
             .detect
             .has_new_events(direction, &flow.app.transactions.events)
         {
             self.events(rules, context, flow);
         }
+    }
+
+    /// Evaluates the rules over the frames of a flow.
+    #[cold]
+    fn frames(&mut self, rules: &Ruleset, context: Context<'_>, flow: &mut Flow) {
+        let Some(mut frames) = flow.app.frames.take() else {
+            return;
+        };
+        for frame in frames.pending(context.direction) {
+            self.transaction(rules, context, flow, frame);
+        }
+        frames.remove_inspected(context.direction);
+        flow.app.frames = Some(frames);
     }
 
     /// Evaluates the rules over the anomalies of a flow that belong to no transaction. Each rule matches once.
@@ -97,8 +113,7 @@ impl Detector {
         transaction: &mut Transaction,
     ) {
         let direction = context.direction;
-        let app = transaction.app;
-        let Some((hooks, always)) = rules.prefilter.transaction(app, direction) else {
+        let Some((hooks, always)) = rules.prefilter.transaction(transaction, direction) else {
             return;
         };
         let mut state = std::mem::take(&mut transaction.detect.directions[direction.index()]);
@@ -141,7 +156,8 @@ impl Detector {
                 {
                     continue;
                 }
-                self.record(candidate.rule, rule, context, Some(flow), Some(transaction.id));
+                let id = transaction.frame.is_none().then_some(transaction.id);
+                self.record(candidate.rule, rule, context, Some(flow), id);
                 if let Some(store) = rule.store {
                     for (side, is_stored) in store.directions(direction).into_iter().enumerate() {
                         transaction.stores[side] |= is_stored;
@@ -150,6 +166,7 @@ impl Detector {
                 }
                 if let Some(found) = self.matches.last_mut() {
                     found.is_reading = transaction.is_reading;
+                    found.frame = transaction.frame;
                 }
             }
         }
@@ -205,7 +222,7 @@ impl Detector {
         if !self.common(rule, context, Some(flow), Some(transaction.app)) {
             return false;
         }
-        let at = (context.direction, context.packet.time);
+        let at = (context.direction, context.packet.time, flow.key.client);
         let fields = rule
             .app
             .iter()

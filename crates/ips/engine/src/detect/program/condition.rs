@@ -56,6 +56,14 @@ pub enum PacketTest {
     IpProtocol(Comparison),
     /// Source and destination address are equal.
     SameIp,
+    /// The payload is a call of RPC.
+    Rpc {
+        program: u32,
+        /// The version; `None` for any.
+        version: Option<u32>,
+        /// The procedure; `None` for any.
+        procedure: Option<u32>,
+    },
     /// An identifier of the VLAN tags, outermost first.
     Vlan {
         comparison: Comparison,

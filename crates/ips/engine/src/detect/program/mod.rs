@@ -139,6 +139,8 @@ pub struct Rule {
     pub is_silent: bool,
     /// True if a match of a pass rule raises an alert.
     pub alerts_on_pass: bool,
+    /// True if the flow is not inspected any more after a match (`bypass`).
+    pub bypasses: bool,
     /// The pattern of the prefilter.
     pub fast_pattern: Option<FastPattern>,
     /// A digest of the text and the addresses of a pass rule. After a reload it tells whether the set still has the rule that

@@ -7,6 +7,7 @@ use memchr::memmem::Finder;
 use millrace_ips_pcre::Regex;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::dataset::{SetTest, SetType};
+use millrace_ips_rules::options::entropy::Entropy;
 use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::transform::Transform;
 
@@ -207,6 +208,8 @@ pub enum Operation {
     Size(Comparison),
     /// Compare the number of bytes after the cursor.
     RemainingSize(Comparison),
+    /// Compare the entropy of a part of the bytes.
+    Entropy(Entropy),
     /// Look the bytes up in a set.
     Set(SetLookup),
     /// Decode Base64, and apply operations to the result.
@@ -233,7 +236,7 @@ impl Operation {
             | Operation::ByteExtract { source, .. }
             | Operation::ByteMath { source, .. } => source.is_relative,
             Operation::IsDataAt { is_relative, .. } | Operation::Base64 { is_relative, .. } => *is_relative,
-            Operation::Size(_) | Operation::Set(_) => false,
+            Operation::Size(_) | Operation::Set(_) | Operation::Entropy(_) => false,
             Operation::RemainingSize(_) => true,
         }
     }

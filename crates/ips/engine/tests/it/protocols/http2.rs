@@ -2,23 +2,24 @@
 
 use super::{Case, Message, client, server};
 
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
 /// Returns a frame (RFC 9113, section 4.1).
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(super) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let size = (payload.len() as u32).to_be_bytes();
     [&size[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
 /// Returns a header block of literal fields that enter no table (RFC 7541, section 6.2.2).
-fn block(fields: &[(&str, &str)]) -> Vec<u8> {
+pub(super) fn block(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, value) in fields {
         out.push(0);
@@ -75,6 +76,17 @@ pub(super) fn http2_case() -> Case {
             ),
             server(
                 [
+                    // A request that the server promises, on the stream 2.
+                    frame(
+                        PUSH_PROMISE,
+                        END_HEADERS,
+                        3,
+                        &[
+                            &[0, 0, 0, 2][..],
+                            &block(&[(":method", "GET"), (":path", "/pushed"), ("x-push", "1")]),
+                        ]
+                        .concat(),
+                    ),
                     frame(HEADERS, END_HEADERS, 3, &block(&[(":status", "404")])),
                     frame(HEADERS, END_HEADERS, 1, &answer),
                     frame(DATA, PADDED, 1, &padded),
@@ -102,6 +114,7 @@ pub(super) fn http2_case() -> Case {
             "file.name; content:\"file.exe\";",
             "filemagic:\"executable\";",
             "http2.header_name; content:\"x-odd\";",
+            "flow:to_client; http2.header_name; content:\"x-push\";",
             "http.uri; content:\"/form\"; http.method; content:\"POST\";",
         ],
         fail: vec![
@@ -110,6 +123,8 @@ pub(super) fn http2_case() -> Case {
             "http.uri; content:\"/a/file.exe\"; http.request_body; content:\"name\";",
             "http.stat_code; content:\"404\"; file.data; content:\"MZ\";",
             "http2.header_name; content:\"x-other\";",
+            "http.uri; content:\"/pushed\";",
+            "flow:to_server; http2.header_name; content:\"x-push\";",
             "http.request_body; content:\"MZ\";",
         ],
     }

@@ -3,6 +3,8 @@
 
 mod anomaly;
 mod binary;
+mod bodies;
+mod frames;
 mod http2;
 mod records;
 mod text;
@@ -68,6 +70,8 @@ pub(crate) fn cases() -> Vec<Case> {
         http2::dns_case(),
     ];
     cases.extend(binary::krb5_cases());
+    cases.extend(frames::cases());
+    cases.extend(bodies::cases());
     cases
 }
 

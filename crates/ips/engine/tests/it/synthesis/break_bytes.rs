@@ -35,7 +35,10 @@ fn is_of(operation: &Operation, kind: Kind) -> bool {
         }
         Operation::IsDataAt { .. } => kind == Kind::DataAt,
         Operation::Size(_) | Operation::RemainingSize(_) => kind == Kind::Size,
-        Operation::ByteExtract { .. } | Operation::Base64 { .. } | Operation::Set(_) => false,
+        Operation::ByteExtract { .. }
+        | Operation::Base64 { .. }
+        | Operation::Set(_)
+        | Operation::Entropy(_) => false,
     }
 }
 

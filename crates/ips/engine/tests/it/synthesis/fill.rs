@@ -302,7 +302,7 @@ impl Draft<'_> {
                     self.bytes.resize(needed.min(LONGEST), None);
                 }
             }
-            Operation::Size(_) | Operation::RemainingSize(_) | Operation::Set(_) => {}
+            Operation::Size(_) | Operation::RemainingSize(_) | Operation::Set(_) | Operation::Entropy(_) => {}
             Operation::Base64 {
                 offset,
                 is_relative,

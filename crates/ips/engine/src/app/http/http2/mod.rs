@@ -14,10 +14,13 @@
 //! of more than [`BLOCK_SIZE`] bytes is skipped or, if it has headers, refused. After lost bytes a direction is not parsed: its table of
 //! headers is not known any more.
 
+mod frame;
 mod hpack;
 mod stream;
 #[cfg(test)]
 mod tests;
+
+use millrace_ips_rules::options::number::NumberField;
 
 use super::HEADERS_SIZE;
 use crate::app::AppSettings;
@@ -44,9 +47,12 @@ const STREAMS: usize = 128;
 mod kind {
     pub(super) const DATA: u8 = 0;
     pub(super) const HEADERS: u8 = 1;
+    pub(super) const PRIORITY: u8 = 2;
     pub(super) const RST_STREAM: u8 = 3;
     pub(super) const SETTINGS: u8 = 4;
     pub(super) const PUSH_PROMISE: u8 = 5;
+    pub(super) const GOAWAY: u8 = 7;
+    pub(super) const WINDOW_UPDATE: u8 = 8;
     pub(super) const CONTINUATION: u8 = 9;
 }
 
@@ -116,6 +122,8 @@ struct Side {
     /// A header block that CONTINUATION goes on with, and its stream.
     block: Vec<u8>,
     continued: Option<Frame>,
+    /// Numbers of the frames of that block, for rules.
+    noted: Vec<(NumberField, u64)>,
 }
 
 heap!(Side {
@@ -135,6 +143,7 @@ impl Side {
             decoder: HeaderDecoder::default(),
             block: Vec::new(),
             continued: None,
+            noted: Vec::new(),
         }
     }
 }
@@ -144,6 +153,8 @@ impl Side {
 pub(in crate::app) struct Http2 {
     sides: [Side; 2],
     streams: Streams,
+    /// True if rules ask for frames that are no headers and no data.
+    notes_frames: bool,
 }
 
 heap!(Http2 { sides, streams });
@@ -153,6 +164,7 @@ impl Http2 {
         Http2 {
             sides: Direction::BOTH.map(Side::new),
             streams: Streams::new(settings),
+            notes_frames: settings.asks.http2_frames,
         }
     }
 
@@ -280,9 +292,13 @@ impl Http2 {
             }
             _ if has_headers => State::Payload(frame),
             kind::RST_STREAM | kind::SETTINGS if frame.size <= BLOCK_SIZE => State::Payload(frame),
+            _ if self.notes_frames && frame.size <= BLOCK_SIZE => State::Payload(frame),
             _ if frame.size == 0 => State::Header,
             _ => State::Skipped { left: frame.size },
         };
+        if frame.kind == kind::DATA && self.notes_frames {
+            self.note(direction, frame, &[], out);
+        }
         if frame.kind == kind::DATA && frame.size == 0 && frame.has(flag::END_STREAM) {
             self.streams.end(direction, frame.stream, true, out);
         }
@@ -304,6 +320,13 @@ impl Http2 {
         payload: &[u8],
         out: &mut Transactions,
     ) -> Option<()> {
+        let has_headers = matches!(
+            frame.kind,
+            kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION
+        );
+        if self.notes_frames && !has_headers {
+            self.note(direction, frame, payload, out);
+        }
         match frame.kind {
             kind::SETTINGS if !frame.has(flag::ACK) => self.settings(direction, payload),
             kind::RST_STREAM => {
@@ -322,6 +345,9 @@ impl Http2 {
                 let side = &mut self.sides[direction.index()];
                 side.block.extend_from_slice(fragment);
                 let first = *side.continued.get_or_insert(frame);
+                if self.notes_frames && side.noted.len() < frame::NOTED {
+                    side.noted.extend(frame::numbers(frame, payload));
+                }
                 if frame.has(flag::END_HEADERS) {
                     side.continued = None;
                     self.headers(direction, first, out)?;
@@ -357,14 +383,37 @@ impl Http2 {
         if fields.is_cut {
             out.raise("http2.reassembly_limit_reached");
         }
+        if frame.kind != kind::HEADERS {
+            self.streams.promise(direction, frame.stream, &fields.list, out);
+            self.note_headers(direction, frame, &block, out);
+        }
         // A promised request comes from the server, which also answers it: it shows nothing of the client.
         if frame.kind == kind::HEADERS {
             self.streams.headers(direction, frame.stream, &fields.list, out);
+            self.note_headers(direction, frame, &block, out);
             if frame.has(flag::END_STREAM) {
                 self.streams.end(direction, frame.stream, true, out);
             }
         }
         Some(())
+    }
+}
+
+impl Http2 {
+    /// Notes the numbers of a frame for rules.
+    fn note(&mut self, direction: Direction, frame: Frame, payload: &[u8], out: &mut Transactions) {
+        let numbers = frame::numbers(frame, payload);
+        self.streams.note(direction, frame.stream, &numbers, out);
+    }
+
+    /// Notes the numbers of the frames of a header block, once its stream is known.
+    fn note_headers(&mut self, direction: Direction, frame: Frame, block: &[u8], out: &mut Transactions) {
+        if !self.notes_frames {
+            return;
+        }
+        let mut numbers = core::mem::take(&mut self.sides[direction.index()].noted);
+        numbers.extend(frame::size_updates(block));
+        self.streams.note(direction, frame.stream, &numbers, out);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
 
 use super::STREAMS;
 use crate::app::dns;
@@ -149,6 +150,52 @@ impl Streams {
             .filter(|_| direction == Direction::ToServer);
         if let Some(message) = query {
             dns::message(&message, direction, out);
+        }
+    }
+
+    /// Adds the names of the headers of a promised request to the stream on which the server promises it.
+    pub(super) fn promise(
+        &mut self,
+        direction: Direction,
+        number: u32,
+        fields: &[(Vec<u8>, Vec<u8>)],
+        out: &mut Transactions,
+    ) {
+        let known = self.list.iter().find(|stream| stream.number == number);
+        let Some(transaction) = known.and_then(|stream| out.by_id(stream.transaction)) else {
+            return;
+        };
+        for (name, _) in fields {
+            transaction.publish(Buffer::Http2HeaderName, direction, name.as_slice());
+        }
+        transaction.advance(direction, Progress::Started);
+    }
+
+    /// Adds numbers of a frame to the transaction of its stream; without one, the frame is a transaction.
+    pub(super) fn note(
+        &mut self,
+        direction: Direction,
+        number: u32,
+        numbers: &[(NumberField, u64)],
+        out: &mut Transactions,
+    ) {
+        let known = self.list.iter().find(|stream| stream.number == number);
+        let id = known.map(|stream| stream.transaction);
+        let (transaction, is_own) = match id {
+            Some(id) => (out.by_id(id), false),
+            None => (Some(out.start(AppProtocol::Http2)), true),
+        };
+        let Some(transaction) = transaction else {
+            return;
+        };
+        for (field, value) in numbers {
+            transaction.number_once(*field, direction, *value);
+        }
+        if is_own {
+            Direction::BOTH
+                .into_iter()
+                .for_each(|side| transaction.advance(side, Progress::Complete));
+            transaction.is_inspected[direction.reverse().index()] = true;
         }
     }
 

@@ -7,7 +7,7 @@ use crate::app::heap::heap;
 pub(super) const HEADERS_SIZE: usize = 64 << 10;
 
 /// The headers that are kept, in lower case: the first ones decide how the part is parsed, the others are for records.
-const NAMES: [&[u8]; 8] = [
+const NAMES: [&[u8]; 11] = [
     b"content-type",
     b"content-disposition",
     b"content-transfer-encoding",
@@ -16,7 +16,12 @@ const NAMES: [&[u8]; 8] = [
     b"subject",
     b"message-id",
     b"date",
+    b"cc",
+    b"x-mailer",
+    RECEIVED,
 ];
+/// The header that a message has once for each server on its way.
+const RECEIVED: &[u8] = b"received";
 /// Number of the names that decide how the part is parsed.
 const STRUCTURAL: usize = 3;
 
@@ -70,7 +75,8 @@ impl Headers {
                 .unwrap_or_default()
                 .trim_ascii();
             let known = NAMES.iter().position(|known| known.eq_ignore_ascii_case(name));
-            self.current = known.filter(|&index| !core::mem::replace(&mut self.has[index], true));
+            self.current = known
+                .filter(|&index| !core::mem::replace(&mut self.has[index], true) || NAMES[index] == RECEIVED);
             self.current_size = 0;
             if self.current.is_some() && !self.block.is_empty() && !self.block.ends_with(b"\n") {
                 self.block.push(b'\n');
@@ -94,27 +100,36 @@ impl Headers {
 
 /// Returns the value of a header in a block of headers, with folded lines joined.
 pub(super) fn header(block: &[u8], name: &[u8]) -> Option<Vec<u8>> {
-    let mut found: Option<Vec<u8>> = None;
+    headers(block, name, 1).pop()
+}
+
+/// Returns the values of the first `limit` headers with a name, with folded lines joined.
+pub(super) fn headers(block: &[u8], name: &[u8], limit: usize) -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    let mut is_open = false;
     for line in block.split(|&byte| byte == b'\n') {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
-        match &mut found {
-            Some(value) if is_folded => {
+        if is_open && is_folded {
+            if let Some(value) = all.last_mut() {
                 value.push(b' ');
                 value.extend_from_slice(line.trim_ascii());
             }
-            Some(_) => break,
-            None => {
-                let Some(colon) = line.iter().position(|&byte| byte == b':') else {
-                    continue;
-                };
-                if line[..colon].trim_ascii().eq_ignore_ascii_case(name) {
-                    found = Some(line[colon + 1..].trim_ascii().to_vec());
-                }
-            }
+            continue;
+        }
+        if all.len() >= limit {
+            break;
+        }
+        is_open = false;
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else {
+            continue;
+        };
+        if line[..colon].trim_ascii().eq_ignore_ascii_case(name) {
+            all.push(line[colon + 1..].trim_ascii().to_vec());
+            is_open = true;
         }
     }
-    found
+    all
 }
 
 /// Returns true if a header value begins with a text in either case.

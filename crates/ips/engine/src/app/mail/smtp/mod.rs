@@ -13,6 +13,7 @@
 //! contradicts this, they are parsed again. Bytes after DATA are a mail or commands, as the server decides, so RFC 2920,
 //! section 3.1 has the client wait for the reply: one that does not sends a mail with several readings.
 
+mod ending;
 mod pipeline;
 mod replies;
 
@@ -212,32 +213,7 @@ impl Smtp {
             return;
         };
         if let Some(mut mime) = mime {
-            let status = mime.status(is_complete);
-            mime.end(transaction, is_complete);
-            let summary = &mime.summary;
-            let single = [
-                (Buffer::EmailFrom, &summary.from),
-                (Buffer::EmailSubject, &summary.subject),
-                (Buffer::EmailMessageId, &summary.message_id),
-                (Buffer::EmailDate, &summary.date),
-            ];
-            for (buffer, value) in single {
-                if let Some(value) = value {
-                    transaction.publish(buffer, CLIENT, value.as_slice());
-                }
-            }
-            if !summary.to.is_empty() {
-                transaction.publish(Buffer::EmailTo, CLIENT, summary.to.join(&b", "[..]));
-            }
-            update(transaction, |record| {
-                record.from = mime.summary.from;
-                record.to = mime.summary.to;
-                record.subject = mime.summary.subject;
-                record.message_id = mime.summary.message_id;
-                record.date = mime.summary.date;
-                record.attachments = mime.summary.attachments;
-                record.status = Some(status);
-            });
+            ending::publish(&mut mime, transaction, is_complete);
         }
         if let Some(mut mime) = smuggled {
             mime.end(transaction, is_complete);
@@ -325,7 +301,9 @@ impl Smtp {
         if self.transaction(out).is_none() {
             return;
         }
-        let mime = self.mime.get_or_insert_with(|| Mime::new(CLIENT));
+        let mime = self
+            .mime
+            .get_or_insert_with(|| Mime::new(CLIENT).with_body(&self.settings));
         if let Some(transaction) = self.transaction.and_then(|id| out.by_id(id)) {
             transaction.advance(CLIENT, Progress::Body);
             mime.line(text, end, transaction, &settings);

@@ -15,7 +15,8 @@ use millrace_ips_rules::set::Loaded;
 use millrace_ips_rules::{Position, Reason, Refusal, limits};
 
 use super::super::program::{
-    AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType, StateTest, Store,
+    Absence, AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType,
+    StateTest, Store,
 };
 use super::fast_pattern::{self, Candidate};
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
@@ -52,8 +53,11 @@ struct Builder<'a> {
     effects: Vec<Effect>,
     is_silent: bool,
     alerts_on_pass: bool,
+    bypasses: bool,
     /// The rule file, whose folder has the files that options name.
     file: &'a str,
+    /// The protocol of the header.
+    protocol: Protocol,
     data: &'a BTreeMap<(String, String), Vec<u8>>,
     /// True if a content of the payload is anchored at its beginning.
     is_anchored: bool,
@@ -103,7 +107,9 @@ pub(super) fn compile(
         effects: Vec::new(),
         is_silent: false,
         alerts_on_pass: false,
+        bypasses: false,
         file: &loaded.file,
+        protocol: rule.header.protocol,
         data: &settings.data,
         is_anchored: false,
     };
@@ -120,6 +126,7 @@ pub(super) fn compile(
     let direction = rule.header.endpoints.as_ref().map(|ends| ends.direction);
     let spans_transaction = direction == Some(header::Direction::Transaction);
     builder.take_headers();
+    builder.check_frames().map_err(whole)?;
     match spans_transaction {
         true => builder.assign_sides().map_err(whole)?,
         false => builder.check_direction().map_err(whole)?,
@@ -190,6 +197,7 @@ pub(super) fn compile(
         headers: builder.headers,
         spans_transaction,
         alerts_on_pass: builder.alerts_on_pass,
+        bypasses: builder.bypasses,
         store: builder.store,
         pass_digest,
         source_index,
@@ -236,6 +244,26 @@ impl Builder<'_> {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Refuses a rule over a frame that has conditions on something else than the packet and the frame: no frame would
+    /// satisfy them.
+    fn check_frames(&self) -> Result<(), Reason> {
+        let Some(frame) = self.buffers.iter().find(|test| test.buffer.is_frame()) else {
+            return Ok(());
+        };
+        let is_other = |test: &BufferTest| test.buffer != frame.buffer || test.absence != Absence::Fails;
+        if self.buffers.iter().any(is_other)
+            || !self.payload.is_empty()
+            || self.app.iter().any(is_of_transaction)
+            || self.store.is_some()
+        {
+            return Err(Reason::Invalid {
+                problem: "a frame beside another frame, buffer, payload or field".to_owned(),
+                expected: "conditions on one kind of frame, and on packet and flow",
+            });
+        }
+        Ok(())
     }
 
     /// Removes patterns of the payload from the candidates for the fast pattern if the rule has patterns of

@@ -6,8 +6,10 @@ use memchr::memmem::Finder;
 use millrace_ips_pcre::{Flags, Regex};
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::frames;
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::content::{Content, Pcre};
+use millrace_ips_rules::options::entropy::Entropy;
 use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
 use millrace_ips_rules::options::state::FlowState;
 use millrace_ips_rules::options::transform::Transform;
@@ -37,6 +39,7 @@ pub(super) fn keyword(option: &RuleOption) -> String {
             .copied()
             .unwrap_or("buffer")
             .to_owned(),
+        RuleOption::Frame(_) => "frame".to_owned(),
         RuleOption::Transform(transform) => transform.word().to_owned(),
         RuleOption::Pcre(_) => "pcre".to_owned(),
         RuleOption::Byte(option) => option.kind.word().to_owned(),
@@ -142,6 +145,11 @@ impl Builder<'_> {
                 if let Some(test) = self.buffers.last_mut() {
                     test.side = side;
                 }
+                self.is_decoded = false;
+            }
+            RuleOption::Frame(name) => {
+                let buffer = frames::find(self.protocol, name)?;
+                self.list = self.new_list(buffer);
                 self.is_decoded = false;
             }
             RuleOption::Transform(transform) => match self.list {
@@ -457,6 +465,22 @@ impl Builder<'_> {
             }
             TextField::FileMd5 | TextField::FileSha1 | TextField::FileSha256 => self.digest(field, text)?,
             TextField::FileStore => self.store = Some(words::store(text)),
+            TextField::Entropy => {
+                let entropy = Entropy::parse(text).ok_or_else(|| Reason::Invalid {
+                    problem: format!("the value \"{text}\""),
+                    expected: field.form(),
+                })?;
+                self.push(self.list, Operation::Entropy(entropy));
+            }
+            TextField::Rpc => {
+                let mut parts = text.split(',').map(|part| part.trim().parse().ok());
+                self.packet.push(PacketTest::Rpc {
+                    program: parts.next().flatten().unwrap_or_default(),
+                    version: parts.next().flatten(),
+                    procedure: parts.next().flatten(),
+                });
+            }
+            TextField::Bypass => self.bypasses = true,
             // Certificates are not stored; the conditions of the rule hold without that.
             TextField::TlsStore | TextField::Prefilter | TextField::Requires => {}
             TextField::AddressReputation => {

@@ -234,7 +234,7 @@ impl Detector {
                 if matches!(test, AppTest::Protocol { .. }) {
                     continue;
                 }
-                let at = (context.direction, context.packet.time);
+                let at = (context.direction, context.packet.time, flow.key.client);
                 let holds = fields::satisfies(test, transaction, at);
                 steps.add(words::app(test), holds, String::new);
             }

@@ -102,6 +102,9 @@ pub(super) fn operation(operation: &Operation) -> String {
         ),
         Operation::Set(set) => format!("{:?} in the set {}", set.test, set.name),
         Operation::Size(comparison) => format!("its size {}", comparison.words()),
+        Operation::Entropy(test) => {
+            format!("the entropy {}, in millionths of a bit", test.comparison.words())
+        }
         Operation::RemainingSize(comparison) => {
             format!("the size behind the last match {}", comparison.words())
         }
@@ -182,6 +185,7 @@ pub(super) fn packet(test: &PacketTest) -> String {
             format!("{} of the fragment bits {bits:03b}", mode_words(*mode))
         }
         PacketTest::IpProtocol(comparison) => format!("the IP protocol {}", comparison.words()),
+        PacketTest::Rpc { program, .. } => format!("the payload is an RPC call of program {program}"),
         PacketTest::SameIp => "source and destination address are equal".to_owned(),
         PacketTest::Vlan { comparison, index } => {
             format!("the VLAN identifier {} ({index:?})", comparison.words())

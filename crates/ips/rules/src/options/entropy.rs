@@ -1,0 +1,113 @@
+//! The option `entropy`: the Shannon entropy of bytes, in bits for a byte, compared with a number.
+
+use super::number::Comparison;
+use crate::Syntax;
+use crate::text::number32;
+
+/// The number of parts of a bit in which entropies are compared.
+pub const PARTS: u64 = 1_000_000;
+
+/// A comparison of the entropy of a part of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entropy {
+    /// Number of bytes; `None` for all.
+    pub bytes: Option<u32>,
+    /// The first byte.
+    pub offset: u32,
+    /// The comparison, in [`PARTS`] of a bit.
+    pub comparison: Comparison,
+}
+
+impl Entropy {
+    /// Reads the value of the option; `None` if it has another form.
+    pub fn parse(text: &str) -> Option<Entropy> {
+        const FORM: &str = "";
+        let mut entropy = Entropy {
+            bytes: None,
+            offset: 0,
+            comparison: Comparison::Greater(0),
+        };
+        let mut has_value = false;
+        let mut rest = text.trim();
+        while !rest.is_empty() {
+            let (word, tail) = rest.split_once(char::is_whitespace)?;
+            let tail = tail.trim_start();
+            if word == "value" {
+                entropy.comparison = comparison(tail.trim_end_matches(',').trim())?;
+                has_value = true;
+                break;
+            }
+            let end = tail.find([',', ' ']).unwrap_or(tail.len());
+            let number = number32(&tail[..end], FORM).ok()?;
+            match word {
+                "bytes" => entropy.bytes = (number > 0).then_some(number),
+                "offset" => entropy.offset = number,
+                _ => return None,
+            }
+            rest = tail[end..].trim_start_matches([',', ' ']);
+        }
+        has_value.then_some(entropy)
+    }
+}
+
+/// Returns a decimal number in [`PARTS`].
+fn parts(text: &str) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    if fraction.len() > 6 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let fraction: u64 = format!("{fraction:0<6}").parse().ok()?;
+    // A byte has at most eight bits of entropy.
+    let whole: u64 = whole.parse().ok().filter(|whole| *whole <= 8)?;
+    Some(whole * PARTS + fraction)
+}
+
+/// Reads a comparison with decimal numbers.
+fn comparison(text: &str) -> Option<Comparison> {
+    let scaled = |text: &str| Some(parts(text.trim())?.to_string());
+    let (sign, rest) = text.split_at(text.find(|c: char| c.is_ascii_digit())?);
+    let number = match rest.split_once('-') {
+        Some((low, high)) => format!("{}-{}", scaled(low)?, scaled(high)?),
+        None => scaled(rest)?,
+    };
+    Comparison::parse(Syntax::Suricata, &format!("{}{number}", sign.trim())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_of_the_option_may_have_commas_between_them() {
+        let expected = |bytes, offset, comparison| {
+            Some(Entropy {
+                bytes,
+                offset,
+                comparison,
+            })
+        };
+        for (text, read) in [
+            (
+                "value >= 4.037",
+                expected(None, 0, Comparison::GreaterOrEqual(4_037_000)),
+            ),
+            (
+                "bytes 10, offset 2, value <7",
+                expected(Some(10), 2, Comparison::Less(7_000_000)),
+            ),
+            (
+                "offset 4 value 1.5",
+                expected(None, 4, Comparison::Equal(1_500_000)),
+            ),
+            (
+                "value 4.1-5",
+                expected(None, 0, Comparison::Between(4_100_000, 5_000_000)),
+            ),
+            ("bytes 10", None),
+            ("value >9", None),
+            ("value high", None),
+        ] {
+            assert_eq!(Entropy::parse(text), read, "{text}");
+        }
+    }
+}
