@@ -19,6 +19,7 @@ mod detection;
 mod endpoint;
 mod files;
 mod fileset;
+mod fleet;
 mod front_ends;
 mod import;
 mod ips;
@@ -59,6 +60,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("courier_control", courier::control),
     ("courier_ticket", courier::ticket),
     ("endpoint_frames", endpoint::frames),
+    ("etcd_answer", fleet::answer),
+    ("fleet_document", fleet::document),
     ("fpm_session", routing::fpm),
     ("fragments", tunnel::fragments),
     ("gnmi_request", front_ends::gnmi),

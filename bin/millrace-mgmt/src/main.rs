@@ -1,8 +1,9 @@
-//! NETCONF, gNMI and AgentX for a switch: `millrace-mgmt serve` is the server, `millrace-mgmt netconf` the program of sshd's subsystem.
+//! NETCONF, gNMI, AgentX and etcd for a switch: `millrace-mgmt serve` is the server, `millrace-mgmt netconf` the program of sshd's subsystem.
 
 #![forbid(unsafe_code)]
 
 mod access;
+mod fleet;
 mod gnmi;
 mod netconf;
 mod sandbox;
@@ -24,7 +25,7 @@ use millrace_types::ErrorChain;
 
 use crate::settings::Settings;
 
-/// NETCONF, gNMI and SNMP for a Millrace switch.
+/// NETCONF, gNMI, SNMP and etcd for a Millrace switch.
 #[derive(Parser, Debug)]
 #[command(
     name = "millrace-mgmt",
@@ -45,7 +46,7 @@ struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Serve NETCONF, gNMI and the SNMP agent until a signal ends the process
+    /// Serve NETCONF, gNMI and the SNMP agent, and follow etcd, until a signal ends the process
     Serve {
         /// The settings
         #[arg(long, value_name = "FILE", default_value = "/etc/millrace/millrace-mgmt.toml")]
@@ -84,7 +85,7 @@ fn serve(config: &Path, is_check: bool) -> Result<()> {
     let rest = switch::connect(&settings)?;
     let tls = gnmi::tls(&settings.gnmi)?;
     if is_check {
-        return Ok(());
+        return fleet::check(&settings.etcd).map(drop);
     }
     // Everything that needs rights comes before the sandbox: sockets, keys, tokens.
     let netconf = match settings.netconf.enabled {
@@ -93,7 +94,12 @@ fn serve(config: &Path, is_check: bool) -> Result<()> {
     };
     let listeners = gnmi::bind(&settings.gnmi, tls)?;
     let agentx = subagent::settings(&settings.agentx)?;
-    sandbox::enter()?;
+    let fleet = fleet::prepare(&settings.etcd)?;
+    sandbox::enter(fleet.as_ref().map(fleet::Prepared::folder))?;
+    let fleet = match fleet {
+        Some(prepared) => Some(fleet::start(prepared, &rest)?),
+        None => None,
+    };
     if let Some(agentx) = agentx {
         subagent::start(agentx, rest.clone())?;
     }
@@ -122,6 +128,9 @@ fn serve(config: &Path, is_check: bool) -> Result<()> {
         let _ = notify(State::Stopping);
         anyhow::Ok(())
     })?;
+    if let Some(fleet) = fleet {
+        fleet.stop();
+    }
     // Sessions end with the process; what they have not confirmed, the switch takes back.
     runtime.shutdown_background();
     Ok(())

@@ -4,12 +4,13 @@
 //! | layer | leaves |
 //! | --- | --- |
 //! | `no_new_privs`, no capabilities | |
-//! | Landlock | reading below /etc, /usr/lib, /lib, /proc and /sys; no writing anywhere; no binding to TCP ports |
+//! | Landlock | reading below /etc, /usr/lib, /lib, /proc and /sys; no writing, but to `etcd.state` if etcd is followed; no binding to TCP ports |
 //! | seccomp | the system calls of sockets, threads, memory, time, and reading files; all others fail with EPERM |
 //!
 //! Kernels without Landlock, or with an older version of it, enforce what they have; the log says so.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use landlock::{
@@ -55,7 +56,10 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_fcntl,
+    libc::SYS_fdatasync,
     libc::SYS_fstat,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
     libc::SYS_futex,
     libc::SYS_getdents64,
     libc::SYS_getegid,
@@ -88,6 +92,8 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_readv,
     libc::SYS_recvfrom,
     libc::SYS_recvmsg,
+    libc::SYS_rename,
+    libc::SYS_renameat2,
     libc::SYS_restart_syscall,
     libc::SYS_rseq,
     libc::SYS_rt_sigaction,
@@ -109,18 +115,18 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Drops the rights, for this thread and those that it starts.
-pub(crate) fn enter() -> Result<()> {
+/// Drops the rights, for this thread and those that it starts. `writable` is the folder in which it goes on writing, if any.
+pub(crate) fn enter(writable: Option<&Path>) -> Result<()> {
     // The C library loads what it needs to look users up before memory can no longer become executable.
     let _ = nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(u32::MAX - 1));
     let _ = nix::unistd::Group::from_name("millrace-mgmt");
     nix::sys::prctl::set_no_new_privs()?;
     nix::sys::resource::setrlimit(nix::sys::resource::Resource::RLIMIT_CORE, 0, 0)?;
-    files()?;
+    files(writable)?;
     calls()
 }
 
-fn files() -> Result<()> {
+fn files(writable: Option<&Path>) -> Result<()> {
     let read = AccessFs::from_read(VERSION);
     let ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -131,6 +137,13 @@ fn files() -> Result<()> {
         if let Ok(opened) = PathFd::new(folder) {
             created = created.add_rule(PathBeneath::new(opened, read))?;
         }
+    }
+    if let Some(folder) = writable {
+        let opened = PathFd::new(folder).with_context(|| folder.display().to_string())?;
+        created = created.add_rule(PathBeneath::new(
+            opened,
+            read | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile,
+        ))?;
     }
     let status = created.restrict_self()?;
     match status.ruleset {

@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) netconf: Netconf,
     pub(crate) gnmi: Gnmi,
     pub(crate) agentx: Agentx,
+    /// The store of a fleet, which has this switch's document.
+    pub(crate) etcd: millrace_etcd::Settings,
 }
 
 impl Default for Settings {
@@ -31,6 +33,7 @@ impl Default for Settings {
             netconf: Netconf::default(),
             gnmi: Gnmi::default(),
             agentx: Agentx::default(),
+            etcd: millrace_etcd::Settings::default(),
         }
     }
 }
@@ -199,6 +202,7 @@ impl Settings {
         let settings: Settings = toml::from_str(&text).with_context(|| path.display().to_string())?;
         settings.gnmi.tls()?;
         settings.agentx.check()?;
+        settings.etcd.check()?;
         Ok(settings)
     }
 }

@@ -46,7 +46,7 @@ impl Session {
             confirm_within: change.confirm_within,
             author: self.author.clone(),
             comment: change.comment.clone(),
-            keep_others: false,
+            ..ChangeOptions::default()
         }
     }
 }

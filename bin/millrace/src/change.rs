@@ -31,7 +31,7 @@ fn options(comment: &str) -> ChangeOptions {
 }
 
 /// Returns the configuration in a file. The check happens here, so that errors name line and column.
-fn read(path: &Path) -> Result<Config> {
+pub(crate) fn read(path: &Path) -> Result<Config> {
     let mut bytes = Vec::new();
     let name = if path.as_os_str() == "-" {
         std::io::stdin()

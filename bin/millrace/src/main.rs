@@ -12,6 +12,7 @@ mod doctor;
 mod edit;
 mod experiment;
 mod fdb;
+mod fleet;
 mod flow;
 mod human;
 mod import;
@@ -63,6 +64,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Rollback(args) => return change::rollback(&session, &args),
         Command::Own(args) => own::run(&session, &args)?,
         Command::Lock(args) => return lock::run(&session, &args),
+        Command::Fleet(args) => return fleet::run(&session, &args),
         Command::Trace(args) => trace::run(&session, &args)?,
         Command::Bridge(args) => return edit::bridge(&session, &args),
         Command::Port(args) => return edit::port(&session, &args),

@@ -4,6 +4,7 @@
 mod change;
 mod duration;
 mod edit;
+mod fleet;
 mod flow;
 mod functions;
 mod import;
@@ -25,6 +26,7 @@ pub(crate) use change::{Apply, ChangeArgs, Confirm, Diff, DiffFrom, Rollback, Wa
 pub(crate) use edit::{
     BridgeCommand, BridgePort, ControllerCommand, ControllerRemove, PortAdd, PortCommand, PortRemove,
 };
+pub(crate) use fleet::{Fleet, FleetCommand, PushArgs};
 pub(crate) use flow::{Fdb, Flow, FlowTexts};
 pub(crate) use functions::{ChainCommand, Nf, Plan, Rate, Run, RunClass};
 pub(crate) use import::Import;
@@ -117,6 +119,8 @@ pub(crate) enum Command {
     /// Lock the configuration against changes of others
     #[command(subcommand)]
     Lock(Lock),
+    /// Many switches behind one store in etcd: documents, roll-outs
+    Fleet(Fleet),
     /// Trace a packet through the tables and chains
     Trace(Trace),
     /// Add, change and remove bridges of the configuration

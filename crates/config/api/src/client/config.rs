@@ -26,6 +26,10 @@ pub struct ChangeOptions {
     pub comment: String,
     /// Let objects of other origins that the configuration lacks stay as they are.
     pub keep_others: bool,
+    /// The front end that makes the change; `local` unless given.
+    pub origin: Option<String>,
+    /// The number that the desired state has at its origin.
+    pub external: Option<u64>,
 }
 
 /// An event of the change stream.
@@ -74,6 +78,8 @@ impl Client {
         params.maybe("dry_run", options.dry_run.then_some(true));
         params.maybe("confirm_within", options.confirm_within);
         params.maybe("keep_others", options.keep_others.then_some(true));
+        params.maybe("origin", options.origin.as_deref());
+        params.maybe("external", options.external);
         params.add("author", &options.author);
         params.add("comment", &options.comment);
         let request = self.agent.put(format!("{}/api/v1/config{}", self.base, params.0));

@@ -310,3 +310,26 @@ fn a_session_whose_lock_is_broken_is_told_at_once() {
         assert!(stream.read_line(&mut line).unwrap() > 0, "the stream ended");
     }
 }
+
+#[test]
+fn a_follower_says_the_number_that_its_desired_state_has_at_its_origin() {
+    let server = FakeServer::start().unwrap();
+    let made = put_bridge(&server, "br7", "?origin=etcd&external=41", 100).json();
+    assert_eq!(
+        (&made["revision"]["origin"], &made["revision"]["external"]),
+        (&json!("etcd"), &json!(41)),
+        "{made}"
+    );
+    // People's changes have none.
+    let made = put_bridge(&server, "br8", "?external=41", 100).json();
+    assert_eq!(
+        (&made["revision"]["origin"], &made["revision"]["external"]),
+        (&json!("local"), &Value::Null),
+        "{made}"
+    );
+    refused(
+        &put_bridge(&server, "br9", "?origin=etcd&external=-1", 100),
+        400,
+        "bad-request",
+    );
+}

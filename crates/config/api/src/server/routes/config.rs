@@ -41,6 +41,8 @@ pub(crate) struct ChangeParams {
     /// The front end that makes the change, 1 to 32 lower-case letters, digits and hyphens; `local` unless given. Objects
     /// that the change adds belong to it.
     origin: Option<String>,
+    /// The number that the desired state has at its origin, for an origin other than `local`: `mod_revision` of a key in etcd.
+    external: Option<u64>,
     /// Let objects of other origins that the configuration lacks stay as they are; otherwise such a change is refused.
     keep_others: Option<bool>,
 }
@@ -99,6 +101,10 @@ pub(super) async fn change(
         return Err(Problem::new(ProblemKind::BadRequest, detail));
     }
     let note = note(peer, headers, params.author.as_deref(), params.comment.as_deref())?.of(origin(params)?);
+    let note = match params.external {
+        Some(number) => note.external(number),
+        None => note,
+    };
     let is_of_revisions = matches!(condition, Some(Condition::OneOf(_)));
     let mut attempt = 1;
     loop {

@@ -1,0 +1,354 @@
+"""Switches that follow documents in a real etcd: documents and answers, fencing, roll-outs, and etcd that is away, compacted, restored."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+import namespaces
+from certificates import Authority
+from etcd import Etcd, Follower, bridge, master, tables
+from streams import Receiver, Sender
+from switches import TARGET, run, wait_for
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="interfaces need root"),
+    pytest.mark.skipif(not shutil.which("etcd"), reason="etcd: scripts/setup.sh management"),
+]
+LONG = os.environ.get("MILLRACE_FLEET_LONG")
+MACS = ("02:4d:52:00:00:01", "02:4d:52:00:00:02")
+
+
+@pytest.fixture
+def etcd(tmp_path):
+    with Etcd(tmp_path / "etcd") as etcd:
+        yield etcd
+
+
+@pytest.fixture
+def follower(tmp_path, etcd):
+    with Follower(tmp_path, "sw1", etcd, ports=[(1, "memory"), (2, "memory")]) as follower:
+        yield follower
+
+
+@contextlib.contextmanager
+def followers(folder, etcd, *nodes):
+    """Yields attached switches with these names."""
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(Follower(folder, node, etcd, ports=[(1, "memory")])) for node in nodes]
+        for follower in found:
+            follower.attach()
+        yield found
+
+
+def size(follower):
+    return bridge(follower.config())["mac_table_size"]
+
+
+def test_a_switch_joins_unchanged_gets_a_document_and_refuses_a_bad_one_by_pointer(etcd, follower):
+    before = follower.config()
+    out, _ = follower.fleet("attach")
+    assert "what it runs is its document" in out
+    first = follower.wait_ack("applied")
+    assert follower.config() == before and first["errors"] == []
+    # A push is carried out without a master that runs, and its answer names the revision that it became.
+    out, _ = follower.fleet("push", "sw1", follower.file(tables(2000)), "-m", "a larger table")
+    assert "done, 1 of 1 switches run it" in out, out
+    ack = follower.wait_ack("applied")
+    newest = follower.revisions()[0]
+    assert size(follower) == 2000 and ack["revision"] == newest["number"]
+    assert newest["origin"] == "etcd" and newest["external"] == ack["mod_revision"]
+    assert newest["comment"].endswith(": a larger table") and newest["comment"].startswith(f"document {ack['mod_revision']} of epoch")
+    shown = json.loads(follower.fleet("status", "--json")[0])
+    assert (shown["nodes"][0]["document"], shown["nodes"][0]["health"]) == ("in sync", "healthy"), shown
+    # Objects of etcd are changed there alone.
+    config = follower.config()
+    tables(3000)(config)
+    refused = follower.switch.rest.put(f"{follower.switch.url}/config", json=config, headers={"If-Match": "*"}, timeout=60)
+    assert refused.status_code == 409 and "change its document in etcd" in refused.text
+    # What the switch does not know, and what contradicts, is refused with its place; what ran before runs.
+    bad = follower.document()["config"]
+    bridge(bad)["colour"] = "red"
+    follower.put(config=bad)
+    ack = follower.wait_ack("refused")
+    assert [error["pointer"] for error in ack["errors"]] == ["/bridge/0/colour"], ack
+    assert size(follower) == 2000
+    # A document that is unreadable, of a newer schema, or gone, changes nothing.
+    for text, said in (("{", "unreadable"), (json.dumps(follower.document() | {"schema": 9}), "schema 9")):
+        etcd.ctl("put", "/millrace/nodes/sw1/config", text)
+        ack = follower.wait_ack("refused")
+        assert said in ack["errors"][0]["detail"], ack
+    etcd.ctl("del", "/millrace/nodes/sw1/config")
+    assert "no document" in follower.fleet("status")[0]
+    assert size(follower) == 2000
+
+
+def test_a_switch_leaves_the_fleet_without_etcd_and_comes_back(etcd, follower):
+    follower.attach()
+    etcd.stop()
+    # Break glass: the objects belong to people again, and the history says who did it.
+    out, _ = follower.fleet("detach", "-m", "etcd burns")
+    assert "belong to people again" in out
+    newest = follower.revisions()[0]
+    assert newest["operation"] == {"kind": "own"} and newest["comment"] == "etcd burns"
+    follower.switch.change(tables(1500))
+    etcd.start()
+    wait_for("the status says so", lambda: follower.status().get("detached"))
+    out, code = follower.fleet("push", "sw1", follower.file(tables(2000)), check=False)
+    assert code == 1 and "sw1 is detached" in out, out
+    follower.put(comment="a document nevertheless")
+    ack = follower.wait_ack("refused")
+    assert "belongs to local: `millrace fleet attach`" in ack["errors"][0]["detail"] and size(follower) == 1500
+    out, code = follower.fleet("attach", check=False)
+    assert code == 1 and "has another document" in out, out
+    assert "mac_table_size" in follower.fleet("diff", "sw1")[0]
+    follower.fleet("attach", "--take-document")
+    follower.wait_ack("applied")
+    wait_for("the document counts", lambda: size(follower) != 1500)
+
+
+def test_what_a_lost_master_wrote_and_a_second_switch_of_one_name_are_fenced(tmp_path, etcd, follower):
+    follower.attach()
+    with master(follower) as paused:
+        leader = wait_for("a master", lambda: etcd.ctl("get", "--print-value-only", "/millrace/leader").strip())
+        follower.fleet("push", "sw1", follower.file(tables(2000)))
+        old = follower.document()
+        paused.send_signal(signal.SIGSTOP)
+        # Its lease ends, here at once; another one takes its place, and writes with a higher epoch.
+        etcd.ctl("del", "/millrace/leader")
+        follower.fleet("push", "sw1", follower.file(tables(3000)))
+        follower.wait_ack("applied")
+        assert follower.document()["epoch"] > old["epoch"]
+        # What the first one could still write, had it not the condition of its transactions, the switch refuses.
+        follower.put(epoch=old["epoch"], config=old["config"])
+        ack = follower.wait_ack("refused")
+        assert f"of epoch {old['epoch']}" in ack["errors"][0]["detail"] and size(follower) == 3000
+        paused.send_signal(signal.SIGCONT)
+        # It is no master any more: a push that follows does not wait for it, and epochs go on.
+        follower.fleet("push", "sw1", follower.file(tables(4000)))
+        assert size(follower) == 4000 and follower.document()["epoch"] > old["epoch"]
+        assert f"process {paused.pid}" in leader
+    # Another machine with this name waits, and takes nothing.
+    with Follower(tmp_path, "sw1", etcd, ports=[(1, "memory")], name="double") as double:
+        wait_for("it waits", lambda: "another process has this name" in double.agent.log.read_text())
+        before = double.config()
+        follower.fleet("push", "sw1", follower.file(tables(5000)))
+        assert size(follower) == 5000 and double.config() == before
+
+
+def test_a_rollout_stops_at_the_first_switch_that_fails_and_all_go_back(tmp_path, etcd):
+    with followers(tmp_path, etcd, "sw1", "sw2", "sw3", "sw4") as switches:
+        folder = tmp_path / "wanted"
+
+        def wanted(edits):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            for follower, edit in zip(switches, edits):
+                shutil.copy(follower.file(edit), folder / f"{follower.node}.json")
+
+        def broken(config):
+            tables(2000)(config)
+            bridge(config)["port"].append({"name": "p9", "number": 9, "device": "kernel:mr-fl-none"})
+
+        before = [follower.config() for follower in switches]
+        # The device of p9 does not exist: the switch runs the rest, the node does not confirm it, and the switch takes it back.
+        wanted([tables(2000), broken, tables(2000), tables(2000)])
+        out, code = switches[0].fleet("rollout", folder, "--first", "1", "--wave", "2", "--confirm-within", "5s", check=False)
+        assert code == 1 and "sw2 took back the document" in out and "mr-fl-none" in out, out
+        for follower, config in zip(switches, before):
+            wait_for("what it had before", lambda follower=follower, config=config: follower.config() == config)
+        # The canary ran it; the last wave was never touched.
+        assert any(revision["comment"].startswith("document") for revision in switches[0].revisions())
+        assert len(switches[3].revisions()) == len([one for one in switches[3].revisions() if one["origin"] != "etcd"])
+        assert [row["state"] for row in json.loads(switches[0].fleet("history", "--json")[0])] == ["failed"]
+        # A good one goes wave by wave, each with a person's confirmation, and can be taken back as a whole.
+        wanted([tables(2000)] * 4)
+        out, _ = switches[0].fleet("rollout", folder, "--first", "1", "--wave", "9", "--hold")
+        rollout = re.search(r"roll-out (\S+): holding, 1 of 4", out).group(1)
+        assert [size(follower) == 2000 for follower in switches] == [True, False, False, False]
+        out, _ = switches[0].fleet("confirm", rollout)
+        assert "done, 4 of 4" in out and all(size(follower) == 2000 for follower in switches), out
+        switches[0].fleet("rollback", rollout)
+        assert [follower.config() for follower in switches] == before
+        # A switch that is away stops a roll-out before anything is written.
+        switches[2].agent.stop()
+        wanted([tables(2000)] * 4)
+        out, code = switches[0].fleet("rollout", folder, check=False)
+        assert code == 1 and "sw3 is away" in out and [follower.config() for follower in switches] == before, out
+
+
+def test_a_document_that_cuts_the_way_to_etcd_comes_back_by_itself(tmp_path):
+    here, there, host = ("mr-fl1", "mr-fl2"), ("mr-fl3", "mr-fl4"), "10.77.9.1"
+    with namespaces.made("mr-fleet"), namespaces.cables(here, there):
+        run("ip", "address", "add", f"{host}/24", "dev", here[1])
+        run("ip", "link", "set", there[1], "netns", "mr-fleet")
+        namespaces.inside("mr-fleet", "ip", "address", "add", "10.77.9.2/24", "dev", there[1])
+        namespaces.inside("mr-fleet", "ip", "link", "set", there[1], "up")
+        ports = [(1, f"kernel:{here[0]}"), (2, f"kernel:{there[0]}")]
+        inside = ["ip", "netns", "exec", "mr-fleet"]
+        with Etcd(tmp_path / "etcd", host=host) as etcd, \
+                Follower(tmp_path, "sw1", etcd, ports, before=inside, extra=["cleartext = true"]) as follower:
+            # The agent reaches etcd through the switch that it configures.
+            follower.attach()
+            before = follower.config()
+
+            def cut(config):
+                bridge(config)["port"].pop()
+
+            out, code = follower.fleet("push", "sw1", follower.file(cut), "--confirm-within", "5s", check=False)
+            assert code == 1 and "sw1 took back the document" in out and "not reached etcd" in out, out
+            follower.wait_ack("applied")
+            assert follower.config() == before
+            kinds = [revision["operation"]["kind"] for revision in follower.revisions()]
+            assert "expired" in kinds, kinds
+
+
+def test_over_tls_a_switch_writes_its_own_answers_and_no_document(tmp_path):
+    authority = Authority(tmp_path / "authority", "etcd")
+    with Etcd(tmp_path / "etcd", authority=authority) as etcd:
+        # As docs/fleet.md has it.
+        for user in ("root", "operator", "sw1"):
+            etcd.ctl("user", "add", f"{user}:secret of {user}")
+        etcd.ctl("role", "add", "fleet")
+        etcd.ctl("role", "grant-permission", "fleet", "--prefix=true", "readwrite", "/millrace/")
+        etcd.ctl("user", "grant-role", "operator", "fleet")
+        etcd.ctl("role", "add", "sw1")
+        etcd.ctl("role", "grant-permission", "sw1", "--prefix=true", "read", "/millrace/nodes/sw1/")
+        for key in ("ack", "status"):
+            etcd.ctl("role", "grant-permission", "sw1", "write", f"/millrace/nodes/sw1/{key}")
+        etcd.ctl("user", "grant-role", "sw1", "sw1")
+        etcd.ctl("user", "grant-role", "root", "root")
+        etcd.ctl("auth", "enable")
+        etcd.options += ["--user", "root:secret of root"]
+        sections = {}
+        for user in ("operator", "sw1"):
+            password = tmp_path / f"{user}.password"
+            password.write_text(f"secret of {user}\n")
+            sections[user] = [f'ca = "{authority.certificate}"', f'user = "{user}"', f'password_file = "{password}"']
+        operator = tmp_path / "operator.toml"
+        operator.write_text(etcd.settings("sw1", sections["operator"]))
+        with Follower(tmp_path, "sw1", etcd, ports=[(1, "memory")], extra=sections["sw1"]) as follower:
+            out, code = follower.fleet("attach", check=False)
+            assert code == 1 and "permission denied" in out, out
+            follower.fleet("attach", "--settings", operator)
+            follower.wait_ack("applied")
+            follower.fleet("push", "--settings", operator, "sw1", follower.file(tables(2000)))
+            assert size(follower) == 2000
+            # After a restart, etcd knows none of its tokens.
+            etcd.stop()
+            etcd.start()
+            follower.fleet("push", "--settings", operator, "sw1", follower.file(tables(3000)))
+            assert size(follower) == 3000
+            # Another authority is no etcd of ours.
+            operator.write_text(operator.read_text().replace(str(authority.certificate),
+                                                             str(Authority(tmp_path / "other", "other").certificate)))
+            out, code = follower.fleet("status", "--settings", operator, check=False)
+            assert code == 1 and "does not answer" in out, out
+
+
+@contextlib.contextmanager
+def traffic(*cables):
+    """Frames from the first cable to the second, while the block runs; none may be lost."""
+    (_, one), (_, other) = cables
+    with Receiver(None, other) as receiver:
+        with Sender(None, one, 1, source="10.0.0.1", destination="10.0.0.2", to_mac=MACS[1], from_mac=MACS[0], rate=200) as sender:
+            receiver.wait_first(1)
+            yield
+            sent = sender.end()["sent"]
+        seen = receiver.end({1: sent})
+    stream = seen["streams"]["1"]
+    assert (stream["received"], stream["repeated"], stream["missing"]) == (sent, 0, 0), (sent, stream)
+
+
+def test_the_switch_forwards_without_etcd_and_converges_afterwards(tmp_path):
+    cables = ("mr-fl5", "mr-fl6"), ("mr-fl7", "mr-fl8")
+    with namespaces.cables(*cables), Etcd(tmp_path / "etcd", count=3) as etcd:
+        with Follower(tmp_path, "sw1", etcd, [(1, f"kernel:{cables[0][0]}"), (2, f"kernel:{cables[1][0]}")]) as follower:
+            follower.attach()
+            with traffic(*cables):
+                # A member dies, another one hangs; two of three are enough, and one is not.
+                etcd.members[0].stop()
+                follower.fleet("push", "sw1", follower.file(tables(2000)))
+                etcd.members[1].process.send_signal(signal.SIGSTOP)
+                wait_for("the log says so", lambda: "the switch keeps its configuration" in follower.agent.log.read_text())
+                # The agent dies meanwhile, and comes back to nobody.
+                follower.agent.stop(signal.SIGKILL)
+                follower.agent.start()
+                etcd.members[1].process.send_signal(signal.SIGCONT)
+                etcd.start()
+                # The lease of the one that was killed ends, here at once.
+                etcd.ctl("del", "/millrace/nodes/sw1/status")
+                wait_for("its successor", follower.status)
+                follower.fleet("push", "sw1", follower.file(tables(3000)))
+                backup = etcd.backup()
+                # Revisions that are compacted away end a watch, and nothing else.
+                follower.fleet("push", "sw1", follower.file(tables(4000)))
+                etcd.ctl("compact", str(etcd.revision()))
+                follower.fleet("push", "sw1", follower.file(tables(5000)))
+                # A restored backup holds older documents: no switch goes back to one.
+                etcd.restore(backup)
+                wait_for("the switch says so", lambda: follower.ack().get("outcome") == "refused")
+                assert "older than" in follower.ack()["errors"][0]["detail"] and size(follower) == 5000
+                assert "refused" in follower.fleet("status")[0]
+                # A person decides: the documents of the backup count, and what follows them.
+                follower.fleet("adopt", "sw1")
+                follower.wait_ack("applied")
+                assert size(follower) == 3000
+                follower.fleet("push", "sw1", follower.file(tables(6000)))
+                assert size(follower) == 6000
+
+
+@pytest.mark.skipif(not LONG, reason="minutes: `make management`")
+def test_random_faults_lose_no_packet_and_no_switch_goes_back(tmp_path):
+    count, seed = int(os.environ.get("MILLRACE_FLEET_FAULTS", "60")), int(os.environ.get("MILLRACE_FLEET_SEED", "1"))
+    dice = random.Random(seed)
+    nodes = ["sw1", "sw2", "sw3"]
+    pairs = {node: ((f"mr-fr{at}a", f"mr-fr{at}b"), (f"mr-fr{at}c", f"mr-fr{at}d")) for at, node in enumerate(nodes)}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(namespaces.cables(*(pair for both in pairs.values() for pair in both)))
+        etcd = stack.enter_context(Etcd(tmp_path / "etcd", count=3))
+        switches = []
+        for node, (one, other) in pairs.items():
+            ports = [(1, f"kernel:{one[0]}"), (2, f"kernel:{other[0]}")]
+            switches.append(stack.enter_context(Follower(tmp_path, node, etcd, ports)).attach())
+        for both in pairs.values():
+            stack.enter_context(traffic(*both))
+        stack.enter_context(master(switches[0]))
+        for number in range(count):
+            fault = dice.choice(["kill member", "stop member", "kill agent", "stop agent", "compact", "nothing"])
+            member, follower = dice.choice(etcd.members), dice.choice(switches)
+            if fault == "kill member":
+                member.stop()
+            elif fault == "stop member":
+                member.process.send_signal(signal.SIGSTOP)
+            elif fault == "kill agent":
+                follower.agent.stop(signal.SIGKILL)
+            elif fault == "stop agent":
+                follower.agent.process.send_signal(signal.SIGSTOP)
+            elif fault == "compact":
+                with contextlib.suppress(subprocess.CalledProcessError):
+                    etcd.ctl("compact", str(etcd.revision()))
+            time.sleep(dice.uniform(0, 2))
+            member.process.send_signal(signal.SIGCONT)
+            etcd.start()
+            if follower.agent.process.poll() is None:
+                follower.agent.process.send_signal(signal.SIGCONT)
+            else:
+                follower.agent.start()
+            wanted = 2000 + number
+            for follower in switches:
+                wait_for("the status", follower.status)
+                follower.fleet("push", follower.node, follower.file(tables(wanted)))
+                wait_for(f"{follower.node} after {fault}", lambda follower=follower: size(follower) == wanted)
+        for follower in switches:
+            # The history is in the order of documents and of epochs.
+            found = [re.match(r"document (\d+) of epoch (\d+)", one["comment"]) for one in reversed(follower.revisions())]
+            order = [(int(one.group(1)), int(one.group(2))) for one in found if one]
+            assert len(order) > 0 and order == sorted(order) and [epoch for _, epoch in order] == sorted(epoch for _, epoch in order)
