@@ -114,6 +114,15 @@ enum Command {
         /// The number of the change.
         change: u64,
     },
+    /// Print the 95th percentile of each connection for a month: of its averages over 5 minutes, with the share of the time
+    /// that is known. The figures of a month that has ended are frozen, and the audit chain has them.
+    Billing {
+        /// The month, such as 2026-11; without it, the present one as far as it has gone.
+        month: Option<String>,
+        /// Print a CSV file (RFC 4180).
+        #[arg(long)]
+        csv: bool,
+    },
     /// Print the exchange as TOML, with names instead of identifiers.
     Export,
     /// Print what `apply` would change.
@@ -325,6 +334,11 @@ pub(crate) fn run(options: Options) -> Result<()> {
             print(ask(&Request::Check { account, matching })?, show::verdict)
         }
         Command::Recheck { account } => ask(&Request::Recheck { account }).map(drop),
+        Command::Billing { month, csv: true } => {
+            let text = ask(&Request::Billing { month, csv: true })?;
+            show::print(text.as_str().unwrap_or_default())
+        }
+        Command::Billing { month, csv } => print(ask(&Request::Billing { month, csv })?, show::billing),
         Command::Quarantine => print(ask(&Request::Quarantine)?, show::quarantine),
         Command::Verify => {
             let found = ask(&Request::Verify)?;

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::{admission, web};
+use crate::{admission, series, web};
 
 /// The longest request, in bytes.
 const REQUEST_SIZE_MAX: u64 = 64 << 20;
@@ -81,6 +81,14 @@ pub(crate) enum Request {
     Quarantine,
     /// Verifies everything that the switches report, and returns the violations.
     Verify,
+    /// Returns the 95th percentiles of all connections for a month, or for the present one.
+    Billing {
+        #[serde(default)]
+        month: Option<String>,
+        /// True for the text of a CSV file.
+        #[serde(default)]
+        csv: bool,
+    },
     /// Returns the BGP sessions.
     Sessions,
     /// Returns true if an account may filter packets, with the evidence or the missing object.
@@ -326,6 +334,7 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             let found = found.context("changes are not verified: set engine.verification_secs above 0")?;
             found.iter().map(ToString::to_string).collect()
         }
+        Request::Billing { month, csv } => series::figures(app, month.as_deref(), csv).await?,
         Request::Sessions => sessions(configured(filters)?),
         Request::Check { account, matching } => {
             existing(handle, account)?;

@@ -17,6 +17,7 @@ mod log_lines;
 mod messages;
 mod pages;
 mod routing;
+mod series;
 mod serve;
 mod settings;
 mod show;

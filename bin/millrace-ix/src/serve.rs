@@ -16,6 +16,7 @@ use crate::control;
 use crate::heads;
 use crate::keys;
 use crate::routing;
+use crate::series;
 use crate::settings::{ForeignEntries, Settings, Sflow};
 use crate::switches::Switches;
 use crate::web;
@@ -69,7 +70,12 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         let filters = network.block_on(routing::serve(bgp, rpki, irr, extensions, &handle))?;
         // The receiver and the socket are closed at the end of this block.
         let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
-        let observers = (filters.clone(), samples, switches.counters.clone());
+        let series = series::open(&settings.series, path)?;
+        if let Some(series) = &series {
+            let sources = (switches.clone(), samples.clone());
+            network.spawn(series::keep(series.clone(), sources, handle.clone()));
+        }
+        let observers = (filters.clone(), samples, series, switches.counters.clone());
         let (_app, _socket) = api.block_on(async {
             let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
             let socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;

@@ -41,6 +41,57 @@ pub(crate) struct Settings {
     /// sFlow of the switches; without it, no rates are known.
     #[serde(default)]
     pub(crate) sflow: Option<Sflow>,
+    /// The time series behind graphs and bills.
+    #[serde(default)]
+    pub(crate) series: Series,
+}
+
+/// `[series]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Series {
+    /// False for an exchange without graphs and bills.
+    pub(crate) enabled: bool,
+    /// The folder of the files; beside the database by default.
+    pub(crate) folder: Option<PathBuf>,
+    /// The offset of the exchange's time from UTC, at which months begin: `+09:00`.
+    pub(crate) utc_offset: String,
+}
+
+impl Default for Series {
+    fn default() -> Series {
+        Series {
+            enabled: true,
+            folder: None,
+            utc_offset: "+00:00".to_owned(),
+        }
+    }
+}
+
+impl Series {
+    /// Returns the offset from UTC in minutes.
+    pub(crate) fn utc_offset_minutes(&self) -> Result<i16> {
+        let parse = |text: &str| -> Option<i16> {
+            let (sign, rest) = match text.split_at_checked(1)? {
+                ("+", rest) => (1, rest),
+                ("-", rest) => (-1, rest),
+                _ => return None,
+            };
+            let (hours, minutes) = rest.split_once(':')?;
+            let is_number = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            if !is_number(hours) || !is_number(minutes) {
+                return None;
+            }
+            let (hours, minutes): (i16, i16) = (hours.parse().ok()?, minutes.parse().ok()?);
+            (hours <= 14 && minutes < 60).then_some(sign * (hours * 60 + minutes))
+        };
+        parse(&self.utc_offset).with_context(|| {
+            format!(
+                "series.utc_offset {:?}: expected an offset from UTC such as \"+09:00\" or \"-03:30\"",
+                self.utc_offset
+            )
+        })
+    }
 }
 
 /// `[sflow]`
@@ -355,6 +406,36 @@ mod tests {
         assert_eq!(oidc.scopes, ["openid", "profile", "networks"]);
         assert_eq!(oidc.client_secret_file, Some("/s".into()));
         assert!(toml::from_str::<Settings>(&format!("{text}client_secret = \"s\"\n")).is_err());
+    }
+
+    #[test]
+    fn months_begin_at_an_offset_from_utc() {
+        let minutes = |text: &str| {
+            let utc_offset = text.to_owned();
+            Series {
+                utc_offset,
+                ..Series::default()
+            }
+            .utc_offset_minutes()
+            .ok()
+        };
+        assert_eq!(Series::default().utc_offset_minutes().unwrap(), 0);
+        assert_eq!(
+            (minutes("+09:00"), minutes("-03:30"), minutes("+14:00")),
+            (Some(540), Some(-210), Some(840))
+        );
+        for wrong in [
+            "09:00",
+            "+9:00",
+            "+09",
+            "+15:00",
+            "+09:60",
+            "+0x:00",
+            "Asia/Tokyo",
+            "",
+        ] {
+            assert_eq!(minutes(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -195,6 +195,59 @@ pub(crate) fn violations(value: &Value) -> String {
     text
 }
 
+/// Returns the figures of a month.
+pub(crate) fn billing(value: &Value) -> String {
+    let mut rows = vec![heading(&[
+        "ACCOUNT",
+        "CONNECTION",
+        "IN",
+        "OUT",
+        "95TH",
+        "COVERAGE",
+        "",
+    ])];
+    let rate = |rate: &Value| rate.as_u64().map_or_else(|| "unknown".to_owned(), si);
+    rows.extend(items(&value["rows"]).map(|row| {
+        let coverage = row["coverage"].as_f64().unwrap_or(0.0) * 100.0;
+        let note = if row["billable"] == true {
+            ""
+        } else {
+            "below 98 %: not billed by itself"
+        };
+        vec![
+            word(&row["account_name"]),
+            word(&row["connection_name"]),
+            rate(&row["in_bps"]),
+            rate(&row["out_bps"]),
+            rate(&row["billed_bps"]),
+            format!("{coverage:.1} %"),
+            note.to_owned(),
+        ]
+    }));
+    let state = if value["frozen"] == true {
+        "frozen"
+    } else {
+        "so far"
+    };
+    format!(
+        "{} ({state}), 95th percentiles of 5 minutes\n{}",
+        word(&value["month"]),
+        table(&rows)
+    )
+}
+
+/// Returns a rate with an SI prefix and four digits.
+fn si(bps: u64) -> String {
+    let (mut value, mut unit) = (bps as f64, "bit/s");
+    for next in ["kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"] {
+        if value < 1000.0 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, next);
+    }
+    format!("{value:.2} {unit}")
+}
+
 /// Returns the list of services.
 pub(crate) fn services(value: &Value) -> String {
     let mut rows = vec![heading(&["SERVICE", "KIND", "NAME", "STATE", "ENDS", "STATUS"])];

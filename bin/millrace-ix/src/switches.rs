@@ -74,6 +74,14 @@ impl Switches {
         }
     }
 
+    /// Returns the present connections of switches.
+    pub(crate) fn connections(&self) -> Vec<(SwitchId, Connection)> {
+        let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = connected.iter();
+        all.map(|(switch, present)| (*switch, present.connection.clone()))
+            .collect()
+    }
+
     /// Listens on all addresses of the settings.
     pub(crate) async fn listen(&self, settings: &OpenFlow, epoch: u64, handle: &Handle) -> Result<()> {
         self.epoch.fetch_max(epoch, Ordering::Relaxed);

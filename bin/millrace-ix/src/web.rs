@@ -23,7 +23,12 @@ pub(crate) async fn serve(
     api: &Api,
     database: &Database,
     handle: &Handle,
-    (filters, samples, counters): (Option<millrace_ix_filter::Shared>, Option<Shared>, FilterCounters),
+    (filters, samples, series, counters): (
+        Option<millrace_ix_filter::Shared>,
+        Option<Shared>,
+        Option<millrace_ix_series::Shared>,
+        FilterCounters,
+    ),
 ) -> Result<App> {
     let page = match &api.page {
         Some(folder) => {
@@ -46,6 +51,9 @@ pub(crate) async fn serve(
     engine.set_route_servers(route_servers::read(&api.route_servers, handle)?);
     if let Some(samples) = samples {
         engine.set_samples(samples);
+    }
+    if let Some(series) = series {
+        engine.set_series(series);
     }
     let app = App::new(engine, credentials, sealer, settings)?;
     let Some(address) = api.listen else {

@@ -19,6 +19,7 @@ use crate::counters::FilterCounters;
 use crate::observed::{Attack, FilterCounter, Load, SampleReceiver, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus, RouteServers};
 use crate::samples;
+use crate::series::{Recorded, Series};
 use crate::service::{
     AuditRecord, ChangeRecord, Event, ExchangeService, Reply, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
@@ -39,6 +40,8 @@ pub struct Engine {
     since: Mutex<BTreeMap<SwitchId, (SwitchState, Timestamp)>>,
     /// The sFlow data of the switches; unset if sFlow is not received.
     samples: OnceLock<Shared>,
+    /// The time series; unset if the exchange keeps none.
+    series: OnceLock<Recorded>,
     /// The statuses of the route servers; unset if they are not read.
     route_servers: OnceLock<RouteServers>,
     /// The counters of filters, which the tasks of the switches write.
@@ -64,6 +67,7 @@ impl Engine {
             cached: Mutex::new(None),
             since: Mutex::new(BTreeMap::new()),
             samples: OnceLock::new(),
+            series: OnceLock::new(),
             route_servers: OnceLock::new(),
             counters,
             handle,
@@ -79,6 +83,12 @@ impl Engine {
     pub fn set_samples(&self, samples: Shared) {
         // The process has one sFlow collector for its whole life.
         let _later = self.samples.set(samples);
+    }
+
+    /// Sets the time series. Only the first call has an effect.
+    pub fn set_series(&self, series: millrace_ix_series::Shared) {
+        // The process has one store of series for its whole life.
+        let _later = self.series.set(Recorded::new(series, self.handle.clone()));
     }
 
     /// Sets the source of the statuses of route servers. Only the first call has an effect.
@@ -296,6 +306,11 @@ impl ExchangeService for Engine {
     fn attack(&self, account: AccountId, target: Prefix) -> Option<Attack> {
         let found = self.handle.snapshot();
         samples::attack(self.samples.get()?, &found.exchange, account, target, now())
+    }
+
+    fn series(&self) -> Option<&dyn Series> {
+        let series: &dyn Series = self.series.get()?;
+        Some(series)
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {

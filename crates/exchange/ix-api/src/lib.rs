@@ -42,6 +42,7 @@ mod request;
 pub mod route_servers;
 mod routes;
 mod samples;
+pub mod series;
 mod serve;
 pub mod service;
 pub mod session;

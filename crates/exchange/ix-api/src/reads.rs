@@ -90,7 +90,7 @@ pub(crate) async fn note(app: &App, principal: &Principal, path: &str) {
     let Some(collection) = segments.next() else {
         return;
     };
-    let object = segments.next().and_then(|text| text.parse::<ObjectId>().ok());
+    let object = segments.find_map(|text| text.parse::<ObjectId>().ok());
     let seen = match object {
         Some(object) => {
             let owner = Draft::new(&principal.snapshot.exchange).owner(object);

@@ -23,6 +23,7 @@ use tokio::sync::broadcast;
 use crate::index::Index;
 use crate::observed::{Attack, FilterCounter, Load, Quarantined, SampleReceiver, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus};
+use crate::series::Series;
 
 /// The state of a switch relative to the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -311,6 +312,10 @@ pub trait ExchangeService: Send + Sync {
     }
     /// Returns the traffic to a destination of an account; `None` if it is not measured.
     fn attack(&self, _account: AccountId, _target: Prefix) -> Option<Attack> {
+        None
+    }
+    /// Returns the time series; `None` if the exchange keeps none.
+    fn series(&self) -> Option<&dyn Series> {
         None
     }
     /// Returns the BGP sessions.

@@ -15,6 +15,7 @@ use crate::parties::{Parties, Treated};
 use crate::random::Random;
 use crate::rates::{PeerRate, Rates, TargetRate, TopFlow, Traffic, Traits, relative_error};
 use crate::sketch::SpaceSaving;
+use crate::totals::{Totalled, Totals};
 use crate::trunks::PortRates;
 use crate::{Ends, Observation, Window};
 
@@ -74,6 +75,7 @@ pub struct Collector {
     evicts_minutes: bool,
     ports: PortRates,
     sessions: Sessions,
+    totals: Totals,
     random: Random,
 }
 
@@ -95,6 +97,7 @@ impl Collector {
             evicts_minutes: false,
             ports: PortRates::default(),
             sessions: Sessions::default(),
+            totals: Totals::default(),
             random: Random(seed),
         }
     }
@@ -147,6 +150,7 @@ impl Collector {
         if observation.is_bgp() {
             self.sessions.see(observation.ends, at);
         }
+        self.totals.add(&observation);
         if at.millis().saturating_sub(self.flows_since.millis()) >= FLOWS_MS {
             self.former_flows = core::mem::replace(&mut self.flows, SpaceSaving::new(FLOWS_MAX));
             self.flows_since = at;
@@ -239,6 +243,11 @@ impl Collector {
     /// counters of its ports is absent.
     pub fn trunks(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<TrunkId, [f64; 2]> {
         self.ports.trunks(exchange, now).collect()
+    }
+
+    /// Returns the traffic since the last call, and forgets it.
+    pub fn take_totals(&mut self, exchange: &Exchange) -> Totalled {
+        core::mem::take(&mut self.totals).of(exchange)
     }
 
     /// Returns the traffic of an account.

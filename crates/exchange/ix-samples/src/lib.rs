@@ -31,6 +31,7 @@ mod receiver;
 mod shared;
 mod sketch;
 mod suggest;
+mod totals;
 mod trunks;
 
 pub use analysis::{Attack, Minute, Share};
@@ -42,3 +43,4 @@ pub use rates::{PeerRate, TargetRate, TopFlow, Traffic};
 pub use receiver::{ListenError, Receiver, Settings};
 pub use shared::Shared;
 pub use suggest::{Suggestion, Window, suggest};
+pub use totals::{Family, Totalled};

@@ -8,7 +8,7 @@ use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp, Tr
 use millrace_sflow::Datagram;
 
 use crate::parties::{Parties, Treated};
-use crate::{Attack, Collector, Pair, TargetRate, Traffic};
+use crate::{Attack, Collector, Pair, TargetRate, Totalled, Traffic};
 
 /// The time between two revisions while samples arrive, in milliseconds.
 const REVISION_MS: u64 = 5_000;
@@ -18,6 +18,8 @@ struct State {
     /// The revision: a number that grows every 5 s while samples arrive.
     revision: AtomicU64,
     revised_at: AtomicU64,
+    /// The time of the newest datagram in milliseconds; 0 before the first one.
+    heard_at: AtomicU64,
     malformed: AtomicU64,
     refused: AtomicU64,
 }
@@ -34,6 +36,7 @@ impl Shared {
             collector: Mutex::new(Collector::new(seed)),
             revision: AtomicU64::new(0),
             revised_at: AtomicU64::new(0),
+            heard_at: AtomicU64::new(0),
             malformed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }))
@@ -46,6 +49,7 @@ impl Shared {
     /// Adds the samples of a datagram.
     pub fn take(&self, datagram: &Datagram, now: Timestamp) {
         self.lock().take(datagram, now);
+        self.0.heard_at.store(now.millis(), Ordering::Relaxed);
         // The difference is negative after the clock stepped back.
         let since = now.millis().abs_diff(self.0.revised_at.load(Ordering::Relaxed));
         if since >= REVISION_MS {
@@ -74,6 +78,12 @@ impl Shared {
         self.0.refused.load(Ordering::Relaxed)
     }
 
+    /// Returns the time of the newest datagram of a switch; `None` before the first one.
+    pub fn heard_at(&self) -> Option<Timestamp> {
+        let millis = self.0.heard_at.load(Ordering::Relaxed);
+        (millis > 0).then(|| Timestamp::from_millis(millis))
+    }
+
     /// Returns the number of samples so far.
     pub fn samples(&self) -> u64 {
         self.lock().samples()
@@ -92,6 +102,11 @@ impl Shared {
     /// Returns the rates of trunks: [from the first end to the second, back], in bit/s.
     pub fn trunks(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<TrunkId, [f64; 2]> {
         self.lock().trunks(exchange, now)
+    }
+
+    /// Returns the traffic since the last call, and forgets it.
+    pub fn take_totals(&self, exchange: &Exchange) -> Totalled {
+        self.lock().take_totals(exchange)
     }
 
     /// Returns the traffic of an account.

@@ -5,7 +5,7 @@ use crate::point::{FULL, Level, Point, roll_up};
 use crate::store::Store;
 
 /// The time that a graph shows, up to now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Period {
     /// 288 points of 5 minutes.
     Day,

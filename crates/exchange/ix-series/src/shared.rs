@@ -79,6 +79,16 @@ impl Shared {
         peers.into_iter().take(PEERS_MAX).map(|(_, peer)| peer).collect()
     }
 
+    /// Returns the connections with a series since the start of a month, also those that do not exist any more.
+    pub fn connections(&self, month: Month) -> BTreeSet<u32> {
+        let keys = self.keys(self.start_of(month));
+        let subjects = keys.iter().filter_map(|key| match key.subject {
+            Subject::Connection(number) => Some(number),
+            _ => None,
+        });
+        subjects.collect()
+    }
+
     /// Returns the month in which a time is.
     pub fn month_of(&self, time: u64) -> Month {
         Month::of(time, self.utc_offset_minutes)

@@ -214,6 +214,20 @@ impl Core {
         smallest.max().unwrap_or_default()
     }
 
+    /// Returns the times that a probe takes there and back over each trunk whose probes arrive in both directions: its
+    /// smallest recent measurements, with the paths between the controller and both switches.
+    pub(crate) fn round_trips(&self) -> BTreeMap<TrunkId, Duration> {
+        let of = |id: TrunkId, side: u8| {
+            let direction = self.probes.directions.get(&(id, side))?;
+            let is_alive = direction.lost < LOST_MAX && !direction.is_miswired;
+            direction.delays.iter().min().copied().filter(|_| is_alive)
+        };
+        let trunks = self.exchange.trunks.keys();
+        trunks
+            .filter_map(|id| Some((*id, of(*id, 0)? + of(*id, 1)?)))
+            .collect()
+    }
+
     fn tell_probe(&mut self, switch: SwitchId, text: String, now: Now) {
         tracing::warn!(%switch, "{text}");
         let notice = EventKind::Notice {

@@ -11,6 +11,7 @@ use millrace_ix_model::{
     TrunkId, reason,
 };
 use millrace_ix_store::Revision;
+use millrace_types::Duration;
 
 use crate::core::Core;
 use crate::decision::Unconfirmed;
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub ports: Arc<PortStates>,
     /// The checklists of ends in quarantine. An absent end has sent nothing yet.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
+    /// The times of the engine's probes there and back over trunks, with the paths to and from both switches.
+    pub round_trips: BTreeMap<TrunkId, Duration>,
     /// The mode of the engine.
     pub mode: Mode,
     /// The reason why the last write to the database failed; `None` if it succeeded.
@@ -73,6 +76,7 @@ impl Snapshot {
             switches: core.switches(),
             ports: Arc::clone(&core.ports),
             quarantine: Arc::clone(&core.checklists),
+            round_trips: core.round_trips(),
             contracts: Arc::default(),
             mode: core.engine.mode(),
             unwritable: core.unwritable.clone(),

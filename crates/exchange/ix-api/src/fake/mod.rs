@@ -9,6 +9,7 @@ mod demo;
 mod mailbox;
 mod observed;
 mod route_servers;
+mod series;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,7 @@ use crate::observed::{
     Attack, Check, FilterCounter, Finding, Load, Quarantined, SampleReceiver, Session, Target, Verdict,
 };
 use crate::route_servers::{RouteServer, RouteServerStatus};
+use crate::series::Series;
 use crate::service::{
     AuditRecord, ChangeRecord, Event, ExchangeService, Reply, Snapshot, StepRecord, SwitchHealth, SwitchState,
 };
@@ -566,6 +568,10 @@ impl ExchangeService for FakeExchange {
             malformed: 2,
             refused: 3,
         })
+    }
+
+    fn series(&self) -> Option<&dyn Series> {
+        Some(self)
     }
 
     fn traffic(&self, account: AccountId) -> Option<Traffic> {

@@ -38,7 +38,7 @@ const UDP: u8 = 17;
 /// The default flags of a TCP packet to explain: SYN (RFC 9293, section 3.1).
 const SYN: u16 = 0x002;
 
-fn invalid(pointer: &str, error: impl std::fmt::Display) -> Problem {
+pub(super) fn invalid(pointer: &str, error: impl std::fmt::Display) -> Problem {
     Problem::new(ProblemKind::Invalid, format!("{error}")).with_error(pointer, "invalid")
 }
 

@@ -1,6 +1,7 @@
 //! All resources of the API, from which the router and the OpenAPI document are generated.
 
 mod approvals;
+mod billing;
 pub(crate) mod contacts;
 mod cross_connects;
 mod documents;
@@ -20,7 +21,9 @@ mod orders;
 mod overview;
 mod people;
 mod public;
+mod public_traffic;
 mod route_servers;
+mod series;
 mod services;
 mod session;
 mod stream;
@@ -153,6 +156,15 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(filters::attack))
         .routes(routes!(traffic::traffic))
         .routes(routes!(traffic::matrix))
+        .routes(routes!(series::connection))
+        .routes(routes!(series::service))
+        .routes(routes!(series::trunk))
+        .routes(routes!(series::peers))
+        .routes(routes!(series::sites))
+        .routes(routes!(series::exchange))
+        .routes(routes!(billing::billing))
+        .routes(routes!(billing::csv))
+        .routes(routes!(public_traffic::public_traffic))
         .routes(routes!(filters::recheck))
         .routes(routes!(filters::sessions))
         .routes(routes!(approvals::list))

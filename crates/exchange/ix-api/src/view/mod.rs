@@ -5,6 +5,7 @@ mod fabric;
 mod filters;
 mod lan;
 mod route_servers;
+mod series;
 mod traffic;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ pub use filters::{
 };
 pub use lan::{Approval, Check, Checklist, Finding, LanRules, Presence, RegisteredIp, ServiceKey};
 pub use route_servers::{RejectCause, RejectedRoute, RouteServerSession};
+pub use series::{Billing, BillingRow, Graph, GraphLine, Period, PublicLink, PublicTraffic};
 pub use traffic::{AccountTraffic, Flow, Matrix, MatrixPair, PeerTraffic};
 
 /// A page of a collection.

@@ -13,6 +13,7 @@ use millrace_ix_api::{App, ExchangeService as _, router};
 use millrace_ix_engine::Event;
 use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId, Timestamp, UserId};
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
+use millrace_ix_series::{Key, Measure, Shared, Subject};
 use millrace_ix_service::{Handle, OrderOptions, Service, Settings};
 use millrace_ix_store::Sqlite;
 use millrace_sflow::{CounterSample, Datagram, InterfaceCounters, OpenFlowPort, Sample};
@@ -196,9 +197,8 @@ impl CredentialStore for Reported {
     }
 }
 
-/// Returns the router of the API over the engine of a world.
-fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
-    let settings = millrace_ix_api::Settings {
+fn settings() -> millrace_ix_api::Settings {
+    millrace_ix_api::Settings {
         name: "Test IX".to_owned(),
         page: millrace_ix_api::Page::default(),
         route_servers: Vec::new(),
@@ -206,9 +206,13 @@ fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
         oidc: None,
         mail: None,
         ixf_id: None,
-    };
+    }
+}
+
+/// Returns the router of the API over the engine of a world.
+fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
     let sealer = Sealer::new(&[7; 32]).unwrap();
-    let app = App::new(Arc::clone(&world.engine) as _, credentials, sealer, settings).unwrap();
+    let app = App::new(Arc::clone(&world.engine) as _, credentials, sealer, settings()).unwrap();
     router(app)
 }
 
@@ -418,5 +422,85 @@ async fn the_load_of_a_trunk_is_that_of_the_port_at_its_first_end() {
     assert_eq!(load().await, Value::Null, "one reading is no rate");
     samples.take(&counters(1, 2, 30_000_000), now);
     assert_eq!(load().await, json!({"in_bps": 8_000_000, "out_bps": 0}));
+    world.handle.stop();
+}
+
+#[tokio::test]
+async fn graphs_and_figures_are_those_of_the_series_and_a_deleted_connection_stays_in_the_figures() {
+    let world = World::new().await;
+    let store = Arc::new(EngineCredentials::new(world.handle.clone()));
+    order(
+        &world.handle,
+        &[
+            json!({"operation": "create_account", "name": "IX", "kind": "exchange"}),
+            json!({"operation": "create_user", "name": "noc", "account": "ac-0", "roles": ["operator_noc"]}),
+        ],
+    )
+    .await;
+    let exchange = Arc::clone(&world.handle.snapshot().exchange);
+    let user = *exchange.users.keys().next().unwrap();
+    let connection = *exchange.connections.keys().next().unwrap();
+    give_key(&*store, user, "mx_noc");
+    let sealer = Sealer::new(&[7; 32]).unwrap();
+    let app = App::new(Arc::clone(&world.engine) as _, store, sealer, settings()).unwrap();
+    let router = router(app.clone());
+    let path = format!("/api/v1/series/connections/{connection}");
+    let graph = async || send(router.clone(), "GET", &path, "mx_noc", None).await;
+    let (status, none) = graph().await;
+    assert_eq!(
+        (status, &none["measured"], &none["lines"]),
+        (200, &json!(false), &json!([]))
+    );
+    assert!(!app.billing(None).measured);
+
+    let folder = tempfile::tempdir().unwrap();
+    let series = Shared::open(folder.path(), 0).unwrap();
+    let now = world.engine.now().millis() / 1000;
+    let values = |number: u32| {
+        let key = |measure| Key::new(Subject::Connection(number), measure);
+        [(key(Measure::In), 1000), (key(Measure::Out), 2000)]
+    };
+    // Connection 999 was deleted.
+    series
+        .push(now, &[values(connection.0), values(999)].concat())
+        .unwrap();
+    world.engine.set_series(series.clone());
+    let (status, found) = graph().await;
+    assert_eq!((status, &found["measured"]), (200, &json!(true)));
+    let newest = |name: &str| -> Vec<Value> {
+        let lines = found["lines"].as_array().unwrap().iter();
+        let own = lines.filter(|line| line["measure"] == name);
+        own.flat_map(|line| line["average"].as_array().unwrap().clone())
+            .filter(|value| !value.is_null())
+            .collect()
+    };
+    assert_eq!(
+        (newest("in"), newest("out")),
+        (vec![json!(1000)], vec![json!(2000)])
+    );
+
+    let month = series.month_of(now);
+    let figures = [connection.0, 999].map(|number| (number, series.figure(number, month, now + 600)));
+    series.freeze(month, &figures.into()).unwrap();
+    let rows = app.billing(Some(month)).rows;
+    let shown: Vec<_> = rows
+        .iter()
+        .map(|row| (&*row.connection, &*row.connection_name, row.billed_bps))
+        .collect();
+    let own = connection.to_string();
+    assert_eq!(shown, [(&*own, "a1", Some(2000)), ("cn-999", "", Some(2000))]);
+    let (_, by_rest) = send(
+        router.clone(),
+        "GET",
+        &format!("/api/v1/billing?month={month}"),
+        "mx_noc",
+        None,
+    )
+    .await;
+    assert_eq!(by_rest["rows"].as_array().unwrap().len(), 1, "{by_rest}");
+    assert_eq!(
+        (&by_rest["frozen"], &by_rest["rows"][0]["billed_bps"]),
+        (&json!(true), &json!(2000))
+    );
     world.handle.stop();
 }

@@ -17,6 +17,7 @@ mod permissions;
 mod privacy;
 mod public;
 mod route_servers;
+mod series;
 mod sign_in;
 mod strict;
 mod support;

@@ -48,7 +48,15 @@ fn rule(method: &str, path: &str) -> Rule {
     let end = json!({ "connection": "cn-1", "vlan": { "type": "dot1q", "vlan": 999 }, "capacity_mbps": 10 });
     match (method, path.trim_start_matches("/api/v1")) {
         ("get", "/openapi.json" | "/problems/{name}" | "/health" | "/exports/euro-ix.json" | "/oidc")
-        | ("get", "/status" | "/status.ics" | "/status.atom" | "/looking-glass" | "/looking-glass/routes")
+        | (
+            "get",
+            "/status"
+            | "/status/traffic"
+            | "/status.ics"
+            | "/status.atom"
+            | "/looking-glass"
+            | "/looking-glass/routes",
+        )
         | ("post", "/session/forgotten" | "/session/links/read" | "/session/links/use" | "/letters")
         | ("post", "/session" | "/oidc" | "/oidc/callback") => Rule::Public,
         ("get", "/notices" | "/notices.ics") => Rule::Anything(K::ReadStatus),
@@ -104,7 +112,11 @@ fn rule(method: &str, path: &str) -> Rule {
         | ("post", "/api-keys" | "/service-keys/redeem") => Rule::SignedIn,
         ("get", "/users") => Rule::Anything(K::ReadUsers),
         ("get", "/attack") => Rule::Anything(K::ReadSamples),
-        ("get", "/traffic") => Rule::Anything(K::ReadTraffic),
+        ("get", "/traffic" | "/series/peers" | "/billing" | "/billing.csv") => Rule::Anything(K::ReadTraffic),
+        ("get", "/series/connections/{id}") => Rule::Object(K::ReadTraffic, Value::Null),
+        ("get", "/series/services/{id}") => Rule::Object(K::ReadService, Value::Null),
+        ("get", "/series/trunks/{id}") => Rule::Object(K::ReadFabric, Value::Null),
+        ("get", "/series/sites" | "/series/exchange") => Rule::Anything(K::ReadFabric),
         ("get", "/bgp-sessions") => Rule::Anything(K::ReadFilter),
         ("get", "/sites" | "/switches" | "/trunks" | "/approvals") => Rule::Anything(K::ReadFabric),
         ("get", "/changes" | "/changes/{id}")

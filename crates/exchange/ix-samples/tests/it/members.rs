@@ -10,7 +10,7 @@ use millrace_ix_model::{
     Timestamp, VlanId, VlanRequest,
 };
 use millrace_ix_plan::layout::Metadata;
-use millrace_ix_samples::{Collector, Ends, Observation, Suggestion};
+use millrace_ix_samples::{Collector, Ends, Family, Observation, Suggestion, Totalled};
 use millrace_sflow::{Datagram, DropCode, FlowSample, MillraceRecord, Output, Sample};
 use millrace_types::{Dpid, Mac, PortNo, split_mix};
 use millrace_wire::Builder;
@@ -311,6 +311,34 @@ fn the_matrix_has_both_directions_and_families_apart_and_the_bgp_session_of_the_
         "a session without traffic is still there"
     );
     assert_eq!(seen(26 + 4 * 86_400), None);
+}
+
+#[test]
+fn totals_since_the_last_reading_are_by_connection_ip_version_and_peer_without_dropped_packets() {
+    let mut world = World::new();
+    for second in 0..10 {
+        world.ordinary(second);
+    }
+    world.packet(10, (53, 4242), 1400, "acl");
+    let [(attacker, from), (victim, to)] = world.members[..] else {
+        panic!("two members");
+    };
+    // 20 samples of 1,000 packets of 500 bytes.
+    let bytes = 10_000_000.0;
+    let expected = Totalled {
+        connections: [
+            ((from, Family::Ipv4), [bytes, 0.0]),
+            ((to, Family::Ipv4), [0.0, bytes]),
+        ]
+        .into(),
+        peers: [((attacker, victim), bytes)].into(),
+    };
+    assert_eq!(world.collector.take_totals(&world.exchange), expected);
+    assert_eq!(
+        world.collector.take_totals(&world.exchange),
+        Totalled::default(),
+        "each packet counts once"
+    );
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! The time series of an exchange, behind graphs and bills.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+
+use millrace_ix_model::{AccountId, ConnectionId};
+use millrace_ix_series::{Figure, GraphPoint, Key, Month, Period, Shared};
+use millrace_ix_service::Handle;
+
+use crate::blocking;
+
+/// The figures of connections for a month.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Figures {
+    pub month: Month,
+    /// True if the month has ended and its figures are frozen in the audit chain.
+    pub frozen: bool,
+    /// The figures by connection.
+    pub of: BTreeMap<ConnectionId, Figure>,
+}
+
+/// The time series of an exchange.
+pub trait Series: Send + Sync {
+    /// Returns the points of a graph up to `now`, in seconds since the Unix epoch, for each key.
+    fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>>;
+    /// Returns the peers of an account with the most traffic over the last day, at most 15.
+    fn heaviest_peers(&self, account: AccountId) -> Vec<AccountId>;
+    /// Returns the connections that were measured since the start of a month, also those that were deleted; `None` stands
+    /// for the present month.
+    fn measured(&self, month: Option<Month>) -> BTreeSet<ConnectionId>;
+    /// Returns the figures of connections for a month, or for the present one as far as it has gone.
+    fn figures(&self, connections: &BTreeSet<ConnectionId>, month: Option<Month>) -> Figures;
+}
+
+/// The time between two readings, in seconds: graphs do not change in between.
+const INTERVAL_SECS: u64 = 10;
+/// The largest number of graphs that are kept until the next reading.
+const GRAPHS_MAX: usize = 1024;
+
+/// The graphs that were read since the last reading, so that many readers of one page read the files once.
+#[derive(Debug, Default)]
+struct Graphs {
+    interval: u64,
+    found: BTreeMap<(Key, Period), Vec<GraphPoint>>,
+}
+
+/// The time series that the engine keeps.
+pub(crate) struct Recorded {
+    series: Shared,
+    handle: Handle,
+    graphs: Mutex<Graphs>,
+}
+
+impl Recorded {
+    pub(crate) fn new(series: Shared, handle: Handle) -> Recorded {
+        Recorded {
+            series,
+            handle,
+            graphs: Mutex::default(),
+        }
+    }
+
+    /// Returns the time of the engine, in seconds since the Unix epoch.
+    fn now(&self) -> u64 {
+        self.handle.now().millis() / 1000
+    }
+}
+
+impl Series for Recorded {
+    fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
+        let lock = || {
+            let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+            if graphs.interval != now / INTERVAL_SECS {
+                *graphs = Graphs {
+                    interval: now / INTERVAL_SECS,
+                    found: BTreeMap::new(),
+                };
+            }
+            graphs
+        };
+        let mut found: BTreeMap<Key, Vec<GraphPoint>> = BTreeMap::new();
+        for key in keys {
+            if let Some(points) = lock().found.get(&(*key, period)) {
+                found.insert(*key, points.clone());
+            }
+        }
+        let missing: Vec<Key> = keys
+            .iter()
+            .filter(|key| !found.contains_key(key))
+            .copied()
+            .collect();
+        if !missing.is_empty() {
+            let read = blocking::wait(|| self.series.graphs(&missing, period, now));
+            let mut graphs = lock();
+            for (key, points) in missing.into_iter().zip(read) {
+                if graphs.found.len() < GRAPHS_MAX {
+                    graphs.found.insert((key, period), points.clone());
+                }
+                found.insert(key, points);
+            }
+        }
+        keys.iter()
+            .map(|key| found.get(key).cloned().unwrap_or_default())
+            .collect()
+    }
+
+    fn heaviest_peers(&self, account: AccountId) -> Vec<AccountId> {
+        let now = self.now();
+        let peers = blocking::wait(|| self.series.heaviest_peers(account.0, now));
+        peers.into_iter().map(AccountId).collect()
+    }
+
+    fn measured(&self, month: Option<Month>) -> BTreeSet<ConnectionId> {
+        let month = month.unwrap_or_else(|| self.series.month_of(self.now()));
+        let found = blocking::wait(|| match self.series.frozen(month) {
+            Some(figures) => figures.into_keys().collect(),
+            None => self.series.connections(month),
+        });
+        found.into_iter().map(ConnectionId).collect()
+    }
+
+    fn figures(&self, connections: &BTreeSet<ConnectionId>, month: Option<Month>) -> Figures {
+        let now = self.now();
+        let month = month.unwrap_or_else(|| self.series.month_of(now));
+        blocking::wait(|| {
+            let frozen = self.series.frozen(month);
+            let figure = |id: &ConnectionId| match &frozen {
+                Some(figures) => Some((*id, *figures.get(&id.0)?)),
+                None => Some((*id, self.series.figure(id.0, month, now))),
+            };
+            Figures {
+                month,
+                frozen: frozen.is_some(),
+                of: connections.iter().filter_map(figure).collect(),
+            }
+        })
+    }
+}
