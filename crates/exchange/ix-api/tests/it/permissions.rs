@@ -190,7 +190,8 @@ fn rule(method: &str, path: &str) -> Rule {
 
 /// Returns every object of the type that a path names, and an absent one.
 fn objects(exchange: &Exchange, path: &str) -> Vec<ObjectId> {
-    let prefix = match path.trim_start_matches("/api/v1/").split('/').next().unwrap() {
+    let of = path.trim_start_matches("/api/v1/").trim_start_matches("series/");
+    let prefix = match of.split('/').next().unwrap() {
         "accounts" => "ac",
         "users" => "us",
         "connections" => "cn",

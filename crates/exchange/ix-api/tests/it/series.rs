@@ -58,7 +58,7 @@ async fn a_graph_has_as_many_averages_peaks_and_coverages_as_its_period_has_poin
 async fn a_member_reads_its_own_ends_of_a_lan_and_the_operator_all() {
     let api = Api::new();
     let (ann, ops) = (api.key("ann"), api.key("ops"));
-    let exchange = demo();
+    let exchange = demo().unwrap();
     let lan = exchange
         .services
         .iter()
@@ -137,7 +137,7 @@ async fn the_public_traffic_has_no_identifier_and_no_name_of_a_member_or_a_switc
     }
     let lines = found["traffic"]["lines"].as_array().unwrap();
     assert_eq!(lines.len(), 6, "both directions, and both by IP version");
-    let exchange = demo();
+    let exchange = demo().unwrap();
     for id in exchange.ids() {
         assert!(!text.contains(&format!("\"{id}\"")), "{id}");
     }
