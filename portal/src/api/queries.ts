@@ -2,7 +2,7 @@ import { QueryClient, queryOptions, useMutation, useQueryClient } from "@tanstac
 
 import { client, idempotencyKey, ifMatch, result } from "./client";
 import { RequestError } from "./problem";
-import type { NewFilter, Ordered, Vlan } from "./types";
+import type { Graph, NewFilter, Ordered, Period, Vlan } from "./types";
 
 /** Returns the cache of what was read. The stream of events says what is out of date, so nothing expires by time. */
 export function newQueryClient(): QueryClient {
@@ -273,6 +273,45 @@ export const matrix = queryOptions({
   queryKey: ["matrix"],
   queryFn: () => result(client.GET("/api/v1/matrix")),
   refetchInterval: OBSERVED,
+});
+
+/** What a graph shows. */
+export type GraphOf = { kind: "connections" | "trunks"; id: string } | { kind: "services"; id: string; end: string } | { kind: "peers" | "sites" | "exchange" };
+
+/** The time after which a graph is read again, in milliseconds. */
+const GRAPH = 60_000;
+
+function readGraph(of: GraphOf, period: Period): Promise<Graph> {
+  const query = { period };
+  switch (of.kind) {
+    case "connections":
+      return result(client.GET("/api/v1/series/connections/{id}", { params: { path: { id: of.id }, query } }));
+    case "trunks":
+      return result(client.GET("/api/v1/series/trunks/{id}", { params: { path: { id: of.id }, query } }));
+    case "services":
+      return result(client.GET("/api/v1/series/services/{id}", { params: { path: { id: of.id }, query: { period, end: of.end } } }));
+    case "peers":
+      return result(client.GET("/api/v1/series/peers", { params: { query } }));
+    case "sites":
+      return result(client.GET("/api/v1/series/sites", { params: { query } }));
+    case "exchange":
+      return result(client.GET("/api/v1/series/exchange", { params: { query } }));
+  }
+}
+
+export const graph = (of: GraphOf, period: Period, wanted: boolean) =>
+  queryOptions({
+    queryKey: ["series", of, period],
+    queryFn: () => readGraph(of, period),
+    refetchInterval: GRAPH,
+    enabled: wanted,
+  });
+
+/** The traffic of the whole exchange over a day, for everybody. */
+export const publicTraffic = queryOptions({
+  queryKey: ["public", "traffic"],
+  queryFn: () => result(client.GET("/api/v1/status/traffic")),
+  refetchInterval: GRAPH,
 });
 
 export const inventory = (entry: string, wanted: boolean) =>

@@ -24,6 +24,12 @@ export function formatBitRate(bitsPerSecond: number, language: string): string {
   return scaled(bitsPerSecond, "bit/s", language);
 }
 
+/** Returns a time, given in microseconds: "1.4 ms". */
+export function formatMicros(micros: number, language: string): string {
+  const [value, unit] = micros >= 1e6 ? [micros / 1e6, "s"] : micros >= 1000 ? [micros / 1000, "ms"] : [micros, "µs"];
+  return `${new Intl.NumberFormat(language, { maximumSignificantDigits: 3 }).format(value)}\u00a0${unit}`;
+}
+
 /** Returns a size in bytes: "1.5 GB". */
 export function formatBytes(bytes: number, language: string): string {
   return scaled(bytes, "B", language);

@@ -10,6 +10,7 @@ import { Rate } from "../i18n/format";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
 import { Choices, Select, TextField } from "../ui/fields";
+import { Graphs } from "../ui/graph";
 import { Ident } from "../ui/ident";
 import { InvalidField } from "../ui/invalid";
 import { useAnchor } from "../ui/anchor";
@@ -87,6 +88,7 @@ function ConnectionPanel({ connection, isOpen }: { connection: Connection; isOpe
             </Loaded> : null}
           </details>
         </div>
+        {me.can.includes("read_traffic") ? <Graphs of={{ kind: "connections", id: connection.id }} directions={{ in: t("connection.in"), out: t("connection.out") }} isOpen={isOpen} /> : null}
       </Panel>
     </section>
   );

@@ -5,11 +5,12 @@ import { impact as impactQuery, inventory as inventoryQuery, observedTrunks, ope
 import type { Impact, Load, Switch, Trunk } from "../api/types";
 import { Link } from "@tanstack/react-router";
 import { Age, Rate } from "../i18n/format";
-import { useLanguage, useText } from "../i18n/text";
+import { useLanguage, useText, type Translate } from "../i18n/text";
 import { formatBitRate } from "../i18n/units";
 import { AwaitsConfirmation, ConfirmWithin } from "../ui/confirmation";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { Select, TextField } from "../ui/fields";
+import { Graphs } from "../ui/graph";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
 import { Empty, Notice, Panel, ScreenHead, State } from "../ui/parts";
@@ -35,6 +36,15 @@ export function trunkState(trunk: Trunk): string {
   if (trunk.up === false) return "down";
   if (trunk.drained) return "drained";
   return trunk.up === null ? "unknown" : "up";
+}
+
+/** Returns the words for both directions of a trunk: its sites, or its switches if both are at one site. */
+function directionsOf(t: Translate, trunk: Trunk) {
+  const [one, two] = trunk.ends;
+  const isWithin = one?.site === two?.site;
+  const name = (end: Trunk["ends"][number] | undefined) => (isWithin ? end?.switch : end?.site) ?? "";
+  const [from, to] = [name(one), name(two)];
+  return { in: t("graph.forward", { from, to }), out: t("graph.forward", { from: to, to: from }) };
 }
 
 /** Sites with their switches side by side, the trunks of two neighbours between them: a drawing whose text is also its list. */
@@ -311,6 +321,15 @@ export function Fabric() {
                 />
               )}
             </Loaded>
+          </div>
+        </Panel>
+        <Panel title={t("graph.title")}>
+          <div className="stack tight">
+            <Graphs of={{ kind: "exchange" }} title={t("graph.exchange")} directions={{ in: t("graph.entered"), out: t("graph.left") }} />
+            <Graphs of={{ kind: "sites" }} title={t("graph.roundTrips")} choose={t("graph.sites")} directions={{ in: "", out: "" }} />
+            {(trunks.data ?? []).map((trunk) => (
+              <Graphs key={trunk.id} of={{ kind: "trunks", id: trunk.id }} title={t("graph.trunk", { trunk: trunk.name })} directions={directionsOf(t, trunk)} />
+            ))}
           </div>
         </Panel>
         <Panel title={t("fabric.switches")} flush>

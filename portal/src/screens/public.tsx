@@ -2,13 +2,15 @@ import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useEffect, useRef, useState, type ReactNode } from "react";
 
-import { lookingGlass as lookingGlassQuery, publicOrder, publicStatus } from "../api/queries";
+import { lookingGlass as lookingGlassQuery, publicOrder, publicStatus, publicTraffic as publicTrafficQuery } from "../api/queries";
 import type { GlassSession } from "../api/types";
 import { Preferences } from "../app/preferences";
 import type { MessageId } from "../i18n/messages";
 import { Age, Time } from "../i18n/format";
-import { useText } from "../i18n/text";
+import { useLanguage, useText } from "../i18n/text";
+import { formatMicros } from "../i18n/units";
 import { Form, TextField } from "../ui/fields";
+import { GraphOfObjects } from "../ui/graph";
 import { explain, Loaded } from "../ui/loaded";
 import { Button, Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui/parts";
 import { Table } from "../ui/table";
@@ -35,6 +37,7 @@ export function PublicFrame({ children }: { children: ReactNode }) {
 const STATES: Record<string, { tone: Tone; word: MessageId }> = {
   ok: { tone: "ok", word: "public.ok" },
   degraded: { tone: "bad", word: "public.degraded" },
+  down: { tone: "bad", word: "public.down" },
   unknown: { tone: "off", word: "state.unknown" },
 };
 
@@ -42,6 +45,38 @@ function StateOfSite({ state }: { state: string }) {
   const t = useText();
   const known = STATES[state] ?? { tone: "off" as const, word: "state.unknown" as const };
   return <State tone={known.tone}>{t(known.word)}</State>;
+}
+
+/** The traffic of the exchange over a day, and the links between its sites. */
+function Traffic() {
+  const t = useText();
+  const { language } = useLanguage();
+  const query = useQuery(publicTrafficQuery);
+  return (
+    <Panel title={t("graph.exchange")}>
+      <Loaded query={query} lines={5}>
+        {(found) => (
+          <div className="stack">
+            <GraphOfObjects graph={found.traffic} directions={{ in: t("graph.entered"), out: t("graph.left") }} choose="" />
+            {found.links.length === 0 ? null : (
+              <>
+                <h3>{t("public.links")}</h3>
+                <Facts
+                  items={found.links.map((link): [ReactNode, ReactNode] => [
+                    link.sites.join(" ⇄ "),
+                    <span key={link.sites.join(" ")} className="row">
+                      <StateOfSite state={link.state} />
+                      {link.round_trip_us === null ? null : `${t("graph.roundTrip")}: ${formatMicros(link.round_trip_us, language)}`}
+                    </span>,
+                  ])}
+                />
+              </>
+            )}
+          </div>
+        )}
+      </Loaded>
+    </Panel>
+  );
 }
 
 /** The status of the exchange: sites, peering LANs, maintenance and incidents of 90 days. */
@@ -71,6 +106,7 @@ export function PublicStatus() {
                 {t("load.readAt")} <Age at={status.at} />
               </p>
             </Panel>
+            <Traffic />
             <Panel
               title={t("nav.notices")}
               actions={

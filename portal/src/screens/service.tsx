@@ -10,6 +10,7 @@ import { Rate, Time } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText } from "../i18n/text";
 import { ChangeLink } from "../ui/changelink";
+import { Graphs } from "../ui/graph";
 import { Ident } from "../ui/ident";
 import { ConfirmedAct, useAsOpened } from "../ui/dialog";
 import { checkEnd, EMPTY_END, EndFields, endOrder, parseRate, vlanOf, type EndDraft, type EndErrors } from "../ui/endfields";
@@ -60,6 +61,7 @@ export function Timeline({ stages }: { stages: Stage[] }) {
 /** One end: what is configured there, and what can be changed. */
 function EndPanel({ end, service }: { end: End; service: ServiceView }) {
   const t = useText();
+  const me = useMe();
   const title = end.own ? t("service.ownEnd", { account: end.account.name }) : t("service.farEnd", { account: end.account.name });
   return (
     <Panel title={title} level={3} actions={end.shut_down ? <State tone="wait">{t("service.isShutDown")}</State> : null}>
@@ -102,6 +104,7 @@ function EndPanel({ end, service }: { end: End; service: ServiceView }) {
             />
           </details>
         ) : null}
+        {end.own && me.can.includes("read_traffic") ? <Graphs of={{ kind: "services", id: service.id, end: end.id }} directions={{ in: t("connection.in"), out: t("connection.out") }} /> : null}
         <EndActs end={end} service={service} />
       </div>
     </Panel>

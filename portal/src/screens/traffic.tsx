@@ -8,6 +8,7 @@ import { protocolName } from "../i18n/protocols";
 import { useLanguage, useText } from "../i18n/text";
 import { formatNumber } from "../i18n/units";
 import { saveCsv } from "../ui/csv";
+import { Graphs } from "../ui/graph";
 import { Loaded } from "../ui/loaded";
 import { Button, Empty, Notice, Panel, ScreenHead } from "../ui/parts";
 import { Table, type Column } from "../ui/table";
@@ -108,7 +109,14 @@ export function Traffic() {
     <>
       <ScreenHead title={t("nav.traffic")} below={t("traffic.about")} actions={measured ? <Button onPress={() => save(measured)}>{t("act.csv")}</Button> : null} />
       <Loaded query={query} lines={8} empty={{ when: (traffic) => !traffic.measured, show: <Empty title={t("traffic.notMeasured")}>{t("traffic.notMeasuredAbout")}</Empty> }}>
-        {(traffic) => <Measured traffic={traffic} />}
+        {(traffic) => (
+          <div className="stack">
+            <Panel title={t("graph.title")}>
+              <Graphs of={{ kind: "peers" }} title={t("graph.peers")} choose={t("graph.peer")} about={t("graph.peersAbout")} directions={{ in: t("traffic.incoming"), out: t("traffic.outgoing") }} isOpen />
+            </Panel>
+            <Measured traffic={traffic} />
+          </div>
+        )}
       </Loaded>
     </>
   );

@@ -3,7 +3,41 @@ import { assert } from "./support.mjs";
 
 const dialogOf = (page) => page.getByRole("dialog");
 
+/** Returns the period of the graph that a page shows. */
+const shownPeriod = (page) => page.locator("input[type=radio]:checked").first().inputValue();
+
 export const journeys = [
+  {
+    name: "graphs of a connection, an end, a peer, a trunk and the whole exchange; the address keeps the period",
+    run: async ({ as, guest, url }) => {
+      const { page, t } = await as("ann", "/connections");
+      const peakOf = (line) => new RegExp(t("graph.sentence", { line, peak: "@", time: "@", average: "@", known: "@" }).split("@")[0].trim());
+      await page.getByRole("img", { name: peakOf(t("connection.in")) }).first().waitFor();
+      await page.getByText(t("graph.week"), { exact: true }).first().click();
+      await page.waitForURL(/period=week/);
+      await page.reload();
+      await page.getByRole("img", { name: peakOf(t("connection.out")) }).first().waitFor();
+      assert((await shownPeriod(page)) === "week", "the period is lost by a reload");
+      await page.getByText(t("chart.table")).first().click();
+      await page.getByRole("columnheader", { name: /IPv6/ }).first().waitFor();
+      assert((await page.locator(".chart-table tbody tr").count()) === 336, "a week has 336 points");
+      await page.goto(`${url}/services`);
+      await page.getByRole("link", { name: "transit-baikal" }).click();
+      await page.getByText(t("graph.title"), { exact: true }).first().click();
+      await page.getByRole("img", { name: peakOf(t("connection.in")) }).first().waitFor();
+      await page.goto(`${url}/traffic?period=month`);
+      await page.getByRole("img", { name: peakOf(t("traffic.incoming")) }).first().waitFor();
+      assert((await shownPeriod(page)) === "month", "the address has the period");
+      const noc = await as("noc", "/fabric");
+      await noc.page.getByText(noc.t("graph.exchange"), { exact: true }).click();
+      await noc.page.getByRole("img", { name: peakOf(noc.t("graph.entered")) }).first().waitFor();
+      await noc.page.getByText(noc.t("graph.roundTrips"), { exact: true }).click();
+      await noc.page.getByRole("img", { name: peakOf(noc.t("graph.roundTrip")) }).first().waitFor();
+      const everybody = await guest();
+      await everybody.page.goto(`${url}/status`);
+      await everybody.page.getByRole("img", { name: peakOf(everybody.t("graph.entered")) }).first().waitFor();
+    },
+  },
   {
     name: "a member swaps a router: both addresses work, the old one has an end",
     run: async ({ as }) => {

@@ -13,6 +13,8 @@ import { Connections } from "../../src/screens/connections";
 
 vi.mock("@tanstack/react-router", async (actual) => ({
   ...(await actual<typeof import("@tanstack/react-router")>()),
+  useNavigate: () => () => {},
+  useSearch: () => ({}),
   Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
 }));
 vi.mock("../../src/app/shell", () => ({ useIsStaff: () => false, useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));

@@ -14,6 +14,8 @@ import { NocWall } from "../../src/screens/noc";
 vi.mock("@tanstack/react-router", async (actual) => ({
   ...(await actual<typeof import("@tanstack/react-router")>()),
   Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
+  useNavigate: () => () => {},
+  useSearch: () => ({}),
 }));
 
 const page = (queries: ReturnType<typeof newQueryClient>, shown: React.ReactNode) => (

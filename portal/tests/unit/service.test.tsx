@@ -13,6 +13,7 @@ vi.mock("@tanstack/react-router", async (actual) => ({
   ...(await actual<typeof import("@tanstack/react-router")>()),
   Link: ({ children }: { children: React.ReactNode }) => <a href="/">{children}</a>,
   useNavigate: () => () => {},
+  useSearch: () => ({}),
   useParams: () => address,
 }));
 vi.mock("../../src/app/shell", () => ({ useIsStaff: () => false, useMe: () => ({ user: "us-1", account: { id: "ac-1", name: "Aoba", asns: [] }, roles: [], operator: false, can: [] }) }));

@@ -32,15 +32,16 @@ pub trait Series: Send + Sync {
     fn figures(&self, connections: &BTreeSet<ConnectionId>, month: Option<Month>) -> Figures;
 }
 
-/// The time between two readings, in seconds: graphs do not change in between.
+/// The time after which a graph is read again although no interval was written, in seconds: its first point moves.
 const INTERVAL_SECS: u64 = 10;
 /// The largest number of graphs that are kept until the next reading.
 const GRAPHS_MAX: usize = 1024;
 
-/// The graphs that were read since the last reading, so that many readers of one page read the files once.
+/// The graphs that were read since the last interval was written, so that many readers of one page read the files once.
 #[derive(Debug, Default)]
 struct Graphs {
-    interval: u64,
+    /// The number of written intervals, and the interval of the engine's time.
+    of: (u64, u64),
     found: BTreeMap<(Key, Period), Vec<GraphPoint>>,
 }
 
@@ -68,11 +69,13 @@ impl Recorded {
 
 impl Series for Recorded {
     fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
+        let of = (self.series.written(), now / INTERVAL_SECS);
         let lock = || {
             let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-            if graphs.interval != now / INTERVAL_SECS {
+            // A reader that has begun earlier leaves newer graphs alone.
+            if graphs.of < of {
                 *graphs = Graphs {
-                    interval: now / INTERVAL_SECS,
+                    of,
                     found: BTreeMap::new(),
                 };
             }
@@ -93,7 +96,7 @@ impl Series for Recorded {
             let read = blocking::wait(|| self.series.graphs(&missing, period, now));
             let mut graphs = lock();
             for (key, points) in missing.into_iter().zip(read) {
-                if graphs.found.len() < GRAPHS_MAX {
+                if graphs.of == of && graphs.found.len() < GRAPHS_MAX {
                     graphs.found.insert((key, period), points.clone());
                 }
                 found.insert(key, points);

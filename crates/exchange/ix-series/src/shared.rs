@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::billing::{Figure, Month};
@@ -21,6 +22,8 @@ const PEERS_MAX: usize = 15;
 pub struct Shared {
     store: Arc<Mutex<Store>>,
     folder: Arc<PathBuf>,
+    /// The number of intervals that were written.
+    written: Arc<AtomicU64>,
     utc_offset_minutes: i16,
 }
 
@@ -33,6 +36,7 @@ impl Shared {
         Ok(Shared {
             store: Arc::new(Mutex::new(Store::open(folder)?)),
             folder: Arc::new(folder.to_owned()),
+            written: Arc::default(),
             utc_offset_minutes,
         })
     }
@@ -46,7 +50,15 @@ impl Shared {
     /// # Errors
     /// [`SeriesError`].
     pub fn push(&self, now: u64, values: &[(Key, u64)]) -> Result<(), SeriesError> {
-        self.lock().push(now, values)
+        let pushed = self.lock().push(now, values);
+        self.written.fetch_add(1, Ordering::Release);
+        pushed
+    }
+
+    /// Returns the number of intervals that were written since the store was opened: a graph that was read before the last one
+    /// is old.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
     }
 
     /// Returns the points of a graph for each key.

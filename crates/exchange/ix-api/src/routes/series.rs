@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use millrace_ix_model::{
-    AccountId, ConnectionId, Exchange, OperationKind, ServiceId, ServiceKind, SiteId, Timestamp, TrunkId,
+    AccountId, ConfigId, ConnectionId, Exchange, OperationKind, ServiceId, ServiceKind, SiteId, Timestamp,
+    TrunkId,
 };
 use millrace_ix_series::{GraphPoint, Key, Measure, Period, Subject};
 use serde::Deserialize;
@@ -24,6 +25,18 @@ pub(crate) struct GraphParams {
     #[serde(default)]
     #[param(inline)]
     period: view::Period,
+}
+
+/// The period of a graph, and an end of a service.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EndParams {
+    /// The time that the graph shows, up to now; a day if absent.
+    #[serde(default)]
+    #[param(inline)]
+    period: view::Period,
+    /// The end; if absent, the first 32 ends whose traffic you may read.
+    end: Option<String>,
 }
 
 /// The period of a graph, and an account.
@@ -125,6 +138,8 @@ fn lines_of(subject: Subject, object: &str, name: &str, measures: &[Measure]) ->
     measures.iter().map(line).collect()
 }
 
+/// The largest number of ends of a service in one graph.
+const ENDS_MAX: usize = 32;
 const BOTH: [Measure; 2] = [Measure::In, Measure::Out];
 const ALL: [Measure; 6] = [
     Measure::In,
@@ -155,19 +170,22 @@ pub(crate) async fn connection(
 /// Read the traffic of a service over a day, a week, a month or a year, end by end
 ///
 /// The lines are those of the ends whose traffic you may read: of a circuit, your own; of a peering LAN, those of your connections.
-#[utoipa::path(get, path = "/api/v1/series/services/{id}", tag = "series", params(("id" = String, Path), GraphParams),
+#[utoipa::path(get, path = "/api/v1/series/services/{id}", tag = "series", params(("id" = String, Path), EndParams),
     responses((status = 200, body = view::Graph), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn service(
     State(app): State<App>,
     access: Access<ServiceId>,
-    Query(params): Query<GraphParams>,
+    Query(params): Query<EndParams>,
 ) -> Result<Json<view::Graph>, Problem> {
     access.require(OperationKind::ReadService)?;
     let principal = access.principal();
     let exchange = &principal.snapshot.exchange;
     let ends = exchange.ends(access.id());
     let own = ends.filter(|(end, _)| principal.may(OperationKind::ReadTraffic, *end));
-    let lines = own.flat_map(|(end, config)| {
+    // An end that is absent, or another account's, has no lines: both answers are equal.
+    let is_asked = |end: ConfigId| params.end.as_ref().is_none_or(|asked| *asked == end.to_string());
+    let shown = own.filter(|(end, _)| is_asked(*end)).take(ENDS_MAX);
+    let lines = shown.flat_map(|(end, config)| {
         let connection = exchange.connections.get(&config.connection);
         let name = connection.map_or("", |connection| &connection.name);
         lines_of(Subject::End(end.0), &end.to_string(), name, &BOTH)

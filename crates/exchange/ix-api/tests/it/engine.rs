@@ -478,6 +478,14 @@ async fn graphs_and_figures_are_those_of_the_series_and_a_deleted_connection_sta
         (newest("in"), newest("out")),
         (vec![json!(1000)], vec![json!(2000)])
     );
+    // A graph that was read before an interval was written has its values at once. Both intervals are in one five minutes.
+    let key = Key::new(Subject::Connection(connection.0), Measure::In);
+    let other = if now % 300 < 290 { now + 10 } else { now - 10 };
+    series.push(other, &[(key, 3000)]).unwrap();
+    let (_, renewed) = graph().await;
+    let averages = renewed["lines"][0]["average"].as_array().unwrap();
+    let known: Vec<&Value> = averages.iter().filter(|value| !value.is_null()).collect();
+    assert_eq!(known, [&json!(2000)], "the average of 1,000 and 3,000");
 
     let month = series.month_of(now);
     let figures = [connection.0, 999].map(|number| (number, series.figure(number, month, now + 600)));

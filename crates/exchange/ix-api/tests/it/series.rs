@@ -66,9 +66,9 @@ async fn a_member_reads_its_own_ends_of_a_lan_and_the_operator_all() {
         .unwrap()
         .0
         .to_string();
-    let lines = async |key: &str| -> Vec<String> {
+    let lines = async |key: &str, query: &str| -> Vec<String> {
         let graph = api
-            .get(key, &format!("/api/v1/series/services/{lan}"))
+            .get(key, &format!("/api/v1/series/services/{lan}{query}"))
             .await
             .json();
         let lines = graph["lines"].as_array().unwrap().iter();
@@ -76,8 +76,15 @@ async fn a_member_reads_its_own_ends_of_a_lan_and_the_operator_all() {
             .map(|line| line["object"].as_str().unwrap().to_owned())
             .collect()
     };
-    let (own, all) = (lines(&ann).await, lines(&ops).await);
+    let (own, all) = (lines(&ann, "").await, lines(&ops, "").await);
     assert!(!own.is_empty() && own.len() < all.len(), "{own:?} {all:?}");
+    let of_one = format!("?end={}", own[0]);
+    assert_eq!(lines(&ann, &of_one).await, [own[0].as_str(); 2], "both directions");
+    assert_eq!(lines(&ops, &of_one).await, [own[0].as_str(); 2]);
+    let foreign = all.iter().find(|end| !own.contains(end)).unwrap();
+    for end in [foreign.as_str(), "nc-999999", "x"] {
+        assert_eq!(lines(&ann, &format!("?end={end}")).await, [""; 0], "{end}");
+    }
     for end in own {
         let config = exchange.configs[&end.parse().unwrap()].clone();
         let account = &exchange.accounts[&config.account];
