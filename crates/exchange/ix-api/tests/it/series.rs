@@ -79,7 +79,11 @@ async fn a_member_reads_its_own_ends_of_a_lan_and_the_operator_all() {
     let (own, all) = (lines(&ann, "").await, lines(&ops, "").await);
     assert!(!own.is_empty() && own.len() < all.len(), "{own:?} {all:?}");
     let of_one = format!("?end={}", own[0]);
-    assert_eq!(lines(&ann, &of_one).await, [own[0].as_str(); 2], "both directions");
+    assert_eq!(
+        lines(&ann, &of_one).await,
+        [own[0].as_str(); 2],
+        "both directions"
+    );
     assert_eq!(lines(&ops, &of_one).await, [own[0].as_str(); 2]);
     let foreign = all.iter().find(|end| !own.contains(end)).unwrap();
     for end in [foreign.as_str(), "nc-999999", "x"] {
