@@ -307,6 +307,15 @@ export const graph = (of: GraphOf, period: Period, wanted: boolean) =>
     enabled: wanted,
   });
 
+/** The 95th percentiles of a month; of the present one without `month`. */
+export const billing = (month: string | undefined) =>
+  queryOptions({
+    queryKey: ["billing", month ?? ""],
+    queryFn: () => result(client.GET("/api/v1/billing", { params: { query: month === undefined ? {} : { month } } })),
+    // An open page shows the figures of an hour ago at most.
+    refetchInterval: 3_600_000,
+  });
+
 /** The traffic of the whole exchange over a day, for everybody. */
 export const publicTraffic = queryOptions({
   queryKey: ["public", "traffic"],

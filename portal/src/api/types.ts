@@ -43,6 +43,7 @@ export type Graph = Schemas["Graph"];
 export type GraphLine = Schemas["GraphLine"];
 export type Period = Schemas["Period"];
 export type PublicTraffic = Schemas["PublicTraffic"];
+export type BillingRow = Schemas["BillingRow"];
 export type Minute = Schemas["Minute"];
 export type Suggestion = Schemas["Suggestion"];
 export type BgpSession = Schemas["BgpSession"];

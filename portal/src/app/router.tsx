@@ -5,6 +5,7 @@ import { useText } from "../i18n/text";
 import { Home } from "../screens/home";
 import { parseAttackSearch } from "../screens/attack.search";
 import { parseAuditSearch } from "../screens/audit.search";
+import { parseBillingSearch } from "../screens/billing.search";
 import { parseServicesSearch } from "../screens/services.search";
 import { Empty, Notice, ScreenHead, Skeleton } from "../ui/parts";
 import { PUBLIC, Shell } from "./shell";
@@ -48,6 +49,8 @@ const route = <P extends string>(path: P, component: FunctionComponent) => creat
 const services = createRoute({ getParentRoute: () => root, path: "/services", component: later(() => import("../screens/services"), "Services"), validateSearch: parseServicesSearch });
 const audit = createRoute({ getParentRoute: () => root, path: "/audit", component: later(() => import("../screens/audit"), "Audit"), validateSearch: parseAuditSearch });
 
+const billing = createRoute({ getParentRoute: () => root, path: "/billing", component: later(() => import("../screens/billing"), "Billing"), validateSearch: parseBillingSearch });
+
 const attack = createRoute({ getParentRoute: () => root, path: "/attack", component: later(() => import("../screens/attack"), "UnderAttack"), validateSearch: parseAttackSearch });
 
 const tree = root.addChildren([
@@ -58,6 +61,7 @@ const tree = root.addChildren([
   route("/connections", later(() => import("../screens/connections"), "Connections")),
   route("/lan", later(() => import("../screens/lan"), "PeeringLan")),
   attack,
+  billing,
   route("/traffic", later(() => import("../screens/traffic"), "Traffic")),
   route("/keys", later(() => import("../screens/keys"), "Keys")),
   route("/approvals", later(() => import("../screens/approvals"), "Approvals")),

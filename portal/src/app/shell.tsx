@@ -50,6 +50,7 @@ const MEMBER: Entry[] = [
   { letter: "l", to: "/lan", name: "nav.lan" },
   { letter: "c", to: "/connections", name: "nav.connections" },
   { letter: "t", to: "/traffic", name: "nav.traffic", needs: "read_traffic" },
+  { letter: "i", to: "/billing", name: "nav.billing", needs: "read_traffic" },
   { letter: "u", to: "/attack", name: "nav.attack", needs: "read_samples" },
   { letter: "f", to: "/filters", name: "nav.filters", needs: "read_filter" },
   { letter: "r", to: "/groups", name: "nav.groups", needs: "read_service" },

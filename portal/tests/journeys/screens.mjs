@@ -3,7 +3,7 @@ import { assert, assertFits, open, signIn, texts, violations } from "./support.m
 
 /** The screens by user. `busy` is false for a screen that shows its form without any data. */
 const SCREENS = {
-  ann: ["/", "/order", "/services", "/services/SERVICE", "/lan", "/connections", "/traffic", "/attack", "/filters", "/keys", "/audit", "/groups", "/cross-connects", "/matrix", "/notices"],
+  ann: ["/", "/order", "/services", "/services/SERVICE", "/lan", "/connections", "/traffic", "/billing", "/attack", "/filters", "/keys", "/audit", "/groups", "/cross-connects", "/matrix", "/notices"],
   bob: ["/lan"],
   ops: ["/noc", "/fabric", "/changes", "/changes/ch-1", "/approvals", "/members", "/audit"],
   ann2: ["/services?q=nothing-matches", "/services/sv-999", "/nowhere", "/changes/ch-999"],
@@ -20,6 +20,7 @@ function emptyAnswer(url) {
   const { pathname } = new URL(url);
   if (pathname === "/api/v1/overview") return EMPTY_OVERVIEW;
   if (pathname === "/api/v1/traffic") return { measured: false, seconds: 0, incoming: [], outgoing: [], top: [], samples: 0, lost: 0 };
+  if (pathname === "/api/v1/billing") return { measured: false, month: "", frozen: false, rows: [] };
   if (pathname === "/api/v1/matrix") return { measured: false, pairs: [] };
   if (pathname === "/api/v1/attack") return { targets: [], traffic: null };
   if (/^\/api\/v1\/[a-z-]+$/.test(pathname) && !pathname.endsWith("/session")) return { items: [], next: null, total: 0 };
