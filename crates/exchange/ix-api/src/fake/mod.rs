@@ -19,7 +19,7 @@ use millrace_ix_filter::FoundRoute;
 use millrace_ix_model::state::Realisation;
 use millrace_ix_model::{
     AccountId, Actor, Applied, ConfigId, Drafted, Exchange, FilterId, FilterMatch, ObjectId, Operation,
-    PortId, Prefix, Quarantine, Reason, ServiceId, ServiceKind, SwitchId, Timestamp,
+    PortId, Prefix, Quarantine, ServiceId, ServiceKind, SwitchId, Timestamp,
 };
 use millrace_ix_samples::{Pair, Traffic};
 use millrace_ix_service::{EntryCounts, OrderError, OrderRequest, Ordered, Unconfirmed};
@@ -30,9 +30,7 @@ pub use demo::{PASSWORD, demo};
 pub use mailbox::Mailbox;
 pub use route_servers::RouteServerReads;
 
-use crate::observed::{
-    Attack, Check, FilterCounter, Finding, Load, Quarantined, SampleReceiver, Session, Target, Verdict,
-};
+use crate::observed::{Attack, FilterCounter, Load, Quarantined, SampleReceiver, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus};
 use crate::series::Series;
 use crate::service::{
@@ -148,47 +146,6 @@ impl FakeExchange {
         for port in used.into_iter().filter(is_other) {
             self.tell("switch", concerned_by_port(&after.exchange, port), None);
         }
-    }
-
-    /// Reports an offending frame of every end in quarantine.
-    pub fn offend(&self, check: Check, reason: &Reason, frame: &[u8]) {
-        self.each_quarantined(|state, config| {
-            state.report(now(), config, false);
-            state
-                .quarantine
-                .entry(config)
-                .or_default()
-                .findings
-                .push_back(Finding {
-                    at: now(),
-                    check,
-                    text: reason.text.clone(),
-                    coded: reason.coded.clone(),
-                    frame: frame.to_vec(),
-                    count: 1,
-                });
-        });
-    }
-
-    /// Ends the quarantine of every end, as if the time without offending frames had passed.
-    pub fn pass_quarantine(&self) {
-        self.each_quarantined(|state, config| {
-            let later = now().after(Duration::from_secs(86_400));
-            state.report(later, config, true);
-        });
-    }
-
-    fn each_quarantined(&self, act: impl Fn(&mut State, ConfigId)) {
-        let mut state = self.state();
-        let ends: Vec<ConfigId> = state.quarantined().collect();
-        let mut objects = Vec::new();
-        for config in ends {
-            act(&mut state, config);
-            objects.push(ObjectId::from(config));
-        }
-        state.publish();
-        drop(state);
-        self.tell("object", objects, None);
     }
 
     /// Adds a change that waits for a switch, or completes all changes that wait.
