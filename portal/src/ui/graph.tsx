@@ -134,7 +134,7 @@ export function GraphChart({ graph, lines, directions, name }: { graph: Graph; l
         </div>
       </div>
       <figcaption className="graph-caption">
-        <ul className="plain-list">
+        <ul className="graph-notes">
           {lines.map((line, index) => (
             <li key={line.measure}>
               <span className="graph-legend" data-of={line.measure}>
