@@ -32,7 +32,8 @@ def client(folder, document, monkeypatch):
     source.write_text(json.dumps(document))
     # Without hooks, which would format the code.
     settings.write_text(json.dumps({"package_name_override": package, "post_hooks": [],
-                                    "content_type_overrides": {"application/x-pcapng": "application/octet-stream"}}))
+                                    "content_type_overrides": {"application/x-pcapng": "application/octet-stream",
+                                                               "application/atom+xml": "text/plain"}}))
     made = subprocess.run(
         [GENERATOR, "generate", "--path", source, "--output-path", folder / "client", "--config", settings, "--fail-on-warning"],
         capture_output=True, text=True, check=False, timeout=120,
