@@ -72,7 +72,7 @@ fn transactions(protocol: AppProtocol, messages: &[Message<'_>], step: usize) ->
     without_versions(&text)
 }
 
-/// Removes the versions of transactions and the versions in which buffers changed: they grow with each segment.
+/// Removes the versions of transactions, which stand behind a list, and the versions in which buffers changed: they grow with each segment.
 fn without_versions(text: &str) -> String {
     ["], version: ", ", changed: "]
         .iter()

@@ -142,13 +142,13 @@ pub struct Transaction {
     /// Offset in the stream of the first byte of the message of each direction, by [`Direction::index`]; `None` if no parser
     /// tells it. Transactions with the same offset are readings of the same message.
     pub(crate) begin: [Option<u64>; 2],
+    /// The frame that the transaction stands for; `None` for a transaction of a parser.
+    pub(crate) frame: Option<FrameView>,
     /// True by [`Direction::index`] if bytes of the direction were parsed since its last inspection.
     pub(crate) is_new: [bool; 2],
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
-    /// The frame that the transaction stands for; `None` for a transaction of a parser.
-    pub(crate) frame: Option<FrameView>,
     /// A number that changes whenever a parser may have changed the transaction.
     version: u32,
     /// How often bytes of buffers were replaced by others, by [`Direction::index`].
@@ -182,9 +182,9 @@ impl Transaction {
             is_ambiguous: false,
             is_reading: false,
             begin: [None; 2],
+            frame: None,
             is_new: [false; 2],
             has_new_trailer: [false; 2],
-            frame: None,
             version: 1,
             replaced: [0; 2],
             charged: (0, 0),
