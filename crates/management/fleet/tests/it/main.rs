@@ -1,5 +1,12 @@
 //! A fleet in a model of etcd: masters and nodes that stop at any place, and go on with what they knew.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
 mod model;
 
 use millrace_fleet::{Keyspace, Outcome, Rollout, State, Step, waves};
