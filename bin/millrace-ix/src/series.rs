@@ -21,7 +21,7 @@ use anyhow::{Result, anyhow, bail};
 use millrace_ix_api::App;
 use millrace_ix_model::{ConnectionId, Exchange, SiteId, SwitchId, Timestamp, TrunkId};
 use millrace_ix_samples::{Family, Shared as Samples};
-use millrace_ix_series::{Key, Measure, Shared, Subject};
+use millrace_ix_series::{Key, Level, Measure, Shared, Subject};
 use millrace_ix_service::Handle;
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ use crate::settings::Series;
 use crate::switches::Switches;
 
 /// The time between two readings, in seconds: that of the intervals of the series.
-const INTERVAL_SECS: u64 = 10;
+const INTERVAL_SECS: u64 = Level::Raw.step();
 /// The time without a datagram after which sampled rates are unknown, in milliseconds. Switches send counters every
 /// 20 or 30 s, also without traffic.
 const SILENCE_MAX_MS: u64 = 60_000;
@@ -210,10 +210,7 @@ fn round_trips(
 
 /// Returns the system's clock, by which samples are taken.
 fn system_time() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from(std::time::SystemTime::now())
 }
 
 /// Keeps the series until the process ends.

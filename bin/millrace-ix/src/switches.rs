@@ -392,10 +392,7 @@ async fn count_filters(connection: Connection, switch: SwitchId, handle: Handle,
 }
 
 fn now() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from(std::time::SystemTime::now())
 }
 
 /// Returns the state of a port in the engine's type.

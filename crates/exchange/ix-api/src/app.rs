@@ -333,10 +333,7 @@ impl App {
     /// Returns the time of the system's clock, for times that another party compares with that party's clock:
     /// one-time codes, ID tokens, signatures.
     pub(crate) fn wall(&self) -> Timestamp {
-        let since = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        Timestamp::from(SystemTime::now())
     }
 
     /// Returns the monotonic time since the start of the process.

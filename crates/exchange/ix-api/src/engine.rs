@@ -181,10 +181,7 @@ async fn forward(engine: std::sync::Weak<Engine>, mut receiver: broadcast::Recei
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from(SystemTime::now())
 }
 
 fn time(millis: UnixMillis) -> Timestamp {

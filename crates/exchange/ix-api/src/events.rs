@@ -159,10 +159,7 @@ impl EventLog {
 }
 
 fn now() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from(std::time::SystemTime::now())
 }
 
 async fn follow(

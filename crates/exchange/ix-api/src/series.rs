@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
 use millrace_ix_model::{AccountId, ConnectionId};
-use millrace_ix_series::{Figure, GraphPoint, Key, Month, Period, Shared};
+use millrace_ix_series::{Figure, GraphPoint, Key, Level, Month, Period, Shared};
 use millrace_ix_service::Handle;
 
 use crate::blocking;
@@ -33,7 +33,7 @@ pub trait Series: Send + Sync {
 }
 
 /// The time after which a graph is read again although no interval was written, in seconds: its first point moves.
-const INTERVAL_SECS: u64 = 10;
+const INTERVAL_SECS: u64 = Level::Raw.step();
 /// The largest number of graphs that are kept until the next reading.
 const GRAPHS_MAX: usize = 1024;
 

@@ -55,6 +55,14 @@ impl Timestamp {
     }
 }
 
+impl From<std::time::SystemTime> for Timestamp {
+    /// Returns the time of a system's clock; the epoch for one before it.
+    fn from(time: std::time::SystemTime) -> Timestamp {
+        let since = time.duration_since(std::time::SystemTime::UNIX_EPOCH);
+        Timestamp::default().after(since.unwrap_or_default())
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = calendar::civil(self.0 / DAY_MILLIS);

@@ -111,8 +111,7 @@ fn receive(socket: &UdpSocket, switches: &BTreeSet<IpAddr>, shared: &Shared, sto
             shared.count_refused();
             continue;
         }
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let now = Timestamp::from_millis(now.map_or(0, |now| now.as_millis() as u64));
+        let now = Timestamp::from(SystemTime::now());
         match bytes.get(..size).map(Datagram::parse) {
             Some(Ok(datagram)) => shared.take(&datagram, now),
             _ => shared.count_malformed(),

@@ -77,10 +77,7 @@ struct State {
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    Timestamp::from(SystemTime::now())
 }
 
 impl FakeExchange {
