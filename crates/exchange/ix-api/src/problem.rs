@@ -178,6 +178,11 @@ impl Problem {
         }
     }
 
+    /// Returns the problem of one value that is not valid.
+    pub(crate) fn invalid(pointer: impl Into<String>, detail: impl std::fmt::Display) -> Problem {
+        Problem::new(ProblemKind::Invalid, detail.to_string()).with_error(pointer, "invalid")
+    }
+
     /// Returns the problem for an object that does not exist or that the actor may not see. Both cases get
     /// the same answer.
     pub fn absent(id: impl std::fmt::Display) -> Problem {

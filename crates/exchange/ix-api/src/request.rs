@@ -1,6 +1,7 @@
 //! Parts of requests that many handlers read: JSON bodies, conditions, idempotency keys, pages of
 //! collections.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -301,6 +302,22 @@ fn parse_if_match(headers: &HeaderMap) -> Result<(Option<Vec<u64>>, bool), Probl
         }
     }
     Ok((Some(revisions), any))
+}
+
+/// Returns a text of one line without the space around it.
+///
+/// # Errors
+/// The text has control characters, or not as many characters as expected.
+pub(crate) fn one_line(text: &str, pointer: &str, len: RangeInclusive<usize>) -> Result<String, Problem> {
+    let text = text.trim();
+    if !len.contains(&text.chars().count()) || text.chars().any(char::is_control) {
+        let (least, most) = (len.start(), len.end());
+        return Err(Problem::invalid(
+            pointer,
+            format!("expected {least} to {most} characters on one line"),
+        ));
+    }
+    Ok(text.to_owned())
 }
 
 #[cfg(test)]

@@ -10,11 +10,10 @@ use millrace_ix_model::{AccountId, Connection, ConnectionId, Exchange, Operation
 use millrace_ix_series::{Figure, Month};
 use serde::Deserialize;
 
-use super::filters::invalid;
+use super::traffic::record_traffic_read;
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::render::word;
 use crate::request::Query;
 use crate::view;
 
@@ -58,11 +57,11 @@ fn row(
 async fn read(app: &App, principal: &Principal, params: &BillingParams) -> Result<view::Billing, Problem> {
     principal.require(OperationKind::ReadTraffic)?;
     let month = params.month.as_deref().map(str::parse::<Month>).transpose();
-    let month = month.map_err(|expected| invalid("/month", expected))?;
+    let month = month.map_err(|expected| Problem::invalid("/month", expected))?;
     let account = params.account.as_deref().filter(|text| !text.is_empty());
     let account = account.map(|text| {
         text.parse::<AccountId>()
-            .map_err(|error| invalid("/account", error))
+            .map_err(|error| Problem::invalid("/account", error))
     });
     let account = account.transpose()?;
     if let Some(account) = account.filter(|account| !principal.may(OperationKind::ReadTraffic, *account)) {
@@ -79,11 +78,9 @@ async fn read(app: &App, principal: &Principal, params: &BillingParams) -> Resul
         .iter()
         .any(|(_, connection)| Some(connection.account) != principal.actor.account)
     {
-        // The audit chain records each read of another account's traffic.
-        let (actor, action) = (principal.audit_name(), word(&OperationKind::ReadTraffic));
         let object = account.map(|account| account.to_string()).unwrap_or_default();
         let detail = serde_json::json!({ "month": month.map(|month| month.to_string()) });
-        app.record(&actor, &action, object, detail).await?;
+        record_traffic_read(app, principal, object, detail).await?;
     }
     let ids = readable.into_iter().map(|(id, _)| id).collect();
     Ok(figures(app, exchange, &ids, month))

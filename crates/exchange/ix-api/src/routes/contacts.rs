@@ -119,7 +119,7 @@ fn check_roles(given: &ContactOrder, contact: &ContactRequest) -> Result<(), Pro
             let shown: String = role.chars().take(40).collect();
             let names = ROLES.map(|(name, _)| name).join(", ");
             let detail = format!("there is no role \"{shown}\": expected {names}");
-            return Err(Problem::new(ProblemKind::Invalid, detail).with_error("/roles", "invalid"));
+            return Err(Problem::invalid("/roles", detail));
         };
         if let Some(missing) = required.iter().find(|field| !fields[**field].is_string()) {
             let detail = format!("a contact with the role {role} needs the property {missing}");

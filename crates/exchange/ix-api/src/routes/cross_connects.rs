@@ -22,7 +22,7 @@ use crate::cross_connects::{
 use crate::idempotency::RequestMark;
 use crate::problem::{Problem, ProblemKind};
 use crate::render::ViewContext;
-use crate::request::{Body, PageParams, Query};
+use crate::request::{Body, PageParams, Query, one_line};
 use crate::session::{fingerprint, random};
 use crate::v2::orders::{check_room, require};
 use crate::view::{AccountName, List};
@@ -201,16 +201,6 @@ pub(crate) struct NewCrossConnect {
     note: Option<String>,
 }
 
-fn check_text(text: &str, pointer: &str, is_needed: bool) -> Result<String, Problem> {
-    let text = text.trim();
-    if is_needed && text.is_empty() || text.chars().count() > TEXT_MAX || text.chars().any(char::is_control) {
-        let least = usize::from(is_needed);
-        let detail = format!("expected {least} to {TEXT_MAX} characters on one line");
-        return Err(Problem::new(ProblemKind::Invalid, detail).with_error(pointer, "invalid"));
-    }
-    Ok(text.to_owned())
-}
-
 /// Ask for a cross-connect
 #[utoipa::path(post, path = "/api/v1/cross-connects", tag = "connections", request_body = NewCrossConnect,
     responses((status = 201, body = CrossConnectView), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -226,8 +216,7 @@ pub(crate) async fn create(
     let site = exchange.sites.iter().find(|(_, site)| site.name == given.site);
     let site: SiteId = site.map(|(id, _)| *id).ok_or_else(|| {
         let shown: String = given.site.chars().take(100).collect();
-        Problem::new(ProblemKind::Invalid, format!("there is no site \"{shown}\""))
-            .with_error("/site", "invalid")
+        Problem::invalid("/site", format!("there is no site \"{shown}\""))
     })?;
     let connection = given.connection.as_deref().map(|text| {
         let found = text.parse::<ConnectionId>().ok();
@@ -239,16 +228,16 @@ pub(crate) async fn create(
         };
         found.filter(is_own).ok_or_else(|| {
             let detail = "the account has no such connection";
-            Problem::new(ProblemKind::Invalid, detail).with_error("/connection", "invalid")
+            Problem::invalid("/connection", detail)
         })
     });
-    let note = check_text(given.note.as_deref().unwrap_or_default(), "/note", false)?;
+    let note = one_line(given.note.as_deref().unwrap_or_default(), "/note", 0..=TEXT_MAX)?;
     let order = CrossConnect {
         account,
         site,
         connection: connection.transpose()?,
-        member_side: check_text(&given.member_side, "/member_side", true)?,
-        medium: check_text(&given.medium, "/medium", true)?,
+        member_side: one_line(&given.member_side, "/member_side", 1..=TEXT_MAX)?,
+        medium: one_line(&given.medium, "/medium", 1..=TEXT_MAX)?,
         order_number: None,
         letter: None,
         history: vec![Made {
@@ -325,16 +314,16 @@ pub(crate) async fn step(
     let now = app.now();
     // A step that is refused is not in the audit chain. The state is checked again when the order changes.
     given.step.after(order.state(now)).ok_or_else(wrong_state)?;
-    let note = check_text(given.note.as_deref().unwrap_or_default(), "/note", false)?;
+    let note = one_line(given.note.as_deref().unwrap_or_default(), "/note", 0..=TEXT_MAX)?;
     let letter = match given.step {
         Step::Authorise => Some(authorisation(&given, now)?),
         _ => None,
     };
     let order_number = match given.step {
-        Step::Place => Some(check_text(
+        Step::Place => Some(one_line(
             given.order_number.as_deref().unwrap_or_default(),
             "/order_number",
-            true,
+            1..=TEXT_MAX,
         )?),
         _ => None,
     };
@@ -368,27 +357,24 @@ pub(crate) async fn step(
 }
 
 fn authorisation(given: &NextStep, now: Timestamp) -> Result<Authorisation, Problem> {
-    let invalid = |pointer: &str, detail: String| {
-        Problem::new(ProblemKind::Invalid, detail).with_error(pointer, "invalid")
-    };
     let valid_until = match &given.valid_until {
         Some(text) => text
             .parse::<Timestamp>()
-            .map_err(|error| invalid("/valid_until", error.to_string()))?,
+            .map_err(|error| Problem::invalid("/valid_until", error))?,
         None => now.after(VALID_FOR),
     };
     if valid_until <= now || valid_until.since(now) > VALID_MAX {
-        return Err(invalid(
+        return Err(Problem::invalid(
             "/valid_until",
-            "expected a time in the next 366 days".to_owned(),
+            "expected a time in the next 366 days",
         ));
     }
     Ok(Authorisation {
         code: code()?,
-        demarcation: check_text(
+        demarcation: one_line(
             given.demarcation.as_deref().unwrap_or_default(),
             "/demarcation",
-            true,
+            1..=TEXT_MAX,
         )?,
         issued: now,
         valid_until,

@@ -12,7 +12,7 @@ use super::orders::{expected_revision, order_about};
 use super::services::vlan_request;
 use crate::access::{Access, Principal};
 use crate::app::App;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::Problem;
 use crate::render::ViewContext;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
@@ -125,9 +125,7 @@ pub(crate) async fn place(
     let connection = given
         .connection
         .parse()
-        .map_err(|error: millrace_ix_model::IdParseError| {
-            Problem::new(ProblemKind::Invalid, error.to_string()).with_error("/connection", "invalid")
-        })?;
+        .map_err(|error: millrace_ix_model::IdParseError| Problem::invalid("/connection", error))?;
     let operation = Operation::MoveEnd {
         config: access.id(),
         connection,
@@ -181,14 +179,11 @@ pub(crate) async fn add_mac(
     Body(given): Body<NewMac>,
 ) -> Result<Response, Problem> {
     access.require(OperationKind::AddMac)?;
-    let invalid = |pointer: &str, error: String| {
-        Problem::new(ProblemKind::Invalid, error).with_error(pointer, "invalid")
-    };
     let address = given
         .address
         .trim()
         .parse::<millrace_types::Mac>()
-        .map_err(|error| invalid("/address", error.to_string()))?;
+        .map_err(|error| Problem::invalid("/address", error.to_string()))?;
     let until = given
         .valid_until
         .as_deref()
@@ -198,7 +193,7 @@ pub(crate) async fn add_mac(
         config: access.id(),
         address,
         valid_from: None,
-        valid_until: until.map_err(|error| invalid("/valid_until", error.to_string()))?,
+        valid_until: until.map_err(|error| Problem::invalid("/valid_until", error.to_string()))?,
     };
     order_about(&app, &access, &conditions, None, vec![(operation, "")], &given).await
 }

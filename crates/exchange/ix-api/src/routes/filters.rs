@@ -38,17 +38,14 @@ const UDP: u8 = 17;
 /// The default flags of a TCP packet to explain: SYN (RFC 9293, section 3.1).
 const SYN: u16 = 0x002;
 
-pub(super) fn invalid(pointer: &str, error: impl std::fmt::Display) -> Problem {
-    Problem::new(ProblemKind::Invalid, format!("{error}")).with_error(pointer, "invalid")
-}
-
 /// Parses a prefix. An address without a length is a prefix of its full length.
 fn prefix(text: &str, pointer: &str) -> Result<Prefix, Problem> {
     let text = text.trim();
     if let Ok(address) = text.parse::<IpAddr>() {
         return Ok(Prefix::host(address));
     }
-    text.parse::<Prefix>().map_err(|error| invalid(pointer, error))
+    text.parse::<Prefix>()
+        .map_err(|error| Problem::invalid(pointer, error))
 }
 
 fn ports(ranges: &[PortRange]) -> Vec<Ports> {
@@ -61,7 +58,7 @@ fn ports(ranges: &[PortRange]) -> Vec<Ports> {
 
 fn fragment(text: &str) -> Result<FragmentMatch, Problem> {
     serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(|_| {
-        invalid(
+        Problem::invalid(
             "/fragment",
             format!("`{text}`: expected not, any, first or later"),
         )
@@ -91,7 +88,7 @@ fn action(given: &NewFilter) -> Result<FilterAction, Problem> {
             rate_kbps: given.rate_kbps.unwrap_or(RATE_KBPS),
         }),
         "count" => Ok(FilterAction::Count),
-        other => Err(invalid(
+        other => Err(Problem::invalid(
             "/action",
             format!("`{other}`: expected drop, shape or count"),
         )),
@@ -105,7 +102,9 @@ pub(super) fn account(
     pointer: &str,
 ) -> Result<AccountId, Problem> {
     match text.filter(|text| !text.is_empty()) {
-        Some(text) => text.parse::<AccountId>().map_err(|error| invalid(pointer, error)),
+        Some(text) => text
+            .parse::<AccountId>()
+            .map_err(|error| Problem::invalid(pointer, error)),
         None => principal
             .actor
             .account
@@ -135,7 +134,7 @@ pub(crate) async fn create(
     let matching = packets(&given)?;
     let peers = given.peers.iter().map(|text| {
         text.parse::<AccountId>()
-            .map_err(|error| invalid("/peers", error))
+            .map_err(|error| Problem::invalid("/peers", error))
     });
     let peers = peers.collect::<Result<BTreeSet<_>, _>>()?;
     let verdict = app.service.check_filter(account, &matching, &peers);
@@ -276,7 +275,8 @@ impl PacketParams {
     fn packet(&self) -> Result<Packet, Problem> {
         let address = |text: &str, pointer: &str| {
             let parsed = text.trim().parse::<IpAddr>();
-            parsed.map_err(|_| invalid(pointer, format!("`{text}`: expected an IPv4 or IPv6 address")))
+            parsed
+                .map_err(|_| Problem::invalid(pointer, format!("`{text}`: expected an IPv4 or IPv6 address")))
         };
         let destination = address(&self.destination, "/destination")?;
         let given = |text: &&str| !text.trim().is_empty();
@@ -310,7 +310,7 @@ impl PacketParams {
             },
             tcp_flags: self.tcp_flags.unwrap_or(SYN),
             dscp: self.dscp.unwrap_or(0),
-            from: from.map_err(|error| invalid("/from", error))?,
+            from: from.map_err(|error| Problem::invalid("/from", error))?,
         })
     }
 }

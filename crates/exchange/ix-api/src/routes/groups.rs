@@ -149,7 +149,7 @@ fn accounts(
 ) -> Result<Vec<AccountId>, Problem> {
     if members.len() > MEMBERS_MAX {
         let detail = format!("expected at most {MEMBERS_MAX} members");
-        return Err(Problem::new(ProblemKind::Invalid, detail).with_error("/members", "invalid"));
+        return Err(Problem::invalid("/members", detail));
     }
     let known = members.iter().map(|text| {
         let account = text
@@ -157,10 +157,7 @@ fn accounts(
             .ok()
             .filter(|account| principal.knows(*account) || present.contains(account));
         let shown: String = text.chars().take(40).collect();
-        account.ok_or_else(|| {
-            Problem::new(ProblemKind::Invalid, format!("there is no account {shown}"))
-                .with_error("/members", "invalid")
-        })
+        account.ok_or_else(|| Problem::invalid("/members", format!("there is no account {shown}")))
     });
     known.collect()
 }

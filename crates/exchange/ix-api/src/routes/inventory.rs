@@ -15,7 +15,7 @@ use super::ends::order_object;
 use super::orders::order_about;
 use crate::access::Access;
 use crate::app::App;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::Problem;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{List, Ordered};
 
@@ -101,9 +101,7 @@ pub(crate) async fn set_ports(
     Body(given): Body<SetPorts>,
 ) -> Result<Response, Problem> {
     let ports = given.ports.iter().map(|port| {
-        let number = PortNo::ordinary(port.number).map_err(|error| {
-            Problem::new(ProblemKind::Invalid, error.to_string()).with_error("/ports", "invalid")
-        })?;
+        let number = PortNo::ordinary(port.number).map_err(|error| Problem::invalid("/ports", error))?;
         Ok(SwitchPort {
             number,
             speed_mbps: port.speed_mbps,
@@ -137,7 +135,7 @@ pub(crate) async fn add_ip(
     let address: IpAddr = given.address.trim().parse().map_err(|_| {
         let shown: String = given.address.chars().take(60).collect();
         let detail = format!("\"{shown}\" is no IP address: expected one such as 192.0.2.7 or 2001:db8::7");
-        Problem::new(ProblemKind::Invalid, detail).with_error("/address", "invalid")
+        Problem::invalid("/address", detail)
     })?;
     let operation = Operation::AddIp {
         config: access.id(),

@@ -12,7 +12,7 @@ use super::orders::{END_POINTER_PREFIX, order_about};
 use super::services::EndOrder;
 use crate::access::Access;
 use crate::app::App;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::Problem;
 use crate::render::ViewContext;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
@@ -92,9 +92,7 @@ pub(crate) async fn mac_end(
         .as_deref()
         .map(str::parse::<Timestamp>)
         .transpose();
-    let valid_until = until.map_err(|error| {
-        Problem::new(ProblemKind::Invalid, error.to_string()).with_error("/valid_until", "invalid")
-    })?;
+    let valid_until = until.map_err(|error| Problem::invalid("/valid_until", error))?;
     let operation = Operation::SetMacEnd {
         mac: access.id(),
         valid_until,

@@ -19,7 +19,7 @@ use crate::notices::{
 };
 use crate::problem::{Problem, ProblemKind};
 use crate::render::ViewContext;
-use crate::request::{Body, PageParams, Query};
+use crate::request::{Body, PageParams, Query, one_line};
 use crate::view::{AccountName, List};
 
 /// The largest number of characters of a title and of a text.
@@ -115,43 +115,30 @@ pub(crate) struct PreviewText {
     body: String,
 }
 
-fn invalid(pointer: &str, detail: String) -> Problem {
-    Problem::new(ProblemKind::Invalid, detail).with_error(pointer, "invalid")
-}
-
 impl NoticeOrder {
     /// Returns the notice that the order describes.
     fn notice(&self, principal: &Principal, now: Timestamp) -> Result<Notice, Problem> {
-        let title = self.title.trim();
-        if title.is_empty() || title.chars().count() > TITLE_MAX || title.chars().any(char::is_control) {
-            return Err(invalid(
-                "/title",
-                format!("expected 1 to {TITLE_MAX} characters on one line"),
-            ));
-        }
+        let title = one_line(&self.title, "/title", 1..=TITLE_MAX)?;
         if self.about.chars().count() > ABOUT_MAX {
-            return Err(invalid(
+            return Err(Problem::invalid(
                 "/about",
                 format!("expected at most {ABOUT_MAX} characters"),
             ));
         }
         let time = |text: &str, pointer: &str| {
             text.parse::<Timestamp>()
-                .map_err(|error| invalid(pointer, error.to_string()))
+                .map_err(|error| Problem::invalid(pointer, error))
         };
         let begins = time(&self.begins, "/begins")?;
         let ends = self.ends.as_deref().map(|text| time(text, "/ends")).transpose()?;
         if ends.is_some_and(|ends| ends <= begins) {
-            return Err(invalid("/ends", "the end is not after the begin".to_owned()));
+            return Err(Problem::invalid("/ends", "the end is not after the begin"));
         }
         if ends.is_none() && self.kind == NoticeKind::Maintenance {
-            return Err(invalid(
-                "/ends",
-                "maintenance has an end: expected one".to_owned(),
-            ));
+            return Err(Problem::invalid("/ends", "maintenance has an end: expected one"));
         }
         if self.objects.len() > OBJECTS_MAX {
-            return Err(invalid(
+            return Err(Problem::invalid(
                 "/objects",
                 format!("expected at most {OBJECTS_MAX} objects"),
             ));
@@ -170,7 +157,7 @@ impl NoticeOrder {
             });
             let shown: String = text.chars().take(40).collect();
             object.ok_or_else(|| {
-                invalid(
+                Problem::invalid(
                     "/objects",
                     format!("there is no site, switch, trunk, connection or service {shown}"),
                 )
@@ -178,7 +165,7 @@ impl NoticeOrder {
         });
         Ok(Notice {
             kind: self.kind,
-            title: title.to_owned(),
+            title,
             about: self.about.trim().to_owned(),
             begins,
             ends,

@@ -15,14 +15,14 @@ use super::links;
 use super::orders::{expected_revision, order, order_about};
 use crate::access::{Access, Principal};
 use crate::app::App;
-use crate::problem::{Problem, ProblemKind};
+use crate::problem::Problem;
 use crate::request::{Body, Conditions, OrderParams};
 use crate::view::Ordered;
 
 /// Parses a word in the body as a value of the model.
 fn parse<T: serde::de::DeserializeOwned>(word: &str, pointer: &str) -> Result<T, Problem> {
     serde_json::from_value(serde_json::Value::String(word.to_owned()))
-        .map_err(|error| Problem::new(ProblemKind::Invalid, error.to_string()).with_error(pointer, "invalid"))
+        .map_err(|error| Problem::invalid(pointer, error))
 }
 
 /// A new account.

@@ -10,10 +10,11 @@ use millrace_ix_series::{GraphPoint, Key, Measure, Period, Subject};
 use serde::Deserialize;
 
 use super::filters::account;
+use super::traffic::record_traffic_read;
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
-use crate::render::{ViewContext, word};
+use crate::render::ViewContext;
 use crate::request::Query;
 use crate::view;
 
@@ -225,10 +226,7 @@ pub(crate) async fn peers(
         return Err(Problem::absent(account));
     }
     if Some(account) != principal.actor.account {
-        // The audit chain records each read of another account's traffic.
-        let (actor, action) = (principal.audit_name(), word(&OperationKind::ReadTraffic));
-        app.record(&actor, &action, account, serde_json::json!({}))
-            .await?;
+        record_traffic_read(&app, &principal, account, serde_json::json!({})).await?;
     }
     let now = seconds(&app);
     let Some(series) = app.service.series() else {

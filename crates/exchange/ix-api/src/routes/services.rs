@@ -115,10 +115,10 @@ pub(crate) struct EndOrder {
 impl EndOrder {
     /// Returns the connection and the tags. `pointer` is the JSON pointer to this end in the request body.
     pub(crate) fn parts(&self, pointer: &str) -> Result<(ConnectionId, VlanRequest), Problem> {
-        let connection = self.connection.parse::<ConnectionId>().map_err(|error| {
-            Problem::new(ProblemKind::Invalid, error.to_string())
-                .with_error(format!("{pointer}/connection"), "invalid")
-        })?;
+        let connection = self
+            .connection
+            .parse::<ConnectionId>()
+            .map_err(|error| Problem::invalid(format!("{pointer}/connection"), error))?;
         Ok((connection, vlan_request(&self.vlan, pointer)?))
     }
 
@@ -145,10 +145,7 @@ impl EndOrder {
 pub(crate) fn vlan_request(vlan: &view::Vlan, pointer: &str) -> Result<VlanRequest, Problem> {
     let vid = |number: Option<u16>| {
         let parsed = number.map(VlanId::new).transpose();
-        parsed.map_err(|error| {
-            Problem::new(ProblemKind::Invalid, error.to_string())
-                .with_error(format!("{pointer}/vlan"), "invalid")
-        })
+        parsed.map_err(|error| Problem::invalid(format!("{pointer}/vlan"), error))
     };
     Ok(match vlan {
         view::Vlan::Port => VlanRequest::Port,
@@ -186,7 +183,7 @@ pub(crate) struct NewPath {
 fn account_at(text: Option<&str>, pointer: &str) -> Result<Option<AccountId>, Problem> {
     text.map(str::parse::<AccountId>)
         .transpose()
-        .map_err(|error| Problem::new(ProblemKind::Invalid, error.to_string()).with_error(pointer, "invalid"))
+        .map_err(|error| Problem::invalid(pointer, error))
 }
 
 /// Order a path: a point-to-point service with the caller's end

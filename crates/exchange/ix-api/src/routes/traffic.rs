@@ -50,6 +50,18 @@ fn flow(flow: &TopFlow) -> view::Flow {
     }
 }
 
+/// Notes in the audit chain that somebody reads the traffic of another account.
+pub(super) async fn record_traffic_read(
+    app: &App,
+    principal: &Principal,
+    object: impl ToString,
+    detail: serde_json::Value,
+) -> Result<(), Problem> {
+    let (actor, action) = (principal.audit_name(), word(&OperationKind::ReadTraffic));
+    app.record(&actor, &action, object, detail).await?;
+    Ok(())
+}
+
 /// Read the traffic of an account by peer and service, over the last half minute
 ///
 /// Rates are computed from samples, and have a statistical error. The heaviest flows contain addresses, and
@@ -67,15 +79,7 @@ pub(crate) async fn traffic(
         return Err(Problem::absent(account));
     }
     if Some(account) != principal.actor.account {
-        // The audit chain records each read of another account's traffic.
-        let detail = serde_json::json!({});
-        app.record(
-            &principal.audit_name(),
-            &word(&OperationKind::ReadTraffic),
-            account,
-            detail,
-        )
-        .await?;
+        record_traffic_read(&app, &principal, account, serde_json::json!({})).await?;
     }
     let scope = ViewContext::new(&principal, app.now());
     let Some(found) = app.service.traffic(account) else {
