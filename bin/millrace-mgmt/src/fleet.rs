@@ -23,13 +23,12 @@ use anyhow::{Context as _, Result};
 use millrace_api::client::Client as Rest;
 use millrace_etcd::{Client, Keys, Settings, Woken};
 use millrace_fleet::{Keyspace, check_name};
+use millrace_program::host_name;
 
 use agent::Agent;
 use record::RecordFile;
 use wake::Wake;
 
-/// The file with the name of the machine (proc(5)).
-const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// The longest time of one watch.
 const WATCH: Duration = Duration::from_secs(20);
 /// The pause after a failure of a thread that wakes the agent.
@@ -62,10 +61,7 @@ pub(crate) fn check(settings: &Settings) -> Result<Option<(String, Client)>> {
     let etcd = Client::new(settings).context("etcd")?;
     let node = match &settings.node {
         Some(node) => node.clone(),
-        None => {
-            let host = std::fs::read_to_string(HOST_NAME).with_context(|| format!("etcd: {HOST_NAME}"))?;
-            host.trim_end().to_owned()
-        }
+        None => host_name().context("etcd")?,
     };
     check_name(&node).context("etcd.node")?;
     Ok(Some((node, etcd)))

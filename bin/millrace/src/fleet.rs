@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::change::read;
 use crate::cli::{Fleet, FleetCommand, PushArgs};
 use crate::output::{Session, author, say};
-use crate::table::Table;
+use crate::table::{Table, one_line};
 
 use master::Master;
 use store::{LOOK, Store, now};
@@ -291,17 +291,12 @@ fn status(session: &Session, store: &mut Store) -> Result<()> {
                 .status
                 .as_ref()
                 .map_or_else(|| "-".to_owned(), |status| status.revision.to_string());
-            let note = row
-                .note
-                .chars()
-                .map(|c| if c.is_control() { ' ' } else { c })
-                .collect();
             table.row([
                 row.node.clone(),
                 row.relation.name().to_owned(),
                 row.health.to_owned(),
                 revision,
-                note,
+                one_line(&row.note),
             ]);
         }
         let alarms: String = alarms
@@ -331,10 +326,7 @@ fn history(session: &Session, store: &mut Store) -> Result<()> {
                 rollout.author.clone(),
                 rollout.state.name().to_owned(),
                 rollout.places().count().to_string(),
-                comment
-                    .chars()
-                    .map(|c| if c.is_control() { ' ' } else { c })
-                    .collect(),
+                one_line(&comment),
             ]);
         }
         table.to_string()

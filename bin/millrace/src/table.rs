@@ -26,6 +26,11 @@ impl Table {
     }
 }
 
+/// Returns a text that others wrote, for a cell.
+pub(crate) fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.rows.is_empty() {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use millrace_api::client::{ChangeOptions, Client as Rest, ClientError};
-use millrace_api::view::{Link, LinkState, Operation, Problem, Reconciliation, Revision, State, StateKind};
+use millrace_api::view::{
+    Link, LinkState, Operation, Problem, Reconciliation, Revision, State, StateKind, Status as SwitchStatus,
+};
 use millrace_fleet::{Document, Fault, Outcome, Record, SCHEMA, Status, View, foreign};
 use serde_json::Value as Json;
 
@@ -24,19 +26,21 @@ pub(super) enum Taken {
     Refused(Vec<Fault>),
 }
 
+/// Returns what does not run, in words.
+fn shortfalls(status: &SwitchStatus) -> impl Iterator<Item = String> + '_ {
+    let problems = status.problems.iter();
+    problems.map(|problem| format!("{}: {}", problem.subject, problem.message))
+}
+
 /// Returns what the switch says of itself.
 pub(super) fn view(rest: &Rest) -> Result<View, ClientError> {
     let (status, ready) = (rest.status()?, rest.ready()?);
     let pending = rest.confirmation()?.pending.map(|pending| pending.revision);
-    let problems = status
-        .problems
-        .iter()
-        .map(|problem| format!("{}: {}", problem.subject, problem.message));
     Ok(View {
         head: status.desired_revision,
         pending,
         running: status.running_revision,
-        problems: problems.chain(ready.reasons).collect(),
+        problems: shortfalls(&status).chain(ready.reasons).collect(),
     })
 }
 
@@ -46,10 +50,6 @@ pub(super) fn status(rest: &Rest, record: Option<&Record>) -> Status {
         let (version, status, ready) = (rest.version()?, rest.status()?, rest.ready()?);
         let owners = rest.owners()?.objects;
         let has_taken = record.is_some_and(|record| record.outcome == Outcome::Applied);
-        let shortfalls = status
-            .problems
-            .iter()
-            .map(|problem| format!("{}: {}", problem.subject, problem.message));
         Ok(Status {
             schema: SCHEMA,
             version: version.version,
@@ -57,7 +57,7 @@ pub(super) fn status(rest: &Rest, record: Option<&Record>) -> Status {
             revision: status.desired_revision,
             detached: has_taken && !owners.iter().any(|owned| owned.owner == "etcd"),
             links_down: links_down(rest)?,
-            shortfalls: shortfalls.collect(),
+            shortfalls: shortfalls(&status).collect(),
         })
     };
     found().unwrap_or_else(|error| Status {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use millrace_etcd::{Compare, EtcdError, KeyValue, Keys, Op, Txn};
 use millrace_fleet::{Ack, Document, Keyspace, LEASE_S, Leadership, Plan, Rollout, plan, to_bytes};
+use millrace_program::host_name;
 
 use super::store::{LOOK, Store, now, parsed};
 
@@ -22,10 +23,10 @@ pub(super) struct Master {
 impl Master {
     /// Returns a master that has no right to write yet.
     pub(super) fn new(store: Store, author: String) -> Master {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let host = host_name().unwrap_or_default();
         Master {
             store,
-            name: format!("{author} at {}, process {}", host.trim(), std::process::id()),
+            name: format!("{author} at {host}, process {}", std::process::id()),
             start: Instant::now(),
             leadership: None,
         }

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use millrace_api::client::{ChangeOptions, Client};
 use millrace_api::view::OwnRequest;
 use millrace_etcd::{Compare, Keys, Op, Settings, Txn};
 use millrace_fleet::{Ack, Document, SCHEMA, check_name, to_bytes};
 use millrace_model::Config;
+use millrace_program::host_name;
 
 use super::store::{Store, object, parsed};
 use crate::change::read;
@@ -67,11 +68,7 @@ pub(super) fn attach(
 ) -> Result<()> {
     let node = match &settings.node {
         Some(node) => node.clone(),
-        None => {
-            let host =
-                std::fs::read_to_string("/proc/sys/kernel/hostname").context("/proc/sys/kernel/hostname")?;
-            host.trim_end().to_owned()
-        }
+        None => host_name()?,
     };
     check_name(&node)?;
     let client = session.client()?;

@@ -1,4 +1,4 @@
-//! The parts that all programs have alike: the log on standard error, and man pages made of the definition of the command line.
+//! The parts that all programs have alike: the log on standard error, the name of the machine, and man pages made of the definition of the command line.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,17 @@ pub fn start_log(filter: &str) {
         .with_ansi(has_colors)
         .with_writer(move || Lines::new(io::stderr(), has_colors))
         .try_init();
+}
+
+/// Returns the name of the machine (proc(5)).
+///
+/// # Errors
+/// The file cannot be read; the error names it.
+pub fn host_name() -> io::Result<String> {
+    const FILE: &str = "/proc/sys/kernel/hostname";
+    let text = std::fs::read_to_string(FILE);
+    text.map(|text| text.trim_end().to_owned())
+        .map_err(|error| io::Error::new(error.kind(), format!("{FILE}: {error}")))
 }
 
 /// Writes the page of a program or of its only command, for section 8, to standard output.
