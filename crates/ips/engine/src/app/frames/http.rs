@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::line::{Line, decimal, header};
+use super::line::{Line, blanks, decimal, header};
 use super::{Found, Step, Units};
 use crate::app::heap::{flat, heap};
 use crate::flow::Direction;
@@ -110,10 +110,7 @@ impl Units for Http1 {
         match side.part {
             Part::Rest => return Step::Unit(bytes.len() as u64),
             Part::FirstLine if !side.line.is_open => {
-                let blanks = bytes
-                    .iter()
-                    .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-                    .count();
+                let blanks = blanks(bytes);
                 if blanks > 0 {
                     return Step::Unit(blanks as u64);
                 }

@@ -15,6 +15,12 @@ pub(super) struct Line {
 
 heap!(Line { text });
 
+/// Returns the number of bytes of empty lines before a message.
+pub(super) fn blanks(bytes: &[u8]) -> usize {
+    let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n'));
+    blank.count()
+}
+
 /// The bytes that a line takes from those at hand.
 #[derive(Debug)]
 pub(super) struct Taken {

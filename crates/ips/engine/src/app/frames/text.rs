@@ -2,7 +2,7 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::line::{Line, decimal, header};
+use super::line::{Line, blanks, decimal, header};
 use super::{Found, Step, Units};
 use crate::app::heap::heap;
 use crate::flow::Direction;
@@ -125,10 +125,7 @@ impl Units for Sip {
         let side = &mut self.sides[direction.index()];
         if side.part == SipPart::FirstLine && !side.line.is_open {
             // Blank lines keep a connection alive (RFC 5626, section 3.5.1).
-            let blanks = bytes
-                .iter()
-                .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-                .count();
+            let blanks = blanks(bytes);
             if blanks > 0 {
                 return Step::Unit(blanks as u64);
             }
