@@ -79,7 +79,7 @@ struct Pairing {
     connect: Option<bool>,
     /// True if bytes of the client after a CONNECT wait for the answer to it.
     has_held_requests: bool,
-    /// True while the server's bytes after a refused CONNECT wait until the requests to which they respond are parsed.
+    /// True while the server's bytes after the answer to a CONNECT wait until the client's bytes behind it are parsed.
     pauses_responses: bool,
     /// True if the tunnel of CONNECT carries HTTP.
     resumes_http: bool,
@@ -163,9 +163,18 @@ impl Http {
         let mut at = 0;
         loop {
             let is_alone = self.alternatives.is_empty(direction);
-            let turn = self.alternatives.turn(direction, &bytes[at..]);
+            let turn = match self.is_in_tunnel(direction) {
+                // The byte that decides what the tunnel carries ends the further readings.
+                true => (bytes.len() - at).min(1),
+                false => self.alternatives.turn(direction, &bytes[at..]),
+            };
             let now = &bytes[at..at + turn];
             let Some(mut left) = self.read_to_stop(direction, now, out) else {
+                if self.is_foreign_tunnel() {
+                    self.pairing.is_tunnel = true;
+                    self.pending(direction).extend_from_slice(&bytes[at + turn..]);
+                    return None;
+                }
                 self.alternatives.data(direction, now, out, &self.settings);
                 at += turn;
                 if at == bytes.len() {
@@ -217,7 +226,7 @@ impl Http {
     }
 
     /// Passes bytes of a direction to its parser. Returns the bytes behind the position at which it has stopped, if it has: at
-    /// a fork, or at a response to a request that is not parsed yet.
+    /// a fork, or behind the answer to a CONNECT whose later bytes are not parsed yet.
     fn read_to_stop(
         &mut self,
         direction: Direction,
@@ -236,6 +245,30 @@ impl Http {
             }
         };
         has_stopped.then(|| core::mem::take(pending))
+    }
+
+    /// Returns true in a tunnel of which it is not known whether it carries HTTP.
+    fn is_in_tunnel(&self, direction: Direction) -> bool {
+        match direction {
+            Direction::ToServer => self.request.is_in_tunnel(),
+            Direction::ToClient => self.response.is_in_tunnel(),
+        }
+    }
+
+    /// Returns true in a tunnel that does not carry HTTP: its server speaks first, or does not wait for the client's request line.
+    fn is_foreign_tunnel(&self) -> bool {
+        let waiting = match self.response.is_in_tunnel() {
+            true => self.response.pending.len(),
+            false => 0,
+        };
+        self.pairing.is_tunnel || waiting > LINE_SIZE || waiting > 0 && self.request.pending.is_empty()
+    }
+
+    fn pending(&mut self, direction: Direction) -> &mut Vec<u8> {
+        match direction {
+            Direction::ToServer => &mut self.request.pending,
+            Direction::ToClient => &mut self.response.pending,
+        }
     }
 
     /// Gives back the client's bytes behind CONNECT, which may be thousands of requests, and those of the server that follow
@@ -291,11 +324,6 @@ impl Parser for Http {
                 return self.pause(rest);
             }
             self.read(Direction::ToServer, &[], out);
-        }
-        // A server that speaks first in a tunnel, or does not wait for the client's request line, does not speak HTTP.
-        let waiting = self.response.waiting_in_tunnel();
-        if waiting > LINE_SIZE || waiting > 0 && self.request.pending.is_empty() {
-            self.pairing.is_tunnel = true;
         }
         if self.pairing.is_tunnel {
             self.request.end_connect(&mut self.pairing, out, &self.settings);

@@ -1,5 +1,7 @@
 //! Scenarios of HTTP connections, each in several segmentations.
 
+use std::collections::VecDeque;
+
 use millrace_ips_rules::buffers::Buffer;
 
 mod responses;
@@ -22,16 +24,40 @@ fn feed(http: &mut Http, out: &mut Transactions, direction: Direction, bytes: &[
 
 /// Parses messages in turn, each cut into segments of `step` bytes.
 fn parsed(messages: &[(Direction, &[u8])], step: usize) -> Transactions {
-    let mut http = Http::new(AppSettings::default());
+    parsed_with(AppSettings::default(), messages, step).0
+}
+
+/// Parses messages as a flow does: until the parser fails, or the flow changes its protocol. Returns the last outcome, too.
+fn parsed_with(
+    settings: AppSettings,
+    messages: &[(Direction, &[u8])],
+    step: usize,
+) -> (Transactions, Outcome) {
+    let mut http = Http::new(settings);
     let mut out = Transactions::default();
-    for (direction, bytes) in messages {
-        for segment in bytes.chunks(step) {
-            feed(&mut http, &mut out, *direction, segment);
+    let segments = |(direction, bytes): &(Direction, &[u8])| -> Vec<(Direction, Vec<u8>)> {
+        bytes
+            .chunks(step)
+            .map(|segment| (*direction, segment.to_vec()))
+            .collect()
+    };
+    let mut queue: VecDeque<_> = messages.iter().flat_map(segments).collect();
+    let mut outcome = Outcome::Continue;
+    while let Some((direction, bytes)) = queue.pop_front() {
+        outcome = feed(&mut http, &mut out, direction, &bytes);
+        match &mut outcome {
+            Outcome::Continue => {}
+            Outcome::Paused { rest } => {
+                for (direction, held) in rest.iter_mut().rev() {
+                    queue.push_front((*direction, core::mem::take(held)));
+                }
+            }
+            Outcome::Failed | Outcome::Switch { .. } => break,
         }
     }
     http.end(UP, &mut out);
     http.end(DOWN, &mut out);
-    out
+    (out, outcome)
 }
 
 /// Returns the parts of all transactions that must not depend on the segmentation.

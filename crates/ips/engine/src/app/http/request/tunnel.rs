@@ -38,6 +38,11 @@ impl RequestSide {
         }
     }
 
+    /// Returns true while the first bytes of a tunnel do not show whether it carries HTTP.
+    pub(in crate::app::http) fn is_in_tunnel(&self) -> bool {
+        self.state == State::Tunnel
+    }
+
     /// Decides from the first line after CONNECT whether the tunnel carries HTTP.
     pub(super) fn probe_tunnel(&mut self, data: &[u8], pairing: &mut Pairing) -> Step {
         if data.is_empty() {

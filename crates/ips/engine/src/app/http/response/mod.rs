@@ -182,13 +182,9 @@ impl ResponseSide {
         !self.forks.is_empty()
     }
 
-    /// Returns the number of the server's bytes that wait for the client to show the protocol of a tunnel.
-    pub(super) fn waiting_in_tunnel(&self) -> usize {
-        if self.state == State::Tunnel {
-            self.pending.len()
-        } else {
-            0
-        }
+    /// Returns true while the server's bytes wait for the client to show the protocol of a tunnel.
+    pub(super) fn is_in_tunnel(&self) -> bool {
+        self.state == State::Tunnel
     }
 
     /// Handles lost bytes. Parsing continues after them only in a tunnel, in a body of known size, or in a
@@ -281,7 +277,12 @@ impl ResponseSide {
         }
         match self.state {
             State::Failed => Step::NeedMore,
-            State::Tunnel => Step::NeedMore,
+            State::Tunnel => {
+                // The client's bytes decide at once what the tunnel carries: further readings go on with the server's bytes, and
+                // this parser would fall behind them, as far as the segment reaches.
+                pairing.pauses_responses |= pairing.has_held_requests && pairing.connect == Some(true);
+                Step::NeedMore
+            }
             State::TrailingBytes => {
                 let end = data.iter().position(|&byte| byte == b'\n');
                 if end.is_some() {
