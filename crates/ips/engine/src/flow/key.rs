@@ -131,6 +131,7 @@ impl Tuple {
     }
 
     /// Returns true if a packet with this key belongs to the flow of `key`.
+    #[inline]
     pub(crate) fn belongs_to(&self, key: &FlowKey) -> bool {
         let (client, server) = ((key.client, key.client_port), (key.server, key.server_port));
         let ends = (self.src == client && self.dst == server) || (self.src == server && self.dst == client);

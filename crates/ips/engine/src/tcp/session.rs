@@ -482,6 +482,7 @@ impl Session {
     }
 
     /// Passes the data of `direction` that became inspectable to `parse`.
+    #[inline]
     pub(crate) fn deliver(
         &mut self,
         direction: Direction,
@@ -490,7 +491,9 @@ impl Session {
         counters: &mut TcpCounters,
         parse: impl FnMut(StreamChunk<'_>),
     ) {
-        if let Some(stream) = &mut self.halves[direction.index()].stream {
+        if let Some(stream) = &mut self.halves[direction.index()].stream
+            && stream.has_news()
+        {
             stream.deliver(settings, is_last, &mut counters.gaps, parse);
         }
     }

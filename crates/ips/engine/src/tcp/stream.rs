@@ -121,6 +121,7 @@ impl Stream {
     /// Progress is the larger of `next` and the acknowledged offset. Sent bytes count as progress only at the
     /// depth, where `next` stays while the connection continues. Before the depth, data that the receiver
     /// ignores must not shift offsets by the range of sequence numbers.
+    #[inline]
     pub(super) fn offset_of(&self, seq: u32) -> Option<u64> {
         let sent = if self.is_at_depth() { self.sent } else { 0 };
         let near = self.next.max(self.acked).max(sent);
@@ -270,6 +271,12 @@ impl Stream {
         is_changed
     }
 
+    /// Returns true if [`Stream::deliver`] may have something to pass on.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        self.staged > 0 || !self.pieces.is_empty() || !self.is_ended && self.is_at_end()
+    }
+
     /// Passes the data that became inspectable to `parse`. With `is_last`, passes unacknowledged data, too.
     pub(super) fn deliver(
         &mut self,
@@ -376,6 +383,7 @@ impl Stream {
 
     /// Returns true if enough raw data wait for inspection. `flushes` asks for all waiting data, and
     /// `repeats` for data that were inspected before.
+    #[inline]
     pub(super) fn is_due(&self, settings: &TcpSettings, flushes: bool, repeats: bool) -> bool {
         let waiting = self.next - self.inspected;
         let chunk = settings.chunk[self.direction.index()] as u64;
@@ -404,6 +412,7 @@ impl Stream {
     }
 
     /// Puts the buffer back after inspection, and frees the bytes that are no longer needed.
+    #[inline]
     pub(super) fn put_back(&mut self, buffer: InspectionBuffer, mode: Mode) {
         self.buffer = buffer.bytes;
         self.inspected = self.next;
@@ -417,8 +426,9 @@ impl Stream {
         if unused > self.buffer.len() / 2 {
             self.buffer.drain(..unused);
             self.base += unused as u64;
-            let old = self.urgent.partition_point(|offset| *offset < self.base);
-            self.urgent.drain(..old);
+            if !self.urgent.is_empty() {
+                self.urgent.retain(|offset| *offset >= self.base);
+            }
             if self.buffer.capacity() > 4 * (self.buffer.len() + LOOK_BACK) {
                 self.buffer.shrink_to(self.buffer.len() + LOOK_BACK);
             }
@@ -441,6 +451,7 @@ pub(crate) struct InspectionBuffer {
 
 impl InspectionBuffer {
     /// Returns a window without the urgent bytes in it; `None` if there are none.
+    #[inline]
     pub(crate) fn without_urgent(&self, window: &StreamWindow<'_>) -> Option<urgent::Reduced> {
         match self.urgent.is_empty() {
             true => None,

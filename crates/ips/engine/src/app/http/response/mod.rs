@@ -275,14 +275,15 @@ impl ResponseSide {
         if data.is_empty() {
             return Step::NeedMore;
         }
+        // The answer to a CONNECT decides what the client's bytes behind it are: they are parsed before the server's next byte,
+        // as if that came in a segment of its own.
+        if pairing.has_held_requests && pairing.connect.is_some() && self.state != State::Failed {
+            pairing.pauses_responses = true;
+            return Step::NeedMore;
+        }
         match self.state {
             State::Failed => Step::NeedMore,
-            State::Tunnel => {
-                // The client's bytes decide at once what the tunnel carries: further readings go on with the server's bytes, and
-                // this parser would fall behind them, as far as the segment reaches.
-                pairing.pauses_responses |= pairing.has_held_requests && pairing.connect == Some(true);
-                Step::NeedMore
-            }
+            State::Tunnel => Step::NeedMore,
             State::TrailingBytes => {
                 let end = data.iter().position(|&byte| byte == b'\n');
                 if end.is_some() {

@@ -45,10 +45,6 @@ impl ResponseSide {
         out: &mut Transactions,
         settings: &AppSettings,
     ) -> Step {
-        if pairing.has_held_requests && pairing.connect == Some(false) {
-            pairing.pauses_responses = true;
-            return Step::NeedMore;
-        }
         let is_http_09 = pairing.waiting.front().is_some_and(|waiting| waiting.is_http_09);
         if is_http_09 && line_kind(data) == LineKind::Undecided {
             return Step::NeedMore;
