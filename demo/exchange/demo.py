@@ -1,8 +1,9 @@
 """Demonstrates an exchange point on one machine: `make demo-exchange`.
 
 Two sites, each a `millraced`, are joined by two trunks. Four members have real routers (BIRD 2, FRR, GoBGP) on a peering LAN, and two
-of them order a private path on the web page. A trunk fails, an attack is dropped at both sites, and the engine is killed. Every
-act prints what it measured, and fails if it does not hold. `scripts/apart.sh` gives the demo its own namespaces.
+of them order a private path on the web page. A trunk fails, an attack is dropped at both sites, another one is found by sFlow and
+stopped by the filter that the exchange suggests, the verifier refuses a change, and the engine is killed. Every act prints what
+it measured, and fails if it does not hold. `scripts/apart.sh` gives the demo its own namespaces.
 """
 
 import argparse
@@ -18,12 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
+
+import requests
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "demo" / "exchange"
 sys.path.insert(0, str(ROOT / "tests" / "interop"))
 
 from exchange import Exchange  # noqa: E402
+from namespaces import entered  # noqa: E402
 from routers import KINDS, render, wait_established  # noqa: E402
 from sites import ENGINE, MANAGEMENT, Site, Sites, waive_quarantine  # noqa: E402
 from streams import ARRIVAL_MAX_S, Receiver, Sender  # noqa: E402
@@ -33,10 +38,18 @@ PASSWORD = "correct horse battery"  # that of portal/tests/journeys
 ROUTERS = {"aoba": "bird", "baikal": "frr", "castor": "gobgp", "danube": "bird"}
 AOBA_VLAN = ("10.100.0.1", "02:00:00:00:65:01")
 DANUBE_PATH = ("10.100.0.4", "02:00:00:00:65:04")
+# The name of the path, as order.mjs gives it.
+PATH = "aoba-danube"
 WRONG_MAC = "02:00:00:00:64:33"
-VICTIM, BYSTANDER = "198.18.1.10", "198.18.1.20"
+# The victims of the attacks: NTP amplification, and DNS amplification that the exchange finds itself.
+VICTIM, FOUND_VICTIM, BYSTANDER = "198.18.1.10", "198.18.1.30", "198.18.1.20"
+NTP, DNS = 123, 53
+# The VLAN to which Aoba wants to move its path, and that leads elsewhere.
+WRONG_VLAN = 200
 # Numbers of streams.
 PROBE, FORTH, BACK, FROM_BAIKAL, FROM_CASTOR, GOOD, AGAIN = range(1, 8)
+# The servers of the Internet, behind two members, that answer to a victim.
+AMPLIFIERS = {FROM_BAIKAL: "203.0.113.7", FROM_CASTOR: "198.51.100.9", AGAIN: "203.0.113.7"}
 FILTER_COOKIE = 0x585  # the owner and the kind of the cookies of filters (crates/exchange/ix-plan/src/layout.rs)
 ON_ENGINE = ["ip", "netns", "exec", ENGINE]
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -95,14 +108,17 @@ class Demo:
         self.sites = self.stack.enter_context(Sites.of_file(HERE / "exchange.toml"))
         self.host = self.sites.hosts[0]
         self.port = free_port()
-        more = f'[api]\nlisten = "127.0.0.1:{self.port}"\nname = "Demo IX"\n'
+        # Foreign entries are reported and left, so that an act can show what the verifier says about one.
+        engine = 'foreign_entries = "leave"\nverification_secs = 60\n'
+        more = f'[sflow]\nlisten = "{MANAGEMENT[1]}:6343"\nswitches = ["{MANAGEMENT[0]}"]\n'
+        more += f'[api]\nlisten = "127.0.0.1:{self.port}"\nname = "Demo IX"\n'
         if os.environ.get("MILLRACE_PAGE"):
             more += f'page = "{os.environ["MILLRACE_PAGE"]}"\n'
         more += (HERE / "routing.toml").read_text()
         registry = ["ip", "netns", "exec", ENGINE, sys.executable, ROOT / "tests" / "interop" / "registry.py", "4343"]
         self.stack.callback(end, subprocess.Popen([*registry, HERE / "registry.txt"]))
         self.exchange = self.stack.enter_context(
-            Exchange(self.folder / "ix", more=more, namespace=ENGINE, address=MANAGEMENT[1]))
+            Exchange(self.folder / "ix", engine, more, namespace=ENGINE, address=MANAGEMENT[1]))
         say(f"{DIM}$ millrace-ix apply demo/exchange/exchange.toml{OFF}")
         applied = self.exchange.ask("apply", HERE / "exchange.toml")
         started = time.monotonic()
@@ -249,7 +265,7 @@ class Demo:
         account = objects[ends["aoba-path"]]["account"]
         ordered = time.time()
         self.exchange.order(
-            {"operation": "create_service", "account": account, "kind": "p2p_vc", "name": "aoba-danube",
+            {"operation": "create_service", "account": account, "kind": "p2p_vc", "name": PATH,
              "peer": objects[ends["danube-path"]]["account"]},
             {"operation": "configure_end", "service": "sv-0", "connection": ends["aoba-path"],
              "vlan": {"type": "dot1q", "vlan": 100}, "capacity_mbps": 200},
@@ -326,13 +342,13 @@ class Demo:
         aoba = self.routers[0]
         wait_for("Aoba's session with the exchange", lambda: "Established" in aoba.control("show", "protocols", "exchange"))
         self.wait_alive()
-        row("NTP frames to 198.18.1.10", "sent", "at Aoba", "dropped", "where")
+        row(f"NTP frames to {VICTIM}", "sent", "at Aoba", "dropped", "where")
         if self.page:
-            self.attack_once("a filter by the page", self.filter_on_page(), self.delete_filters)
+            self.attack_once("a filter by the page", self.filter_on_page(), self.delete_filters, self.calm)
         else:
-            self.attack_once("a filter by order", self.filter_by_order, self.delete_filters)
+            self.attack_once("a filter by order", self.filter_by_order, self.delete_filters, self.calm)
         self.attack_once("RTBH: Aoba's router announces 198.18.1.10/32 with BLACKHOLE", lambda: self.blackhole(True),
-                         lambda: self.blackhole(False))
+                         lambda: self.blackhole(False), self.calm)
         say("each frame of the attack either arrived before the drop, or is in a counter at the site where it entered")
         self.check_sessions()
 
@@ -343,13 +359,14 @@ class Demo:
             return "objects of the routing registry" in log and "BGP connection" in log
         wait_for("the engine has Aoba's routes and objects", sessions)
 
-    def attack_once(self, name, drop, release):
-        """Attacks under other traffic; drops the attack, accounts for its frames, and lets such frames pass again."""
+    def attack_once(self, name, drop, release, calm, victim=VICTIM, port=NTP):
+        """Attacks a victim from a source port, under other traffic; drops the attack after some seconds, accounts for its frames,
+        and lets such frames pass again."""
         aoba, baikal, castor, danube = self.sites.members
 
         def attacker(member, stream):
-            return Sender(member.name, "lan", stream, source=member.v4, destination=VICTIM, to_mac=aoba.mac,
-                          from_mac=member.mac, rate=self.attack_pps, sport=123, padding=400)
+            return Sender(member.name, "lan", stream, source=AMPLIFIERS[stream], destination=victim, to_mac=aoba.mac,
+                          from_mac=member.mac, rate=self.attack_pps, sport=port, dport=4000 + stream, padding=400)
 
         with contextlib.ExitStack() as stack:
             receiver = stack.enter_context(Receiver("aoba", "lan"))
@@ -358,7 +375,8 @@ class Demo:
             attackers = [stack.enter_context(attacker(*one)) for one in ((baikal, FROM_BAIKAL), (castor, FROM_CASTOR))]
             for stream in (FROM_BAIKAL, FROM_CASTOR, GOOD):
                 receiver.wait_first(stream)
-            time.sleep(self.calm)
+            self.attacked = time.monotonic()
+            time.sleep(calm)
             ordered = drop()
             wait_for("the filter is there", self.filters)
             time.sleep(self.calm)
@@ -453,9 +471,98 @@ class Demo:
         return ordered
 
     # --- act 6 ------------------------------------------------------------------------------------------------------
+    def find_attack(self):
+        """Attacks an address of Aoba; a program of Aoba finds the attack by the API, and orders the filter that the exchange suggests."""
+        act("6. Another attack: found by sFlow, stopped by the filter that the exchange suggests")
+        account = next(id for id, one in self.exchange.objects("ac").items() if one["name"] == "Aoba Networks")
+        self.exchange.order({"operation": "create_user", "name": "aoba-noc", "account": account, "roles": ["member_admin"]})
+        with entered(ENGINE):
+            _, key = self.exchange.api_key(f"http://127.0.0.1:{self.port}", "aoba-noc")
+        self.headers = {"Authorization": f"Bearer {key}"}
+        say("both switches send one of 20 frames to the engine, with the service and the members that it belongs to")
+        row(f"DNS frames to {FOUND_VICTIM}", "sent", "at Aoba", "dropped", "where")
+        self.attack_once("the filter that the exchange suggested", self.order_suggested, self.delete_filters, 0, FOUND_VICTIM, DNS)
+        self.check_sessions()
+
+    def ask(self, method, path, **options):
+        """Returns the answer of the API to Aoba's program."""
+        with entered(ENGINE):
+            answer = requests.request(method, f"http://127.0.0.1:{self.port}/api/v1/{path}", headers=self.headers, timeout=60, **options)
+        hold(answer.ok, f"{method} {path}: {answer.status_code} {answer.text}")
+        return answer.json()
+
+    def order_suggested(self):
+        """Waits until the exchange names the attack and a filter, and orders it; returns the time of the order."""
+        wait_for("the attack is among the destinations", lambda: any(
+            target["prefix"] == f"{FOUND_VICTIM}/32" for target in self.ask("GET", "attack")["targets"]))
+
+        def suggestions():
+            traffic = self.ask("GET", "attack", params={"target": f"{FOUND_VICTIM}/32"})["traffic"]
+            # With an error of 30 %, there are more than 40 samples.
+            return traffic and traffic["error_percent"] < 30 and traffic["suggestions"] and traffic
+        traffic = wait_for("a filter is suggested", suggestions)
+        took, [suggestion, *_] = time.monotonic() - self.attacked, traffic["suggestions"]
+        say(f"{DIM}$ curl https://ix.example/api/v1/attack?target={FOUND_VICTIM}/32{OFF}")
+        say(f"  {traffic['target']['bits_per_s'] / 1e6:.1f} Mbit/s to {traffic['target']['prefix']}, plus or minus "
+            f"{traffic['error_percent']:.0f} %, over the last half minute; by peer: " + ", ".join(
+                f"{one['label']} {one['bits_per_s'] / 1e6:.1f}" for parts in traffic["breakdown"] if parts["by"] == "peer"
+                for one in parts["shares"][:2]))
+        say(f"  suggested {took:.1f} s after the first frame: {suggestion['matching']} ({100 * suggestion['covers']:.0f} % of the traffic)")
+        say(f"  why: {suggestion['why']}")
+        hold(suggestion["order"]["source_ports"] == [{"first": DNS, "last": DNS}], f"the suggestion is not about DNS: {suggestion}")
+        order = suggestion["order"]
+        if order["action"] != "drop":
+            say("  the usual traffic is known after four minutes; until then a limit is suggested. Aoba asks nobody by DNS, and drops")
+            order = order | {"action": "drop", "rate_kbps": None}
+        ordered = time.time()
+        self.ask("POST", "filters", json=order)
+        return ordered
+
+    # --- act 7 ------------------------------------------------------------------------------------------------------
+    def refuse_change(self):
+        """Orders a change whose frames a foreign entry of a switch would lead to another member; the verifier refuses it."""
+        act("7. A change that the verifier refuses")
+        ports = {one["name"]: one["number"] for one in tomllib.loads(self.switch_config("otemachi"))["bridge"][0]["port"]}
+        entry = f"table=0,priority=64000,in_port={ports['aoba-path']},dl_vlan={WRONG_VLAN}"
+        flow = f"{entry},actions=pop_vlan,output:{ports['baikal-lan']}"
+        say("somebody has worked on the switch of Otemachi by hand:")
+        say(f"{DIM}$ ovs-ofctl add-flow ote-1 {flow}{OFF}")
+        self.otemachi.ofctl("add-flow", flow)
+        wait_for("the engine reports the foreign entry", lambda: self.exchange.switch(0)["foreign"] == 1)
+        say(f"{DIM}$ millrace-ix verify{OFF}")
+        violations = self.exchange.ask("verify", check=False)
+        hold(any(text.startswith("V1") for text in violations), f"the verifier has not found it: {violations}")
+        for text in violations:
+            say(f"  {text}")
+        path = next(id for id, one in self.exchange.objects("sv").items() if one["name"] == PATH)
+        connection = next(id for id, one in self.exchange.objects("cn").items() if one["name"] == "aoba-path")
+        end = next(id for id, one in self.exchange.objects("nc").items()
+                   if one["service"] == path and one["connection"] == connection)
+        with Receiver("danube", "path") as receiver, self.path_sender(rate=1000, stream=FORTH) as sender:
+            receiver.wait_first(FORTH)
+            say(f"Aoba moves its path from VLAN 100 to VLAN {WRONG_VLAN}:")
+            move = {"operation": "move_end", "config": end, "connection": connection, "vlan": {"type": "dot1q", "vlan": WRONG_VLAN}}
+            say(f"{DIM}$ millrace-ix order '{json.dumps(move)}'{OFF}")
+            change = self.exchange.order(move)["change"]
+            wait_for("the change is refused", lambda: self.exchange.ask("journal", str(change))[-1]["state"] == "rolled_back")
+            sent = sender.end()["sent"]
+            seen = receiver.end({FORTH: sent})["streams"][str(FORTH)]
+        say(f"{DIM}$ millrace-ix journal {change}{OFF}")
+        say(self.exchange.command("journal", str(change)).rstrip())
+        reason = json.dumps(self.exchange.ask("journal", str(change))[-1])
+        hold("the verification refuses the change: V1" in reason and f"VLAN {WRONG_VLAN}" in reason, f"the reason is not said: {reason}")
+        row("the path, in VLAN 100 meanwhile", "sent", "lost")
+        row("", sent, sent - seen["received"])
+        hold(sent == seen["received"], "frames were lost")
+        self.otemachi.ofctl("del-flows", "--strict", entry)
+        wait_for("the foreign entry is gone", lambda: self.exchange.switch(0)["foreign"] == 0)
+        hold(self.exchange.ask("verify", check=False) == [], "the verifier finds faults without the entry")
+        say("the change was taken back before a frame followed it; without the foreign entry `millrace-ix verify` finds nothing")
+
+    # --- act 8 ------------------------------------------------------------------------------------------------------
     def kill_engine(self):
         """Kills the engine under traffic, and starts it again."""
-        act("6. The engine is killed")
+        act("8. The engine is killed")
         aoba, danube = self.sites.members[0], self.sites.members[3]
         with contextlib.ExitStack() as stack:
             at_path, at_lan = (stack.enter_context(Receiver(*where)) for where in (("danube", "path"), ("aoba", "lan")))
@@ -509,7 +616,7 @@ def main():
         pathlib.Path(folder).chmod(0o755)
         try:
             check_tools(demo.page)
-            for step in (demo.start, demo.peer, demo.order, demo.fail_trunk, demo.attack, demo.kill_engine):
+            for step in (demo.start, demo.peer, demo.order, demo.fail_trunk, demo.attack, demo.find_attack, demo.refuse_change, demo.kill_engine):
                 step()
         except (Failed, AssertionError, subprocess.SubprocessError) as failure:
             print(f"\ndemo-exchange: FAILED: {failure}", file=sys.stderr)

@@ -1,5 +1,5 @@
-"""The exchange of `make demo-exchange` in a short form: two sites, four real routers, a path, a trunk that fails, an attack. The
-page and the end of the engine have tests of their own. Needs root, and the routers of `scripts/setup.sh routers`."""
+"""The exchange of `make demo-exchange` in a short form: two sites, four real routers, a path, a trunk that fails, attacks dropped
+and found, a change that the verifier refuses. The page and the end of the engine have tests of their own. Needs root, and the routers of `scripts/setup.sh routers`."""
 
 import contextlib
 import os
@@ -52,3 +52,5 @@ def test_two_sites_carry_routers_and_a_path_survive_a_trunk_and_drop_an_attack_w
         gap_ms, lost, repeated = demo.gap(demo.cut_under_traffic)
         assert lost <= 500 and repeated == 0, f"{lost} frames, a gap of {gap_ms} ms; the bound is 150 ms on a quiet machine"
         demo.attack()
+        demo.find_attack()
+        demo.refuse_change()
