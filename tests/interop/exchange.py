@@ -1,12 +1,14 @@
 """Starts `millrace-ix`, the controller of an exchange, and orders what the tests need."""
 
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
 import pathlib
 import signal
 import socket
+import sqlite3
 import struct
 import subprocess
 import time
@@ -146,6 +148,15 @@ socket = "{self.socket}"
             status = self.ask("status")
             return not status["changes"] and all(switch["state"] == "in_sync" for switch in status["switches"])
         wait_for(f"in sync ({self.log})", is_in_sync, bound)
+
+    def journal_steps(self, first):
+        """Returns the time in ms of each state of all changes from a number on, by change."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.database}?mode=ro", uri=True)) as link:
+            rows = link.execute("SELECT change, state, at FROM journal WHERE change >= ?", (first,)).fetchall()
+        steps = {}
+        for change, state, at in rows:
+            steps.setdefault(change, {})[state] = at
+        return steps
 
     def create_site(self, name, dpid, ports):
         """Adds a site with one switch; returns the identifiers of both."""

@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import random
-import sqlite3
 import statistics
 import threading
 import time
@@ -124,13 +123,9 @@ def p(values, share):
     return 1000 * sorted(values)[min(len(values) - 1, int(len(values) * share))]
 
 
-def in_place(database, first):
+def in_place(exchange, first):
     """Returns the times in ms from accepted to the last step at a switch, of all changes from a number on."""
-    with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as link:
-        rows = link.execute("SELECT change, state, at FROM journal WHERE change >= ?", (first,)).fetchall()
-    steps = {}
-    for change, state, at in rows:
-        steps.setdefault(change, {})[state] = at
+    steps = exchange.journal_steps(first)
     assert all("rolled_back" not in found for found in steps.values())
     ends = [(found.get("flipped") or found.get("cleaned"), found["accepted"]) for found in steps.values()]
     assert all(end is not None for end, _ in ends), "a change has not come to its end"
@@ -223,7 +218,7 @@ def test_a_large_exchange_is_imported_read_and_changed_within_the_bounds(tmp_pat
         took = time.monotonic() - began
         assert failed == []
         wait_for("the changes are in place", is_in_place, 300)
-        times = in_place(exchange.database, first)
+        times = in_place(exchange, first)
         rate, latest = len(times) / took, p([one / 1000 for one in times], .99)
         used = memory_mb(exchange.process)
         print(f"{rate:.0f} changes a second for {took:.0f} s: from accepted to in place p50 {statistics.median(times):.0f} ms, p99 "
