@@ -2,7 +2,8 @@
 tenant has no end is a leak. `python tenants.py send` and `python tenants.py receive` take their lanes as a line of JSON on standard
 input, run until it ends, and then print what they saw as a line of JSON.
 
-A lane is an interface, a VLAN and a tenant. A frame has its lane, its tenant and a number after MAGIC.
+A lane is an interface, a VLAN and a tenant. A frame has its lane, its tenant, a number and its time of sending after MAGIC. Both
+programs print a line of JSON with their counts each second.
 """
 
 import json
@@ -13,11 +14,16 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 MAGIC = b"MR-TENNT"
-# Tenant, lane, number.
-STAMP = struct.Struct("!IIQ")
+# Tenant, lane, number, time of sending (ns, CLOCK_MONOTONIC).
+STAMP = struct.Struct("!IIQQ")
+# The smallest frame in bytes, without FCS: headers with a tag, MAGIC, STAMP, and what fills it up.
+SIZE_MIN = 62
+# The most gaps that a receiver keeps.
+GAPS_MAX = 100_000
 ETHERTYPE = b"\x88\xb5"
 # The time in s for which a receiver waits for missing frames after its end.
 ARRIVAL_MAX_S = 60
@@ -35,8 +41,33 @@ def is_over(seconds=0.0):
     return bool(ready) and not sys.stdin.buffer.read1(1)
 
 
+class Report:
+    """Prints counts once a second."""
+
+    def __init__(self):
+        self.due = time.monotonic()
+
+    def is_due(self):
+        now = time.monotonic()
+        if now < self.due:
+            return False
+        self.due = now + 1
+        return True
+
+
+def due_at(seconds, order):
+    """Returns the number of frames that are due after some seconds, with bursts of `burst_s` in each `period_s`."""
+    if "period_s" not in order:
+        return int(seconds * order["rate"])
+    period, burst, factor = order["period_s"], order["burst_s"], order["factor"]
+    base = order["rate"] * period / (period + (factor - 1) * burst)
+    whole, part = divmod(seconds, period)
+    return int(base * (seconds + (factor - 1) * (whole * burst + max(0, part - (period - burst)))))
+
+
 def send(order):
-    """Sends frames of all lanes in turn, at `rate` frames a second, and prints the number for each lane."""
+    """Sends frames of all lanes in turn, at `rate` frames a second, and prints the number for each lane. Frames have `size` bytes
+    without FCS. With `period_s`, `burst_s` and `factor`, the rate is so many times higher for the last seconds of each period."""
     sockets, lanes = {}, []
     for number, (interface, vlan, tenant) in enumerate(order["lanes"]):
         if interface not in sockets:
@@ -45,19 +76,22 @@ def send(order):
         macs = bytes([2, 0, tenant >> 8, tenant & 255, 0, 2, 2, 0, tenant >> 8, tenant & 255, 0, 1])
         head = macs + struct.pack("!HH", 0x8100, vlan) + ETHERTYPE + MAGIC
         lanes.append((sockets[interface].send, head, tenant, number))
-    sent, pack, padding = [0] * len(lanes), STAMP.pack, bytes(12)
-    start, number, at = time.monotonic(), 0, 0
+    size = order.get("size", SIZE_MIN)
+    sent, pack, clock, padding = [0] * len(lanes), STAMP.pack, time.monotonic_ns, bytes(size - SIZE_MIN + 12)
+    # A process that did not run for a while does not send all overdue frames at once.
+    most = order["rate"] // 50 + 1
+    start, number, at, report = time.monotonic(), 0, 0, Report()
+    began = start
     print("ready", flush=True)
     while not is_over():
-        due = int((time.monotonic() - start) * order["rate"])
-        # A process that did not run for a while does not send all overdue frames at once.
-        if due - number > order["rate"] / 50:
-            start += (due - number) / order["rate"]
-            due = number + order["rate"] // 50
+        due = due_at(time.monotonic() - start, order)
+        if due - number > most:
+            start += (due - number - most) / order["rate"]
+            due = number + most
         for _ in range(due - number):
             transmit, head, tenant, lane = lanes[at]
             try:
-                transmit(head + pack(tenant, lane, sent[lane]) + padding)
+                transmit(head + pack(tenant, lane, sent[lane], clock()) + padding)
             except OSError as error:
                 if error.errno != 105:  # ENOBUFS: the queue is full, and the frame is due once more
                     raise
@@ -65,8 +99,10 @@ def send(order):
             sent[lane] += 1
             number += 1
             at = at + 1 if at + 1 < len(lanes) else 0
+        if report.is_due():
+            print(json.dumps({"sent": number, "bytes": number * size}), flush=True)
         time.sleep(0.0005)
-    print(json.dumps({"sent": sent, "seconds": time.monotonic() - start}), flush=True)
+    print(json.dumps({"sent": sent, "seconds": time.monotonic() - began}), flush=True)
 
 
 class Ring:
@@ -90,7 +126,7 @@ class Ring:
             status, _, size, mac, _, _, _, vlan, _ = HEADER.unpack_from(memory, offset)
             if not status & STATUS_USER:
                 break
-            found.append((vlan & 0xFFF, memory[offset + mac : offset + mac + size]))
+            found.append((vlan & 0xFFF, memory[offset + mac : offset + mac + min(size, SIZE_MIN)]))
             memory[offset : offset + 4] = b"\0\0\0\0"
             at = (at + 1) % FRAMES
         self.at = at
@@ -103,15 +139,23 @@ class Ring:
 
 def receive(order):
     """Receives frames until standard input ends, and prints what arrived: the number of each lane, those at a wrong tenant's end,
-    and those that arrived twice or too late. It may end with a line of JSON: the numbers of frames by lane to wait for."""
+    and those of each lane that arrived twice or too late. Of the lanes of `watched` it keeps the gaps: the lane, the number of
+    frames that are missing, and the times of sending of the frames before and after them. It may end with a line of JSON: the
+    numbers of frames by lane to wait for."""
     owner = {(interface, vlan): tenant for interface, vlan, tenant in order["lanes"]}
     rings = {interface: Ring(interface) for interface, _, _ in order["lanes"]}
-    received, last = [0] * len(order["lanes"]), [-1] * len(order["lanes"])
-    wrong, disordered, others, examples = 0, 0, 0, []
+    lanes = len(order["lanes"])
+    received, disordered, last, when = [0] * lanes, [0] * lanes, [-1] * lanes, [0] * lanes
+    wrong, others, missing, gaps, examples = 0, 0, 0, [], []
+    watched = [False] * lanes
+    for lane in order.get("watched", []):
+        watched[lane] = True
 
     def is_missing():
-        return any(received[int(lane)] < number for lane, number in expected.items())
+        # Of a watched lane, frames may be lost: its last one is awaited.
+        return any((last[int(lane)] + 1 if watched[int(lane)] else received[int(lane)]) < number for lane, number in expected.items())
     unpack, begin = STAMP.unpack_from, 14 + len(MAGIC)
+    report = Report()
     print("ready", flush=True)
     text, until, expected = b"", None, {}
     while until is None or time.monotonic() < (until + ARRIVAL_MAX_S if is_missing() else until):
@@ -122,14 +166,21 @@ def receive(order):
                 if frame[14:begin] != MAGIC:
                     others += 1
                     continue
-                tenant, lane, number = unpack(frame, begin)
+                tenant, lane, number, sent_at = unpack(frame, begin)
                 if owner.get((interface, vlan)) != tenant:
                     wrong += 1
                     examples += [(interface, vlan, tenant, lane, number)] if len(examples) < 5 else []
                     continue
                 received[lane] += 1
-                disordered += number <= last[lane]
-                last[lane] = number
+                if number <= last[lane]:
+                    disordered[lane] += 1
+                    continue
+                if number > last[lane] + 1 and watched[lane]:
+                    missing += number - last[lane] - 1
+                    gaps += [(lane, number - last[lane] - 1, when[lane], sent_at)] if len(gaps) < GAPS_MAX else []
+                last[lane], when[lane] = number, sent_at
+        if until is None and report.is_due():
+            print(json.dumps({"received": sum(received), "wrong": wrong, "missing": missing}), flush=True)
         if until is None and select.select([0], [], [], 0 if busy else 0.002)[0]:
             part = os.read(0, 1 << 16)
             text += part
@@ -138,11 +189,11 @@ def receive(order):
         elif not busy:
             time.sleep(0.002)
     print(json.dumps({"received": received, "wrong": wrong, "examples": examples, "disordered": disordered, "others": others,
-                      "ring_full": sum(ring.lost() for ring in rings.values())}), flush=True)
+                      "gaps": gaps, "ring_full": sum(ring.lost() for ring in rings.values())}), flush=True)
 
 
 class Process:
-    """A sender or a receiver, which works when the constructor returns."""
+    """A sender or a receiver, which works when the constructor returns. `newest` has its counts of the last second."""
 
     def __init__(self, what, **order):
         self.process = subprocess.Popen([sys.executable, __file__, what], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -150,15 +201,22 @@ class Process:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         assert line == "ready\n", line
+        self.newest = {}
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            self.newest = json.loads(line)
 
     def end(self, expected=None):
         """Ends the process, and returns what it saw. A receiver first waits for the numbers of frames that are expected of some lanes."""
         if expected:
             self.process.stdin.write(json.dumps(expected) + "\n")
         self.process.stdin.close()
-        line = self.process.stdout.readline()
-        assert self.process.wait(timeout=60) == 0 and line
-        return json.loads(line)
+        self.reader.join(ARRIVAL_MAX_S + 120)
+        assert self.process.wait(timeout=60) == 0
+        return self.newest
 
     def __enter__(self):
         return self
