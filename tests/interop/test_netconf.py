@@ -176,6 +176,9 @@ def test_ncclient_over_openssh_edits_locks_and_commits(tmp_path, switch, front_e
         subtree = ("subtree", f'<bridge xmlns="{MODEL}"><name>br0</name><port><name>p7</name></port></bridge>')
         data = session.get_config("running", filter=subtree).data_xml
         assert "<number>7</number>" in data and "p1" not in data
+        xpath = ("xpath", ({"m": MODEL}, "/m:bridge/m:port[m:name='p7']/m:number"))
+        data = session.get_config("running", filter=xpath).data_xml
+        assert "<number>7</number>" in data and "p1" not in data and "device" not in data
         session.edit_config(target="candidate", config=config.replace("600", "700"))
         session.commit(confirmed=True, timeout="600", persist="abc")
         assert ageing(switch) == 700

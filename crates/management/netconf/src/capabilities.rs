@@ -25,6 +25,7 @@ pub(crate) fn capabilities() -> Vec<String> {
         of("confirmed-commit:1.1"),
         of("rollback-on-error:1.0"),
         of("validate:1.1"),
+        of("xpath:1.0"),
         of("notification:1.0"),
         of("interleave:1.0"),
         of("with-defaults:1.0?basic-mode=trim&also-supported=report-all"),

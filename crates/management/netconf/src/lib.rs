@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod capabilities;
+mod filter;
 mod framing;
 mod notification;
 mod operations;

@@ -1,9 +1,10 @@
 //! Notifications (RFC 5277): the stream `NETCONF`, with `netconf-config-change` (RFC 6470, section 2.2) for each revision.
 
 use millrace_yang::NAMESPACE;
-use millrace_yang::filter::subtree;
 use millrace_yang::schema::{Kind, Node, configuration, find};
 use millrace_yang::xml::{Attribute, Element, XMLNS};
+
+use crate::filter::Filter;
 
 /// The namespace of `create-subscription` and `notification`.
 pub(crate) const NOTIFICATION: &str = "urn:ietf:params:xml:ns:netconf:notification:1.0";
@@ -16,7 +17,7 @@ pub(crate) const STREAM: &str = "NETCONF";
 
 /// A subscription of notifications, with its filter.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Subscription(pub(crate) Option<Element>);
+pub(crate) struct Subscription(pub(crate) Option<Filter>);
 
 /// A revision, as subscribers hear of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,11 +56,12 @@ impl ConfigChange {
     }
 
     /// Returns the message for a subscriber; `None` if its filter selects nothing of it.
-    pub(crate) fn message(&self, filter: Option<&Element>) -> Option<String> {
+    pub(crate) fn message(&self, filter: Option<&Filter>) -> Option<String> {
         let content = self.content();
         let content = match filter {
             None => content,
-            Some(filter) => subtree(&[content], &filter.children).into_iter().next()?,
+            // An expression that is evaluated with too much work on one notification selects nothing of it.
+            Some(filter) => filter.apply(&[content]).ok()?.into_iter().next()?,
         };
         let time = Element::new(NOTIFICATION, "eventTime").with_text(self.time.as_str());
         let message = Element::new(NOTIFICATION, "notification")

@@ -158,6 +158,7 @@ impl Session {
             store,
             unconfirmed: &mut self.unconfirmed,
             subscription: &mut self.subscription,
+            attributes: &rpc.attributes,
         };
         operations::run(operation, &mut context).unwrap_or_else(Reply::Errors)
     }

@@ -12,17 +12,40 @@
 
 use std::collections::BTreeMap;
 
-use crate::xml::{Element, XMLNS};
+use crate::xml::Element;
 
 /// The selected part of an element.
 #[derive(Debug, Clone)]
-enum Selection {
+pub(crate) enum Selection {
     All,
     /// Some of the elements inside, by index.
     Part(BTreeMap<usize, Selection>),
 }
 
+impl Default for Selection {
+    fn default() -> Selection {
+        Selection::Part(BTreeMap::new())
+    }
+}
+
 impl Selection {
+    /// Adds the element at these indices, from the outermost on, with all inside of it.
+    pub(crate) fn insert(&mut self, place: &[usize]) {
+        match (&mut *self, place) {
+            (Selection::All, _) => {}
+            (_, []) => *self = Selection::All,
+            (Selection::Part(parts), [first, rest @ ..]) => parts.entry(*first).or_default().insert(rest),
+        }
+    }
+
+    /// Returns the selected part of data.
+    pub(crate) fn of(&self, data: &[Element]) -> Vec<Element> {
+        match self {
+            Selection::All => data.to_vec(),
+            Selection::Part(parts) => taken(data, 0, parts),
+        }
+    }
+
     fn merge(&mut self, other: Selection) {
         match (&mut *self, other) {
             (Selection::All, _) => {}
@@ -42,7 +65,7 @@ impl Selection {
 /// Returns the part of the data that a filter selects; an empty filter selects nothing.
 pub fn subtree(data: &[Element], filter: &[Element]) -> Vec<Element> {
     match siblings(data, filter) {
-        Some(Selection::Part(parts)) if !filter.is_empty() => taken(data, 0, &parts),
+        Some(selection) if !filter.is_empty() => selection.of(data),
         _ => Vec::new(),
     }
 }
@@ -51,7 +74,7 @@ fn is_match(filter: &Element, data: &Element) -> bool {
     let own_attributes = filter
         .attributes
         .iter()
-        .any(|attribute| attribute.namespace != XMLNS);
+        .any(|attribute| !attribute.is_declaration());
     // An element without a namespace stands for any (section 6.2.1). The data has no attributes to match.
     filter.name == data.name
         && (filter.namespace.is_empty() || filter.namespace == data.namespace)

@@ -21,6 +21,7 @@ pub mod filter;
 pub mod module;
 pub mod schema;
 pub mod xml;
+pub mod xpath;
 
 /// The XML namespace of the module `millrace`.
 pub const NAMESPACE: &str = "urn:millrace:switch";

@@ -61,6 +61,13 @@ pub enum XmlError {
     Limit(String),
 }
 
+impl Attribute {
+    /// Returns true if the attribute declares a namespace.
+    pub fn is_declaration(&self) -> bool {
+        self.namespace == XMLNS
+    }
+}
+
 impl Element {
     /// Returns an element of a namespace without content.
     pub fn new(namespace: &str, name: &str) -> Element {

@@ -3,7 +3,7 @@
 use millrace_yang::data::trimmed;
 use millrace_yang::datastore::{Client, Datastore};
 use millrace_yang::schema::configuration;
-use millrace_yang::xml::{Element, XMLNS};
+use millrace_yang::xml::{Attribute, Element};
 
 use crate::notification::Subscription;
 use crate::reply::{Reply, RpcError};
@@ -18,6 +18,8 @@ pub(crate) struct Context<'a> {
     /// The revision of a confirmed commit of this session without `persist`.
     pub(crate) unconfirmed: &'a mut Option<u64>,
     pub(crate) subscription: &'a mut Option<Subscription>,
+    /// The attributes of `rpc`, which may declare the prefixes of a filter.
+    pub(crate) attributes: &'a [Attribute],
 }
 
 pub(super) type Outcome = Result<Reply, Vec<RpcError>>;
@@ -104,9 +106,4 @@ pub(super) fn unlocked(state: &State, id: u32) -> Result<(), Vec<RpcError>> {
         ]),
         _ => Ok(()),
     }
-}
-
-/// Returns an attribute that declares a namespace.
-pub(super) fn is_declaration(attribute: &millrace_yang::xml::Attribute) -> bool {
-    attribute.namespace == XMLNS
 }

@@ -2,24 +2,23 @@
 
 use millrace_yang::data::{Defaults, completed, to_xml};
 use millrace_yang::edit::NETCONF;
-use millrace_yang::filter::subtree;
 use millrace_yang::schema::{all, configuration};
 use millrace_yang::xml::Element;
 use millrace_yang::{MODULE, NAMESPACE, REVISION, module};
 use serde_json::{Map, Value as Json};
 
 use super::context::{
-    Context, Name, Outcome, candidate, datastore, invalid, is_declaration, missing, named, one, running,
-    shortened,
+    Context, Name, Outcome, candidate, datastore, invalid, missing, named, one, running, shortened,
 };
 use super::monitoring;
 use crate::capabilities::{MONITORING, WITH_DEFAULTS};
+use crate::filter::Filter;
 use crate::notification::{STREAM, Subscription};
 use crate::reply::{Reply, RpcError};
 
 pub(super) fn get(operation: &Element, context: &mut Context<'_>) -> Outcome {
     let defaults = with_defaults(operation)?;
-    let filter = filter(operation)?;
+    let filter = Filter::of(operation, context.attributes)?;
     let document = document(running(context.store)?.document, defaults);
     let mut data = to_xml(configuration(), &document, NAMESPACE);
     let state = context.store.state().map_err(one)?;
@@ -30,18 +29,18 @@ pub(super) fn get(operation: &Element, context: &mut Context<'_>) -> Outcome {
     data.push(monitoring::netconf_state(&context.shared.sessions()));
     data.push(monitoring::modules_state());
     data.push(monitoring::streams());
-    Ok(reply(data, filter))
+    reply(data, filter.as_ref())
 }
 
 pub(super) fn get_config(operation: &Element, context: &mut Context<'_>) -> Outcome {
     let defaults = with_defaults(operation)?;
-    let filter = filter(operation)?;
+    let filter = Filter::of(operation, context.attributes)?;
     let read = match datastore(named(operation, "source")?)? {
         Name::Running => running(context.store)?,
         Name::Candidate => candidate(&context.shared.state(), context.store)?,
     };
     let document = document(read.document, defaults);
-    Ok(reply(to_xml(configuration(), &document, NAMESPACE), filter))
+    reply(to_xml(configuration(), &document, NAMESPACE), filter.as_ref())
 }
 
 fn document(document: Map<String, Json>, defaults: Defaults) -> Map<String, Json> {
@@ -51,37 +50,15 @@ fn document(document: Map<String, Json>, defaults: Defaults) -> Map<String, Json
     }
 }
 
-fn reply(data: Vec<Element>, filter: Option<&Element>) -> Reply {
+fn reply(data: Vec<Element>, filter: Option<&Filter>) -> Outcome {
     let selected = match filter {
         None => data,
-        Some(filter) => subtree(&data, &filter.children),
+        Some(filter) => filter.apply(&data)?,
     };
-    Reply::Elements(vec![Element {
+    Ok(Reply::Elements(vec![Element {
         children: selected,
         ..Element::new(NETCONF, "data")
-    }])
-}
-
-/// Returns the subtree filter; `None` without one.
-fn filter(operation: &Element) -> Result<Option<&Element>, Vec<RpcError>> {
-    let Some(filter) = operation.child("filter") else {
-        return Ok(None);
-    };
-    let kind = filter
-        .attributes
-        .iter()
-        .find(|attribute| attribute.name == "type" && !is_declaration(attribute));
-    match kind.map_or("subtree", |kind| kind.value.as_str()) {
-        "subtree" => Ok(Some(filter)),
-        other => {
-            let message = format!("filter type `{}`: expected subtree", shortened(other));
-            Err(vec![
-                RpcError::new("protocol", "bad-attribute", message)
-                    .with_info("bad-attribute", "type")
-                    .with_info("bad-element", "filter"),
-            ])
-        }
-    }
+    }]))
 }
 
 fn with_defaults(operation: &Element) -> Result<Defaults, Vec<RpcError>> {
@@ -111,7 +88,7 @@ pub(super) fn create_subscription(operation: &Element, context: &mut Context<'_>
     {
         return Err(invalid(format!("stream: expected {STREAM}")));
     }
-    *context.subscription = Some(Subscription(filter(operation)?.cloned()));
+    *context.subscription = Some(Subscription(Filter::of(operation, context.attributes)?));
     Ok(Reply::Ok)
 }
 

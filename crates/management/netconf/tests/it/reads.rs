@@ -34,7 +34,7 @@ fn get_config_has_what_somebody_decided_and_all_of_it_on_request() {
 }
 
 #[test]
-fn a_subtree_filter_selects_and_an_xpath_filter_is_refused() {
+fn a_subtree_filter_selects() {
     let mut peer = peer();
     let filter = |inner: &str| {
         format!(
@@ -49,7 +49,41 @@ fn a_subtree_filter_selects_and_an_xpath_filter_is_refused() {
         "{reply}"
     );
     assert!(peer.call(&filter("")).contains("<data/>"));
-    peer.fails(r#"<get><filter type="xpath" select="/"/></get>"#, "bad-attribute");
+    peer.fails(
+        r#"<get><filter type="regexp" select="/"/></get>"#,
+        "bad-attribute",
+    );
+}
+
+#[test]
+fn an_xpath_filter_selects_nodes_with_their_keys() {
+    let mut peer = peer();
+    let get = |declaration: &str, select: &str| {
+        format!(
+            "<get-config {declaration}><source><running/></source><filter type=\"xpath\" select=\"{select}\"/></get-config>"
+        )
+    };
+    let expected = "<data><bridge xmlns=\"urn:millrace:switch\"><name>br0</name><port><name>p1</name><device>memory</device></port></bridge></data>";
+    let prefix = "xmlns:m=\"urn:millrace:switch\"";
+    for request in [
+        get("", "/bridge/port/device"),
+        get(prefix, "/m:bridge[m:name='br0']/m:port[m:name='p1']/m:device"),
+        get(prefix, "//m:port/m:device/text()"),
+    ] {
+        let reply = peer.call(&request);
+        assert!(reply.contains(expected), "{reply}");
+    }
+    assert!(peer.call(&get("", "//port[name='p9']")).contains("<data/>"));
+    let state = "<get><filter type=\"xpath\" select=\"//link[. = 'up']\"/></get>";
+    let reply = peer.call(state);
+    assert!(
+        reply.contains("<link>up</link>") && !reply.contains("<packets>"),
+        "{reply}"
+    );
+    for wrong in ["/m:bridge", "/bridge[", "count(/bridge)", "//port[unknown()]"] {
+        peer.fails(&get("", wrong), "invalid-value");
+    }
+    peer.fails(r#"<get><filter type="xpath"/></get>"#, "missing-attribute");
 }
 
 #[test]
