@@ -55,8 +55,9 @@ impl Engine {
             action = action.max(self.inspect_all_held(rules, packet, flow, direction, out));
         }
         self.charge(flow);
-        for expectation in flow.app.expected.drain(..) {
-            self.expectations.add(expectation);
+        if !flow.app.expected.is_empty() {
+            let announced = flow.app.expected.drain(..);
+            announced.for_each(|expectation| self.expectations.add(expectation));
         }
         let mut verdict = self.apply(action, flow);
         let cause = match self.detector.limits_len() != limits {

@@ -95,8 +95,7 @@ impl Engine {
         }
         flow.state = session.state();
         flow.was_established |= flow.state == FlowState::Established;
-        self.segment_bytes = self.segment_bytes + session.memory() - session.charged;
-        session.charged = session.memory();
+        session.charge(&mut self.segment_bytes);
         if accepted.edits.is_empty() {
             return Ok(None);
         }
@@ -117,8 +116,7 @@ impl Engine {
             if flow.state == FlowState::Closed {
                 self.keep_buffers(session, false);
             }
-            self.segment_bytes = self.segment_bytes + session.memory() - session.charged;
-            session.charged = session.memory();
+            session.charge(&mut self.segment_bytes);
         }
     }
 

@@ -82,6 +82,7 @@ impl Half {
     }
 
     /// Returns the memory of the stream, and of data of SYNs, in bytes.
+    #[inline]
     pub(super) fn memory(&self) -> usize {
         let held: usize = self.syn_data.iter().map(|data| data.bytes.len()).sum();
         held + self.stream.as_ref().map_or(0, Stream::memory)

@@ -114,6 +114,14 @@ impl Session {
         self.halves.iter().map(Half::memory).sum()
     }
 
+    /// Changes the memory that all sessions take by the change of this one's.
+    #[inline]
+    pub(crate) fn charge(&mut self, all: &mut usize) {
+        let memory = self.memory();
+        *all = *all + memory - self.charged;
+        self.charged = memory;
+    }
+
     /// Returns the end that sends in `direction`, and the end that receives.
     fn ends(&mut self, direction: Direction) -> (&mut Half, &mut Half) {
         let [client, server] = &mut self.halves;

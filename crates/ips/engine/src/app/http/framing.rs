@@ -8,6 +8,8 @@
 //! Only what can change the end of a message counts. A space before the colon of `User-Agent` is an anomaly; before the colon
 //! of `Transfer-Encoding` it is ambiguous.
 
+use memchr::{memchr, memchr_iter};
+
 use crate::app::transaction::AppEvent;
 
 /// A line end that some recipients take for a character, or the reverse.
@@ -49,12 +51,15 @@ pub(super) fn letters(text: &[u8]) -> impl Iterator<Item = u8> + '_ {
 
 /// Returns true if some recipient may read a name as that of a header, whose name in lower case is `wanted`.
 pub(super) fn looks_like(name: &[u8], wanted: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(wanted) || letters(name).eq(letters(wanted))
+    // Most names differ in the first letter, and this is asked for each name of each message.
+    letters(name).next() == wanted.first().copied()
+        && (name.eq_ignore_ascii_case(wanted) || letters(name).eq(letters(wanted)))
 }
 
 /// Returns true if some recipient may read a name as that of a header that frames the message.
 fn is_framing(name: &[u8]) -> bool {
-    FRAMING.iter().any(|(exact, _)| looks_like(name, exact))
+    matches!(letters(name).next(), Some(b't' | b'c'))
+        && FRAMING.iter().any(|(exact, _)| looks_like(name, exact))
 }
 
 fn is_exact(name: &[u8]) -> bool {
@@ -102,7 +107,7 @@ impl Section {
             _ => return Some(LINE_END),
         };
         let is_same = *self.terminator.get_or_insert(terminator) == terminator;
-        (!is_same || text.contains(&b'\r')).then_some(LINE_END)
+        (!is_same || memchr(b'\r', text).is_some()).then_some(LINE_END)
     }
 
     /// Checks a header line with its terminator: its end, and its name and value.
@@ -120,9 +125,9 @@ impl Section {
         if is_blank(text) {
             return Some(HEADER_END);
         }
-        let colon = text.iter().position(|byte| *byte == b':');
+        let colon = memchr(b':', text);
         let name = &text[..colon.unwrap_or(text.len())];
-        let is_nul = text.contains(&0);
+        let is_nul = memchr(0, text).is_some();
         if first == b' ' || is_control(first) || first == b'\t' {
             // A recipient may join the line to the one before it, or take it for a header.
             if self.is_open || is_framing(name) {
@@ -150,8 +155,8 @@ impl Section {
 /// Bytes before `from` were checked before.
 pub(super) fn incomplete_line(bytes: &[u8], from: usize) -> Option<AppEvent> {
     let new = &bytes[from.min(bytes.len()).saturating_sub(1)..];
-    let is_return = |pair: &[u8]| pair[0] == b'\r' && pair[1] != b'\n';
-    new.windows(2).any(is_return).then_some(LINE_END)
+    let is_alone = |at: usize| new.get(at + 1).is_some_and(|next| *next != b'\n');
+    memchr_iter(b'\r', new).any(is_alone).then_some(LINE_END)
 }
 
 /// Returns the problem of a request line that ends with a protocol: its parts are separated by one space each (RFC 9112,

@@ -301,9 +301,14 @@ impl Headers {
     pub(super) fn find(&self, name: &[u8]) -> Option<Found<'_>> {
         let is_it = |header: &&Header| {
             let bytes = header.name.of(&self.text);
-            let letters = bytes.iter().filter(|&&byte| byte != 0);
-            bytes.eq_ignore_ascii_case(name)
-                || bytes.len() > name.len() && letters.map(u8::to_ascii_lowercase).eq(name.iter().copied())
+            let mut letters = bytes
+                .iter()
+                .filter(|&&byte| byte != 0)
+                .map(u8::to_ascii_lowercase);
+            // Most names differ in the first letter.
+            letters.clone().next() == name.first().copied()
+                && (bytes.eq_ignore_ascii_case(name)
+                    || bytes.len() > name.len() && letters.by_ref().eq(name.iter().copied()))
         };
         self.list.iter().find(is_it).map(|header| Found {
             value: header.value.of(&self.text),

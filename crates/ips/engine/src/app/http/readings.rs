@@ -289,6 +289,9 @@ pub(super) struct Alternatives {
     lists: [Vec<Alternative>; 2],
     /// True if the last byte was no line end.
     is_in_run: [bool; 2],
+    /// True once an alternative made room for another one.
+    #[cfg(test)]
+    pub(super) has_replaced: bool,
 }
 
 impl Heap for Alternatives {
@@ -377,6 +380,10 @@ impl Alternatives {
         for reading in &fork.readings {
             if list.len() >= ALTERNATIVES_MAX {
                 list.remove(0).end(out, settings);
+                #[cfg(test)]
+                {
+                    self.has_replaced = true;
+                }
             }
             let mut pairing = Pairing::default();
             let side = match direction {

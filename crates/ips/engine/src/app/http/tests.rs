@@ -24,15 +24,20 @@ fn feed(http: &mut Http, out: &mut Transactions, direction: Direction, bytes: &[
 
 /// Parses messages in turn, each cut into segments of `step` bytes.
 fn parsed(messages: &[(Direction, &[u8])], step: usize) -> Transactions {
-    parsed_with(AppSettings::default(), messages, step).0
+    parsed_with(AppSettings::default(), messages, step).transactions
 }
 
-/// Parses messages as a flow does: until the parser fails, or the flow changes its protocol. Returns the last outcome, too.
-fn parsed_with(
-    settings: AppSettings,
-    messages: &[(Direction, &[u8])],
-    step: usize,
-) -> (Transactions, Outcome) {
+/// The outcome of messages that were parsed.
+struct Parsed {
+    transactions: Transactions,
+    /// The outcome of the last bytes.
+    outcome: Outcome,
+    /// True if readings made room for others.
+    has_replaced: bool,
+}
+
+/// Parses messages as a flow does: until the parser fails, or the flow changes its protocol.
+fn parsed_with(settings: AppSettings, messages: &[(Direction, &[u8])], step: usize) -> Parsed {
     let mut http = Http::new(settings);
     let mut out = Transactions::default();
     let segments = |(direction, bytes): &(Direction, &[u8])| -> Vec<(Direction, Vec<u8>)> {
@@ -57,11 +62,21 @@ fn parsed_with(
     }
     http.end(UP, &mut out);
     http.end(DOWN, &mut out);
-    (out, outcome)
+    Parsed {
+        transactions: out,
+        outcome,
+        has_replaced: http.alternatives.has_replaced,
+    }
 }
 
 /// Returns the parts of all transactions that must not depend on the segmentation.
 fn essence(out: &Transactions) -> String {
+    let (own, readings) = essences(out);
+    own + &readings
+}
+
+/// Returns these parts of the usual transactions, and of those of further readings.
+fn essences(out: &Transactions) -> (String, String) {
     let of = |transaction: &Transaction| {
         let mut text = format!(
             "{:?} {:?} {:?}\n",
@@ -85,7 +100,7 @@ fn essence(out: &Transactions) -> String {
     // Further readings are independent of each other: they have no order.
     let mut readings: Vec<String> = readings.into_iter().map(of).collect();
     readings.sort();
-    own.into_iter().map(of).chain(readings).collect()
+    (own.into_iter().map(of).collect(), readings.concat())
 }
 
 fn text(out: &Transactions, index: usize, buffer: Buffer, direction: Direction) -> String {
@@ -567,26 +582,4 @@ fn a_line_that_never_ends_stops_the_parser() {
     }
     assert!(out.events.contains(&"http.request_field_too_long"));
     assert!(http.request.pending.len() <= super::LINE_SIZE);
-}
-
-#[test]
-fn requests_behind_a_refused_connect_are_answered_in_any_segmentation() {
-    let up = b"CONNECT a:1 HTTP/1.1\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n";
-    for refusal in [
-        &b"HTTP/1.1 304 No\r\nContent-Length: 40\r\n\r\n"[..],
-        b"HTTP/1.1 403 No\r\nContent-Length: 1\r\n\r\nx",
-    ] {
-        let body = b"x".repeat(2 * LINE_SIZE);
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-        let down = [refusal, head.as_bytes(), &body].concat();
-        for step in [1, 7, usize::MAX] {
-            let transactions = parsed(&[(UP, up), (DOWN, &down)], step);
-            let codes: Vec<_> = transactions
-                .list
-                .iter()
-                .map(|transaction| transaction.buffer(Buffer::HttpStatCode, DOWN).unwrap_or_default())
-                .collect();
-            assert_eq!(codes, [&refusal[9..12], b"200"], "in steps of {step}");
-        }
-    }
 }

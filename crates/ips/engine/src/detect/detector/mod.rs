@@ -377,8 +377,9 @@ impl Detector {
         out: &mut Events,
     ) -> Action {
         self.trace_packet(rules, context, flow.as_deref());
-        for change in self.scratch.sets.reported.drain(..) {
-            out.push(Event::Set(change));
+        if !self.scratch.sets.reported.is_empty() {
+            let changes = self.scratch.sets.reported.drain(..);
+            changes.for_each(|change| out.push(Event::Set(change)));
         }
         let first = out.list.len();
         let action = match self.matches.is_empty() {

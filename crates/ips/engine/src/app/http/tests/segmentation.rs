@@ -37,12 +37,18 @@ proptest! {
         } else {
             vec![(UP, &up), (DOWN, &down)]
         };
-        let (whole, end) = parsed_with(settings, &messages, usize::MAX);
-        let (cut, cut_end) = parsed_with(settings, &messages, step);
-        prop_assert_eq!(cut_end == Outcome::Failed, end == Outcome::Failed);
+        let whole = parsed_with(settings, &messages, usize::MAX);
+        let cut = parsed_with(settings, &messages, step);
+        prop_assert_eq!(cut.outcome == Outcome::Failed, whole.outcome == Outcome::Failed);
         // In line, what follows a message that is refused is not forwarded: readings of it do not matter.
-        if !is_inline || end != Outcome::Failed {
-            prop_assert_eq!(differences(&essence(&cut), &essence(&whole)), Vec::<String>::new());
+        if !is_inline || whole.outcome != Outcome::Failed {
+            let [cut_of, whole_of] = [&cut, &whole].map(|parsed| essences(&parsed.transactions));
+            prop_assert_eq!(differences(&cut_of.0, &whole_of.0), Vec::<String>::new());
+            prop_assert_eq!(cut.has_replaced, whole.has_replaced);
+            // A reading that makes room for others ends where the segment ends that they begin in.
+            if !whole.has_replaced {
+                prop_assert_eq!(differences(&cut_of.1, &whole_of.1), Vec::<String>::new());
+            }
         }
     }
 }
@@ -66,6 +72,28 @@ fn readings_in_a_tunnel_of_http_do_not_depend_on_segments() {
             Vec::<String>::new(),
             "in steps of {step}"
         );
+    }
+}
+
+#[test]
+fn requests_behind_a_refused_connect_are_answered_in_any_segmentation() {
+    let up = b"CONNECT a:1 HTTP/1.1\r\n\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+    for refusal in [
+        &b"HTTP/1.1 304 No\r\nContent-Length: 40\r\n\r\n"[..],
+        b"HTTP/1.1 403 No\r\nContent-Length: 1\r\n\r\nx",
+    ] {
+        let body = b"x".repeat(2 * LINE_SIZE);
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        let down = [refusal, head.as_bytes(), &body].concat();
+        for step in [1, 7, usize::MAX] {
+            let transactions = parsed(&[(UP, up), (DOWN, &down)], step);
+            let codes: Vec<_> = transactions
+                .list
+                .iter()
+                .map(|transaction| transaction.buffer(Buffer::HttpStatCode, DOWN).unwrap_or_default())
+                .collect();
+            assert_eq!(codes, [&refusal[9..12], b"200"], "in steps of {step}");
+        }
     }
 }
 
