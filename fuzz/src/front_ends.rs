@@ -82,7 +82,12 @@ pub(crate) fn netconf(bytes: &[u8]) {
         role: Role::Admin,
     };
     let mut switch = Switch::new();
-    let mut session = Session::new(client, Arc::new(Shared::default()), Box::new(|| {}));
+    let mut session = Session::new(
+        client,
+        "2026-11-29T12:00:00Z",
+        Arc::new(Shared::default()),
+        Box::new(|| {}),
+    );
     let (mut rest, mut size, mut is_closed) = (bytes, 1, false);
     while !rest.is_empty() {
         let (piece, tail) = rest.split_at(size.min(rest.len()));

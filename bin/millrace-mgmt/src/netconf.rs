@@ -7,7 +7,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use millrace_api::client::Client as Rest;
@@ -153,7 +153,8 @@ fn session(
     let ended = stream.try_clone()?;
     let end = Box::new(move || drop(ended.shutdown(Shutdown::Both)));
     let mut store = switch::Session::new(rest, &name);
-    let mut session = Session::new(client, Arc::clone(shared), end);
+    let login = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
+    let mut session = Session::new(client, &rfc_3339(login), Arc::clone(shared), end);
     tracing::info!(session = session.id(), user = %name, role = role.name(), "NETCONF session begins");
     let id = session.id();
     let (queue, notifications) = sync_channel(NOTIFICATIONS_MAX);
@@ -258,10 +259,14 @@ fn change(rest: &Rest, number: u64) -> Option<ConfigChange> {
         (change.path.clone(), operation)
     };
     Some(ConfigChange {
-        time: format_utc(revision.time).replace(' ', "T"),
+        time: rfc_3339(revision.time),
         user: revision.author,
         edits: changes.iter().map(edit).collect(),
     })
+}
+
+fn rfc_3339(unix: u64) -> String {
+    format_utc(unix).replace(' ', "T")
 }
 
 fn tell(hub: &Hub, change: &Arc<ConfigChange>) {

@@ -2,7 +2,9 @@
 
 use millrace_yang::{MODULE, NAMESPACE, REVISION};
 
-use crate::notification;
+use millrace_yang::edit::NETCONF;
+
+use crate::notification::{self, NOTIFICATION, STREAMS};
 
 /// The capability of version 1.0.
 pub const BASE_1_0: &str = "urn:ietf:params:netconf:base:1.0";
@@ -15,10 +17,77 @@ pub(crate) const MONITORING: &str = "urn:ietf:params:xml:ns:yang:ietf-netconf-mo
 /// The namespace of ietf-yang-library.
 pub(crate) const LIBRARY: &str = "urn:ietf:params:xml:ns:yang:ietf-yang-library";
 
+/// A module that the server implements.
+pub(crate) struct Module {
+    pub(crate) name: &'static str,
+    pub(crate) revision: &'static str,
+    pub(crate) namespace: &'static str,
+    pub(crate) features: &'static [&'static str],
+}
+
+/// The modules that the server implements.
+pub(crate) const MODULES: [Module; 8] = [
+    module(MODULE, REVISION, NAMESPACE, &[]),
+    module(
+        "ietf-netconf",
+        "2011-06-01",
+        NETCONF,
+        &[
+            "candidate",
+            "confirmed-commit",
+            "rollback-on-error",
+            "validate",
+            "xpath",
+        ],
+    ),
+    module("ietf-netconf-monitoring", "2010-10-04", MONITORING, &[]),
+    module("ietf-netconf-with-defaults", "2011-06-01", WITH_DEFAULTS, &[]),
+    module(
+        "ietf-netconf-notifications",
+        "2012-02-06",
+        notification::BASE,
+        &[],
+    ),
+    module("notifications", "2008-07-14", NOTIFICATION, &[]),
+    module("nc-notifications", "2008-07-14", STREAMS, &[]),
+    module("ietf-yang-library", "2016-06-21", LIBRARY, &[]),
+];
+
+const fn module(
+    name: &'static str,
+    revision: &'static str,
+    namespace: &'static str,
+    features: &'static [&'static str],
+) -> Module {
+    Module {
+        name,
+        revision,
+        namespace,
+        features,
+    }
+}
+
+impl Module {
+    /// Returns the capability that announces the module (RFC 6020, section 5.6.4).
+    fn capability(&self) -> String {
+        let Module {
+            name,
+            revision,
+            namespace,
+            features,
+        } = self;
+        let list = match features.is_empty() {
+            true => String::new(),
+            false => format!("&features={}", features.join(",")),
+        };
+        format!("{namespace}?module={name}&revision={revision}{list}")
+    }
+}
+
 /// Returns the capabilities of the server (RFC 6241, section 8).
 pub(crate) fn capabilities() -> Vec<String> {
     let of = |name: &str| format!("urn:ietf:params:netconf:capability:{name}");
-    vec![
+    [
         BASE_1_0.to_owned(),
         BASE_1_1.to_owned(),
         of("candidate:1.0"),
@@ -32,13 +101,8 @@ pub(crate) fn capabilities() -> Vec<String> {
         of(&format!(
             "yang-library:1.0?revision=2016-06-21&module-set-id={REVISION}"
         )),
-        format!("{MONITORING}?module=ietf-netconf-monitoring&revision=2010-10-04"),
-        format!("{WITH_DEFAULTS}?module=ietf-netconf-with-defaults&revision=2011-06-01"),
-        format!(
-            "{}?module=ietf-netconf-notifications&revision=2012-02-06",
-            notification::BASE
-        ),
-        format!("{LIBRARY}?module=ietf-yang-library&revision=2016-06-21"),
-        format!("{NAMESPACE}?module={MODULE}&revision={REVISION}"),
     ]
+    .into_iter()
+    .chain(MODULES.iter().map(Module::capability))
+    .collect()
 }

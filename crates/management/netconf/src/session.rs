@@ -47,9 +47,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins a session. `end` closes its connection when an administrator kills it.
-    pub fn new(client: Client, shared: Arc<Shared>, end: Ended) -> Session {
-        let id = shared.begin(&client.name, end);
+    /// Begins a session. `login` is the time in the form of RFC 3339. `end` closes its connection when an administrator kills it.
+    pub fn new(client: Client, login: &str, shared: Arc<Shared>, end: Ended) -> Session {
+        let id = shared.begin(&client.name, login, end);
         Session {
             id,
             client,

@@ -17,7 +17,17 @@ pub type Ended = Box<dyn Fn() + Send + Sync>;
 
 struct Entry {
     user: String,
+    login: String,
     end: Ended,
+}
+
+/// A session, as `netconf-state` lists it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Listed {
+    pub(crate) id: u32,
+    pub(crate) user: String,
+    /// The time at which it began, in the form of RFC 3339.
+    pub(crate) login: String,
 }
 
 #[derive(Default)]
@@ -51,14 +61,14 @@ impl Shared {
     }
 
     /// Adds a session, and returns its number (RFC 6241, section 8.1).
-    pub(crate) fn begin(&self, user: &str, end: Ended) -> u32 {
+    pub(crate) fn begin(&self, user: &str, login: &str, end: Ended) -> u32 {
         let mut state = self.state();
         loop {
             state.last_id = state.last_id.checked_add(1).unwrap_or(1);
             let id = state.last_id;
             if let std::collections::btree_map::Entry::Vacant(place) = state.sessions.entry(id) {
-                let user = user.to_owned();
-                place.insert(Entry { user, end });
+                let (user, login) = (user.to_owned(), login.to_owned());
+                place.insert(Entry { user, login, end });
                 return id;
             }
         }
@@ -89,13 +99,17 @@ impl Shared {
         }
     }
 
-    /// Returns the numbers and users of the sessions.
-    pub(crate) fn sessions(&self) -> Vec<(u32, String)> {
+    /// Returns the sessions.
+    pub(crate) fn sessions(&self) -> Vec<Listed> {
         let state = self.state();
         state
             .sessions
             .iter()
-            .map(|(id, entry)| (*id, entry.user.clone()))
+            .map(|(id, entry)| Listed {
+                id: *id,
+                user: entry.user.clone(),
+                login: entry.login.clone(),
+            })
             .collect()
     }
 

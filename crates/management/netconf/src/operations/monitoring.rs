@@ -3,15 +3,16 @@
 use millrace_yang::xml::Element;
 use millrace_yang::{MODULE, NAMESPACE, REVISION};
 
-use crate::capabilities::{LIBRARY, MONITORING, WITH_DEFAULTS, capabilities};
-use crate::notification::{self, STREAM, STREAMS};
+use crate::capabilities::{LIBRARY, MODULES, MONITORING, capabilities};
+use crate::notification::{STREAM, STREAMS};
+use crate::shared::Listed;
 
 fn leaf(namespace: &str, name: &str, text: impl Into<String>) -> Element {
     Element::new(namespace, name).with_text(text)
 }
 
 /// Returns capabilities, schemas and sessions.
-pub(super) fn netconf_state(sessions: &[(u32, String)]) -> Element {
+pub(super) fn netconf_state(sessions: &[Listed]) -> Element {
     let of = |name: &str| Element::new(MONITORING, name);
     let mut list = of("capabilities");
     for capability in capabilities() {
@@ -25,11 +26,12 @@ pub(super) fn netconf_state(sessions: &[(u32, String)]) -> Element {
         .with(leaf(MONITORING, "location", "NETCONF"));
     schema.keys = 3;
     let mut open = of("sessions");
-    for (id, user) in sessions {
+    for Listed { id, user, login } in sessions {
         let mut session = of("session")
             .with(leaf(MONITORING, "session-id", id.to_string()))
             .with(leaf(MONITORING, "transport", "netconf-ssh"))
-            .with(leaf(MONITORING, "username", user.as_str()));
+            .with(leaf(MONITORING, "username", user.as_str()))
+            .with(leaf(MONITORING, "login-time", login.as_str()));
         session.keys = 1;
         open = open.with(session);
     }
@@ -53,41 +55,16 @@ pub(super) fn streams() -> Element {
 /// Returns the modules of the server.
 pub(super) fn modules_state() -> Element {
     let of = |name: &str| Element::new(LIBRARY, name);
-    let modules = [
-        (MODULE, REVISION, NAMESPACE, "implement"),
-        (
-            "ietf-netconf",
-            "2011-06-01",
-            "urn:ietf:params:xml:ns:netconf:base:1.0",
-            "implement",
-        ),
-        ("ietf-netconf-monitoring", "2010-10-04", MONITORING, "implement"),
-        (
-            "ietf-netconf-with-defaults",
-            "2011-06-01",
-            WITH_DEFAULTS,
-            "implement",
-        ),
-        (
-            "ietf-netconf-notifications",
-            "2012-02-06",
-            notification::BASE,
-            "implement",
-        ),
-        ("ietf-yang-library", "2016-06-21", LIBRARY, "implement"),
-    ];
     let mut state = of("modules-state").with(leaf(LIBRARY, "module-set-id", REVISION));
-    for (name, revision, namespace, conformance) in modules {
+    for known in &MODULES {
         let mut module = of("module")
-            .with(leaf(LIBRARY, "name", name))
-            .with(leaf(LIBRARY, "revision", revision))
-            .with(leaf(LIBRARY, "namespace", namespace));
-        if name == "ietf-netconf" {
-            for feature in ["candidate", "confirmed-commit", "rollback-on-error", "validate"] {
-                module = module.with(leaf(LIBRARY, "feature", feature));
-            }
+            .with(leaf(LIBRARY, "name", known.name))
+            .with(leaf(LIBRARY, "revision", known.revision))
+            .with(leaf(LIBRARY, "namespace", known.namespace));
+        for feature in known.features {
+            module = module.with(leaf(LIBRARY, "feature", *feature));
         }
-        module = module.with(leaf(LIBRARY, "conformance-type", conformance));
+        module = module.with(leaf(LIBRARY, "conformance-type", "implement"));
         module.keys = 2;
         state = state.with(module);
     }

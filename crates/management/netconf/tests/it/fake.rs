@@ -7,6 +7,9 @@ use millrace_netconf::{BASE_1_0, Framing, Session, Shared};
 use millrace_yang::datastore::{Change, Client, Datastore, Failure, Pending, Role, Snapshot};
 use serde_json::{Map, Value as Json};
 
+/// The time at which sessions begin.
+pub(crate) const LOGIN: &str = "2026-11-29T12:00:00Z";
+
 pub(crate) const BASE: &str = r#"
     [[bridge]]
     name = "br0"
@@ -154,7 +157,7 @@ impl Peer {
             role,
         };
         let mut peer = Peer {
-            session: Session::new(client, Arc::clone(shared), Box::new(|| {})),
+            session: Session::new(client, LOGIN, Arc::clone(shared), Box::new(|| {})),
             store: Store {
                 switch: Arc::clone(switch),
                 name: name.to_owned(),

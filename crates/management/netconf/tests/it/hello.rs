@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_netconf::{BASE_1_1, Session, Shared};
 use millrace_yang::datastore::{Client, Role};
 
-use super::fake::{Peer, Store, Switch};
+use super::fake::{LOGIN, Peer, Store, Switch};
 
 fn session(switch: &Arc<std::sync::Mutex<Switch>>) -> (Session, Store) {
     let shared = Arc::new(Shared::default());
@@ -14,7 +14,7 @@ fn session(switch: &Arc<std::sync::Mutex<Switch>>) -> (Session, Store) {
         name: "alice".to_owned(),
         role: Role::Write,
     };
-    (Session::new(client, shared, Box::new(|| {})), store)
+    (Session::new(client, LOGIN, shared, Box::new(|| {})), store)
 }
 
 fn hello(capability: &str) -> String {
@@ -35,6 +35,13 @@ fn framing_changes_right_after_hello_if_both_sides_have_version_1_1() {
         own.contains(BASE_1_1) && own.contains("<session-id>") && own.ends_with("]]>]]>"),
         "{own}"
     );
+    for module in [
+        "base:1.0?module=ietf-netconf&amp;revision=2011-06-01&amp;features=candidate,confirmed-commit,rollback-on-error,validate,xpath<",
+        "urn:millrace:switch?module=millrace&amp;revision=",
+        "notification:1.0?module=notifications&amp;revision=2008-07-14<",
+    ] {
+        assert!(own.contains(module), "{own}");
+    }
     // Hello and the first request in one segment.
     let bytes = format!("{}]]>]]>\n#{}\n{GET}\n##\n", hello(BASE_1_1), GET.len());
     let outcome = session.receive(bytes.as_bytes(), &mut store);

@@ -98,6 +98,13 @@ fn get_has_state_sessions_and_modules() {
         reply.contains("<username>alice</username>") && reply.contains("<module-set-id>"),
         "{reply}"
     );
+    assert!(
+        reply.contains("<login-time>2026-11-29T12:00:00Z</login-time>"),
+        "{reply}"
+    );
+    let features = "<feature>candidate</feature><feature>confirmed-commit</feature><feature>rollback-on-error</feature>\
+        <feature>validate</feature><feature>xpath</feature>";
+    assert!(reply.contains(features), "{reply}");
 }
 
 #[test]
