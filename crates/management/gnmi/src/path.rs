@@ -44,7 +44,7 @@ impl Absolute {
     /// Returns the path that a prefix and a path make together.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an unknown origin, `...`, or a path in the deprecated form.
+    /// `INVALID_ARGUMENT` for an unknown origin, `...`, or a broken element.
     pub fn of(prefix: Option<&Path>, path: Option<&Path>) -> Result<Absolute, Status> {
         let mut absolute = Absolute::default();
         for part in [prefix, path].into_iter().flatten() {
@@ -59,10 +59,10 @@ impl Absolute {
                     )));
                 }
             }
-            for elem in &part.elem {
+            let old = old_elements(part)?;
+            for elem in part.elem.iter().chain(&old) {
                 absolute.steps.push(step(elem)?);
             }
-            absolute.steps.extend(old_elements(part)?);
         }
         match absolute.steps.len() <= STEPS_MAX {
             true => Ok(absolute),
@@ -95,13 +95,43 @@ fn step(elem: &PathElem) -> Result<Step, Status> {
     Ok(Step { name, keys })
 }
 
+/// Returns the elements of a path in the form of version 0.3, `interface[name=eth0]`. Clients that speak both versions fill in
+/// both forms: the newer one counts.
 #[allow(deprecated, reason = "clients of version 0.3 send it")]
-fn old_elements(path: &Path) -> Result<Vec<Step>, Status> {
-    match path.element.is_empty() {
-        true => Ok(Vec::new()),
-        false => Err(Status::invalid_argument(
-            "Path.element is deprecated since gNMI 0.4: expected Path.elem",
-        )),
+fn old_elements(path: &Path) -> Result<Vec<PathElem>, Status> {
+    if !path.elem.is_empty() {
+        return Ok(Vec::new());
+    }
+    path.element.iter().map(|text| old_element(text)).collect()
+}
+
+fn old_element(text: &str) -> Result<PathElem, Status> {
+    let shown: String = text.chars().take(64).collect();
+    let invalid = || Status::invalid_argument(format!("Path.element `{shown}`: expected NAME[KEY=VALUE]..."));
+    let (name, mut rest) = text.split_at(text.find('[').unwrap_or(text.len()));
+    let mut elem = PathElem {
+        name: name.to_owned(),
+        ..PathElem::default()
+    };
+    while let Some(inner) = rest.strip_prefix('[') {
+        let (key, after) = inner.split_once('=').ok_or_else(invalid)?;
+        let mut value = String::new();
+        let mut characters = after.char_indices();
+        let end = loop {
+            match characters.next() {
+                // A backslash stands before a bracket, or before another backslash, that is part of the value.
+                Some((_, '\\')) => value.extend(characters.next().map(|(_, character)| character)),
+                Some((at, ']')) => break at,
+                Some((_, character)) => value.push(character),
+                None => return Err(invalid()),
+            }
+        };
+        elem.key.insert(key.to_owned(), value);
+        rest = &after[end + 1..];
+    }
+    match rest.is_empty() && !name.is_empty() {
+        true => Ok(elem),
+        false => Err(invalid()),
     }
 }
 
@@ -251,5 +281,45 @@ pub(crate) fn check_keys(step: &Step, keys: &[String]) -> Result<(), Status> {
             key.chars().take(64).collect::<String>(),
             keys.join(", ")
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[allow(deprecated, reason = "clients of version 0.3 send it")]
+    fn of_elements(elements: &[&str], elem: &[PathElem]) -> Result<String, Status> {
+        let path = Path {
+            element: elements.iter().map(|element| (*element).to_owned()).collect(),
+            elem: elem.to_vec(),
+            ..Path::default()
+        };
+        Absolute::of(None, Some(&path)).map(|path| to_text(&path.steps))
+    }
+
+    #[test]
+    fn a_path_of_version_0_3_is_read_and_one_of_both_versions_counts_once() {
+        let old = ["interfaces", "interface[name=br0/p1]", "state"];
+        assert_eq!(
+            of_elements(&old, &[]).unwrap(),
+            "/interfaces/interface[name=br0/p1]/state"
+        );
+        let new = PathElem {
+            name: "interfaces".to_owned(),
+            ..PathElem::default()
+        };
+        assert_eq!(of_elements(&old, &[new]).unwrap(), "/interfaces");
+        assert_eq!(
+            of_elements(&[r"a[b=\]\\][c=d=e]"], &[]).unwrap(),
+            r"/a[b=]\][c=d=e]"
+        );
+        for broken in ["", "[a=b]", "a[b", "a[b]", "a[b=c", "a[b=c]d", r"a[b=\"] {
+            let status = of_elements(&[broken], &[]).unwrap_err();
+            assert!(
+                status.message().contains("expected NAME[KEY=VALUE]"),
+                "{broken}: {status}"
+            );
+        }
     }
 }
