@@ -32,7 +32,7 @@ use crate::decode::{nearest, text_field};
 use crate::name::{ChainName, InterfaceName, LagName, LinkName, PortName};
 use crate::node::shorten;
 use crate::nsh::Nsh;
-use crate::tunnel::Tunnel;
+use crate::tunnel::{Tunnel, Underlay};
 use crate::vnic::{Vnic, VnicKind, socket_path};
 use dpdk::DRIVERS;
 
@@ -106,10 +106,18 @@ impl Device {
 }
 
 impl Device {
-    /// Returns the port that carries the packets of a logical port.
+    /// Returns true for the device of a logical port: others carry its packets.
+    pub fn is_logical(&self) -> bool {
+        matches!(self, Device::Tunnel(_) | Device::Nsh(_))
+    }
+
+    /// Returns the port that carries the packets of a logical port, if a port does.
     pub fn underlay(&self) -> Option<&PortName> {
         match self {
-            Device::Tunnel(tunnel) => Some(tunnel.underlay()),
+            Device::Tunnel(tunnel) => match tunnel.underlay() {
+                Underlay::Port(port) => Some(port),
+                Underlay::Vrf(_) => None,
+            },
             Device::Nsh(nsh) => Some(nsh.underlay()),
             _ => None,
         }

@@ -112,7 +112,7 @@ pub use rstp::{PortRstp, Rstp};
 pub use setting::{Setting, SettingError};
 pub use sflow::{Collector, CollectorError, SFLOW_PORT, Sflow};
 pub use target::{ControllerTarget, Host, ListenTarget, OPENFLOW_PORT, SocketPath, TargetError};
-pub use tunnel::{Tunnel, TunnelKey};
+pub use tunnel::{Tunnel, TunnelKey, Underlay};
 pub use vnic::{VirtioRings, Vnic, VnicKind, VnicRole};
 pub use wan::{
     Wan, WanBackground, WanClass, WanCorrupt, WanDelay, WanDuplicate, WanFraming, WanJitter, WanLoss,

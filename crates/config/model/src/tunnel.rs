@@ -1,13 +1,15 @@
 //! Tunnels as logical ports: the encapsulation, and the underlay port that carries the packets.
 //!
-//! `vxlan:remote=192.0.2.2,local=192.0.2.1,key=42,underlay=p1`: one line of text, as for other devices.
+//! `vxlan:remote=192.0.2.2,local=192.0.2.1,key=42,underlay=p1`: one line of text, as for other devices. With
+//! `underlay=vrf:blue` the routes of the VRF `blue` carry the packets.
 
 use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use millrace_types::TunnelKind;
 
-use crate::name::PortName;
+use crate::name::{NameError, PortName, VrfName};
 use crate::node::shorten;
 
 /// The tunnel key of the packets that belong to a tunnel.
@@ -23,13 +25,42 @@ pub enum TunnelKey {
     Flow,
 }
 
+/// The carrier of the packets of a tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Underlay {
+    /// A port of the same bridge.
+    Port(PortName),
+    /// The routes of a VRF.
+    Vrf(VrfName),
+}
+
+impl FromStr for Underlay {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Underlay, NameError> {
+        match text.strip_prefix("vrf:") {
+            Some(vrf) => vrf.parse().map(Underlay::Vrf),
+            None => text.parse().map(Underlay::Port),
+        }
+    }
+}
+
+impl fmt::Display for Underlay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Underlay::Port(port) => write!(f, "{port}"),
+            Underlay::Vrf(vrf) => write!(f, "vrf:{vrf}"),
+        }
+    }
+}
+
 /// The configuration of a tunnel port: the encapsulation, its two ends, and the underlay.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tunnel {
     kind: TunnelKind,
     remote: IpAddr,
     local: IpAddr,
-    underlay: PortName,
+    underlay: Underlay,
     key: TunnelKey,
     gateway: Option<IpAddr>,
     udp_port: Option<u16>,
@@ -41,8 +72,8 @@ pub struct Tunnel {
 /// Default time to live of the outer header, the value that RFC 1700 recommends.
 const TTL: u8 = 64;
 
-const KEYS: &str = "expected KIND:remote=IP,local=IP,underlay=PORT, and key=NUMBER or key=flow, gateway=IP, port=UDP-PORT, \
-                    ttl=1..255, dscp=0..63 or dscp=inherit, csum=true";
+const KEYS: &str = "expected KIND:remote=IP,local=IP,underlay=PORT or underlay=vrf:NAME, and key=NUMBER or key=flow, gateway=IP, \
+                    port=UDP-PORT, ttl=1..255, dscp=0..63 or dscp=inherit, csum=true";
 
 impl Tunnel {
     /// Returns the encapsulation.
@@ -60,8 +91,8 @@ impl Tunnel {
         self.local
     }
 
-    /// Returns the port of the same bridge that carries the encapsulated packets.
-    pub fn underlay(&self) -> &PortName {
+    /// Returns what carries the encapsulated packets.
+    pub fn underlay(&self) -> &Underlay {
         &self.underlay
     }
 
@@ -110,8 +141,8 @@ impl Tunnel {
                 "local" => local.replace(address()?).is_some(),
                 "gateway" => gateway.replace(address()?).is_some(),
                 "underlay" => {
-                    let port = value.parse::<PortName>().map_err(|error| error.to_string())?;
-                    underlay.replace(port).is_some()
+                    let named = value.parse::<Underlay>().map_err(|error| error.to_string())?;
+                    underlay.replace(named).is_some()
                 }
                 "key" => key
                     .replace(parse_key(kind, value).map_err(|expected| wrong(&expected))?)
@@ -160,6 +191,11 @@ impl Tunnel {
                     "`{name}={address}`: expected an address of the family of local={local}"
                 ));
             }
+        }
+        if let (Underlay::Vrf(vrf), Some(gateway)) = (&underlay, gateway) {
+            return Err(format!(
+                "`gateway={gateway}` with `underlay=vrf:{vrf}`: expected no gateway, because the routes of the VRF say it"
+            ));
         }
         if remote == local {
             return Err(format!(
@@ -255,6 +291,7 @@ mod tests {
             "gre:remote=192.0.2.2,local=192.0.2.1,underlay=p1,key=flow",
             "gtpu:remote=192.0.2.2,local=192.0.2.1,underlay=p1,key=4294967295,dscp=46",
             "mplsudp:remote=192.0.2.2,local=192.0.2.1,underlay=p1",
+            "vxlan:remote=192.0.2.2,local=192.0.2.1,underlay=vrf:blue,key=42",
         ] {
             assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
         }
@@ -278,6 +315,8 @@ mod tests {
             format!("vxlan:{base},csum=yes"),
             format!("vxlan:{base},color=red"),
             format!("gre:{base},port=4"),
+            "gre:remote=192.0.2.2,local=192.0.2.1,underlay=vrf:".to_owned(),
+            "gre:remote=192.0.2.2,local=192.0.2.1,underlay=vrf:blue,gateway=192.0.2.3".to_owned(),
             format!("mplsudp:{base},key=1"),
         ] {
             let error = text.parse::<Device>().unwrap_err().to_string();

@@ -290,7 +290,7 @@ impl Checks {
                         format!("the bridge has no port `{name}`: expected one of its ports as underlay"),
                     );
                 }
-                Some(under) if under.device.underlay().is_some() => {
+                Some(under) if under.device.is_logical() => {
                     let message = format!(
                         "`{}` is a tunnel: expected a port with a device as underlay",
                         under.name

@@ -17,7 +17,7 @@ use millrace_fib::{NextHopKind, NextHopSpec, Prefix, Writer};
 use millrace_pipeline::DropReason;
 use millrace_router::{
     Address4, Address6, Arrival, Change, EgressMode, Glean, Interface, InterfaceCounters, PuntClass,
-    RouteOutput, Router, RouterState, Waiting,
+    RouteOutput, Router, RouterState, UnderlayPort, Waiting,
 };
 use millrace_types::{Duration, Mac, Time, Vid};
 use millrace_wire::Frame;
@@ -45,6 +45,10 @@ impl RouteOutput<Frame> for Printer {
     fn wait(&mut self, _: Waiting, _: Frame) -> Result<(), Frame> {
         self.0.push("waits".to_owned());
         Ok(())
+    }
+
+    fn decapsulate(&mut self, to: UnderlayPort, _: Frame) {
+        self.0.push(format!("tunnel {}", to.port));
     }
 
     fn probe(&mut self, _: Glean) {}

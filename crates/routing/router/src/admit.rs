@@ -32,6 +32,9 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
     #[inline]
     pub(crate) fn admit(&mut self, packet: &mut P, meta: &mut Meta) {
         *meta = Meta::UNKNOWN;
+        if let Some(vrf) = self.arrival.own_vrf {
+            return self.admit_own(packet, meta, vrf);
+        }
         let head = packet.head();
         let Some(header) = head.first_chunk::<{ ethernet::SIZE }>() else {
             return;
@@ -83,6 +86,36 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
                 None => Verdict::Drop(DropReason::RouteEtherType),
             },
         };
+    }
+
+    /// Writes what is known of a packet of this machine, which its bridge has encapsulated.
+    #[inline(never)]
+    fn admit_own(&mut self, packet: &P, meta: &mut Meta, vrf: u16) {
+        let ip = packet.head().get(ethernet::SIZE..).unwrap_or_default();
+        let address = |at: usize| ip.get(at..);
+        let destination = match ip.first().map(|first| first >> 4) {
+            Some(4) => address(16)
+                .and_then(<[u8]>::first_chunk::<4>)
+                .map(|octets| u128::from(u32::from_be_bytes(*octets))),
+            Some(6) => address(24)
+                .and_then(<[u8]>::first_chunk::<16>)
+                .map(|octets| u128::from_be_bytes(*octets)),
+            _ => None,
+        };
+        let (Some(destination), Some(first)) = (destination, ip.first()) else {
+            meta.verdict = Verdict::Drop(DropReason::RouteMalformed);
+            return;
+        };
+        meta.is_own = true;
+        meta.is_v6 = first >> 4 == 6;
+        meta.vrf = vrf;
+        meta.destination = destination;
+        meta.header_size = match meta.is_v6 {
+            true => ipv6::SIZE as u8,
+            false => (first & 15) * 4,
+        };
+        meta.verdict = Verdict::Route;
+        self.observer.note(|| RouteStep::Own { vrf });
     }
 
     #[inline]

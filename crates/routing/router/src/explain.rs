@@ -12,10 +12,12 @@ use millrace_types::Time;
 use millrace_wire::Frame;
 
 use crate::class::PuntClass;
-use crate::forward::{Arrival, Glean, RouteOutput, Router, Waiting};
+use crate::forward::{Arrival, RouteOutput, Router, Waiting};
+use crate::glean::Glean;
 use crate::interface::Interface;
 use crate::observe::{Observer, RouteStep};
 use crate::state::RouterState;
+use crate::tunnel::UnderlayPort;
 
 /// All steps of a packet in the router, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -62,6 +64,8 @@ impl RouteOutput<Frame> for Nowhere {
     fn wait(&mut self, _: Waiting, _: Frame) -> Result<(), Frame> {
         Ok(())
     }
+
+    fn decapsulate(&mut self, _: UnderlayPort, _: Frame) {}
 
     fn probe(&mut self, _: Glean) {}
 

@@ -10,12 +10,14 @@ use millrace_types::Time;
 use millrace_wire::{IpProto, Packet, ethernet, ipv4, ipv6};
 
 use crate::class::PuntClass;
+use crate::glean::Glean;
 use crate::hash::NextHopHash;
 use crate::icmp::{ErrorClass, IcmpError};
 use crate::interface::Interface;
 use crate::limit::Bucket;
 use crate::observe::{NoObserver, Observer, RouteStep};
 use crate::state::RouterState;
+use crate::tunnel::UnderlayPort;
 
 /// The origin of the packets of a burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +26,8 @@ pub struct Arrival {
     pub bridge: u16,
     /// The index of the interface; `None` if the VLAN of each frame says it.
     pub interface: Option<u16>,
+    /// The index of the VRF of packets of this machine, which no interface received.
+    pub own_vrf: Option<u16>,
     /// True for packets that have waited, and were counted when they arrived.
     pub is_again: bool,
 }
@@ -34,17 +38,18 @@ impl Arrival {
         Arrival {
             bridge,
             interface: None,
+            own_vrf: None,
             is_again: false,
         }
     }
-}
 
-/// A neighbour whose MAC address packets wait for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Glean {
-    /// The index of the egress interface.
-    pub interface: u16,
-    pub neighbour: IpAddr,
+    /// Returns the arrival of packets that this machine sends by the routes of a VRF.
+    pub const fn of_vrf(bridge: u16, vrf: u16) -> Arrival {
+        Arrival {
+            own_vrf: Some(vrf),
+            ..Arrival::of_bridge(bridge)
+        }
+    }
 }
 
 /// A packet that waits: its origin and its destination.
@@ -71,6 +76,9 @@ pub trait RouteOutput<P> {
     /// # Errors
     /// The frame.
     fn wait(&mut self, waiting: Waiting, frame: P) -> Result<(), P>;
+
+    /// Hands a frame to the underlay port of its tunnel.
+    fn decapsulate(&mut self, to: UnderlayPort, frame: P);
 
     /// Asks the kernel for a neighbour.
     fn probe(&mut self, glean: Glean);
@@ -114,6 +122,8 @@ pub(crate) struct Meta {
     pub(crate) is_group_frame: bool,
     /// True if the header has options that a router looks at.
     pub(crate) has_options: bool,
+    /// True for a packet of this machine: it is not received, so its TTL stays, and no access list is asked.
+    pub(crate) is_own: bool,
 }
 
 impl Meta {
@@ -129,6 +139,7 @@ impl Meta {
         is_v6: false,
         is_group_frame: false,
         has_options: false,
+        is_own: false,
     };
 
     pub(crate) fn l3(&self) -> usize {

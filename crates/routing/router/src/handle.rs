@@ -29,9 +29,11 @@ use millrace_wire::Packet;
 use thiserror::Error;
 
 use crate::counters::{InterfaceCounters, InterfaceStats};
-use crate::forward::Glean;
+use crate::glean::Glean;
 use crate::port;
-use crate::service::{Command, Input, PacketQueue, Retired, ServiceHandle, ServiceSetup, Shadow, service};
+use crate::service::{
+    Command, Input, InputOrigin, PacketQueue, Retired, ServiceHandle, ServiceSetup, Shadow, service,
+};
 use crate::state::{Change, RouterState};
 
 /// The length of the queue of neighbours that the kernel is to ask for.
@@ -196,7 +198,7 @@ impl<P: Packet + 'static> RouterHandle<P> {
             services,
             numbers: Vec::new(),
         };
-        attached.add_inputs(bridge, port, None, rings);
+        attached.add_inputs(bridge, port, InputOrigin::Vlans, rings);
         self.bridges.insert(index, attached);
         Ok(())
     }
@@ -213,18 +215,44 @@ impl<P: Packet + 'static> RouterHandle<P> {
         number: PortNo,
         interface: u16,
     ) -> Result<(), AttachError> {
+        self.attach_port(index, bridge, number, InputOrigin::Interface(interface))
+    }
+
+    /// Adds a port that is the underlay of tunnels: what the bridge sends there is routed in a VRF, as packets of this
+    /// machine. [`Change::Tunnels`] says which packets of the VRF come back to it. The caller has added the port to the
+    /// pipeline, for tunnels only, and published it.
+    ///
+    /// # Errors
+    /// [`AttachError`]; the port is then not added.
+    pub fn attach_underlay<B: Backend<Packet = P>>(
+        &mut self,
+        index: u16,
+        bridge: &mut Bridge<B>,
+        number: PortNo,
+        vrf: u16,
+    ) -> Result<(), AttachError> {
+        self.attach_port(index, bridge, number, InputOrigin::Vrf(vrf))
+    }
+
+    fn attach_port<B: Backend<Packet = P>>(
+        &mut self,
+        index: u16,
+        bridge: &mut Bridge<B>,
+        number: PortNo,
+        origin: InputOrigin,
+    ) -> Result<(), AttachError> {
         let attached = self
             .bridges
             .get_mut(&index)
             .ok_or(AttachError::NotAttached(index))?;
         let (opened, rings) = port::open(self.workers);
         bridge.attach_port(number, opened)?;
-        attached.add_inputs(bridge, number, Some(interface), rings);
+        attached.add_inputs(bridge, number, origin, rings);
         attached.numbers.push(number);
         Ok(())
     }
 
-    /// Removes a port of [`Self::attach_number`]. The caller has removed it from the pipeline and published that.
+    /// Removes a port of [`Self::attach_number`] or [`Self::attach_underlay`]. The caller has removed it from the pipeline and published that.
     pub fn detach_number<B: Backend<Packet = P>>(
         &mut self,
         index: u16,
@@ -324,17 +352,15 @@ impl<P: Packet> Attached<P> {
         &self,
         bridge: &Bridge<B>,
         port: PortNo,
-        interface: Option<u16>,
+        origin: InputOrigin,
         rings: Vec<millrace_datapath::spread::ring::Receiver<P>>,
     ) {
         let first = bridge.first_tx_worker(port).unwrap_or_default();
         for (queue, ring) in rings.into_iter().enumerate() {
             let worker = (first + queue) % self.services.len();
-            self.services[worker].1.send(Command::AddInput(Input {
-                port,
-                interface,
-                ring,
-            }));
+            self.services[worker]
+                .1
+                .send(Command::AddInput(Input { port, origin, ring }));
         }
     }
 }

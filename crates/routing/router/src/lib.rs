@@ -12,6 +12,7 @@
 //! * [`Router`] is the pure core: a burst and a time in, calls of a [`RouteOutput`] out.
 //! * [`RouterState`] is what it reads: interfaces and rates in two copies, the FIB in one.
 //! * [`RouterHandle`] attaches it to bridges: a logical port and a service of each worker, which run the core.
+//! * [`TunnelEnds`] are the tunnels that a VRF carries: their packets are routed as those of this machine.
 //! * [`explain`] runs the same code for one packet and returns its steps.
 //!
 //! # What it does not do
@@ -27,6 +28,7 @@ mod counters;
 mod explain;
 mod forward;
 mod fragment;
+mod glean;
 mod handle;
 mod hash;
 mod icmp;
@@ -39,16 +41,19 @@ mod port;
 mod send;
 mod service;
 mod state;
+mod tunnel;
 mod waiting;
 
 pub use acl::{Acl, AclAction, AclRule};
 pub use class::PuntClass;
 pub use counters::{InterfaceCounters, InterfaceStats};
 pub use explain::{RouteExplanation, explain};
-pub use forward::{Arrival, Glean, RouteOutput, Router, Waiting};
+pub use forward::{Arrival, RouteOutput, Router, Waiting};
+pub use glean::Glean;
 pub use handle::{AttachError, RouterHandle};
 pub use icmp::{ErrorClass, IcmpError};
 pub use interface::{Address4, Address6, EgressMode, Interface};
 pub use limit::PacketRate;
 pub use observe::{AclSide, RouteStep};
 pub use state::{Change, Rates, RouterState};
+pub use tunnel::{TunnelEnd, TunnelEnds, TunnelPath, UNDERLAY_MAC, UnderlayPort};

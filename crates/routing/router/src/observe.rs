@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use millrace_fib::{NextHopKind, NextHopSpec};
 use millrace_pipeline::DropReason;
+use millrace_types::PortNo;
 
 use crate::class::PuntClass;
 use crate::icmp::IcmpError;
@@ -25,6 +26,11 @@ pub enum RouteStep {
     Received {
         interface: Arc<str>,
         /// The index of the VRF of the interface.
+        vrf: u16,
+    },
+    /// The packet is one of this machine: a tunnel that this VRF carries sends it.
+    Own {
+        /// The index of the VRF.
         vrf: u16,
     },
     /// An access list decided.
@@ -66,6 +72,11 @@ pub enum RouteStep {
         interface: Arc<str>,
         class: PuntClass,
     },
+    /// The packet belongs to a tunnel, whose bridge decapsulates it.
+    Tunnel {
+        /// The underlay port of the bridge.
+        port: PortNo,
+    },
     /// The packet waits for the MAC address of a neighbour.
     Waits {
         interface: Arc<str>,
@@ -80,6 +91,7 @@ impl fmt::Display for RouteStep {
             RouteStep::Received { interface, vrf } => {
                 write!(f, "router: received at interface {interface}, VRF {vrf}")
             }
+            RouteStep::Own { vrf } => write!(f, "router: a packet of this machine, VRF {vrf}"),
             RouteStep::Acl { side, permits } => {
                 let side = if *side == AclSide::In {
                     "inbound"
@@ -123,6 +135,7 @@ impl fmt::Display for RouteStep {
             RouteStep::Punted { interface, class } => {
                 write!(f, "  -> kernel, interface {interface}, class {}", class.name())
             }
+            RouteStep::Tunnel { port } => write!(f, "  -> tunnels, underlay port {port}"),
             RouteStep::Waits { interface, neighbour } => write!(
                 f,
                 "  waits until the kernel has asked for {neighbour} at {interface}"

@@ -7,16 +7,18 @@ use millrace_pipeline::DropReason;
 use millrace_types::Mac;
 use millrace_wire::checksum::Change;
 use millrace_wire::segment::GsoLayout;
-use millrace_wire::{EtherType, Fragment, IpProto, Packet, ipv4, ipv6};
+use millrace_wire::{EtherType, Fragment, IpProto, Packet, ethernet, ipv4, ipv6};
 
 use crate::class::PuntClass;
-use crate::forward::{Arrival, Glean, Meta, Pass, RouteOutput, Waiting};
+use crate::forward::{Arrival, Meta, Pass, RouteOutput, Waiting};
 use crate::fragment::{Fragmented, fragment};
+use crate::glean::Glean;
 use crate::icmp::{self, IcmpError};
 use crate::interface::Interface;
 use crate::link;
 use crate::observe::{AclSide, Observer, RouteStep};
 use crate::options;
+use crate::tunnel::{UNDERLAY_MAC, UnderlayPort};
 
 impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
     /// Sends a packet to a neighbour.
@@ -33,7 +35,7 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         }
         let l3 = meta.l3();
         let ttl = byte(packet.head(), l3 + ttl_at(meta));
-        if ttl <= 1 {
+        if ttl <= 1 && !meta.is_own {
             return self.refuse(packet, meta, DropReason::RouteTtl, IcmpError::TimeExceeded);
         }
         if meta.is_v6 {
@@ -51,7 +53,7 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         if is_long && (meta.is_v6 || dont_fragment(packet.head(), l3)) {
             return self.refuse(packet, meta, DropReason::RouteMtu, IcmpError::TooBig { mtu });
         }
-        if !self.permits(&packet, interface.acl_out.as_deref(), AclSide::Out) {
+        if !meta.is_own && !self.permits(&packet, interface.acl_out.as_deref(), AclSide::Out) {
             return self.drop(packet, meta.interface, DropReason::RouteAclOut);
         }
         if hop.kind() != NextHopKind::Forward {
@@ -59,11 +61,13 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
             return self.wait(packet, meta, interface, neighbour);
         }
         hop.mark_used();
-        self.observer.note(|| RouteStep::TimeToLive {
-            before: ttl,
-            after: ttl - 1,
-        });
-        lower_ttl(packet.head_mut(), meta);
+        if !meta.is_own {
+            self.observer.note(|| RouteStep::TimeToLive {
+                before: ttl,
+                after: ttl - 1,
+            });
+            lower_ttl(packet.head_mut(), meta);
+        }
         if meta.record_route != 0 {
             record_route(packet.head_mut(), meta, interface);
         }
@@ -164,8 +168,19 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         }
     }
 
-    /// Hands an IP packet for this machine to the kernel.
-    pub(crate) fn send_to_kernel(&mut self, packet: P, meta: &Meta) {
+    /// Hands an IP packet for this machine to the tunnel that it belongs to, or to the kernel.
+    pub(crate) fn send_to_kernel(&mut self, mut packet: P, meta: &Meta) {
+        let mut meta = *meta;
+        if let Some(tunnels) = self.state.vrf(meta.vrf).and_then(|vrf| vrf.tunnels.as_deref())
+            && !meta.is_own
+        {
+            link::untag(&mut packet, meta.l3());
+            meta.l3 = ethernet::SIZE as u8;
+            if let Some(to) = tunnels.port_of(&packet) {
+                return self.send_to_tunnel(packet, to);
+            }
+        }
+        let meta = &meta;
         let ip = packet.head().get(meta.l3()..).unwrap_or_default();
         let (proto, at, is_later) = match meta.is_v6 {
             false => {
@@ -184,6 +199,16 @@ impl<P: Packet, S: RouteOutput<P>, O: Observer> Pass<'_, P, S, O> {
         let transport = ip.get(at..).filter(|_| !is_later).unwrap_or_default();
         let class = PuntClass::of(proto, transport, meta.has_options);
         self.punt(packet, meta, class);
+    }
+
+    /// Hands an encapsulated packet to the bridge that decapsulates it.
+    fn send_to_tunnel(&mut self, mut packet: P, to: UnderlayPort) {
+        self.observer.note(|| RouteStep::Tunnel { port: to.port });
+        if let Some(macs) = packet.head_mut().first_chunk_mut::<12>() {
+            macs[..6].copy_from_slice(&UNDERLAY_MAC.0);
+            macs[6..].copy_from_slice(&UNDERLAY_MAC.0);
+        }
+        self.out.decapsulate(to, packet);
     }
 
     /// Hands a frame to the kernel, if its class is within its rate.

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!  router port, numbered ports --rings--> Router --+--> VLAN of this bridge: NORMAL, or table 0
-//!  router of another bridge, same worker --------- | -> (already routed)
+//!  router of another bridge, same worker --------- | -> (already routed, or to be decapsulated)
 //!                                                  +--> router of another bridge, same worker
+//!                                                  +--> underlay port of this bridge: a tunnel's packet
 //!                                                  +--> packets that wait for a neighbour
 //!                                                  `--> queue of the bridge --> shadows (one worker only)
 //!  shadows (one worker only) ---------------------------> VLAN of this bridge: NORMAL
@@ -24,10 +25,12 @@ use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 
 use crate::class::PuntClass;
-use crate::forward::{Arrival, Glean, RouteOutput, Router, Waiting};
+use crate::forward::{Arrival, RouteOutput, Router, Waiting};
+use crate::glean::Glean;
 use crate::interface::{EgressMode, Interface};
 use crate::link;
 use crate::state::RouterState;
+use crate::tunnel::UnderlayPort;
 use crate::waiting::{Added, WaitingRoom};
 
 /// The greatest number of bursts that are taken from one ring in one call.
@@ -35,14 +38,36 @@ const BURSTS_PER_POLL: usize = 16;
 /// The interval at which waiting packets are tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Packets with the indices of their interfaces, between services.
+/// Packets for the kernel with the indices of their interfaces.
 pub(crate) type PacketQueue<P> = Arc<ArrayQueue<(u16, P)>>;
+
+/// The destination in another bridge of a packet that the router of one bridge has handled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PeerTarget {
+    /// The VLAN of an interface, by index: the packet is routed.
+    Interface(u16),
+    /// An underlay port: the packet is to be decapsulated.
+    Underlay(PortNo),
+}
+
+/// Packets between the routers of two bridges in one worker.
+pub(crate) type PeerQueue<P> = Arc<ArrayQueue<(PeerTarget, P)>>;
+
+/// The origin of the packets of a ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum InputOrigin {
+    /// The interface that the VLAN of each frame says.
+    Vlans,
+    /// The interface with this index.
+    Interface(u16),
+    /// This machine, in the VRF with this index.
+    Vrf(u16),
+}
 
 /// The rings of one port of the router.
 pub(crate) struct Input<P> {
     pub(crate) port: PortNo,
-    /// The interface of all packets; `None` if their VLANs say it.
-    pub(crate) interface: Option<u16>,
+    pub(crate) origin: InputOrigin,
     pub(crate) ring: Receiver<P>,
 }
 
@@ -60,7 +85,7 @@ pub(crate) enum Command<P> {
     AddShadow(Box<Shadow<P>>),
     RemoveShadow(u16),
     /// Sets the queue to the router of another bridge in the same worker.
-    Peer(u16, Option<PacketQueue<P>>),
+    Peer(u16, Option<PeerQueue<P>>),
 }
 
 /// Objects that a service no longer needs. The control side drops them.
@@ -74,7 +99,7 @@ pub(crate) struct ServiceHandle<P> {
     pub(crate) commands: mpsc::Sender<Command<P>>,
     pub(crate) wanted: Arc<AtomicBool>,
     pub(crate) retired: mpsc::Receiver<Retired<P>>,
-    pub(crate) inbox: PacketQueue<P>,
+    pub(crate) inbox: PeerQueue<P>,
 }
 
 impl<P> ServiceHandle<P> {
@@ -91,8 +116,8 @@ pub(crate) struct BridgeRouter<P> {
     state: Reader<RouterState>,
     inputs: Vec<Input<P>>,
     sink: Sink<P>,
-    /// Packets that routers of other bridges have routed.
-    inbox: PacketQueue<P>,
+    /// Packets that routers of other bridges have routed, or found to be those of tunnels of this bridge.
+    inbox: PeerQueue<P>,
     /// The shadows of the bridge's interfaces, if this is the worker that has them.
     #[expect(
         clippy::vec_box,
@@ -174,9 +199,14 @@ impl<P: Packet> Service<P> for BridgeRouter<P> {
             outlet,
         };
         for input in &mut self.inputs {
-            let arrival = Arrival {
-                interface: input.interface,
-                ..Arrival::of_bridge(out.sink.bridge)
+            let of_bridge = Arrival::of_bridge(out.sink.bridge);
+            let arrival = match input.origin {
+                InputOrigin::Vlans => of_bridge,
+                InputOrigin::Interface(index) => Arrival {
+                    interface: Some(index),
+                    ..of_bridge
+                },
+                InputOrigin::Vrf(vrf) => Arrival::of_vrf(out.sink.bridge, vrf),
             };
             for _ in 0..BURSTS_PER_POLL {
                 let burst = &mut *self.burst;
@@ -197,12 +227,15 @@ impl<P: Packet> Service<P> for BridgeRouter<P> {
             polled.is_waiting |= !input.ring.is_empty();
         }
         while polled.found < BURSTS_PER_POLL * self.burst.capacity()
-            && let Some((index, packet)) = self.inbox.pop()
+            && let Some((target, packet)) = self.inbox.pop()
         {
             polled.found += 1;
-            match state.interface(index) {
-                Some(interface) => out.deliver(interface, packet),
-                None => out.dropped(DropReason::RouteInterfaceDown, Some(packet)),
+            match target {
+                PeerTarget::Underlay(port) => out.receive_at(port, packet),
+                PeerTarget::Interface(index) => match state.interface(index) {
+                    Some(interface) => out.deliver(interface, packet),
+                    None => out.dropped(DropReason::RouteInterfaceDown, Some(packet)),
+                },
             }
         }
         for shadow in &mut self.shadows {
@@ -265,7 +298,7 @@ struct Sink<P> {
     dropped: Box<Burst<P>>,
     reason: DropReason,
     /// By bridge.
-    peers: Vec<Option<PacketQueue<P>>>,
+    peers: Vec<Option<PeerQueue<P>>>,
     punted: PacketQueue<P>,
     room: WaitingRoom<P>,
     gleans: Arc<ArrayQueue<Glean>>,
@@ -288,13 +321,28 @@ impl<P: Packet> Output<'_, P> {
                     self.outlet.forward(self.sink.port, &mut self.sink.straight);
                 }
             }
-            EgressMode::Tables(number) => {
-                if number != self.sink.tables_port || self.sink.tables.is_full() {
-                    self.outlet.receive(self.sink.tables_port, &mut self.sink.tables);
-                    self.sink.tables_port = number;
-                }
-                self.sink.tables.push(frame);
-            }
+            EgressMode::Tables(number) => self.receive_at(number, frame),
+        }
+    }
+
+    /// Lets this bridge receive a frame at one of its ports.
+    fn receive_at(&mut self, number: PortNo, frame: P) {
+        if number != self.sink.tables_port || self.sink.tables.is_full() {
+            self.outlet.receive(self.sink.tables_port, &mut self.sink.tables);
+            self.sink.tables_port = number;
+        }
+        self.sink.tables.push(frame);
+    }
+
+    /// Hands a packet to the router of another bridge.
+    fn send_to_peer(&mut self, bridge: u16, target: PeerTarget, packet: P) {
+        let peer = self.sink.peers.get(usize::from(bridge));
+        let refused = match peer.and_then(Option::as_ref) {
+            Some(queue) => queue.push((target, packet)).err().map(|(_, packet)| packet),
+            None => Some(packet),
+        };
+        if let Some(packet) = refused {
+            self.dropped(DropReason::RouteRingFull, Some(packet));
         }
     }
 
@@ -406,13 +454,13 @@ impl<P: Packet> RouteOutput<P> for Output<'_, P> {
         if interface.bridge == self.sink.bridge {
             return self.deliver(interface, frame);
         }
-        let peer = self.sink.peers.get(usize::from(interface.bridge));
-        let refused = match peer.and_then(Option::as_ref) {
-            Some(queue) => queue.push((interface.index, frame)).err(),
-            None => Some((interface.index, frame)),
-        };
-        if let Some((_, frame)) = refused {
-            self.dropped(DropReason::RouteRingFull, Some(frame));
+        self.send_to_peer(interface.bridge, PeerTarget::Interface(interface.index), frame);
+    }
+
+    fn decapsulate(&mut self, to: UnderlayPort, frame: P) {
+        match to.bridge == self.sink.bridge {
+            true => self.receive_at(to.port, frame),
+            false => self.send_to_peer(to.bridge, PeerTarget::Underlay(to.port), frame),
         }
     }
 

@@ -1,17 +1,19 @@
 //! The state that workers read besides the FIB: interfaces, and rates. It is small, so it has two copies (left-right,
 //! [`millrace_datapath::publish`]); the FIB has one copy of its own, with atomics.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use millrace_datapath::publish::Replica;
-use millrace_fib::{Fib, NextHops};
+use millrace_fib::{Fib, GroupId, NextHopKind, NextHops};
 use millrace_types::Vid;
 
 use crate::class::PuntClass;
+use crate::glean::Glean;
 use crate::icmp::ErrorClass;
 use crate::interface::Interface;
 use crate::limit::PacketRate;
+use crate::tunnel::{TunnelEnds, TunnelPath};
 
 /// The number of VLANs.
 const VLANS: usize = 4096;
@@ -43,8 +45,10 @@ pub enum Change {
     Interface(Arc<Interface>),
     /// The interface with this index is gone.
     RemoveInterface(u16),
-    /// Sets the routes of a VRF, or removes the VRF.
+    /// Sets the routes of a VRF, or removes the VRF. It then has no tunnels.
     Vrf(u16, Option<Fib>),
+    /// Sets the tunnels of a VRF.
+    Tunnels(u16, Arc<TunnelEnds>),
     Rates(Arc<Rates>),
     /// Changes nothing: when it is published, no worker reads what was reachable before.
     Nothing,
@@ -67,6 +71,8 @@ pub struct RouterState {
 #[derive(Clone, Debug)]
 pub(crate) struct Vrf {
     pub(crate) fib: Fib,
+    /// The tunnels that it carries, if there are any.
+    pub(crate) tunnels: Option<Arc<TunnelEnds>>,
     /// The IPv4 addresses of its interfaces, sorted: none of them is the source of a packet from outside.
     own: Vec<Ipv4Addr>,
     /// The bits of [`filter_bit`] of all of them.
@@ -120,6 +126,60 @@ impl RouterState {
     #[inline]
     pub(crate) fn vrf(&self, index: u16) -> Option<&Vrf> {
         self.vrfs.get(usize::from(index))?.as_ref()
+    }
+
+    /// Returns true if an address is one of this machine in a VRF.
+    pub fn is_own_address(&self, vrf: u16, address: IpAddr) -> bool {
+        let found = self
+            .group_of(vrf, address)
+            .and_then(|group| self.next_hops.member(group, 0));
+        found.is_some_and(|hop| hop.kind() == NextHopKind::Local)
+    }
+
+    /// Returns the way to the remote end of a tunnel in a VRF, and keeps its next hops in use, so that the kernel keeps
+    /// asking for them.
+    pub fn tunnel_path(&self, vrf: u16, remote: IpAddr) -> TunnelPath {
+        let Some(group) = self.group_of(vrf, remote) else {
+            return TunnelPath::None;
+        };
+        let members = self.next_hops.members(group);
+        let hops = members.iter().filter_map(|id| self.next_hops.next_hop(*id));
+        let (mut smallest, mut asked) = (None, None);
+        for hop in hops {
+            let Some(interface) = self
+                .interface(hop.interface())
+                .filter(|interface| interface.is_up)
+            else {
+                continue;
+            };
+            match hop.kind() {
+                NextHopKind::Forward => {
+                    hop.mark_used();
+                    let mtu = hop.mtu().min(interface.mtu);
+                    smallest = Some(smallest.map_or(mtu, |before: u16| before.min(mtu)));
+                }
+                NextHopKind::Glean => {
+                    asked = Some(Glean {
+                        interface: interface.index,
+                        neighbour: hop.gateway().unwrap_or(remote),
+                    });
+                }
+                _ => {}
+            }
+        }
+        match (smallest, asked) {
+            (Some(mtu), _) => TunnelPath::There { mtu },
+            (None, Some(glean)) => TunnelPath::Unresolved(glean),
+            (None, None) => TunnelPath::None,
+        }
+    }
+
+    fn group_of(&self, vrf: u16, address: IpAddr) -> Option<GroupId> {
+        let fib = &self.vrf(vrf)?.fib;
+        Some(match address {
+            IpAddr::V4(address) => fib.lookup_v4(address.to_bits()),
+            IpAddr::V6(address) => fib.lookup_v6(address.to_bits()),
+        })
     }
 
     #[inline]
@@ -197,10 +257,16 @@ impl Replica for RouterState {
                 }
                 self.vrfs[at] = fib.clone().map(|fib| Vrf {
                     fib,
+                    tunnels: None,
                     own: Vec::new(),
                     own_filter: 0,
                 });
                 self.collect_addresses(*index);
+            }
+            Change::Tunnels(index, tunnels) => {
+                if let Some(Some(vrf)) = self.vrfs.get_mut(usize::from(*index)) {
+                    vrf.tunnels = (!tunnels.is_empty()).then(|| Arc::clone(tunnels));
+                }
             }
             Change::Rates(rates) => self.rates = Arc::clone(rates),
             Change::Nothing => {}

@@ -6,7 +6,8 @@
 use arrayvec::ArrayVec;
 use millrace_types::{Duration, Time};
 
-use crate::forward::{Glean, Waiting};
+use crate::forward::Waiting;
+use crate::glean::Glean;
 
 /// The greatest number of packets that wait for one neighbour.
 const PACKETS_MAX: usize = 3;

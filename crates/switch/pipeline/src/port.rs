@@ -63,6 +63,8 @@ flags! {
         NO_FWD = 5;
         /// A table miss of a packet from the port causes no packet-in.
         NO_PACKET_IN = 6;
+        /// Only tunnels, whose underlay the port is, send through it. This bit belongs to Millrace, not to OpenFlow.
+        TUNNELS_ONLY = 31;
     }
 }
 
@@ -230,11 +232,21 @@ impl Port {
                 .has(PortState(PortState::LINK_DOWN.0 | PortState::BLOCKED.0))
         {
             Some(DropReason::PortDown)
-        } else if self.config.has(PortConfig::NO_FWD) {
+        } else if self
+            .config
+            .has(PortConfig(PortConfig::NO_FWD.0 | PortConfig::TUNNELS_ONLY.0))
+        {
             Some(DropReason::PortNoForward)
         } else {
             None
         }
+    }
+
+    /// Returns the drop reason of encapsulated packets to be sent, if the port does not send them.
+    #[inline]
+    pub(crate) fn underlay_block(&self) -> Option<DropReason> {
+        let is_for_tunnels = self.config.has(PortConfig::TUNNELS_ONLY);
+        self.egress_block().filter(|_| !is_for_tunnels)
     }
 }
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use millrace_types::PortNo;
 
 use super::checks::{Checks, Unique};
-use super::walk::bridges;
+use super::walk::{bridges, ports};
 use crate::bridge::Bridge;
 use crate::choice::InterfaceEgress;
 use crate::config::Config;
@@ -15,6 +15,7 @@ use crate::device::Device;
 use crate::error::Path;
 use crate::name::PortName;
 use crate::routing::{Interface, RouteSource, Vrf};
+use crate::tunnel::Underlay;
 
 /// The smallest MTU of IPv6 (RFC 8200, section 5).
 const IPV6_MTU_MIN: u16 = 1280;
@@ -35,6 +36,7 @@ impl Checks {
             for (index, interface) in config.interfaces.iter().enumerate() {
                 self.references(config, interface, &root.key("interface").index(index));
             }
+            self.routed_tunnels(config);
         }
     }
 
@@ -150,6 +152,37 @@ impl Checks {
             }
         }
         self.overlaps(config, interface, path);
+    }
+
+    /// Checks tunnels with a VRF as underlay: the VRF exists, and no two tunnels of it take the same packets, whatever their
+    /// bridges.
+    fn routed_tunnels(&mut self, config: &Config) {
+        let mut ends = Unique::new("tunnel");
+        for (bridge, path) in bridges(config) {
+            for (port, path) in ports(bridge, &path) {
+                let Device::Tunnel(tunnel) = &port.device else {
+                    continue;
+                };
+                let Underlay::Vrf(vrf) = tunnel.underlay() else {
+                    continue;
+                };
+                let path = path.key("device");
+                if !config.vrfs.iter().any(|held| held.name == *vrf) {
+                    let message =
+                        format!("there is no VRF `{vrf}`: expected the name of a [[vrf]] as underlay");
+                    self.conflict(path.clone(), message);
+                }
+                let end = (
+                    tunnel.kind(),
+                    tunnel.udp_port(),
+                    tunnel.local(),
+                    tunnel.remote(),
+                    tunnel.key(),
+                    vrf,
+                );
+                ends.check(end, &port.device, path, &mut self.issues);
+            }
+        }
     }
 
     /// Checks that no other interface of the VRF is in the same network.

@@ -9,11 +9,13 @@ use millrace_router::{Arrival, RouteExplanation, explain};
 use millrace_types::PortNo;
 
 use super::bridge::BridgeControl;
-use super::router_port::{BridgeInterfaces, BridgeRouter, LinkChange, SharedRouter};
+use super::router_port::{BridgeInterfaces, BridgeRouter, LinkChange, SharedRouter, TunnelRoute};
 use crate::lock::lock;
 
 impl<B: Backend> BridgeControl<B> {
     /// Makes the router's ports in this bridge equal to `wanted`. `index` is the number of the bridge in the router.
+    ///
+    /// Returns the ports to VRFs that carry tunnels, by index of the VRF.
     ///
     /// # Errors
     /// The reason why the router is not in the bridge, with the next step.
@@ -23,11 +25,11 @@ impl<B: Backend> BridgeControl<B> {
         index: u16,
         wanted: BridgeInterfaces,
         told: mpsc::Sender<LinkChange>,
-    ) -> Result<(), String> {
+    ) -> Result<BTreeMap<u16, PortNo>, String> {
         let is_new = self.router.is_none();
         let port = match &self.router {
             Some(held) => held.port,
-            None => self.free_number(&wanted),
+            None => self.free_number(|number| wanted.numbers.contains_key(&number)),
         };
         let trunk = Port {
             vlan: wanted.vlans.clone(),
@@ -48,10 +50,13 @@ impl<B: Backend> BridgeControl<B> {
             index,
             port,
             interfaces: BridgeInterfaces::default(),
+            underlays: BTreeMap::new(),
+            tunnel_routes: BTreeMap::new(),
             links: BTreeMap::new(),
             told,
         });
-        let result = self.set_router_numbers(router, &held, &wanted);
+        let numbers = self.set_router_numbers(router, &held, &wanted);
+        let underlays = self.set_underlays(router, &mut held, &wanted);
         let addresses = wanted.addresses.clone();
         held.interfaces = BridgeInterfaces {
             addresses: core::mem::take(&mut held.interfaces.addresses),
@@ -62,7 +67,77 @@ impl<B: Backend> BridgeControl<B> {
         self.router = Some(held);
         self.set_router_addresses(&addresses);
         self.tell_links();
-        result
+        numbers.and(underlays)
+    }
+
+    /// Opens the ports to VRFs that carry tunnels, and closes those that no tunnel needs.
+    fn set_underlays(
+        &mut self,
+        router: &SharedRouter<B::Packet>,
+        held: &mut BridgeRouter<B::Packet>,
+        wanted: &BridgeInterfaces,
+    ) -> Result<BTreeMap<u16, PortNo>, String> {
+        self.close_underlays(router, held, &wanted.underlays);
+        for vrf in &wanted.underlays {
+            if held.underlays.contains_key(vrf) {
+                continue;
+            }
+            let number = self.free_number(|number| {
+                number == held.port
+                    || wanted.numbers.contains_key(&number)
+                    || held.underlays.values().any(|used| *used == number)
+            });
+            let port = Port {
+                config: PortConfig::NO_FLOOD | PortConfig::TUNNELS_ONLY,
+                ..Port::new(number)
+            };
+            self.tables.set_port(port, &mut self.ops);
+            self.publish();
+            let attached = lock(router).attach_underlay(held.index, &mut self.datapath, number, *vrf);
+            attached.map_err(|error| error.to_string())?;
+            held.underlays.insert(*vrf, number);
+        }
+        Ok(held.underlays.clone())
+    }
+
+    fn close_underlays(
+        &mut self,
+        router: &SharedRouter<B::Packet>,
+        held: &mut BridgeRouter<B::Packet>,
+        wanted: &BTreeSet<u16>,
+    ) {
+        let all = core::mem::take(&mut held.underlays);
+        for (vrf, number) in all {
+            if wanted.contains(&vrf) {
+                held.underlays.insert(vrf, number);
+                continue;
+            }
+            held.tunnel_routes.retain(|_, route| route.vrf != vrf);
+            self.tables.remove_port(number, &mut self.ops);
+            self.publish();
+            lock(router).detach_number(held.index, &mut self.datapath, number);
+        }
+    }
+
+    /// Closes the ports to VRFs other than these.
+    pub(crate) fn keep_underlays(&mut self, router: &SharedRouter<B::Packet>, vrfs: &BTreeSet<u16>) {
+        if let Some(mut held) = self.router.take() {
+            self.close_underlays(router, &mut held, vrfs);
+            self.router = Some(held);
+            self.update_tunnels(self.datapath.now());
+            self.publish();
+        }
+    }
+
+    /// Sets the ways of all tunnels that VRFs carry, by number of their ports.
+    pub(crate) fn set_tunnel_routes(&mut self, routes: BTreeMap<PortNo, TunnelRoute>) {
+        let Some(held) = &mut self.router else {
+            return;
+        };
+        held.tunnel_routes = routes;
+        self.update_tunnels(self.datapath.now());
+        // The link of a tunnel is up while it has a way.
+        self.poll_links();
     }
 
     /// Lets the router receive at these addresses, and at no others.
@@ -119,7 +194,8 @@ impl<B: Backend> BridgeControl<B> {
         for key in &held.interfaces.addresses {
             self.tables.remove_static_fdb(*key, &mut self.ops);
         }
-        for number in held.interfaces.numbers.keys().chain([&held.port]) {
+        let numbers = held.interfaces.numbers.keys().chain(held.underlays.values());
+        for number in numbers.chain([&held.port]) {
             self.tables.remove_port(*number, &mut self.ops);
         }
         self.publish();
@@ -152,13 +228,14 @@ impl<B: Backend> BridgeControl<B> {
     /// Returns what the router does with a frame that the bridge sends to one of its ports; `None` for another port.
     pub fn explain_route(&self, port: PortNo, frame: &[u8]) -> Option<RouteExplanation> {
         let held = self.router.as_ref()?;
-        let interface = match port == held.port {
-            true => None,
-            false => Some(*held.interfaces.numbers.get(&port)?),
-        };
-        let arrival = Arrival {
-            interface,
-            ..Arrival::of_bridge(held.index)
+        let to_vrf = held.underlays.iter().find(|(_, number)| **number == port);
+        let arrival = match to_vrf {
+            _ if port == held.port => Arrival::of_bridge(held.index),
+            Some((vrf, _)) => Arrival::of_vrf(held.index, *vrf),
+            None => Arrival {
+                interface: Some(*held.interfaces.numbers.get(&port)?),
+                ..Arrival::of_bridge(held.index)
+            },
         };
         let router = lock(&held.router);
         let now = self.datapath.now();
@@ -166,12 +243,12 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     /// Returns the highest number that no port has.
-    fn free_number(&self, wanted: &BridgeInterfaces) -> PortNo {
+    fn free_number(&self, is_taken: impl Fn(PortNo) -> bool) -> PortNo {
         let mut raw = PortNo::MAX.raw();
         loop {
             let number = PortNo::from_raw(raw);
             let is_configured = self.config.all_ports().any(|port| port.number == number);
-            if !is_configured && !self.ports.contains_key(&number) && !wanted.numbers.contains_key(&number) {
+            if !is_configured && !self.ports.contains_key(&number) && !is_taken(number) {
                 return number;
             }
             raw -= 1;

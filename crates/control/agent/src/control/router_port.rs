@@ -21,6 +21,17 @@ pub(crate) struct BridgeInterfaces {
     pub(crate) numbers: BTreeMap<PortNo, u16>,
     /// The VLAN of each interface, by index in the router.
     pub(crate) vids: BTreeMap<u16, Vid>,
+    /// The VRFs that carry tunnels of the bridge, by index in the router.
+    pub(crate) underlays: BTreeSet<u16>,
+}
+
+/// The way of a tunnel that a VRF carries to its remote end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TunnelRoute {
+    /// The index of the VRF in the router.
+    pub(crate) vrf: u16,
+    /// The longest IP packet that reaches the next hop, in bytes; `None` without a way.
+    pub(crate) mtu: Option<u16>,
 }
 
 /// A change of a link: the index of an interface of the router, and true if its VLAN has a link.
@@ -34,6 +45,10 @@ pub(super) struct BridgeRouter<P> {
     /// The router's port, which OpenFlow does not list.
     pub(super) port: PortNo,
     pub(super) interfaces: BridgeInterfaces,
+    /// The ports to VRFs that carry tunnels, by index of the VRF; OpenFlow does not list them.
+    pub(super) underlays: BTreeMap<u16, PortNo>,
+    /// The ways of tunnels, by number of their ports.
+    pub(super) tunnel_routes: BTreeMap<PortNo, TunnelRoute>,
     /// The links as they were told last, by index of the interface.
     pub(super) links: BTreeMap<u16, bool>,
     pub(super) told: mpsc::Sender<LinkChange>,

@@ -10,6 +10,7 @@ use millrace_datapath::io::{Backend, DeviceInfo, PortModes};
 use millrace_flow::Action;
 use millrace_model as model;
 use millrace_pipeline::{Logical, NshPath, NshPort, PortConfig, PortState, Tunnel, TunnelKey, Tunnels};
+use millrace_router::UNDERLAY_MAC;
 use millrace_types::{Mac, PortNo, Time};
 use millrace_wire::Packet;
 
@@ -27,9 +28,29 @@ fn tunnel_of(port: &model::Port) -> Option<&model::Tunnel> {
     }
 }
 
-/// Returns true if a port has no device, and another port, the underlay, sends its packets.
+/// Returns true if a port has no device: another port, the underlay, or a VRF sends its packets.
 pub(super) fn is_logical(port: &model::Port) -> bool {
-    port.device.underlay().is_some()
+    port.device.is_logical()
+}
+
+/// Returns the key of a tunnel in the form that workers use.
+pub(crate) fn tunnel_key(tunnel: &model::Tunnel) -> TunnelKey {
+    match tunnel.key() {
+        model::TunnelKey::None => TunnelKey::None,
+        model::TunnelKey::Fixed(key) => TunnelKey::Fixed(key),
+        model::TunnelKey::Flow => TunnelKey::Flow,
+    }
+}
+
+/// The carrier of the packets of a tunnel.
+struct Carrier {
+    port: PortNo,
+    /// The local MAC address.
+    mac: Mac,
+    /// The MAC address of the next hop; none while there is no way.
+    next_hop: Option<Mac>,
+    /// The longest IP packet in bytes.
+    mtu: u16,
 }
 
 impl<B: Backend> BridgeControl<B> {
@@ -58,6 +79,18 @@ impl<B: Backend> BridgeControl<B> {
         if !is_logical(port) {
             return self.datapath.device_info(port.number);
         }
+        if let Some(tunnel) = tunnel_of(port)
+            && matches!(tunnel.underlay(), model::Underlay::Vrf(_))
+        {
+            let carrier = self.vrf_carrier(port.number);
+            let is_up = carrier.is_some_and(|carrier| carrier.next_hop.is_some());
+            return Some(logical_info(
+                port,
+                tunnel.kind().to_string(),
+                (UNDERLAY_MAC, None),
+                is_up,
+            ));
+        }
         let underlay = self.underlay(port);
         let (driver, is_resolved) = match tunnel_of(port) {
             Some(tunnel) => {
@@ -69,18 +102,26 @@ impl<B: Backend> BridgeControl<B> {
         };
         let is_up = underlay
             .is_some_and(|port| !port.config.has(PortConfig::DOWN) && !port.state.has(PortState::LINK_DOWN));
-        Some(DeviceInfo {
+        let mac = underlay.map_or(Mac::ZERO, |underlay| underlay.info.mac);
+        let speed_mbps = underlay.and_then(|underlay| underlay.info.speed_mbps);
+        // A tunnel whose next hop is not resolved is down, so that fast failover groups use another bucket.
+        Some(logical_info(
+            port,
             driver,
-            mac: underlay.map_or(Mac::ZERO, |underlay| underlay.info.mac),
-            speed_mbps: underlay.and_then(|underlay| underlay.info.speed_mbps),
-            // A tunnel whose next hop is not resolved is down, so that fast failover groups use another bucket.
-            link_up: is_up && is_resolved,
-            modes: PortModes::default(),
-            mtu: port.mtu.get(),
-            numa_node: None,
-            rx_queues: 0,
-            rss: None,
-            offload: None,
+            (mac, speed_mbps),
+            is_up && is_resolved,
+        ))
+    }
+
+    /// Returns what carries a tunnel over a VRF, once the router has said it.
+    fn vrf_carrier(&self, number: PortNo) -> Option<Carrier> {
+        let held = self.router.as_ref()?;
+        let route = held.tunnel_routes.get(&number)?;
+        Some(Carrier {
+            port: *held.underlays.get(&route.vrf)?,
+            mac: UNDERLAY_MAC,
+            next_hop: route.mtu.map(|_| UNDERLAY_MAC),
+            mtu: route.mtu.unwrap_or_default(),
         })
     }
 
@@ -105,17 +146,26 @@ impl<B: Backend> BridgeControl<B> {
             }
             let counted = self.tunnel_counts.get(number).cloned().unwrap_or_default();
             counts.insert(*number, Arc::clone(&counted));
+            if let Some(tunnel) = tunnel_of(&status.model)
+                && matches!(tunnel.underlay(), model::Underlay::Vrf(_))
+                && let Some(carrier) = self.vrf_carrier(*number)
+            {
+                table.push((Logical::from(tunnel_port(*number, tunnel, &carrier)), counted));
+                continue;
+            }
             let Some(underlay) = self.underlay(&status.model) else {
                 continue;
             };
             if let Some(tunnel) = tunnel_of(&status.model) {
                 let next_hop = (underlay.model.number, tunnel.next_hop());
                 wanted.insert(next_hop, tunnel.local());
-                let mac = self.neighbours.mac(&next_hop);
-                table.push((
-                    Logical::from(tunnel_port(*number, tunnel, underlay, mac)),
-                    counted,
-                ));
+                let carrier = Carrier {
+                    port: underlay.model.number,
+                    mac: underlay.info.mac,
+                    next_hop: self.neighbours.mac(&next_hop),
+                    mtu: underlay.model.mtu.get(),
+                };
+                table.push((Logical::from(tunnel_port(*number, tunnel, &carrier)), counted));
             } else if let model::Device::Nsh(nsh) = &status.model.device {
                 table.push((Logical::from(nsh_port(*number, nsh, underlay)), counted));
             }
@@ -168,7 +218,10 @@ impl<B: Backend> BridgeControl<B> {
             let tunnels = self.ports.values().filter_map(|port| tunnel_of(&port.model));
             let underlay = self.ports.get(&underlay);
             tunnels
-                .filter(|tunnel| underlay.is_some_and(|port| port.model.name == *tunnel.underlay()))
+                .filter(|tunnel| {
+                    let name = underlay.map(|port| &port.model.name);
+                    matches!(tunnel.underlay(), model::Underlay::Port(port) if Some(port) == name)
+                })
                 .any(|tunnel| tunnel.local() == address)
         };
         let Some(message) = neighbour_frames::parse(&bytes).filter(|message| is_local(message.local)) else {
@@ -192,26 +245,43 @@ impl<B: Backend> BridgeControl<B> {
     }
 }
 
+/// Returns the information of a logical port in the form of that of a device: its driver, and its MAC address and speed.
+fn logical_info(
+    port: &model::Port,
+    driver: String,
+    (mac, speed_mbps): (Mac, Option<u32>),
+    link_up: bool,
+) -> DeviceInfo {
+    DeviceInfo {
+        driver,
+        mac,
+        speed_mbps,
+        link_up,
+        modes: PortModes::default(),
+        mtu: port.mtu.get(),
+        numa_node: None,
+        rx_queues: 0,
+        rss: None,
+        offload: None,
+    }
+}
+
 /// Returns a tunnel in the form that workers use.
-fn tunnel_port(port: PortNo, tunnel: &model::Tunnel, underlay: &PortStatus, next_hop: Option<Mac>) -> Tunnel {
+fn tunnel_port(port: PortNo, tunnel: &model::Tunnel, carrier: &Carrier) -> Tunnel {
     Tunnel {
         port,
         kind: tunnel.kind(),
         local: tunnel.local(),
         remote: tunnel.remote(),
-        key: match tunnel.key() {
-            model::TunnelKey::None => TunnelKey::None,
-            model::TunnelKey::Fixed(key) => TunnelKey::Fixed(key),
-            model::TunnelKey::Flow => TunnelKey::Flow,
-        },
-        underlay: underlay.model.number,
-        local_mac: underlay.info.mac,
-        next_hop,
+        key: tunnel_key(tunnel),
+        underlay: carrier.port,
+        local_mac: carrier.mac,
+        next_hop: carrier.next_hop,
         udp_port: tunnel.udp_port(),
         ttl: tunnel.ttl(),
         dscp: tunnel.dscp(),
         checksum: tunnel.checksum(),
-        mtu: underlay.model.mtu.get(),
+        mtu: carrier.mtu,
     }
 }
 

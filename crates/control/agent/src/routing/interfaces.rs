@@ -31,7 +31,7 @@ pub(super) fn withdraw<B: Backend>(
     stays: impl Fn(&str) -> bool,
 ) {
     let router = Arc::clone(&lock(state).router);
-    let mut left = Vec::new();
+    let (mut left, mut kept) = (Vec::new(), Vec::new());
     {
         let mut state = lock(state);
         let vrf_stays = |vrf: &RunningVrf| plan.vrfs.get(vrf.config.name.as_str()) == Some(&vrf.config);
@@ -57,13 +57,31 @@ pub(super) fn withdraw<B: Backend>(
             .filter(|(_, vrf)| !vrf_stays(vrf))
             .map(|(name, _)| name.clone())
             .collect();
+        let before: Vec<_> = state
+            .bridges_with_tunnels()
+            .into_iter()
+            .map(|name| (state.underlays_of(&name), name))
+            .collect();
+        state.tunnels.retain(|port, held| {
+            let has_vrf = !obsolete.contains(&held.plan.vrf);
+            has_vrf && stays(&port.0) && plan.tunnels.get(port) == Some(&held.plan)
+        });
+        state.publish_tunnels();
+        for (before, name) in before {
+            let vrfs = state.underlays_of(&name);
+            if vrfs != before {
+                kept.push((name, vrfs));
+            }
+        }
         for name in obsolete {
             state.remove_vrf(&name);
         }
+        let of_tunnels = state.bridges_with_tunnels();
         let used: BTreeSet<&str> = state
             .interfaces
             .values()
             .map(|held| held.plan.config.bridge.as_str())
+            .chain(of_tunnels.iter().map(String::as_str))
             .collect();
         left.extend(
             state
@@ -75,6 +93,16 @@ pub(super) fn withdraw<B: Backend>(
         for name in &left {
             state.bridges.remove(name);
             state.handles.remove(name);
+        }
+    }
+    // The index of a VRF that is gone may be that of another one soon.
+    for (name, vrfs) in kept {
+        if let Some(handle) = bridge(&name) {
+            let router = Arc::clone(&router);
+            let removed = handle.call_blocking(move |control| control.keep_underlays(&router, &vrfs));
+            if let Err(error) = removed {
+                tracing::debug!(bridge = name, %error, "tunnels left a bridge that is gone");
+            }
         }
     }
     for name in left {
@@ -110,6 +138,13 @@ pub(super) fn apply<B: Backend>(
             problems.push((format!("interface {}", wanted.config.name), reason));
         }
     }
+    {
+        let mut state = lock(state);
+        for (port, wanted) in &plan.tunnels {
+            state.apply_tunnel(port, wanted);
+            state.bridge_index(&port.0);
+        }
+    }
     let bridges = lock(state).bridges.clone();
     for (name, index) in bridges {
         let problem = |reason| (format!("bridge {name}, router"), reason);
@@ -130,11 +165,12 @@ pub(super) fn apply<B: Backend>(
         };
         let set = handle.call_blocking(move |control| control.set_router(&router, index, interfaces, links));
         match set {
-            Ok(Ok(())) => {}
+            Ok(Ok(underlays)) => lock(state).set_underlays(&name, index, &underlays),
             Ok(Err(reason)) => problems.push(problem(reason)),
             Err(error) => problems.push(problem(error.to_string())),
         }
     }
+    lock(state).publish_tunnels();
     for (key, wanted) in &plan.interfaces {
         if let Err(reason) = apply_shadow(state, key, wanted) {
             problems.push((format!("interface {}", wanted.config.name), reason));
@@ -277,6 +313,7 @@ impl<B: Backend> State<B> {
                 id,
                 netns,
                 fpm: None,
+                tunnels: Arc::default(),
             };
             self.vrfs.insert(name.clone(), vrf);
             self.act();
@@ -291,20 +328,26 @@ impl<B: Backend> State<B> {
         Ok(())
     }
 
+    /// Returns the index of a bridge in the router, a new one if it has none.
+    fn bridge_index(&mut self, bridge: &str) -> u16 {
+        if let Some(index) = self.bridges.get(bridge) {
+            return *index;
+        }
+        let index = free(self.bridges.values().copied());
+        self.bridges.insert(bridge.to_owned(), index);
+        index
+    }
+
+    fn bridges_with_tunnels(&self) -> BTreeSet<String> {
+        self.tunnels.keys().map(|(bridge, _)| bridge.clone()).collect()
+    }
+
     fn apply_interface(&mut self, key: &InterfaceKey, wanted: &InterfacePlan) -> Result<(), String> {
         let Some(vrf) = self.vrfs.get(&key.0) else {
             return Err(format!("its VRF {} does not run", key.0));
         };
         let (vrf_index, id, netns) = (vrf.index, vrf.id, vrf.netns);
-        let bridge = wanted.config.bridge.to_string();
-        let bridge_index = match self.bridges.get(&bridge) {
-            Some(index) => *index,
-            None => {
-                let index = free(self.bridges.values().copied());
-                self.bridges.insert(bridge, index);
-                index
-            }
-        };
+        let bridge_index = self.bridge_index(wanted.config.bridge.as_str());
         if let Some(held) = self.interfaces.get_mut(key) {
             if held.plan == *wanted {
                 return Ok(());
@@ -364,6 +407,7 @@ impl<B: Backend> State<B> {
             vids: held()
                 .map(|held| (held.interface.index, held.interface.vid))
                 .collect::<BTreeMap<_, _>>(),
+            underlays: self.underlays_of(bridge),
         }
     }
 }

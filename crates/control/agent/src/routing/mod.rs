@@ -17,6 +17,8 @@ mod reports;
 mod router;
 mod state;
 mod thread;
+mod tunnel_plan;
+mod tunnels;
 mod view;
 
 pub use router::Router;

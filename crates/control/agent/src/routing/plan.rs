@@ -7,6 +7,8 @@ use millrace_model as model;
 use millrace_netlink::Namespace;
 use millrace_router::{Acl, AclAction, AclRule};
 
+use super::tunnel_plan::{self, TunnelPlan, TunnelPort};
+
 /// The key of an interface: its VRF, and its name, which is unique in the namespace.
 pub(super) type InterfaceKey = (String, String);
 
@@ -15,6 +17,7 @@ pub(super) type InterfaceKey = (String, String);
 pub(super) struct Plan {
     pub(super) vrfs: BTreeMap<String, model::Vrf>,
     pub(super) interfaces: BTreeMap<InterfaceKey, InterfacePlan>,
+    pub(super) tunnels: BTreeMap<TunnelPort, TunnelPlan>,
 }
 
 /// A desired interface.
@@ -46,6 +49,7 @@ impl Plan {
                 .map(|vrf| (vrf.name.to_string(), vrf.clone()))
                 .collect(),
             interfaces: config.interfaces.iter().map(interface).collect(),
+            tunnels: tunnel_plan::planned(config),
         }
     }
 }

@@ -10,9 +10,10 @@ use millrace_model as model;
 use millrace_netlink::{Fpm, Kernel, Shadow};
 use millrace_rib::event::Source;
 use millrace_rib::{Event, Limits, Netns, Rib, VrfId};
-use millrace_router::{Interface, RouterHandle};
+use millrace_router::{Interface, RouterHandle, TunnelEnds};
 
 use super::plan::{InterfaceKey, InterfacePlan};
+use super::tunnel_plan::{Looks, RunningTunnel, TunnelPort};
 use crate::control::{BridgeHandle, LinkChange, SharedRouter};
 use crate::lock::lock;
 
@@ -39,6 +40,10 @@ pub(super) struct State<B: Backend> {
     pub(super) namespaces: BTreeMap<Option<String>, RunningNamespace>,
     pub(super) vrfs: BTreeMap<String, RunningVrf>,
     pub(super) interfaces: BTreeMap<InterfaceKey, RunningInterface>,
+    /// The tunnels that VRFs carry.
+    pub(super) tunnels: BTreeMap<TunnelPort, RunningTunnel>,
+    /// The times of the looks at the ways of tunnels.
+    pub(super) looks: Looks,
     /// The indices of bridges in the router, by name.
     pub(super) bridges: BTreeMap<String, u16>,
     /// Their control threads.
@@ -64,6 +69,8 @@ pub(super) struct RunningVrf {
     pub(super) id: VrfId,
     pub(super) netns: Netns,
     pub(super) fpm: Option<Fpm>,
+    /// The tunnels that it carries, as workers have them.
+    pub(super) tunnels: Arc<TunnelEnds>,
 }
 
 pub(super) struct RunningInterface {
@@ -89,6 +96,8 @@ impl<B: Backend> State<B> {
             namespaces: BTreeMap::new(),
             vrfs: BTreeMap::new(),
             interfaces: BTreeMap::new(),
+            tunnels: BTreeMap::new(),
+            looks: Looks::default(),
             bridges: BTreeMap::new(),
             handles: BTreeMap::new(),
             untold: BTreeSet::new(),
@@ -120,7 +129,7 @@ impl<B: Backend> State<B> {
         }
     }
 
-    /// Returns the namespaces that cannot be read, and FPM listeners without zebra.
+    /// Returns the namespaces that cannot be read, and tunnels whose packets would not come back.
     pub(super) fn problems(&self) -> Vec<(String, String)> {
         let mut problems = Vec::new();
         for (name, vrf) in &self.vrfs {
@@ -139,6 +148,7 @@ impl<B: Backend> State<B> {
                 ));
             }
         }
+        problems.extend(self.tunnel_problems());
         problems
     }
 }

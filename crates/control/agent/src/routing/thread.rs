@@ -10,7 +10,7 @@ use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
 use millrace_rib::Action;
 use millrace_rib::event::{Change as EventChange, Object};
-use millrace_router::Change;
+use millrace_router::{Change, Glean};
 
 use super::reports::NeighbourReports;
 use super::state::{Inputs, State};
@@ -111,12 +111,18 @@ fn run<B: Backend>(
             set_link(&mut state, interface, up);
             is_busy = true;
         }
+        if is_busy {
+            state.looks.note();
+        }
         is_busy |= ask_for_neighbours(&mut state);
         if state.rib.next_due().is_some_and(|due| due <= now) {
             state.rib.tick(now);
         }
         if is_behind || !state.untold.is_empty() {
             is_behind = !state.follow_macvlans();
+        }
+        for glean in state.follow_tunnels(now) {
+            ask_for(&state, &glean);
         }
         state.act();
         state.reclaim();
@@ -156,22 +162,26 @@ fn ask_for_neighbours<B: Backend>(state: &mut State<B>) -> bool {
             return found;
         };
         found = true;
-        let held = state
-            .interfaces
-            .values()
-            .find(|held| held.interface.index == glean.interface);
-        let Some((netns, ifindex)) =
-            held.and_then(|held| Some((held.netns, held.shadow.as_ref()?.ifindex())))
-        else {
-            continue;
-        };
-        let probe = Action::Probe {
-            netns,
-            ifindex,
-            address: glean.neighbour,
-        };
-        for namespace in state.namespaces.values() {
-            namespace.kernel.execute(&probe);
-        }
+        ask_for(state, &glean);
+    }
+}
+
+/// Asks the kernel for a neighbour.
+fn ask_for<B: Backend>(state: &State<B>, glean: &Glean) {
+    let held = state
+        .interfaces
+        .values()
+        .find(|held| held.interface.index == glean.interface);
+    let Some((netns, ifindex)) = held.and_then(|held| Some((held.netns, held.shadow.as_ref()?.ifindex())))
+    else {
+        return;
+    };
+    let probe = Action::Probe {
+        netns,
+        ifindex,
+        address: glean.neighbour,
+    };
+    for namespace in state.namespaces.values() {
+        namespace.kernel.execute(&probe);
     }
 }

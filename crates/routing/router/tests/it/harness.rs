@@ -17,7 +17,7 @@ use millrace_fib::{Fib, FibId, GroupId, NextHopId, NextHopKind, NextHopSpec, Pre
 use millrace_pipeline::DropReason;
 use millrace_router::{
     Address4, Address6, Arrival, Change, EgressMode, Glean, Interface, InterfaceCounters, InterfaceStats,
-    PuntClass, RouteOutput, Router, RouterState, Waiting,
+    PuntClass, RouteOutput, Router, RouterState, UnderlayPort, Waiting,
 };
 use millrace_types::{Mac, Time, Vid};
 use millrace_wire::{Builder, Frame};
@@ -31,6 +31,7 @@ pub enum Event {
     Punted(u16, PuntClass, Vec<u8>),
     Waits(Glean, Vec<u8>),
     Probe(Glean),
+    Decapsulated(UnderlayPort, Vec<u8>),
     Dropped(DropReason),
 }
 
@@ -59,6 +60,10 @@ impl RouteOutput<Frame> for Recorder {
         self.events
             .push(Event::Waits(waiting.glean, frame.bytes().to_vec()));
         Ok(())
+    }
+
+    fn decapsulate(&mut self, to: UnderlayPort, frame: Frame) {
+        self.events.push(Event::Decapsulated(to, frame.bytes().to_vec()));
     }
 
     fn probe(&mut self, glean: Glean) {

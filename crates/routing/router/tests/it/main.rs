@@ -15,3 +15,4 @@ mod harness;
 mod model;
 mod no_allocation;
 mod punts;
+mod tunnels;

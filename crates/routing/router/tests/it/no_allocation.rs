@@ -3,7 +3,9 @@
 use arrayvec::ArrayVec;
 use millrace_fib::{NextHopKind, NextHopSpec};
 use millrace_pipeline::DropReason;
-use millrace_router::{Acl, AclAction, AclRule, Arrival, Glean, Interface, PuntClass, RouteOutput, Waiting};
+use millrace_router::{
+    Acl, AclAction, AclRule, Arrival, Glean, Interface, PuntClass, RouteOutput, UnderlayPort, Waiting,
+};
 use millrace_types::Duration;
 use millrace_wire::{Frame, FramePool};
 
@@ -32,6 +34,8 @@ impl RouteOutput<Frame> for Sink {
         self.waiting += 1;
         Err(frame)
     }
+
+    fn decapsulate(&mut self, _: UnderlayPort, _: Frame) {}
 
     fn probe(&mut self, _: Glean) {}
 

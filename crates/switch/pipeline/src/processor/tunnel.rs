@@ -70,7 +70,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         mut packet: P,
     ) {
         let (underlay, size) = (tunnel.underlay, packet.len());
-        let outcome = match self.egress_block(underlay) {
+        let blocked = match self.fwd.port(underlay) {
+            None => Some(DropReason::NoSuchPort),
+            Some(port) => port.underlay_block(),
+        };
+        let outcome = match blocked {
             Some(reason) => Err(reason),
             None => encapsulate(&mut packet, tunnel, tunnel_id),
         };
