@@ -142,7 +142,7 @@ impl Port {
                 let knows_this = fields.root == self.port_priority.root && fields.bridge.address != address;
                 let has_agreed = fields.flags.contains(Flags::AGREEMENT)
                     && knows_this
-                    && self.answers_present(role, &message, times);
+                    && self.answers_present(role, &message, times, now);
                 self.agreed = is_rstp && self.is_point_to_point() && has_agreed;
                 if self.agreed && role == PortRole::Root {
                     self.neighbour_cost = message
@@ -158,8 +158,9 @@ impl Port {
 
     /// Returns true if an agreement can only be the answer to what this port says now. BPDUs have no numbers: an agreement that
     /// was under way while this port said something else looks like one to the present. If that other information was better,
-    /// the neighbour may have taken it since, and its port may lead to this bridge a second time.
-    fn answers_present(&self, role: PortRole, message: &PriorityVector, times: Times) -> bool {
+    /// the neighbour may have taken it since, and its port may lead to this bridge a second time. If this port was no
+    /// designated port meanwhile, it agreed to the neighbour, whose port may be the designated one since.
+    fn answers_present(&self, role: PortRole, message: &PriorityVector, times: Times, now: Time) -> bool {
         // A root port says again, one bridge further, the information that it heard; an alternate port has its own from elsewhere.
         let is_of_path = |said: &Said| {
             message.root_path_cost > said.priority.root_path_cost && times.message_age > said.message_age
@@ -172,23 +173,36 @@ impl Port {
                 .and_then(|cost| said.priority.root_path_cost.checked_add(cost));
             role == PortRole::Root && may_answer(said) && cost == Some(message.root_path_cost)
         };
-        self.is_the_only_answer(may_answer) || self.is_the_only_answer(costs_as_before)
+        self.is_the_only_answer(may_answer, now) || self.is_the_only_answer(costs_as_before, now)
     }
 
-    /// Returns true if what this port says now may have been answered, and nothing better was said between that and something
-    /// else that may have been answered.
-    fn is_the_only_answer(&self, may_answer: impl Fn(&Said) -> bool) -> bool {
+    /// Returns true if what this port says now may have been answered, nothing that was withdrawn may, and nothing better was
+    /// said between that and something else that may have been answered.
+    fn is_the_only_answer(&self, may_answer: impl Fn(&Said) -> bool, now: Time) -> bool {
         let present = Said {
             priority: self.port_priority,
             message_age: self.port_times.message_age,
-            at: Time::ZERO,
+            at: now,
+            is_withdrawn: false,
         };
         let mut is_answerable = false;
         let is_doubtful = self.said.iter().any(|said| {
             is_answerable |= may_answer(said);
+            let is_kept = now.since(said.at) < self.lifetime_of_said();
             is_answerable && said.priority.message() < present.priority.message()
+                || said.is_withdrawn && is_kept && may_answer(said)
         });
         may_answer(&present) && !is_doubtful
+    }
+
+    /// Returns the time for which a neighbour keeps what it heard from this port once.
+    fn lifetime_of_said(&self) -> Duration {
+        Times::duration(self.designated_times.hello_time) * 3
+    }
+
+    /// Notes that the port is no designated port any more.
+    pub(super) fn withdraw_said(&mut self) {
+        self.said.iter_mut().for_each(|said| said.is_withdrawn = true);
     }
 
     /// Notes what the port says in a BPDU. What it said more than [`UNDER_WAY`] before is forgotten, except for the last of it,
@@ -198,6 +212,7 @@ impl Port {
             priority: self.designated_priority,
             message_age: self.designated_times.message_age,
             at: now,
+            is_withdrawn: false,
         };
         let old = self
             .said

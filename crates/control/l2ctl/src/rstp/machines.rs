@@ -57,6 +57,9 @@ impl Bridge {
         }
         if port.role != port.selected_role {
             let port = &mut self.ports[at];
+            if port.role == Role::Designated {
+                port.withdraw_said();
+            }
             port.role = port.selected_role;
             match port.role {
                 Role::Root => {

@@ -94,6 +94,8 @@ pub(super) struct Said {
     /// In 1/256 s.
     pub(super) message_age: u16,
     pub(super) at: Time,
+    /// True if the port has had another role since: it took what the neighbour said.
+    pub(super) is_withdrawn: bool,
 }
 
 /// A port and its variables.
@@ -151,6 +153,7 @@ pub(super) struct Port {
     pub(super) tx_count: u8,
 
     /// The information that the port sent as a designated port in the last second, and the last before; at most 10 BPDUs a second.
+    /// Withdrawn information stays as long as a neighbour keeps it.
     pub(super) said: Vec<Said>,
     /// The path cost of the neighbour's port, as far as its agreements tell it.
     pub(super) neighbour_cost: Option<u32>,

@@ -290,11 +290,12 @@ fn random_networks_converge_to_the_tree_of_the_oracle_and_never_loop() {
 }
 
 /// Cables fail and come back in these networks while information about a root that is gone goes round. By the letter of the
-/// standard, and with agreements to what a port said before, each of them has a loop for an instant.
+/// standard, and with agreements to what a port said before, each of them has a loop for an instant. In the last of them, two
+/// neighbours agree to each other while the agreement of each to what the other withdrew is under way.
 #[test]
 fn agreements_to_what_a_port_said_before_make_no_loops() {
     for seed in [
-        99, 179, 180, 222, 255, 291, 326, 396, 472, 491, 503, 587, 877, 913, 1117, 1284, 1352, 1448,
+        99, 179, 180, 222, 255, 291, 326, 396, 472, 491, 503, 587, 877, 913, 1117, 1284, 1352, 1448, 10070,
     ] {
         run_random(seed);
     }
@@ -340,18 +341,20 @@ fn a_ring_of_six_is_repaired_within_a_second_whatever_cable_fails() {
         let mut network = ring(6);
         network.run_for(Duration::from_secs(30));
         network.assert_tree("begin");
-        network.flushes.clear();
-        network.set_cable(cut, false);
-        let cut_at = network.now;
-        while !network.is_connected() {
-            network.run_for(Duration::from_millis(1));
-            assert!(network.now < cut_at + Duration::from_secs(1), "cable {cut}");
+        // The second time, the ports that get other roles have had them before.
+        for _ in 0..2 {
+            network.set_cable(cut, false);
+            let cut_at = network.now;
+            while !network.is_connected() {
+                network.run_for(Duration::from_millis(1));
+                assert!(network.now < cut_at + Duration::from_secs(1), "cable {cut}");
+            }
+            network.run_for(Duration::from_secs(10));
+            network.assert_tree("cut");
+            network.set_cable(cut, true);
+            network.run_for(Duration::from_secs(10));
+            network.assert_tree("repaired");
         }
-        network.run_for(Duration::from_secs(10));
-        network.assert_tree("cut");
-        network.set_cable(cut, true);
-        network.run_for(Duration::from_secs(10));
-        network.assert_tree("repaired");
     }
 }
 
