@@ -503,10 +503,10 @@ class Demo:
         traffic = wait_for("a filter is suggested", suggestions)
         took, [suggestion, *_] = time.monotonic() - self.attacked, traffic["suggestions"]
         say(f"{DIM}$ curl https://ix.example/api/v1/attack?target={FOUND_VICTIM}/32{OFF}")
-        say(f"  {traffic['target']['bits_per_s'] / 1e6:.1f} Mbit/s to {traffic['target']['prefix']}, plus or minus "
-            f"{traffic['error_percent']:.0f} %, over the last half minute; by peer: " + ", ".join(
-                f"{one['label']} {one['bits_per_s'] / 1e6:.1f}" for parts in traffic["breakdown"] if parts["by"] == "peer"
-                for one in parts["shares"][:2]))
+        peers = next(parts["shares"] for parts in traffic["breakdown"] if parts["by"] == "peer")
+        total = traffic["target"]["bits_per_s"]
+        say(f"  the traffic to {traffic['target']['prefix']} comes from " + ", ".join(
+            f"{one['label']} ({100 * one['bits_per_s'] / total:.0f} %)" for one in peers[:2]))
         say(f"  suggested {took:.1f} s after the first frame: {suggestion['matching']} ({100 * suggestion['covers']:.0f} % of the traffic)")
         say(f"  why: {suggestion['why']}")
         hold(suggestion["order"]["source_ports"] == [{"first": DNS, "last": DNS}], f"the suggestion is not about DNS: {suggestion}")
@@ -545,6 +545,7 @@ class Demo:
             say(f"{DIM}$ millrace-ix order '{json.dumps(move)}'{OFF}")
             change = self.exchange.order(move)["change"]
             wait_for("the change is refused", lambda: self.exchange.ask("journal", str(change))[-1]["state"] == "rolled_back")
+            time.sleep(self.calm / 2)
             sent = sender.end()["sent"]
             seen = receiver.end({FORTH: sent})["streams"][str(FORTH)]
         say(f"{DIM}$ millrace-ix journal {change}{OFF}")

@@ -49,7 +49,7 @@ class Tenancy:
         text += "".join(connection("R", name, f"{site}-1:{port}") for site, ports in self.ports.items() for port, name in ports.items())
         return text + "".join(circuit("R", tenant.name, [(end, tenant.vlans[0]) for end in tenant.ends]) for tenant in self.tenants)
 
-    def start(self, stack, folder, more=""):
+    def start(self, stack, folder, more="", bfd=None):
         """Starts the engine and both switches, with all circuits in place; returns them and the trunks by name."""
         file = folder / "exchange.toml"
         file.write_text(self.text())
@@ -61,7 +61,7 @@ class Tenancy:
             ports = {port: (name, f"kernel:{name}s") for port, name in self.ports[site].items()}
             for number, trunk in enumerate(self.trunks, 1):
                 ports |= trunk_ports(end, trunk, number)
-            switches.append(stack.enter_context(Site(folder / site, switch_config(dpid, ports, bfd=False), exchange.target)))
+            switches.append(stack.enter_context(Site(folder / site, switch_config(dpid, ports, bfd), exchange.target)))
         exchange.wait_in_sync(60)
         for switch in switches:
             wait_for("the trunks are up", lambda switch=switch: all(map(switch.is_live, self.trunks)))

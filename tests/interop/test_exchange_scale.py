@@ -17,7 +17,7 @@ import pytest
 
 import namespaces
 from exchange import Control, Exchange
-from fabrics import circuit, connection, fabric, switch_config, trunk_ports
+from fabrics import FAST_BFD, circuit, connection, fabric, switch_config, trunk_ports
 from sites import Site, Wire
 from streams import Receiver, Sender
 from switches import free_port, wait_for
@@ -139,7 +139,7 @@ class World:
             ports = {port: (name, f"kernel:{name}s") for port, name in PORTS[site].items()}
             for number, trunk in enumerate(TRUNKS, 1):
                 ports |= trunk_ports(end, trunk, number)
-            config = switch_config(dpid, ports, bfd=bool(LONG))
+            config = switch_config(dpid, ports, bfd=FAST_BFD if LONG else None)
             self.switches.append(stack.enter_context(Site(folder / site, config, proxy.address)))
             self.proxies.append(proxy)
         self.wait_in_sync(600)

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from fabrics import FAST_BFD, SLOW_BFD
 from routers import KINDS
 from switches import ROOT, wait_for
 
@@ -23,16 +24,13 @@ pytestmark = [
 ]
 
 
-BFD = "bfd = { min_tx_ms = 50, min_rx_ms = 50, multiplier = 4 }"
-
-
 class ShortDemo(Demo):
     """The demo on a busy machine: a switch may be away from its core for seconds, and the trunk that fails loses its carrier."""
 
     def switch_config(self, name):
         text = super().switch_config(name)
-        assert text.count(BFD) == 2, text
-        return text.replace(BFD, "bfd = { min_tx_ms = 1000, min_rx_ms = 1000, multiplier = 30 }")
+        assert text.count(FAST_BFD) == 2, text
+        return text.replace(FAST_BFD, SLOW_BFD)
 
     def cut_under_traffic(self):
         """Cuts the trunk north as soon as it carries the frames of the path; BFD and BGP send some frames a second."""
