@@ -52,14 +52,14 @@ pub(super) fn letters(text: &[u8]) -> impl Iterator<Item = u8> + '_ {
 /// Returns true if some recipient may read a name as that of a header, whose name in lower case is `wanted`.
 pub(super) fn looks_like(name: &[u8], wanted: &[u8]) -> bool {
     // Most names differ in the first letter, and this is asked for each name of each message.
-    letters(name).next() == wanted.first().copied()
-        && (name.eq_ignore_ascii_case(wanted) || letters(name).eq(letters(wanted)))
+    let first = name.first().map(u8::to_ascii_lowercase);
+    let differs = first.is_some_and(|first| first.is_ascii_lowercase() && Some(&first) != wanted.first());
+    !differs && (name.eq_ignore_ascii_case(wanted) || letters(name).eq(letters(wanted)))
 }
 
 /// Returns true if some recipient may read a name as that of a header that frames the message.
 fn is_framing(name: &[u8]) -> bool {
-    matches!(letters(name).next(), Some(b't' | b'c'))
-        && FRAMING.iter().any(|(exact, _)| looks_like(name, exact))
+    FRAMING.iter().any(|(exact, _)| looks_like(name, exact))
 }
 
 fn is_exact(name: &[u8]) -> bool {

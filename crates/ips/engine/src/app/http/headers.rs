@@ -299,16 +299,19 @@ impl Headers {
 
     /// Returns a header by its name in lower case; zero bytes in the name of a header do not count.
     pub(super) fn find(&self, name: &[u8]) -> Option<Found<'_>> {
+        let wanted = name.first().copied().unwrap_or_default();
         let is_it = |header: &&Header| {
             let bytes = header.name.of(&self.text);
-            let mut letters = bytes
-                .iter()
-                .filter(|&&byte| byte != 0)
-                .map(u8::to_ascii_lowercase);
-            // Most names differ in the first letter.
-            letters.clone().next() == name.first().copied()
-                && (bytes.eq_ignore_ascii_case(name)
-                    || bytes.len() > name.len() && letters.by_ref().eq(name.iter().copied()))
+            // Most names differ in the first letter, and this is asked a dozen times for a message.
+            let may_be = bytes
+                .first()
+                .is_some_and(|first| *first == 0 || first.to_ascii_lowercase() == wanted);
+            if !may_be || bytes.len() < name.len() {
+                return false;
+            }
+            let letters = bytes.iter().filter(|&&byte| byte != 0);
+            bytes.eq_ignore_ascii_case(name)
+                || bytes.len() > name.len() && letters.map(u8::to_ascii_lowercase).eq(name.iter().copied())
         };
         self.list.iter().find(is_it).map(|header| Found {
             value: header.value.of(&self.text),
