@@ -112,7 +112,7 @@ fi
 
 # Routers of the exchange's tests and demo. None of them is started.
 if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
-    wanted=(bird2 frr gobgpd keepalived lldpd)
+    wanted=(bird2 frr gobgpd keepalived lldpd dnsmasq-base isc-dhcp-client isc-dhcp-relay nftables)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 

@@ -1,21 +1,20 @@
-"""LLDP with lldpd over a cable: each side knows the other, notices changes, and notices that the other goes away. A dissector reads the
-frames."""
+"""LLDP with lldpd and with Open vSwitch over a cable: each side knows the other, notices changes, and notices that the other goes away.
+A dissector reads the frames."""
 
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
 
 from namespaces import cables, packet_socket_here, receive
-from switches import Millrace, end, run, wait_for
+from switches import Millrace, OpenVSwitch, end, run, wait_for
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root"),
-    pytest.mark.skipif(shutil.which("lldpd") is None, reason="lldpd is missing: scripts/setup.sh routers installs it"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making interfaces needs root")
+needs_lldpd = pytest.mark.skipif(shutil.which("lldpd") is None, reason="lldpd is missing: scripts/setup.sh routers installs it")
 OURS, THEIRS = "mr-ll0", "mr-ll1"
 LLDP = 'lldp = { system_name = "sw7", system_description = "test switch", management = ["192.0.2.7", "2001:db8::7"] }'
 
@@ -68,6 +67,7 @@ def followed(switch):
     return state["lldp"]
 
 
+@needs_lldpd
 def test_lldpd_and_the_switch_know_each_other_until_one_says_farewell(tmp_path, cable):
     switch = Millrace(tmp_path / "millrace", ports=[(1, f"kernel:{OURS}")], extra=LLDP)
     with Lldpd(tmp_path) as lldpd, switch:
@@ -108,6 +108,7 @@ def test_lldpd_and_the_switch_know_each_other_until_one_says_farewell(tmp_path, 
         wait_for("the event", lambda: not followed(switch))
 
 
+@needs_lldpd
 def test_the_switch_says_farewell_when_it_stops(tmp_path, cable):
     switch = Millrace(tmp_path / "millrace", ports=[(1, f"kernel:{OURS}")], extra=LLDP)
     with Lldpd(tmp_path) as lldpd:
@@ -116,6 +117,7 @@ def test_the_switch_says_farewell_when_it_stops(tmp_path, cable):
         wait_for("our farewell", lambda: not lldpd.neighbour())
 
 
+@needs_lldpd
 def test_frames_of_lldp_reach_the_tables_only_where_the_port_does_not_take_them(tmp_path, cable):
     switch = Millrace(tmp_path / "millrace", ports=[(1, f"kernel:{OURS}"), (2, "link:a"), (3, "link:a")], extra=LLDP)
     with Lldpd(tmp_path) as lldpd, switch:
@@ -140,3 +142,45 @@ def test_frames_are_what_a_dissector_expects(tmp_path, cable):
     assert "Malformed" not in text and "Expert Info" not in text, text
     for words in ("System Name = sw7", "System Description = test switch", "192.0.2.7", "2001:db8::7", "Maximum Frame Size"):
         assert words in text, (words, text)
+
+
+class Peer(OpenVSwitch):
+    """Open vSwitch at the other end of the cable."""
+
+    def start(self):
+        database = self._start_database()
+        self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
+        self._vsctl("--timeout=50", "add-br", "ovs-ll", "--", "set", "bridge", "ovs-ll", "datapath_type=netdev",
+                    "--", "add-port", "ovs-ll", THEIRS)
+        return self
+
+    def set_lldp(self, is_on):
+        self._vsctl("--timeout=50", "set", "interface", THEIRS, f"lldp:enable={str(is_on).lower()}")
+
+    def counts(self):
+        """Returns the counters of LLDP, by name. Open vSwitch shows no neighbour that does not speak Auto Attach."""
+        text = run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "autoattach/statistics", "ovs-ll")
+        return {name.strip(): int(value) for name, value in re.findall(r"^([a-z ]+):\s*(\d+)$", text, re.MULTILINE)}
+
+
+def test_open_vswitch_and_the_switch_know_each_other(tmp_path, cable):
+    switch = Millrace(tmp_path / "millrace", ports=[(1, f"kernel:{OURS}")], extra=LLDP)
+    with switch, Peer(tmp_path / "ovs") as peer:
+        peer.set_lldp(True)
+        wait_for("our neighbour", lambda: neighbours(switch))
+        (known,) = neighbours(switch)
+        # It names itself after the interface.
+        assert (known["chassis"], known["port"]) == (pathlib.Path(f"/sys/class/net/{THEIRS}/address").read_text().strip(), THEIRS)
+        assert known["system_description"].startswith("openvswitch") and known["capabilities"] == ["bridge"]
+        wait_for("their neighbour", lambda: peer.counts()["insert cnt"] == 1)
+        # A change is told at once, and is of the same neighbour. Nothing of it is malformed to them.
+        before = peer.counts()["rx cnt"]
+        switch.change(lambda config: config["bridge"][0]["lldp"].update(system_name="sw8"))
+        wait_for("our change", lambda: peer.counts()["rx cnt"] > before)
+        counts = peer.counts()
+        assert (counts["insert cnt"], counts["rx discarded cnt"], counts["drop cnt"]) == (1, 0, 0), counts
+        # Open vSwitch 3.1 takes the farewell, and keeps the neighbour (seen): it forgets none before its time.
+        before = peer.counts()["rx cnt"]
+        switch.change(lambda config: config["bridge"][0]["port"][0].update(lldp="off"))
+        wait_for("our farewell", lambda: peer.counts()["rx cnt"] > before)
+        assert peer.counts()["rx discarded cnt"] == 0

@@ -75,11 +75,11 @@ def hosts():
 
 
 @contextlib.contextmanager
-def named_servers():
-    """The second host of each VRF tells its name to everybody who connects."""
+def named_servers(servers=tuple(host for _, host in HOSTS.values())):
+    """Each server, which is the second host of each VRF unless told otherwise, tells its name to everybody who connects."""
     listeners = []
     try:
-        for _, host in HOSTS.values():
+        for host in servers:
             with namespaces.entered(host):
                 listener = socket.create_server(("::", PORT), family=socket.AF_INET6, dualstack_ipv6=True, backlog=64)
             listeners.append(listener)
@@ -100,13 +100,13 @@ def tell(listener, name):
                 connection.sendall(name.encode())
 
 
-def asked(host, version):
-    """Returns the name of the server that answers a host, or None."""
+def asked(host, version, address=None):
+    """Returns the name of the server that answers a host, or None. The address is the one of the second host unless told otherwise."""
     with namespaces.entered(host):
         opened = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET)
     with opened, contextlib.suppress(OSError):
         opened.settimeout(5)
-        opened.connect((FAR[version], PORT))
+        opened.connect((address or FAR[version], PORT))
         return opened.recv(64).decode()
     return None
 
