@@ -55,7 +55,8 @@ pub(super) struct Half {
     pub(super) timestamp: Option<u32>,
     /// True if the SYN had a digest or an authentication option, or if the stream begins in the middle of a connection.
     is_signed: bool,
-    syn_data: ArrayVec<SynData, SYNS>,
+    /// At most [`SYNS`]; hardly any connection has some, and each has two ends in memory.
+    syn_data: Vec<SynData>,
     direction: Direction,
     /// Bytes of the stream that are reassembled; 0 means no limit.
     depth: u64,
@@ -75,7 +76,7 @@ impl Half {
             has_timestamps: false,
             timestamp: None,
             is_signed: false,
-            syn_data: ArrayVec::new(),
+            syn_data: Vec::new(),
             direction,
             depth,
         }
@@ -93,7 +94,7 @@ impl Half {
     /// sent again, its first data count.
     pub(super) fn hold_syn_data(&mut self, isn: u32, bytes: &[u8]) {
         let is_known = self.syn_data.iter().any(|data| data.isn == isn);
-        if !is_known && !self.is_syn_acked && !self.syn_data.is_full() {
+        if !is_known && !self.is_syn_acked && self.syn_data.len() < SYNS {
             self.syn_data.push(SynData {
                 isn,
                 bytes: bytes.into(),
