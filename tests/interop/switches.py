@@ -273,6 +273,18 @@ class OpenVSwitch:
                         f"ofport_request={number}", f"options:tx_pcap={self.tx_pcap(number)}")
         return self
 
+    def start_netdev(self, bridge, *more):
+        """Starts the processes, with a bridge of the user-space data path. `more` goes on after `set bridge`: its other columns, and
+        further commands of ovs-vsctl."""
+        database = self._start_database()
+        self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
+        self._vsctl("--timeout=50", "add-br", bridge, "--", "set", "bridge", bridge, "datapath_type=netdev", *more)
+        return self
+
+    def appctl(self, *arguments):
+        """Returns the output of `ovs-appctl`."""
+        return run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", *arguments)
+
     def tx_pcap(self, number):
         """Returns the file with the packets that a port sent."""
         return self.folder / f"p{number}.pcap"
@@ -286,7 +298,7 @@ class OpenVSwitch:
         """Makes a port receive frames, in order."""
         for at in range(0, len(frames), 50):
             batch = [frame.hex() for frame in frames[at : at + 50]]
-            run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "netdev-dummy/receive", f"p{number}", *batch)
+            self.appctl("netdev-dummy/receive", f"p{number}", *batch)
 
     def stop(self):
         for process in reversed(self.processes):

@@ -39,19 +39,12 @@ class Partner(OpenVSwitch):
         self.settings, self.is_bond, self.partners = settings, is_bond, partners
 
     def start(self):
-        database = self._start_database()
-        self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
         ports = ["--", "add-bond", "ovs-la", "bond0", *self.partners, *self.settings] if self.is_bond else [
             part for name in self.partners for part in ("--", "add-port", "ovs-la", name, *self.settings)]
-        self._vsctl("--timeout=50", "add-br", "ovs-la", "--", "set", "bridge", "ovs-la", "datapath_type=netdev",
-                    *ports, "--", "add-port", "ovs-la", FAR_PORT)
-        return self
+        return self.start_netdev("ovs-la", *ports, "--", "add-port", "ovs-la", FAR_PORT)
 
     def vsctl(self, *arguments):
         self._vsctl("--timeout=50", *arguments)
-
-    def appctl(self, *arguments):
-        return run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", *arguments)
 
     def enabled(self):
         """Returns the members of the bond that carry packets."""

@@ -148,18 +148,14 @@ class Peer(OpenVSwitch):
     """Open vSwitch at the other end of the cable."""
 
     def start(self):
-        database = self._start_database()
-        self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
-        self._vsctl("--timeout=50", "add-br", "ovs-ll", "--", "set", "bridge", "ovs-ll", "datapath_type=netdev",
-                    "--", "add-port", "ovs-ll", THEIRS)
-        return self
+        return self.start_netdev("ovs-ll", "--", "add-port", "ovs-ll", THEIRS)
 
     def set_lldp(self, is_on):
         self._vsctl("--timeout=50", "set", "interface", THEIRS, f"lldp:enable={str(is_on).lower()}")
 
     def counts(self):
         """Returns the counters of LLDP, by name. Open vSwitch shows no neighbour that does not speak Auto Attach."""
-        text = run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "autoattach/statistics", "ovs-ll")
+        text = self.appctl("autoattach/statistics", "ovs-ll")
         return {name.strip(): int(value) for name, value in re.findall(r"^([a-z ]+):\s*(\d+)$", text, re.MULTILINE)}
 
 

@@ -21,15 +21,11 @@ class Peer(OpenVSwitch):
     """Open vSwitch at the other ends of the cables, with RSTP."""
 
     def start(self):
-        database = self._start_database()
-        self._spawn("ovs-vswitchd", database, "--disable-system", f"--unixctl={self.folder}/vs.ctl")
-        self._vsctl("--timeout=50", "add-br", "ovs-rs", "--", "set", "bridge", "ovs-rs", "datapath_type=netdev",
-                    "rstp_enable=true", *(part for name in THEIRS for part in ("--", "add-port", "ovs-rs", name)))
-        return self
+        return self.start_netdev("ovs-rs", "rstp_enable=true", *(part for name in THEIRS for part in ("--", "add-port", "ovs-rs", name)))
 
     def roles(self):
         """Returns the sorted roles of the ports, as Open vSwitch names them."""
-        text = run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "rstp/show", "ovs-rs")
+        text = self.appctl("rstp/show", "ovs-rs")
         return sorted(line.split()[1] for line in text.splitlines() if line.split()[:1] and line.split()[0] in THEIRS)
 
 
