@@ -215,6 +215,11 @@ impl Planner {
                 held.free(tag_max);
                 self.free.push_back(slot);
             }
+            // An entry that outlived [`Planner::clear`].
+            (SlotState::Free, Outcome::Leaked) => {
+                self.free.retain(|free| *free != slot);
+                held.state = SlotState::Leaked;
+            }
             (SlotState::Removing | SlotState::Installing(_), Outcome::Leaked) => {
                 if let SlotState::Installing(key) = &held.state {
                     self.index.remove(key.words());

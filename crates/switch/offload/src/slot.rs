@@ -5,7 +5,7 @@
 //!                         |                                              |
 //!                      refused: Free                                  leaked: Leaked, for ever
 //! ```
-//! A slot that was removed is used again only after the device's answer, which comes after a fence has passed all queues.
+//! A free slot leaks if its entry outlives a reset. A slot that was removed is used again only after the device's answer, which comes after a fence has passed all queues.
 
 use millrace_flow::FlowKey;
 use millrace_types::Time;

@@ -135,38 +135,54 @@ impl Zipf {
     }
 }
 
+/// Returns the share of packets with marks in the third second after each of `changes` changes of the heavy flows, which come
+/// every 10 s; `samples` packets are sampled in 50 ms. Two thousand operations a second are the limit.
+fn shares_after_changes(settings: PlannerSettings, zipf: &mut Zipf, samples: u32, changes: u32) -> Vec<f64> {
+    let mut bench = Bench::new(settings);
+    let mut shares = Vec::new();
+    for change in 0..changes {
+        // Ranks belong to other flows.
+        let shift = change * 10_000_000;
+        for second in 0..10 {
+            (bench.marked, bench.packets) = (0, 0);
+            for _ in 0..20 {
+                (0..samples).for_each(|_| bench.packet(zipf.next() + shift));
+                bench.tick_well();
+            }
+            if second == 2 {
+                shares.push(bench.marked as f64 / bench.packets as f64);
+            }
+        }
+    }
+    let limit = (10 * u64::from(changes) + 1) * u64::from(settings.operations_per_second);
+    assert!(bench.operations <= limit, "{}", bench.operations);
+    shares
+}
+
+/// The form of gate N15 with `MILLRACE_NIC_LONG`: a million flows, 8,192 slots, 10 million packets a second.
 #[test]
 fn heavy_flows_have_most_slots_two_seconds_after_they_change() {
-    let slots = 1024;
+    let is_long = std::env::var_os("MILLRACE_NIC_LONG").is_some();
+    let (index_bits, flows, samples) = match is_long {
+        true => (13, 1_000_000, 10_000_000 / 256 / 20),
+        false => (10, 100_000, 1_250_000 / 256 / 20),
+    };
     let settings = PlannerSettings {
-        slots,
-        index_bits: 10,
+        slots: 1 << index_bits,
+        index_bits,
         ..SETTINGS
     };
-    let mut bench = Bench::new(settings);
-    let mut zipf = Zipf::new(100_000);
-    // A million packets a second, of which 3,906 are sampled.
-    let second = |bench: &mut Bench, zipf: &mut Zipf, shift: u32| {
-        (bench.marked, bench.packets) = (0, 0);
-        for _ in 0..20 {
-            (0..195).for_each(|_| bench.packet(zipf.next().wrapping_add(shift)));
-            bench.tick_well();
-        }
-        bench.marked as f64 / bench.packets as f64
-    };
-    let oracle = zipf.share(slots);
-    for shift in [0, 1_000_000, 2_000_000] {
-        (0..8).for_each(|_| {
-            second(&mut bench, &mut zipf, shift);
-        });
-        let share = second(&mut bench, &mut zipf, shift);
-        assert!(
-            share >= 0.8 * oracle,
-            "{share:.3} of packets are marked, {oracle:.3} with the slots of an oracle"
-        );
-    }
-    let limit = 27 * u64::from(SETTINGS.operations_per_second);
-    assert!(bench.operations < limit, "{}", bench.operations);
+    let mut zipf = Zipf::new(flows);
+    let oracle = zipf.share(settings.slots);
+    let shares = shares_after_changes(settings, &mut zipf, samples, 4);
+    let reached: Vec<f64> = shares.iter().map(|share| share / oracle).collect();
+    println!(
+        "N15: {reached:.3?} of an oracle with {} slots, {flows} flows",
+        settings.slots
+    );
+    // Fewer slots hold a smaller share of the flows that were sampled twice.
+    let least = if is_long { 0.9 } else { 0.85 };
+    assert!(reached.iter().all(|reached| *reached >= least), "{reached:.3?}");
 }
 
 #[test]
@@ -306,6 +322,28 @@ fn an_entry_that_the_device_cannot_remove_costs_its_slot_for_ever() {
     let counts = bench.planner.counts();
     assert_eq!((counts.leaked, counts.installed), (2, 0), "{counts:?}");
     assert_eq!(bench.planner.tick(bench.now, |_| 0), []);
+}
+
+#[test]
+fn an_entry_that_outlives_a_reset_costs_its_slot() {
+    let settings = PlannerSettings {
+        slots: 2,
+        index_bits: 1,
+        ..SETTINGS
+    };
+    let mut bench = Bench::new(settings);
+    bench.planner.clear();
+    bench.planner.outcome(0, Outcome::Leaked, bench.now);
+    for _ in 0..60 {
+        (0..20).for_each(|_| (1..4).for_each(|flow| bench.packet(flow)));
+        bench.tick_well();
+    }
+    let counts = bench.planner.counts();
+    assert_eq!((counts.leaked, counts.installed), (1, 1), "{counts:?}");
+    assert_eq!(bench.marks.keys().copied().collect::<Vec<_>>(), [1]);
+    // The next reset forgets the leak, as it does with others.
+    bench.planner.clear();
+    assert_eq!(bench.planner.counts().leaked, 0);
 }
 
 proptest! {
