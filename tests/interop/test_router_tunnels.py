@@ -16,9 +16,10 @@ import pytest
 
 import namespaces
 from namespaces import inside
+from ovsdb import Following
 from switches import TARGET, run, wait_for
 from test_kernel_tunnels import is_known, transfer
-from test_router import HOSTS, NEAR, VRF, Router, network, reaches, wait_until_it_routes
+from test_router import CONFIG, HOSTS, NEAR, VRF, Router, network, reaches, wait_until_it_routes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
@@ -200,3 +201,19 @@ def test_drops_traces_and_problems_of_a_tunnel_over_a_vrf_have_names(tmp_path):
         switch.millrace("apply", str(switch.config))
         assert not reaches(CUSTOMERS[0], "10.9.1.2")
         wait_until_it_routes()
+
+
+def test_a_tunnel_of_the_ovsdb_is_carried_by_a_vrf_of_the_configuration(tmp_path):
+    # The sections of the router, without those that the database's switch has.
+    router = CONFIG.format(folder="", near=NEAR, vrf=VRF, bridge="", v10="", v20="", extra="")
+    with network(), customers(), Following(tmp_path / "o", extra=router[router.index("[[bridge]]"):]) as switch:
+        wait_until_it_routes()
+        far_end(HOSTS[1], KINDS["vxlan"][3])
+        tunnel = ("type=vxlan", "options:remote_ip=10.0.20.2", "options:local_ip=10.0.10.1", "options:underlay=vrf:blue", "options:key=42")
+        switch.vsctl("add-br", "br1", "--", "set", "Bridge", "br1", "fail_mode=standalone", "--", "add-port", "br1", "mr-qn1",
+                     "--", "add-port", "br1", "vx", "--", "set", "Interface", "vx", *tunnel)
+        wait_for("the tunnel", lambda: reaches(CUSTOMERS[0], "10.9.1.2"))
+        assert crosses()
+        wait_for("the link in the database", lambda: switch.vsctl("get", "Interface", "vx", "link_state").strip() == "up")
+        inside(VRF, "ip", "link", "set", "v20", "down")
+        wait_for("no link in the database", lambda: switch.vsctl("get", "Interface", "vx", "link_state").strip() == "down")
