@@ -23,8 +23,9 @@ def names():
 
 
 def test_promtool_accepts_the_rules_and_each_fires_when_it_should():
-    run("promtool", "check", "rules", RULES)
-    run("promtool", "test", "rules", FOLDER / "millrace.test.yml")
+    for name in ("millrace", "fleet"):
+        run("promtool", "check", "rules", FOLDER / f"{name}.rules.yml")
+        run("promtool", "test", "rules", FOLDER / f"{name}.test.yml")
     tested = (FOLDER / "millrace.test.yml").read_text()
     page = (FOLDER.parents[1] / "docs" / "monitoring.md").read_text()
     for name in names():

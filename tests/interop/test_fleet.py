@@ -68,6 +68,9 @@ def test_a_switch_joins_unchanged_gets_a_document_and_refuses_a_bad_one_by_point
     assert newest["comment"].endswith(": a larger table") and newest["comment"].startswith(f"document {ack['mod_revision']} of epoch")
     shown = json.loads(follower.fleet("status", "--json")[0])
     assert (shown["nodes"][0]["document"], shown["nodes"][0]["health"]) == ("in sync", "healthy"), shown
+    gauges = follower.fleet("metrics")[0].splitlines()
+    assert {'millrace_fleet_switch_in_sync{switch="sw1"} 1', 'millrace_fleet_switch_healthy{switch="sw1"} 1',
+            f'millrace_fleet_answered_revision{{switch="sw1"}} {ack["mod_revision"]}', 'millrace_fleet_rollouts{state="done"} 1'} <= set(gauges)
     # Objects of etcd are changed there alone.
     config = follower.config()
     tables(3000)(config)

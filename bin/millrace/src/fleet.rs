@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use millrace_api::view::format_utc;
 use millrace_etcd::{Client, Settings};
-use millrace_fleet::{Keyspace, Rollout, State, check_name, row, waves};
+use millrace_fleet::{Keyspace, Overview, Rollout, State, check_name, metrics, row, waves};
 use millrace_model::Config;
 use serde::Deserialize;
 use serde_json::json;
@@ -34,6 +34,7 @@ pub(crate) fn run(session: &Session, args: &Fleet) -> Result<ExitCode> {
     let (settings, mut store) = open(&args.settings)?;
     match &args.command {
         FleetCommand::Status => status(session, &mut store)?,
+        FleetCommand::Metrics => say(&exposition(&mut store)?)?,
         FleetCommand::Attach { take_document, why } => {
             member::attach(session, &mut store, &settings, *take_document, &why.comment)?;
         }
@@ -305,6 +306,21 @@ fn status(session: &Session, store: &mut Store) -> Result<()> {
             .collect();
         format!("{table}{alarms}")
     })
+}
+
+/// Returns the state of the fleet as metrics of Prometheus.
+fn exposition(store: &mut Store) -> Result<String> {
+    let fleet = store.fleet()?;
+    let nodes = fleet
+        .nodes
+        .iter()
+        .map(|(name, node)| (name.as_str(), (node.document, &node.view)));
+    Ok(metrics(&Overview {
+        has_master: fleet.master.is_some(),
+        alarms: store.alarms().len(),
+        nodes: &nodes.collect(),
+        rollouts: &store.rollouts()?,
+    }))
 }
 
 fn history(session: &Session, store: &mut Store) -> Result<()> {

@@ -48,6 +48,8 @@ pub(crate) struct PushArgs {
 pub(crate) enum FleetCommand {
     /// Show the switches of the fleet: who runs its document, who is away, and why
     Status,
+    /// Print the state of the fleet as metrics, for the textfile collector of Prometheus' node_exporter
+    Metrics,
     /// Give this switch to the fleet: what it runs becomes its first document, so that nothing changes
     Attach {
         /// Join although etcd has another document for this switch, which counts from now on

@@ -16,6 +16,7 @@ mod document;
 mod fence;
 mod keyspace;
 mod leadership;
+mod metrics;
 mod rollout;
 mod summary;
 mod trial;
@@ -27,6 +28,7 @@ pub use document::{
 pub use fence::{Record, Verdict, foreign, judge};
 pub use keyspace::{Keyspace, NameError, check_name};
 pub use leadership::{LEASE_S, Leadership};
+pub use metrics::{Overview, metrics};
 pub use rollout::{GRACE_S, NodeView, Place, Plan, Rollout, State, Step, plan, waves};
 pub use summary::{Relation, Row, row};
 pub use trial::{Progress, Trial, View};
