@@ -116,6 +116,13 @@ if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
+# PostgreSQL 15, which two engines of an exchange share, where the distribution has it. Tests start their own servers.
+if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
+    if ! dpkg-query -W postgresql-15 >/dev/null 2>&1 && apt-cache show postgresql-15 >/dev/null 2>&1; then
+        install_packages postgresql-15
+    fi
+fi
+
 # Tools of operators that the tests drive the switch with.
 if [ "${1:-}" = management ]; then
     wanted=(ansible-core etcd-client etcd-server mininet openvswitch-testcontroller openssh-server libnetconf2-dev libssh-dev libssl-dev libyang2-dev libyang2-tools libyuma-base snmp snmpd yangcli)

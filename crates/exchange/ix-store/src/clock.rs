@@ -10,14 +10,11 @@ use crate::time::UnixMillis;
 use crate::transaction::Transaction;
 
 impl Sqlite {
-    /// Sets the newest time back to `now`, and records `entry` in the audit chain. Answers to retried requests and sessions
-    /// that bear a later time are deleted, because they would not end for as long as the clock was ahead. Entries of
-    /// journal and audit chain keep the times that they have; their order is that of their numbers. Returns the newest
-    /// time that the database had.
-    ///
-    /// # Errors
-    /// [`StoreError`] if the database cannot be written. The call may be repeated.
-    pub fn reset_time(&mut self, now: UnixMillis, entry: AuditEntry) -> Result<UnixMillis, StoreError> {
+    pub(crate) fn set_time_back(
+        &mut self,
+        now: UnixMillis,
+        entry: AuditEntry,
+    ) -> Result<UnixMillis, StoreError> {
         let before = self.newest_time()?;
         let transaction = Transaction {
             audit: vec![entry],

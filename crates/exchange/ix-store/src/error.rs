@@ -68,6 +68,17 @@ pub enum StoreError {
         /// The epoch of this process.
         mine: u64,
     },
+    /// Another engine leads.
+    #[error("this engine follows {leader}, and accepts nothing: send the request there")]
+    Follows {
+        /// The engine that leads.
+        leader: crate::Leader,
+    },
+    /// The server of the database does not answer.
+    #[error(
+        "the database does not answer ({0}): nothing is accepted until it does, and what the switches have stays"
+    )]
+    Away(String),
     /// The medium has no space.
     #[error("the disk of the database is full: nothing is accepted until there is space")]
     Full,
@@ -113,8 +124,8 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Returns the rule that a message of SQLite names by its index, table or trigger.
-fn constraint(message: &str) -> Constraint {
+/// Returns the rule that a message of the database names by its index, table or trigger.
+pub(crate) fn constraint(message: &str) -> Constraint {
     let rules = [
         ("end_vlan", Constraint::EndVlan),
         ("service_address", Constraint::Address),

@@ -9,13 +9,13 @@
 //!   audit   ----+                                            signature of the head, every minute
 //! ```
 //!
-//! [`Store`] is the interface, [`Sqlite`] the implementation: one file, of mode 0600, in WAL mode with `synchronous=FULL`,
-//! so that a committed transaction survives `kill -9` and a power cut. The exchange's objects are JSON; the store does
-//! not know their types, but the schema holds the constraints on them that must never be violated. Time is an argument
-//! of every call that needs it.
+//! [`Store`] is the interface with two implementations. [`Sqlite`] is one file of one engine, of mode 0600, in WAL mode with
+//! `synchronous=FULL`, so that a committed transaction survives `kill -9` and a power cut. [`Postgres`] is a database that
+//! several engines share. The exchange's objects are JSON; the store does not know their types, but the schema holds the
+//! constraints on them that must never be violated. Time is an argument of every call that needs it.
 //!
-//! Only one process may write: opening increments the epoch, and each transaction is refused if the epoch of the
-//! database is no longer the writer's.
+//! Only one process may write: the one that has begun to lead last, by opening the file or by taking the lease, has
+//! incremented the epoch, and each transaction is refused if the epoch of the database is no longer the writer's.
 
 #![forbid(unsafe_code)]
 
@@ -24,8 +24,11 @@ mod audit;
 mod canonical;
 mod clock;
 mod error;
+mod postgres;
 mod schema;
+mod setting;
 mod sqlite;
+mod standing;
 mod time;
 mod transaction;
 mod write;
@@ -36,7 +39,9 @@ pub use audit::{
 };
 pub use canonical::{CanonicalError, canonical};
 pub use error::{Constraint, StoreError};
+pub use postgres::{Postgres, PostgresSettings};
 pub use sqlite::Sqlite;
+pub use standing::{Leader, Role, Standing};
 pub use time::UnixMillis;
 pub use transaction::{
     Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
@@ -47,6 +52,11 @@ use serde_json::Value;
 
 /// The database behind an exchange. One thread owns it; each call blocks until the medium has the data.
 pub trait Store: Send {
+    /// Returns the part of this engine among the engines of the database. The engine of a file always leads.
+    ///
+    /// After a new term, writes succeed only after [`Store::load`].
+    fn standing(&mut self) -> Standing;
+
     /// Returns all objects, the changes that are not finished, and the counters from which numbering continues.
     ///
     /// # Errors
@@ -211,6 +221,15 @@ pub trait Store: Send {
     /// # Errors
     /// [`StoreError`] if the database cannot be read.
     fn credential_keys(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Sets the newest time back to `now`, and records `entry` in the audit chain. Answers to retried requests and sessions
+    /// that bear a later time are deleted, because they would not end for as long as the clock was ahead. Entries of
+    /// journal and audit chain keep the times that they have; their order is that of their numbers. Returns the newest
+    /// time that the database had.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be written. The call may be repeated.
+    fn reset_time(&mut self, now: UnixMillis, entry: AuditEntry) -> Result<UnixMillis, StoreError>;
 
     /// Deletes answers older than 24 hours and expired sessions, and records the time.
     ///

@@ -10,20 +10,16 @@ use serde_json::Value;
 
 use crate::Store;
 use crate::answer::write_answer;
-use crate::audit::{AuditRecord, SignedHead, SigningKey};
+use crate::audit::{AuditEntry, AuditRecord, SignedHead, SigningKey};
 use crate::error::StoreError;
 use crate::schema;
+use crate::setting::write_setting;
+use crate::standing::Standing;
 use crate::time::UnixMillis;
 use crate::transaction::{
-    Answer, ChangeRecord, ChangeState, Committed, Contents, IdempotencyKey, JournalRecord, ObjectRow,
-    Revision, Session, StoredAnswer, Transaction,
+    ANSWER_LIFETIME, Answer, ChangeRecord, ChangeState, Committed, Contents, EPOCHS_AHEAD_MAX,
+    IdempotencyKey, JournalRecord, ObjectRow, Revision, Session, StoredAnswer, Transaction,
 };
-
-/// The maximum number of starts by which the epoch of a switch may be ahead of the database. A larger number does not
-/// come from an engine, and could leave no epoch for the next start.
-const EPOCHS_AHEAD_MAX: u64 = 1 << 32;
-/// The time for which an answer is kept: 24 hours.
-const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;
 
 /// A database in one SQLite file, or in memory.
 #[derive(Debug)]
@@ -253,6 +249,10 @@ fn change((id, name, accepted, updated, detail): RawChange) -> Result<ChangeReco
 }
 
 impl Store for Sqlite {
+    fn standing(&mut self) -> Standing {
+        Standing::alone(self.epoch)
+    }
+
     fn load(&self) -> Result<Contents, StoreError> {
         let sql = "SELECT epoch, revision FROM engine";
         let (epoch, revision) = self
@@ -567,6 +567,10 @@ impl Store for Sqlite {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
+    fn reset_time(&mut self, now: UnixMillis, entry: AuditEntry) -> Result<UnixMillis, StoreError> {
+        self.set_time_back(now, entry)
+    }
+
     fn prune(&mut self, now: UnixMillis) -> Result<(), StoreError> {
         let oldest = now.0.saturating_sub(ANSWER_LIFETIME);
         self.fenced(|sql| {
@@ -585,15 +589,4 @@ impl Store for Sqlite {
             Ok(())
         })
     }
-}
-
-/// Writes a setting, or removes it.
-pub(crate) fn write_setting(sql: &Connection, name: &str, value: Option<&Value>) -> Result<(), StoreError> {
-    match value {
-        Some(value) => sql
-            .prepare_cached("INSERT OR REPLACE INTO setting VALUES (?1, ?2)")?
-            .execute(params![name, value.to_string()])?,
-        None => sql.execute("DELETE FROM setting WHERE name = ?1", params![name])?,
-    };
-    Ok(())
 }

@@ -9,6 +9,12 @@ use serde_json::Value;
 use crate::audit::AuditEntry;
 use crate::time::UnixMillis;
 
+/// The maximum number of starts by which the epoch of a switch may be ahead of the database. A larger number does not
+/// come from an engine, and could leave no epoch for the next start.
+pub(crate) const EPOCHS_AHEAD_MAX: u64 = 1 << 32;
+/// The time for which an answer is kept, in milliseconds: 24 hours.
+pub(crate) const ANSWER_LIFETIME: u64 = 24 * 60 * 60 * 1000;
+
 /// The number of a committed transaction; an object has the revision of the transaction that wrote it last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -5,7 +5,8 @@ use rusqlite::{Connection, params};
 use crate::answer::write_answer;
 use crate::audit::AuditRecord;
 use crate::error::StoreError;
-use crate::sqlite::{Sqlite, unsigned, write_setting};
+use crate::setting::write_setting;
+use crate::sqlite::{Sqlite, unsigned};
 use crate::time::UnixMillis;
 use crate::transaction::{ChangeState, Committed, JournalRecord, ObjectRow, Revision, Transaction};
 

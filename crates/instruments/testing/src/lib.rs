@@ -1,4 +1,5 @@
-//! Support for integration tests: separate processes, network functions in C, JSON schemas, capture files, and pages of command lines.
+//! Support for integration tests: separate processes, network functions in C, JSON schemas, capture files, databases
+//! of PostgreSQL, and pages of command lines.
 //!
 //! All integration tests of a crate share one program and run side by side in its threads. A test that needs a process
 //! for itself starts with [`own_process!`].
@@ -13,6 +14,7 @@
 mod capture;
 mod functions;
 mod help_page;
+mod postgres;
 mod schema;
 
 use std::process::Command;
@@ -20,6 +22,7 @@ use std::process::Command;
 pub use capture::udp_capture;
 pub use functions::{compile_function, open_to_all, trusted_folder};
 pub use help_page::help_page;
+pub use postgres::{postgres_database, postgres_sql};
 pub use schema::Schema;
 
 /// The environment variable that names the test that runs alone in this process.

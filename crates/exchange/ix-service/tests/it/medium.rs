@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_ix_store::{
-    Answer, AuditRecord, ChangeRecord, Committed, Contents, IdempotencyKey, JournalRecord, Revision, Session,
-    SignedHead, SigningKey, Sqlite, Store, StoreError, StoredAnswer, Transaction, UnixMillis,
+    Answer, AuditEntry, AuditRecord, ChangeRecord, Committed, Contents, IdempotencyKey, JournalRecord,
+    Revision, Session, SignedHead, SigningKey, Sqlite, Standing, Store, StoreError, StoredAnswer,
+    Transaction, UnixMillis,
 };
 use serde_json::Value;
 
@@ -57,6 +58,12 @@ impl Store for Medium {
     }
     fn newest_time(&self) -> Result<UnixMillis, StoreError> {
         self.inner.newest_time()
+    }
+    fn standing(&mut self) -> Standing {
+        self.inner.standing()
+    }
+    fn reset_time(&mut self, now: UnixMillis, entry: AuditEntry) -> Result<UnixMillis, StoreError> {
+        self.writable()?.reset_time(now, entry)
     }
     fn begin(&mut self) -> Result<(), StoreError> {
         self.inner.begin()

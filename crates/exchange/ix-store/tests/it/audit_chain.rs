@@ -10,7 +10,7 @@ use millrace_ix_store::{
 };
 use serde_json::json;
 
-use crate::{NOW, entry};
+use crate::{NOW, entry, stores};
 
 /// Returns a chain of `len` entries with a signature after each tenth, and the public key.
 fn chain(len: u64) -> (Vec<AuditRecord>, Vec<SignedHead>, String) {
@@ -58,34 +58,36 @@ fn a_chain_as_written_is_valid() {
 
 #[test]
 fn no_entry_is_after_a_number_beyond_the_end() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let transaction = Transaction {
-        audit: vec![entry("test", json!({}))],
-        ..Transaction::default()
-    };
-    store.commit(&transaction, NOW).unwrap();
-    assert_eq!(store.audit(0, 10).unwrap().len(), 1);
-    for after in [1, i64::MAX.cast_unsigned(), 1 << 63, u64::MAX] {
-        assert_eq!(store.audit(after, 10).unwrap(), [], "{after}");
+    for mut store in stores() {
+        let transaction = Transaction {
+            audit: vec![entry("test", json!({}))],
+            ..Transaction::default()
+        };
+        store.commit(&transaction, NOW).unwrap();
+        assert_eq!(store.audit(0, 10).unwrap().len(), 1);
+        for after in [1, i64::MAX.cast_unsigned(), 1 << 63, u64::MAX] {
+            assert_eq!(store.audit(after, 10).unwrap(), [], "{after}");
+        }
     }
 }
 
 #[test]
 fn a_head_is_signed_once() {
     let key = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
-    let mut store = Sqlite::in_memory().unwrap();
-    assert_eq!(store.sign_head(&key, NOW).unwrap(), None);
-    store
-        .commit(
-            &Transaction {
-                audit: vec![entry("a", json!({}))],
-                ..Transaction::default()
-            },
-            NOW,
-        )
-        .unwrap();
-    assert!(store.sign_head(&key, NOW).unwrap().is_some());
-    assert_eq!(store.sign_head(&key, NOW).unwrap(), None);
+    for mut store in stores() {
+        assert_eq!(store.sign_head(&key, NOW).unwrap(), None);
+        store
+            .commit(
+                &Transaction {
+                    audit: vec![entry("a", json!({}))],
+                    ..Transaction::default()
+                },
+                NOW,
+            )
+            .unwrap();
+        assert!(store.sign_head(&key, NOW).unwrap().is_some());
+        assert_eq!(store.sign_head(&key, NOW).unwrap(), None);
+    }
 }
 
 #[test]
@@ -200,16 +202,17 @@ fn a_chain_that_was_cut_back_to_a_signature_is_valid_except_for_who_kept_a_later
 
 #[test]
 fn a_fraction_in_an_entry_is_refused() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let transaction = Transaction {
-        audit: vec![entry("a", json!({"rate": 0.5}))],
-        ..Transaction::default()
-    };
-    assert!(matches!(
-        store.commit(&transaction, NOW),
-        Err(StoreError::Canonical(_))
-    ));
-    assert!(store.audit(0, 1).unwrap().is_empty());
+    for mut store in stores() {
+        let transaction = Transaction {
+            audit: vec![entry("a", json!({"rate": 0.5}))],
+            ..Transaction::default()
+        };
+        assert!(matches!(
+            store.commit(&transaction, NOW),
+            Err(StoreError::Canonical(_))
+        ));
+        assert!(store.audit(0, 1).unwrap().is_empty());
+    }
 }
 
 /// The verifier in Python, which knows nothing but docs/audit-chain.md.

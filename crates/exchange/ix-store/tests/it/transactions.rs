@@ -7,7 +7,7 @@ use millrace_ix_store::{
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::{NOW, entry, object, puts};
+use crate::{NOW, entry, object, puts, stores};
 
 fn record(change: u64, state: ChangeState) -> JournalRecord {
     JournalRecord {
@@ -20,160 +20,166 @@ fn record(change: u64, state: ChangeState) -> JournalRecord {
 
 #[test]
 fn an_object_has_the_revision_of_the_transaction_that_wrote_it_last() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let first = store
-        .commit(
-            &puts(vec![object("site", 1, json!({})), object("site", 2, json!({}))]),
-            NOW,
-        )
-        .unwrap();
-    let second = store
-        .commit(&puts(vec![object("site", 2, json!({"name": "Makuhari"}))]), NOW)
-        .unwrap();
-    assert_eq!((first.revision, second.revision), (Revision(1), Revision(2)));
-    let revisions: Vec<_> = store
-        .load()
-        .unwrap()
-        .objects
-        .iter()
-        .map(|row| (row.id, row.revision.0))
-        .collect();
-    assert_eq!(revisions, [(1, 1), (2, 2)]);
+    for mut store in stores() {
+        let first = store
+            .commit(
+                &puts(vec![object("site", 1, json!({})), object("site", 2, json!({}))]),
+                NOW,
+            )
+            .unwrap();
+        let second = store
+            .commit(&puts(vec![object("site", 2, json!({"name": "Makuhari"}))]), NOW)
+            .unwrap();
+        assert_eq!((first.revision, second.revision), (Revision(1), Revision(2)));
+        let revisions: Vec<_> = store
+            .load()
+            .unwrap()
+            .objects
+            .iter()
+            .map(|row| (row.id, row.revision.0))
+            .collect();
+        assert_eq!(revisions, [(1, 1), (2, 2)]);
+    }
 }
 
 #[test]
 fn a_refused_transaction_writes_nothing() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let end = |id| object("nc", id, json!({"connection": "cn-1", "vlan": {"type": "port"}}));
-    let transaction = Transaction {
-        puts: vec![object("site", 1, json!({})), end(1), end(2)],
-        journal: vec![record(1, ChangeState::Accepted)],
-        audit: vec![entry("add_mac", json!({}))],
-        ..Transaction::default()
-    };
-    assert!(matches!(
-        store.commit(&transaction, NOW),
-        Err(StoreError::Constraint { .. })
-    ));
-    let contents = store.load().unwrap();
-    assert_eq!(
-        (contents.objects.len(), contents.revision, contents.next_change),
-        (0, Revision(0), 1)
-    );
-    assert!(store.audit(0, 10).unwrap().is_empty() && store.journal(1).unwrap().is_empty());
+    for mut store in stores() {
+        let end = |id| object("nc", id, json!({"connection": "cn-1", "vlan": {"type": "port"}}));
+        let transaction = Transaction {
+            puts: vec![object("site", 1, json!({})), end(1), end(2)],
+            journal: vec![record(1, ChangeState::Accepted)],
+            audit: vec![entry("add_mac", json!({}))],
+            ..Transaction::default()
+        };
+        assert!(matches!(
+            store.commit(&transaction, NOW),
+            Err(StoreError::Constraint { .. })
+        ));
+        let contents = store.load().unwrap();
+        assert_eq!(
+            (contents.objects.len(), contents.revision, contents.next_change),
+            (0, Revision(0), 1)
+        );
+        assert!(store.audit(0, 10).unwrap().is_empty() && store.journal(1).unwrap().is_empty());
+    }
 }
 
 #[test]
 fn the_journal_tells_which_changes_are_not_finished() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let journal = |records| Transaction {
-        journal: records,
-        ..Transaction::default()
-    };
-    store
-        .commit(
-            &journal(vec![
-                record(1, ChangeState::Accepted),
-                record(2, ChangeState::Accepted),
-            ]),
-            NOW,
-        )
-        .unwrap();
-    store
-        .commit(
-            &journal(vec![
-                record(1, ChangeState::Planned),
-                record(2, ChangeState::Planned),
-            ]),
-            NOW,
-        )
-        .unwrap();
-    store
-        .commit(&journal(vec![record(2, ChangeState::RolledBack)]), NOW)
-        .unwrap();
-    let contents = store.load().unwrap();
-    let open: Vec<_> = contents
-        .open_changes
-        .iter()
-        .map(|change| (change.id, change.state))
-        .collect();
-    assert_eq!((open, contents.next_change), (vec![(1, ChangeState::Planned)], 3));
-    let states: Vec<_> = store
-        .journal(2)
-        .unwrap()
-        .iter()
-        .map(|record| record.state)
-        .collect();
-    assert_eq!(
-        states,
-        [
-            ChangeState::Accepted,
-            ChangeState::Planned,
-            ChangeState::RolledBack
-        ]
-    );
-    let all: Vec<_> = store
-        .changes(u64::MAX, 10)
-        .unwrap()
-        .iter()
-        .map(|change| change.id)
-        .collect();
-    assert_eq!(all, [2, 1]);
+    for mut store in stores() {
+        let journal = |records| Transaction {
+            journal: records,
+            ..Transaction::default()
+        };
+        store
+            .commit(
+                &journal(vec![
+                    record(1, ChangeState::Accepted),
+                    record(2, ChangeState::Accepted),
+                ]),
+                NOW,
+            )
+            .unwrap();
+        store
+            .commit(
+                &journal(vec![
+                    record(1, ChangeState::Planned),
+                    record(2, ChangeState::Planned),
+                ]),
+                NOW,
+            )
+            .unwrap();
+        store
+            .commit(&journal(vec![record(2, ChangeState::RolledBack)]), NOW)
+            .unwrap();
+        let contents = store.load().unwrap();
+        let open: Vec<_> = contents
+            .open_changes
+            .iter()
+            .map(|change| (change.id, change.state))
+            .collect();
+        assert_eq!((open, contents.next_change), (vec![(1, ChangeState::Planned)], 3));
+        let states: Vec<_> = store
+            .journal(2)
+            .unwrap()
+            .iter()
+            .map(|record| record.state)
+            .collect();
+        assert_eq!(
+            states,
+            [
+                ChangeState::Accepted,
+                ChangeState::Planned,
+                ChangeState::RolledBack
+            ]
+        );
+        let all: Vec<_> = store
+            .changes(u64::MAX, 10)
+            .unwrap()
+            .iter()
+            .map(|change| change.id)
+            .collect();
+        assert_eq!(all, [2, 1]);
+    }
 }
 
 #[test]
 fn a_journal_record_of_an_unknown_change_is_refused() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let transaction = Transaction {
-        journal: vec![record(7, ChangeState::Planned)],
-        ..Transaction::default()
-    };
-    assert!(store.commit(&transaction, NOW).is_err());
+    for mut store in stores() {
+        let transaction = Transaction {
+            journal: vec![record(7, ChangeState::Planned)],
+            ..Transaction::default()
+        };
+        assert!(store.commit(&transaction, NOW).is_err());
+    }
 }
 
 #[test]
 fn an_answer_is_kept_for_24_hours_in_the_scope_of_its_account() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let key = |scope: &str| IdempotencyKey {
-        scope: scope.to_owned(),
-        key: "k1".to_owned(),
-    };
-    let answer = Answer {
-        request_hash: "00".to_owned(),
-        body: json!({"id": "sv-1"}),
-    };
-    let transaction = Transaction {
-        answers: vec![(key("ac-1"), answer.clone())],
-        ..Transaction::default()
-    };
-    store.commit(&transaction, NOW).unwrap();
-    let day = 24 * 3600 * 1000;
-    let found = store.answer(&key("ac-1"), UnixMillis(NOW.0 + day - 1)).unwrap();
-    assert_eq!(found.map(|stored| stored.answer), Some(answer));
-    assert_eq!(store.answer(&key("ac-2"), NOW).unwrap(), None);
-    assert_eq!(store.answer(&key("ac-1"), UnixMillis(NOW.0 + day)).unwrap(), None);
-    let alone = Answer {
-        request_hash: "01".to_owned(),
-        body: json!("without a transaction"),
-    };
-    store.put_answer(&key("ac-2"), &alone, NOW).unwrap();
-    let found = store.answer(&key("ac-2"), NOW).unwrap();
-    assert_eq!(found.map(|stored| stored.answer), Some(alone));
+    for mut store in stores() {
+        let key = |scope: &str| IdempotencyKey {
+            scope: scope.to_owned(),
+            key: "k1".to_owned(),
+        };
+        let answer = Answer {
+            request_hash: "00".to_owned(),
+            body: json!({"id": "sv-1"}),
+        };
+        let transaction = Transaction {
+            answers: vec![(key("ac-1"), answer.clone())],
+            ..Transaction::default()
+        };
+        store.commit(&transaction, NOW).unwrap();
+        let day = 24 * 3600 * 1000;
+        let found = store.answer(&key("ac-1"), UnixMillis(NOW.0 + day - 1)).unwrap();
+        assert_eq!(found.map(|stored| stored.answer), Some(answer));
+        assert_eq!(store.answer(&key("ac-2"), NOW).unwrap(), None);
+        assert_eq!(store.answer(&key("ac-1"), UnixMillis(NOW.0 + day)).unwrap(), None);
+        let alone = Answer {
+            request_hash: "01".to_owned(),
+            body: json!("without a transaction"),
+        };
+        store.put_answer(&key("ac-2"), &alone, NOW).unwrap();
+        let found = store.answer(&key("ac-2"), NOW).unwrap();
+        assert_eq!(found.map(|stored| stored.answer), Some(alone));
+    }
 }
 
 #[test]
 fn a_session_ends_at_its_time() {
-    let mut store = Sqlite::in_memory().unwrap();
-    let session = Session {
-        token_hash: "ab".to_owned(),
-        expires: UnixMillis(5000),
-        body: json!({"user": "us-1"}),
-    };
-    store.put_session(&session).unwrap();
-    assert_eq!(store.session("ab", UnixMillis(4999)).unwrap(), Some(session));
-    assert_eq!(store.session("ab", UnixMillis(5000)).unwrap(), None);
-    store.delete_session("ab").unwrap();
-    assert_eq!(store.session("ab", UnixMillis(0)).unwrap(), None);
+    for mut store in stores() {
+        let session = Session {
+            token_hash: "ab".to_owned(),
+            expires: UnixMillis(5000),
+            body: json!({"user": "us-1"}),
+        };
+        store.put_session(&session).unwrap();
+        assert_eq!(store.session("ab", UnixMillis(4999)).unwrap(), Some(session));
+        assert_eq!(store.session("ab", UnixMillis(5000)).unwrap(), None);
+        store.delete_session("ab").unwrap();
+        assert_eq!(store.session("ab", UnixMillis(0)).unwrap(), None);
+    }
 }
 
 #[test]
@@ -287,35 +293,37 @@ fn a_backup_has_the_contents_and_mode_0600() {
 
 #[test]
 fn settings_and_credentials_are_kept_by_name() {
-    let mut store = Sqlite::in_memory().unwrap();
-    store.put_setting("adopted", Some(&json!(true))).unwrap();
-    assert_eq!(store.setting("adopted").unwrap(), Some(json!(true)));
-    store.put_setting("adopted", None).unwrap();
-    assert_eq!(store.setting("adopted").unwrap(), None);
-    for key in ["password/us-1", "password/us_2", "totp/us-1"] {
-        store.put_credential(key, Some(key.as_bytes())).unwrap();
+    for mut store in stores() {
+        store.put_setting("adopted", Some(&json!(true))).unwrap();
+        assert_eq!(store.setting("adopted").unwrap(), Some(json!(true)));
+        store.put_setting("adopted", None).unwrap();
+        assert_eq!(store.setting("adopted").unwrap(), None);
+        for key in ["password/us-1", "password/us_2", "totp/us-1"] {
+            store.put_credential(key, Some(key.as_bytes())).unwrap();
+        }
+        assert_eq!(
+            store.credential_keys("password/us").unwrap(),
+            ["password/us-1", "password/us_2"]
+        );
+        store.put_credential("totp/us-1", None).unwrap();
+        assert_eq!(store.credential("totp/us-1").unwrap(), None);
+        assert_eq!(
+            store.credential("password/us-1").unwrap().as_deref(),
+            Some(b"password/us-1".as_slice())
+        );
     }
-    assert_eq!(
-        store.credential_keys("password/us").unwrap(),
-        ["password/us-1", "password/us_2"]
-    );
-    store.put_credential("totp/us-1", None).unwrap();
-    assert_eq!(store.credential("totp/us-1").unwrap(), None);
-    assert_eq!(
-        store.credential("password/us-1").unwrap().as_deref(),
-        Some(b"password/us-1".as_slice())
-    );
 }
 
 #[test]
 fn the_revision_is_raised_and_never_lowered() {
-    let mut store = Sqlite::in_memory().unwrap();
-    store.raise_revision(Revision(100)).unwrap();
-    store.raise_revision(Revision(50)).unwrap();
-    let committed = store
-        .commit(&puts(vec![object("st", 1, json!({}))]), NOW)
-        .unwrap();
-    assert_eq!(committed.revision, Revision(101));
+    for mut store in stores() {
+        store.raise_revision(Revision(100)).unwrap();
+        store.raise_revision(Revision(50)).unwrap();
+        let committed = store
+            .commit(&puts(vec![object("st", 1, json!({}))]), NOW)
+            .unwrap();
+        assert_eq!(committed.revision, Revision(101));
+    }
 }
 
 #[test]
@@ -386,35 +394,36 @@ fn a_group_that_fills_the_disk_leaves_nothing_of_it() {
 #[test]
 fn a_clock_that_was_ahead_is_forgotten_with_the_answers_of_its_time() {
     let far = UnixMillis(NOW.0 * 2);
-    let mut store = Sqlite::in_memory().unwrap();
-    store
-        .commit(&puts(vec![object("site", 1, json!({}))]), NOW)
-        .unwrap();
-    let key = |key: &str| IdempotencyKey {
-        scope: "us-1".to_owned(),
-        key: key.to_owned(),
-    };
-    let answer = Answer {
-        request_hash: "hash".to_owned(),
-        body: json!({}),
-    };
-    store.put_answer(&key("before"), &answer, NOW).unwrap();
-    store.put_answer(&key("ahead"), &answer, far).unwrap();
-    store
-        .commit(&puts(vec![object("site", 2, json!({}))]), far)
-        .unwrap();
-    assert_eq!(store.newest_time().unwrap(), far);
-    let now = UnixMillis(NOW.0 + 1000);
-    assert_eq!(
-        store.reset_time(now, entry("reset_clock", json!({}))).unwrap(),
-        far
-    );
-    assert_eq!(store.newest_time().unwrap(), now);
-    assert!(store.answer(&key("ahead"), now).unwrap().is_none());
-    assert!(store.answer(&key("before"), now).unwrap().is_some());
-    assert_eq!(store.load().unwrap().objects.len(), 2, "what was ordered stays");
-    let chain = store.audit(0, 10).unwrap();
-    assert_eq!(chain.last().unwrap().body["action"], "reset_clock");
-    assert_eq!(store.audit_before(u64::MAX, 1).unwrap(), chain[chain.len() - 1..]);
-    millrace_ix_store::verify(&chain, &[], None).unwrap();
+    for mut store in stores() {
+        store
+            .commit(&puts(vec![object("site", 1, json!({}))]), NOW)
+            .unwrap();
+        let key = |key: &str| IdempotencyKey {
+            scope: "us-1".to_owned(),
+            key: key.to_owned(),
+        };
+        let answer = Answer {
+            request_hash: "hash".to_owned(),
+            body: json!({}),
+        };
+        store.put_answer(&key("before"), &answer, NOW).unwrap();
+        store.put_answer(&key("ahead"), &answer, far).unwrap();
+        store
+            .commit(&puts(vec![object("site", 2, json!({}))]), far)
+            .unwrap();
+        assert_eq!(store.newest_time().unwrap(), far);
+        let now = UnixMillis(NOW.0 + 1000);
+        assert_eq!(
+            store.reset_time(now, entry("reset_clock", json!({}))).unwrap(),
+            far
+        );
+        assert_eq!(store.newest_time().unwrap(), now);
+        assert!(store.answer(&key("ahead"), now).unwrap().is_none());
+        assert!(store.answer(&key("before"), now).unwrap().is_some());
+        assert_eq!(store.load().unwrap().objects.len(), 2, "what was ordered stays");
+        let chain = store.audit(0, 10).unwrap();
+        assert_eq!(chain.last().unwrap().body["action"], "reset_clock");
+        assert_eq!(store.audit_before(u64::MAX, 1).unwrap(), chain[chain.len() - 1..]);
+        millrace_ix_store::verify(&chain, &[], None).unwrap();
+    }
 }
