@@ -14,7 +14,7 @@ use millrace_types::Dpid;
 
 use crate::control::{Request, ask};
 use crate::settings::Settings;
-use crate::{audit, backup, clock, pages, serve, show};
+use crate::{audit, backup, clock, copy_database, pages, serve, show};
 
 /// The database of the unit that `make install` installs.
 const DATABASE: &str = "/var/lib/millrace-ix/exchange.db";
@@ -173,6 +173,14 @@ enum Command {
         /// The database of the engine.
         #[arg(long, value_name = "FILE", default_value = DATABASE)]
         database: PathBuf,
+    },
+    /// Copy the SQLite file of an engine into the empty PostgreSQL database that engines share, while no engine runs.
+    CopyDatabase {
+        /// The SQLite file.
+        file: PathBuf,
+        /// The settings of an engine with the PostgreSQL database: a TOML file.
+        #[arg(long, short, value_name = "FILE")]
+        config: PathBuf,
     },
     /// Give users the means to sign in.
     #[command(subcommand)]
@@ -394,6 +402,10 @@ pub(crate) fn run(options: Options) -> Result<()> {
         Command::Backup { file, database } => show::print(&backup::back_up(&database, &file)?),
         Command::Restore { file, database } => {
             show::print(&backup::restore(&database, &options.socket, &file)?)
+        }
+        Command::CopyDatabase { file, config } => {
+            let settings = Settings::read(&config)?;
+            show::print(&copy_database::copy(&settings, &file)?)
         }
         Command::ResetClock { database } => show::print(&clock::reset(&database, &options.socket)?),
         Command::User(UserCommand::Password { name: user }) => {

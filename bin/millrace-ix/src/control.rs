@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::{admission, series, web};
+use crate::{admission, series, standing, web};
 
 /// The longest request, in bytes.
 const REQUEST_SIZE_MAX: u64 = 64 << 20;
@@ -314,7 +314,9 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
         }
         Request::Revert { change } => answer_of(&handle.revert(change, actor).await?),
         Request::Status => {
-            let mut value = status(&handle.snapshot());
+            let snapshot = handle.snapshot();
+            let mut value = status(&snapshot);
+            value["engine"] = standing::describe(handle, &snapshot);
             value["clock"] = clock(&handle.clock());
             value
         }

@@ -10,6 +10,7 @@ mod backup;
 mod cli;
 mod clock;
 mod control;
+mod copy_database;
 mod heads;
 mod keys;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod series;
 mod serve;
 mod settings;
 mod show;
+mod standing;
 mod switches;
 mod web;
 

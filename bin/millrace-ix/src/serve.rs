@@ -1,16 +1,18 @@
-//! The engine as a process: database, key, engine thread, listeners.
+//! The engine as a process: database, keys, engine thread, listeners; and its part among the engines of a shared database.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use millrace_ix_engine::ForeignPolicy;
 use millrace_ix_samples::{Receiver, Shared};
-use millrace_ix_service::Service;
-use millrace_ix_store::{SigningKey, Sqlite, Store as _};
+use millrace_ix_service::{Handle, Service, StartError};
+use millrace_ix_store::{Postgres, PostgresSettings, SigningKey, Sqlite, Store, StoreError, sha256_hex};
 use millrace_notify::{State, notify};
 use millrace_types::Duration;
+use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 
 use crate::control;
 use crate::heads;
@@ -21,7 +23,24 @@ use crate::settings::{ForeignEntries, Settings, Sflow};
 use crate::switches::Switches;
 use crate::web;
 
+/// The pause before another attempt to serve, while the database is away.
+const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+/// The longest wait for the end of tasks when the part of the engine changes.
+const TASKS_END_MAX: std::time::Duration = std::time::Duration::from_secs(3);
+/// The setting that says which keys the engines of a shared database have.
+const KEYS: &str = "keys";
+
+/// The end of a part: the signal to stop, or another part begins with the same database.
+enum End {
+    Stopped,
+    NewTerm(Option<Box<dyn Store>>),
+}
+
 /// Runs until SIGTERM or SIGINT.
+///
+/// ```text
+///   open the database --> leads, or follows --(the term changes)--> the same again, with the same store
+/// ```
 pub(crate) fn run(settings: &Settings) -> Result<()> {
     // The check comes first: opening the database would end the write permission of a running engine.
     control::check_free(&settings.control.socket)?;
@@ -29,14 +48,111 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).with_context(|| format!("database.path {}", path.display()))?;
     }
-    let store = Sqlite::open(path)?;
-    let epoch = store.load()?.epoch;
+    let stop = stop_signal()?;
+    let mut store = Some(open(settings)?);
+    let mut has_served = false;
+    while !*stop.borrow() {
+        let opened = match store.take() {
+            Some(store) => Ok(store),
+            None => open(settings),
+        };
+        match opened.and_then(|store| part(settings, store, stop.clone())) {
+            Ok(End::Stopped) => break,
+            Ok(End::NewTerm(next)) => {
+                store = next;
+                has_served = true;
+            }
+            // Settings that have served once are right: the database was away in the moment of the change.
+            Err(error) if has_served || is_away(&error) => {
+                tracing::warn!(
+                    error = format!("{error:#}"),
+                    "the engine begins again when the database answers"
+                );
+                std::thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if an error says that the server of the database does not answer.
+fn is_away(error: &anyhow::Error) -> bool {
+    let store = error.chain().find_map(|cause| {
+        let found = cause.downcast_ref::<StoreError>();
+        found.or_else(|| match cause.downcast_ref::<StartError>() {
+            Some(StartError::Store(error)) => Some(error),
+            _ => None,
+        })
+    });
+    matches!(store, Some(StoreError::Away(_)))
+}
+
+/// Opens the database of the settings.
+fn open(settings: &Settings) -> Result<Box<dyn Store>> {
+    if settings.database.postgres.is_none() {
+        return Ok(Box::new(Sqlite::open(&settings.database.path)?));
+    }
+    Ok(Box::new(open_postgres(settings)?))
+}
+
+/// Opens the PostgreSQL database of the settings.
+pub(crate) fn open_postgres(settings: &Settings) -> Result<Postgres> {
+    let database = &settings.database;
+    let password = |path: &PathBuf| -> Result<String> {
+        let bytes = keys::read(path, "database.postgres_password_file")?;
+        let text = String::from_utf8(bytes).context("database.postgres_password_file: expected text")?;
+        Ok(text.trim().to_owned())
+    };
+    Ok(Postgres::open(PostgresSettings {
+        connection: database.postgres.clone().unwrap_or_default(),
+        password: database
+            .postgres_password_file
+            .as_ref()
+            .map(password)
+            .transpose()?,
+        ca_certificate: database.postgres_ca_certificate.clone(),
+        name: settings.engine.name.clone(),
+        address: settings.engine.address.clone(),
+    })?)
+}
+
+/// Returns a receiver that becomes true with SIGTERM or SIGINT, in whatever part the engine is.
+fn stop_signal() -> Result<watch::Receiver<bool>> {
+    let (sender, receiver) = watch::channel(false);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let (mut terminate, mut interrupt) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)
+    };
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+                sender.send_replace(true);
+                // The receivers may look later.
+                sender.closed().await;
+            });
+        })?;
+    Ok(receiver)
+}
+
+/// Leads or follows, until the signal to stop or another term.
+fn part(settings: &Settings, mut store: Box<dyn Store>, stop: watch::Receiver<bool>) -> Result<End> {
+    let epoch = store.standing().epoch();
     let audit_key = audit_key(&settings.database.audit_key())?;
-    tracing::info!(
-        public_key = audit_key.public_key(),
-        epoch,
-        "the audit chain is signed with this key"
-    );
+    let public_key = audit_key.public_key();
+    if let Some(epoch) = epoch {
+        tracing::info!(public_key, epoch, "the audit chain is signed with this key");
+    } else {
+        tracing::info!("another engine leads: this one shows what the database has");
+    }
     let switches = Switches::default();
     let requests = switches.clone();
     let engine = millrace_ix_engine::Settings {
@@ -44,7 +160,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
             ForeignEntries::Remove => ForeignPolicy::Exclusive,
             ForeignEntries::Leave => ForeignPolicy::Leave,
         },
-        seed: epoch,
+        seed: epoch.unwrap_or_default(),
         resync: Duration::from_secs(settings.engine.resync_secs.unwrap_or(60)),
         verification: settings
             .engine
@@ -53,52 +169,124 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
             .map(Duration::from_secs),
         ..millrace_ix_engine::Settings::default()
     };
-    let extensions = settings.engine.match_extensions;
     let service_settings = millrace_ix_service::Settings {
         engine,
-        extensions,
+        extensions: settings.engine.match_extensions,
         audit_key: Some(audit_key),
     };
-    let service = Service::start(Box::new(store), service_settings, move |request| {
+    let service = Service::start(store, service_settings, move |request| {
         requests.request(request);
     })?;
     // BGP sessions and connections to switches keep their deadlines while the API waits.
     let (network, api) = (runtime("network")?, runtime("api")?);
-    let serve = || {
-        let handle = service.handle();
-        let (bgp, rpki, irr) = (&settings.bgp, &settings.rpki, settings.irr.as_ref());
-        let filters = network.block_on(routing::serve(bgp, rpki, irr, extensions, &handle))?;
-        // The receiver and the socket are closed at the end of this block.
-        let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
-        let series = series::open(&settings.series, path)?;
-        if let Some(series) = &series {
-            let sources = (switches.clone(), samples.clone());
-            network.spawn(series::keep(series.clone(), sources, handle.clone()));
+    let outcome = check_keys(settings, &service.handle(), epoch.is_some(), &public_key).and_then(|()| {
+        let runtimes = (&network, &api);
+        match epoch {
+            Some(epoch) => lead(settings, &service, &switches, epoch, runtimes, stop),
+            None => follow(settings, &service, &switches, runtimes, stop),
         }
-        let observers = (filters.clone(), samples, series, switches.counters.clone());
-        let (_app, _socket) = api.block_on(async {
-            let app = web::serve(&settings.api, &settings.database, &handle, observers).await?;
-            let socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
-            anyhow::Ok((app, socket))
-        })?;
-        api.block_on(heads::start(&settings.audit, &handle))?;
-        network.block_on(switches.listen(&settings.openflow, epoch, &handle))?;
-        tracing::info!("ready");
-        tell(State::Ready);
-        api.block_on(async {
-            let (mut terminate, mut interrupt) =
-                (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+    });
+    let store = service.stop();
+    // Their listeners are closed before another part binds them again.
+    network.shutdown_timeout(TASKS_END_MAX);
+    api.shutdown_timeout(TASKS_END_MAX);
+    let is_new_term = outcome?;
+    Ok(if is_new_term {
+        End::NewTerm(store)
+    } else {
+        End::Stopped
+    })
+}
+
+/// Refuses keys that differ from those of the other engines of a shared database: what one seals, the other could not open.
+fn check_keys(settings: &Settings, handle: &Handle, leads: bool, public_key: &str) -> Result<()> {
+    if settings.database.postgres.is_none() {
+        return Ok(());
+    }
+    let path = settings.database.seal_key();
+    let own = json!({ "audit": public_key, "seal": sha256_hex(&web::seal_key(&path)?) });
+    let wanted = own.clone();
+    let found = handle.store_blocking(move |store, _| {
+        let found = store.setting(KEYS)?;
+        if found.is_none() && leads {
+            store.put_setting(KEYS, Some(&wanted))?;
+        }
+        Ok(found)
+    })?;
+    if found.is_some_and(|found| found != own) {
+        bail!(
+            "{} and {} are not the keys of the other engines of this database: copy both files from one of them",
+            settings.database.audit_key().display(),
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Leads: everything runs. Returns true if another term has begun.
+fn lead(
+    settings: &Settings,
+    service: &Service,
+    switches: &Switches,
+    epoch: u64,
+    (network, api): (&Runtime, &Runtime),
+    stop: watch::Receiver<bool>,
+) -> Result<bool> {
+    let handle = service.handle();
+    let (bgp, rpki, irr) = (&settings.bgp, &settings.rpki, settings.irr.as_ref());
+    let extensions = settings.engine.match_extensions;
+    let filters = network.block_on(routing::serve(bgp, rpki, irr, extensions, &handle))?;
+    // The receiver and the socket are closed at the end of this function.
+    let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
+    let series = series::open(&settings.series, &settings.database.path)?;
+    if let Some(series) = &series {
+        let sources = (switches.clone(), samples.clone());
+        network.spawn(series::keep(series.clone(), sources, handle.clone()));
+    }
+    let observers = (filters.clone(), samples, series, switches.counters.clone());
+    let (_app, _socket) = api.block_on(async {
+        let app = web::serve(&settings.api, &settings.database, &handle, observers, true).await?;
+        let socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
+        anyhow::Ok((app, socket))
+    })?;
+    api.block_on(heads::start(&settings.audit, &handle))?;
+    network.block_on(switches.listen(&settings.openflow, epoch, &handle))?;
+    Ok(api.block_on(end(&handle, stop)))
+}
+
+/// Follows: pages and the command line show what the database has, and switches wait. Returns true if another term has begun.
+fn follow(
+    settings: &Settings,
+    service: &Service,
+    switches: &Switches,
+    (network, api): (&Runtime, &Runtime),
+    stop: watch::Receiver<bool>,
+) -> Result<bool> {
+    let handle = service.handle();
+    let observers = (None, None, None, switches.counters.clone());
+    let (app, _socket) = api.block_on(async {
+        let app = web::serve(&settings.api, &settings.database, &handle, observers, false).await?;
+        let socket = control::serve(&settings.control.socket, &handle, &app, None)?;
+        anyhow::Ok((app, socket))
+    })?;
+    network.block_on(switches.hold(&settings.openflow, &handle))?;
+    api.spawn(web::read_sessions(app));
+    Ok(api.block_on(end(&handle, stop)))
+}
+
+/// Returns at the end of a part: true if another term has begun.
+async fn end(handle: &Handle, mut stop: watch::Receiver<bool>) -> bool {
+    tracing::info!("ready");
+    tell(State::Ready);
+    let mut standing = handle.standing();
+    let term = standing.borrow().term;
+    tokio::select! {
+        _ = stop.wait_for(|stops| *stops) => {
             tell(State::Stopping);
-            anyhow::Ok(())
-        })
-    };
-    let outcome = serve();
-    service.stop();
-    outcome
+            false
+        }
+        _ = standing.wait_for(|now| now.term != term) => true,
+    }
 }
 
 /// Tells the service manager the state of the engine.

@@ -201,8 +201,18 @@ impl Default for Api {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Database {
-    /// The SQLite file, which is created with mode 0600.
+    /// The SQLite file, which is created with mode 0600. With `postgres` there is no such file, but the keys and the series of this
+    /// engine lie beside its place.
     pub(crate) path: PathBuf,
+    /// The PostgreSQL database that several engines share, as libpq writes it: `host=/run/postgresql dbname=millrace_ix`.
+    #[serde(default)]
+    pub(crate) postgres: Option<String>,
+    /// A file with the password for `postgres`, mode 0600.
+    #[serde(default)]
+    pub(crate) postgres_password_file: Option<PathBuf>,
+    /// The authorities that sign the certificates of servers, in PEM. Required for a server on another machine.
+    #[serde(default)]
+    pub(crate) postgres_ca_certificate: Option<PathBuf>,
     /// The Ed25519 key that signs the audit chain, in PKCS #8; it is created with mode 0600. Default: beside the
     /// database, with the ending `.key`.
     #[serde(default)]
@@ -214,6 +224,11 @@ impl Database {
         self.audit_key
             .clone()
             .unwrap_or_else(|| self.path.with_extension("key"))
+    }
+
+    /// Returns the file of the key that seals secrets in the database.
+    pub(crate) fn seal_key(&self) -> PathBuf {
+        self.path.with_extension("seal")
     }
 }
 
@@ -325,9 +340,13 @@ impl Default for Control {
 }
 
 /// `[engine]`
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Engine {
+    /// The name of this engine among those of a shared database; required with `database.postgres`.
+    pub(crate) name: String,
+    /// The address of this engine's page, which another engine tells people while this one leads: `https://ix-1.example`.
+    pub(crate) address: String,
     /// The treatment of entries that the exchange did not install.
     pub(crate) foreign_entries: ForeignEntries,
     /// True if every switch has the match extensions of Open vSwitch.

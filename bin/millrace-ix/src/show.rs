@@ -72,6 +72,7 @@ pub(crate) fn status(value: &Value) -> String {
             value["mode"]["revision"]
         );
     }
+    text.push_str(&crate::standing::text(&value["engine"]));
     for jump in items(&value["clock"]["jumps"]) {
         let _always = writeln!(text, "{}: {}", word(&jump["time"]), word(&jump["text"]));
     }

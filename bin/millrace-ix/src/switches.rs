@@ -13,6 +13,7 @@ use millrace_ix_engine::Event;
 use millrace_ix_model::{FilterId, FilterState, ObjectId, SwitchId, Timestamp};
 use millrace_ix_plan::layout::{CookieFields, CookieKind, PROTECT};
 use millrace_ix_service::{EventKind, FabricHandle, FabricRequest, Handle, PortReport};
+use millrace_ix_store::Role;
 use millrace_openflow::flow_monitor::{FlowMonitorFlags, FlowMonitorRequest, FlowUpdate};
 use millrace_openflow::{Message, PacketOut, Port, PortConfig, PortReason, PortState, RequestedRole};
 use millrace_types::{BufferId, Cookie, Dpid, Duration, PortNo, TableId};
@@ -82,18 +83,33 @@ impl Switches {
             .collect()
     }
 
+    /// Listens on all addresses of the settings, and keeps the connections of switches without using them, because another engine
+    /// leads. A switch that is connected comes again at once when this engine leads, and one that is not may wait for seconds.
+    pub(crate) async fn hold(&self, settings: &OpenFlow, handle: &Handle) -> Result<()> {
+        for mut listener in listeners(settings).await? {
+            let standing = handle.standing();
+            tokio::spawn(async move {
+                while let Some(mut session) = listener.accept().await {
+                    let epoch = match standing.borrow().role {
+                        Role::Leads { epoch } | Role::Follows { epoch, .. } => epoch,
+                    };
+                    tokio::spawn(async move {
+                        // A slave gets no packets, and the switch refuses what it would change.
+                        if let Err(error) = session.handle.set_role(RequestedRole::Slave, epoch).await {
+                            tracing::debug!(dpid = %session.features.dpid, %error, "the switch refuses the role of a slave");
+                        }
+                        while session.events.next().await.is_some() {}
+                    });
+                }
+            });
+        }
+        Ok(())
+    }
+
     /// Listens on all addresses of the settings.
     pub(crate) async fn listen(&self, settings: &OpenFlow, epoch: u64, handle: &Handle) -> Result<()> {
         self.epoch.fetch_max(epoch, Ordering::Relaxed);
-        for target in settings.targets()? {
-            let name = target.to_string();
-            let config = Config {
-                tls: settings.tls(),
-                ..Config::new(target)
-            };
-            let mut listener = driver::listen(config)
-                .await
-                .with_context(|| format!("openflow.listen {name}"))?;
+        for mut listener in listeners(settings).await? {
             let (switches, handle) = (self.clone(), handle.clone());
             let certificates = settings.certificates.clone();
             tokio::spawn(async move {
@@ -103,7 +119,6 @@ impl Switches {
                     tokio::spawn(async move { switches.serve(session, &handle, &certificates).await });
                 }
             });
-            tracing::info!("switches connect to {name}");
         }
         Ok(())
     }
@@ -222,6 +237,22 @@ impl Switches {
             return true;
         }
     }
+}
+
+/// Binds all addresses of the settings.
+async fn listeners(settings: &OpenFlow) -> Result<Vec<driver::Listener>> {
+    let mut listeners = Vec::new();
+    for target in settings.targets()? {
+        let name = target.to_string();
+        let config = Config {
+            tls: settings.tls(),
+            ..Config::new(target)
+        };
+        let listener = driver::listen(config).await;
+        listeners.push(listener.with_context(|| format!("openflow.listen {name}"))?);
+        tracing::info!("switches connect to {name}");
+    }
+    Ok(listeners)
 }
 
 impl Switches {

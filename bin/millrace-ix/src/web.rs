@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use millrace_ix_api::counters::FilterCounters;
@@ -29,6 +30,7 @@ pub(crate) async fn serve(
         Option<millrace_ix_series::Shared>,
         FilterCounters,
     ),
+    leads: bool,
 ) -> Result<App> {
     let page = match &api.page {
         Some(folder) => {
@@ -36,7 +38,7 @@ pub(crate) async fn serve(
         }
         None => Page::embedded(),
     };
-    let sealer = Sealer::new(&seal_key(&database.path.with_extension("seal"))?)?;
+    let sealer = Sealer::new(&seal_key(&database.seal_key())?)?;
     let settings = Settings {
         name: api.name.clone(),
         ixf_id: api.ixf_id,
@@ -55,7 +57,11 @@ pub(crate) async fn serve(
     if let Some(series) = series {
         engine.set_series(series);
     }
-    let app = App::new(engine, credentials, sealer, settings)?;
+    let app = if leads {
+        App::new(engine, credentials, sealer, settings)?
+    } else {
+        App::reader(engine, credentials, sealer, settings)?
+    };
     let Some(address) = api.listen else {
         return Ok(app);
     };
@@ -77,6 +83,21 @@ pub(crate) async fn serve(
         }
     });
     Ok(app)
+}
+
+/// The time between two readings of the sessions by an engine that follows.
+const SESSIONS_READ_EVERY: Duration = Duration::from_secs(5);
+
+/// Reads the sessions of people who have signed in or out at the engine that leads, until the runtime ends.
+pub(crate) async fn read_sessions(app: App) {
+    loop {
+        tokio::time::sleep(SESSIONS_READ_EVERY).await;
+        let app = app.clone();
+        let read = tokio::task::spawn_blocking(move || app.read_sessions()).await;
+        if let Ok(Err(error)) = read {
+            tracing::debug!(%error, "the sessions are as before");
+        }
+    }
 }
 
 /// The path of the page to which a provider returns.
@@ -116,7 +137,7 @@ fn mail(mail: &Mail) -> Result<MailSettings> {
 }
 
 /// Reads the key that seals secrets in the database, or creates it with mode 0600.
-fn seal_key(path: &Path) -> Result<Vec<u8>> {
+pub(crate) fn seal_key(path: &Path) -> Result<Vec<u8>> {
     keys::read_or_create(path, "the sealing key", || Ok(generate_key()?.to_vec()))
 }
 

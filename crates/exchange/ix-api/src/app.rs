@@ -147,12 +147,32 @@ impl App {
         sealer: Sealer,
         settings: Settings,
     ) -> Result<App, CredentialError> {
+        let app = App::reader(service, credentials, sealer, settings)?;
+        crate::v2::sweep_sessions(&app)?;
+        for (id, webhook) in app.records.all() {
+            app.webhooks.start(&app, &id, webhook, app.events.newest());
+        }
+        crate::mail::start(&app);
+        Ok(app)
+    }
+
+    /// Returns the state of an engine that follows: it sends no webhooks and no mail, and writes nothing. The caller must be in a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// [`CredentialError`].
+    pub fn reader(
+        service: Arc<dyn ExchangeService>,
+        credentials: Arc<dyn CredentialStore>,
+        sealer: Sealer,
+        settings: Settings,
+    ) -> Result<App, CredentialError> {
         let sessions = Sessions::load(Arc::clone(&credentials))?;
         let tokens = Tokens::load(Arc::clone(&credentials), &sealer)?;
         let records = Records::load(Arc::clone(&credentials))?;
         let mail = Mail::load(&*credentials)?;
         let (document, ix_document) = (crate::routes::document(), crate::v2::document());
-        let app = App(Arc::new(Inner {
+        Ok(App(Arc::new(Inner {
             known: Known::of(&document),
             ix_known: Known::of(&ix_document),
             events: EventLog::start(Arc::clone(&service)),
@@ -183,13 +203,15 @@ impl App {
             lookups: Semaphore::new(LOOKUPS_MAX),
             rechecked: Mutex::default(),
             started: Instant::now(),
-        }));
-        crate::v2::sweep_sessions(&app)?;
-        for (id, webhook) in app.records.all() {
-            app.webhooks.start(&app, &id, webhook, app.events.newest());
-        }
-        crate::mail::start(&app);
-        Ok(app)
+        })))
+    }
+
+    /// Reads the sessions from the store again: at an engine that follows, people have signed in and out at the other one.
+    ///
+    /// # Errors
+    /// [`CredentialError`]; the sessions are as before then.
+    pub fn read_sessions(&self) -> Result<(), CredentialError> {
+        self.sessions.read_again()
     }
 
     /// Sets the password of a user and ends the user's sessions. Takes some 30 ms: call it on a blocking thread.
@@ -410,11 +432,9 @@ pub(crate) fn actor_of(snapshot: &Snapshot, user: UserId) -> Option<Actor> {
 impl From<CredentialError> for Problem {
     fn from(error: CredentialError) -> Problem {
         tracing::error!(%error, "credentials");
-        Problem::new(
-            ProblemKind::Unavailable,
-            "the store of credentials does not answer",
-        )
-        .retry_after(5)
+        let silent = "the store of credentials does not answer";
+        let detail = error.follows.as_deref().unwrap_or(silent);
+        Problem::new(ProblemKind::Unavailable, detail).retry_after(5)
     }
 }
 
@@ -429,7 +449,10 @@ impl From<OrderError> for Problem {
                 Problem::because(ProblemKind::Conflict, reason::idempotency_key_reused())
                     .with_code("key-reused")
             }
-            OrderError::ReadOnly(_) | OrderError::Unavailable(_) | OrderError::Stopped => {
+            OrderError::ReadOnly(_)
+            | OrderError::Unavailable(_)
+            | OrderError::Follows(_)
+            | OrderError::Stopped => {
                 let detail = format!("the engine accepts no orders: {detail}");
                 Problem::new(ProblemKind::Unavailable, detail).retry_after(5)
             }

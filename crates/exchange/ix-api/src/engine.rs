@@ -463,12 +463,14 @@ impl EngineCredentials {
             Ok(RuntimeFlavor::CurrentThread) => {
                 std::thread::spawn(wait).join().map_err(|_| CredentialError {
                     reason: "the database's thread ended".to_owned(),
+                    follows: None,
                 })?
             }
             Ok(_) | Err(_) => crate::blocking::wait(wait),
         };
         done.map_err(|error| CredentialError {
             reason: error.to_string(),
+            follows: matches!(error, millrace_ix_service::OrderError::Follows(_)).then(|| error.to_string()),
         })
     }
 }

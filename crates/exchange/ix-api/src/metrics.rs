@@ -96,6 +96,13 @@ pub(crate) async fn metrics(State(app): State<App>, principal: Principal) -> Res
         "1 while the engine sends nothing, because a switch has entries newer than the database.",
         u64::from(snapshot.read_only().is_some()),
     );
+    text.single(
+        "database_silent_seconds",
+        "The time since the database has answered last; 0 while it answers.",
+        snapshot
+            .silent_since
+            .map_or(0, |since| app.now().since(since).as_secs()),
+    );
     text.single("revision", "The revision of the database.", snapshot.revision);
     text.gauge(
         "switch_state",

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{ConnectInfo, DefaultBodyLimit};
-use axum::http::{HeaderMap, Method, Uri};
-use axum::middleware;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, Uri, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::body::Incoming;
@@ -52,7 +52,21 @@ pub fn router(app: App) -> Router {
     .layer(DefaultBodyLimit::max(BODY_LIMIT))
     .layer(middleware::from_fn(guard))
     .layer(middleware::from_fn(v2::translate))
+    .layer(middleware::from_fn_with_state(app.clone(), age))
     .with_state(app)
+}
+
+/// Tells in `Age` (RFC 9111, section 5.1) for how many seconds the database has not answered, while it does not: the answer comes
+/// from the engine's memory.
+async fn age(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(since) = app.snapshot().silent_since {
+        let seconds = app.now().since(since).as_secs();
+        response
+            .headers_mut()
+            .insert(header::AGE, HeaderValue::from(seconds));
+    }
+    response
 }
 
 fn not_found(uri: &Uri) -> Response {

@@ -80,6 +80,8 @@ pub struct Snapshot {
     pub switches: BTreeMap<SwitchId, SwitchHealth>,
     /// Why the database cannot be written, so that the engine accepts no orders; `None` if it can.
     pub unwritable: Option<String>,
+    /// The time since which the database has not answered: what an engine that follows shows is as old. `None` if it answers.
+    pub silent_since: Option<Timestamp>,
     /// The checklists of the ends in quarantine.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
     /// The engine's snapshot. If present, it replaces `revisions` and `realisations`, whose values are then
@@ -87,6 +89,20 @@ pub struct Snapshot {
     /// requests.
     source: Option<Arc<millrace_ix_service::Snapshot>>,
     index: Arc<OnceLock<Index>>,
+}
+
+/// Returns why the engine accepts no orders, as far as its database is concerned.
+fn unwritable(source: &millrace_ix_service::Snapshot) -> Option<String> {
+    let follows = |leader: &millrace_ix_store::Leader| {
+        format!("this engine follows {leader}: it shows the exchange, and accepts nothing")
+    };
+    let silent = || "the database does not answer".to_owned();
+    let found = source
+        .follows
+        .as_ref()
+        .map(follows)
+        .or_else(|| source.unwritable.clone());
+    found.or_else(|| source.silent_since.map(|_| silent()))
 }
 
 impl Snapshot {
@@ -114,7 +130,8 @@ impl Snapshot {
         Snapshot {
             exchange: Arc::clone(&source.exchange),
             revision: source.revision.0,
-            unwritable: source.unwritable.clone(),
+            unwritable: unwritable(&source),
+            silent_since: source.silent_since.map(|since| Timestamp::from_millis(since.0)),
             quarantine: Arc::clone(&source.quarantine),
             index,
             source: Some(source),

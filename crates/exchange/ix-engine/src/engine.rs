@@ -146,6 +146,15 @@ impl<E: Entries> Engine<E> {
                     entry.is_retired = is_retired;
                 }
             }
+            Event::Lapsed { switch, keys } => {
+                if let Some(entry) = self.switches.get_mut(&switch) {
+                    for key in &keys {
+                        if !entry.owners.contains_key(key) {
+                            entry.intend(key, None);
+                        }
+                    }
+                }
+            }
             Event::Resolved(resolution) => self.resolved(resolution),
             Event::Tick => {}
         }

@@ -72,6 +72,9 @@ pub enum Event<E: Entries> {
     Added(SwitchId),
     /// A switch was taken out of service permanently, or was put back into service.
     Retired { switch: SwitchId, is_retired: bool },
+    /// Entries of a switch are over, and are removed without a change, because none can be written now. Entries of changes in progress
+    /// stay.
+    Lapsed { switch: SwitchId, keys: Vec<E::Key> },
     /// An operator has decided what happens with content that is newer than the database.
     Resolved(Resolution),
     /// The time of [`Engine::deadline`] has come.

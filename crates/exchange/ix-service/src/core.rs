@@ -12,10 +12,10 @@ use millrace_ix_engine::{
 use millrace_ix_model::{
     Actor, Applied, ConfigId, Exchange, NumberHold, ObjectId, Operation, SwitchId, Timestamp,
 };
-use millrace_ix_store::{AuditEntry, ChangeState, Revision, Store, StoreError, Transaction, UnixMillis};
+use millrace_ix_store::{AuditEntry, Leader, Revision, Store, StoreError, Transaction, UnixMillis};
 use millrace_types::{Mac, PortNo, Time};
 
-use crate::decision::{self, AllUnconfirmed};
+use crate::decision::AllUnconfirmed;
 use crate::draft::Script;
 use crate::error::{OrderError, StartError};
 use crate::event::{EventKind, ServiceEvent};
@@ -26,6 +26,7 @@ use crate::order::{ApplyOptions, OrderOptions, Ordered};
 use crate::phases::Planner;
 use crate::probe::Probes;
 use crate::quarantine::Checklists;
+use crate::reader::Loaded;
 use crate::rows;
 use crate::text::Document;
 use crate::verify::VerifyRequest;
@@ -107,6 +108,10 @@ pub struct Core {
     pub(crate) stalled: Option<String>,
     /// The reason why the last write to the database failed; `None` if it succeeded.
     pub(crate) unwritable: Option<String>,
+    /// The engine that leads, if this one only reads the database.
+    pub(crate) follows: Option<Leader>,
+    /// The time since which the database has not answered.
+    pub(crate) silent_since: Option<UnixMillis>,
     pub(crate) outputs: Vec<Output>,
     /// The commit that each switch has not confirmed: its number and the entries after it.
     pub(crate) sent: BTreeMap<u32, (u64, Confirmed)>,
@@ -153,36 +158,34 @@ impl Core {
         extensions: bool,
         now: Now,
     ) -> Result<Core, StartError> {
-        let contents = store.load()?;
-        let (exchange, revisions) = rows::exchange(contents.objects, now.timestamp())?;
-        let mut open = BTreeMap::new();
-        for record in &contents.open_changes {
-            open.insert(record.id, OpenChange::read(record)?);
-        }
-        let planner = Planner { extensions };
-        let adopted = store.setting(ADOPTED)?.is_some();
-        let mut base = exchange.clone();
-        for change in open.values().rev() {
-            base.commit(change.undo.clone());
-        }
-        let engine = Engine::new(
-            settings,
-            planner.plan(&base, now.timestamp()),
-            contents.revision.0,
-            adopted,
-        );
-        let unconfirmed = Arc::new(decision::load(&*store, contents.next_change, now)?);
-        let exchange = Arc::new(exchange);
-        let mut core = Core {
+        let mut core = Core::empty(store, settings, extensions, now);
+        let loaded = Loaded::read(&*core.store, settings, extensions, now, false)?;
+        core.exchange = Arc::new(loaded.exchange);
+        core.before = Arc::clone(&core.exchange);
+        core.revision = loaded.revision;
+        core.revisions = Arc::new(loaded.revisions);
+        core.engine = loaded.engine;
+        core.open = loaded.open;
+        core.unconfirmed = Arc::new(loaded.unconfirmed);
+        core.next_change = loaded.next_change;
+        core.resume_changes(now);
+        core.drain(now);
+        Ok(core)
+    }
+
+    /// Returns a core that has read nothing.
+    pub(crate) fn empty(store: Box<dyn Store>, settings: Settings, extensions: bool, now: Now) -> Core {
+        let exchange = Arc::new(Exchange::default());
+        Core {
             store,
-            unconfirmed,
-            planner,
+            unconfirmed: Arc::default(),
+            planner: Planner { extensions },
             planned_at: now.timestamp(),
             before: Arc::clone(&exchange),
             exchange,
-            revision: contents.revision,
-            revisions: Arc::new(revisions),
-            engine,
+            revision: Revision(0),
+            revisions: Arc::default(),
+            engine: Engine::new(settings, BTreeMap::new(), 0, false),
             ports: Arc::default(),
             checklists: Arc::default(),
             observed: BTreeMap::new(),
@@ -190,32 +193,19 @@ impl Core {
             next_question: now.time,
             announced: BTreeMap::new(),
             announcements: Vec::new(),
-            open,
-            next_change: contents.next_change,
+            open: BTreeMap::new(),
+            next_change: 1,
             serial: 0,
             queue: VecDeque::new(),
             stalled: None,
             unwritable: None,
+            follows: None,
+            silent_since: None,
             outputs: Vec::new(),
             sent: BTreeMap::new(),
             during_dump: BTreeMap::new(),
             changed: true,
-        };
-        core.add_switches(now);
-        let ids: Vec<u64> = core.open.keys().copied().collect();
-        for id in ids {
-            let resume = match core.open.get(&id).map(|change| change.state) {
-                Some(ChangeState::Staged) => Resume::Flip,
-                Some(ChangeState::Flipped) => Resume::Drain,
-                Some(ChangeState::Drained) => Resume::Clean,
-                _ => Resume::Start,
-            };
-            core.submit(id, resume, now);
         }
-        // Open changes may name a switch that one of them adds and a later one deletes.
-        core.add_switches(now);
-        core.drain(now);
-        Ok(core)
     }
 
     /// Executes operations as one change, all or nothing. An identifier with the number 0 in a later operation stands for

@@ -27,6 +27,9 @@ pub enum OrderError {
     /// The database cannot be written at present; the same order may succeed later.
     #[error("{0}")]
     Unavailable(String),
+    /// Another engine leads, and accepts the order.
+    #[error("{0}")]
+    Follows(String),
     /// The service has ended.
     #[error("the engine has ended")]
     Stopped,
@@ -39,6 +42,7 @@ impl OrderError {
             StoreError::Constraint { constraint, .. } => {
                 OrderError::Refused(Refusal::conflict(constraint.to_string()))
             }
+            StoreError::Follows { .. } => OrderError::Follows(error.to_string()),
             _ => OrderError::Unavailable(error.to_string()),
         }
     }

@@ -367,6 +367,10 @@ impl Core {
                  beyond {ours}, as after the restore of an old backup; an operator must choose adopt or enforce"
             )));
         }
+        if let Some(leader) = &self.follows {
+            let leader = leader.clone();
+            return Err(OrderError::from_store(&StoreError::Follows { leader }));
+        }
         match &self.stalled {
             Some(reason) => Err(OrderError::Unavailable(reason.clone())),
             None => Ok(()),

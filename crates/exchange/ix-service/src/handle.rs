@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock, mpsc};
 use millrace_ix_engine::{Event, Resolution, Session as EngineSession};
 use millrace_ix_model::{Actor, Operation, SwitchId, Timestamp};
 use millrace_ix_store::{
-    AuditEntry, AuditRecord, ChangeRecord, JournalRecord, Session, SignedHead, Store, UnixMillis,
+    AuditEntry, AuditRecord, ChangeRecord, JournalRecord, Session, SignedHead, Standing, Store, UnixMillis,
 };
 use millrace_ix_verify::Finding as Violation;
 use millrace_types::{Cookie, PortNo};
@@ -47,6 +47,7 @@ pub struct Handle {
     snapshot: Arc<RwLock<Arc<Snapshot>>>,
     events: broadcast::Sender<Arc<ServiceEvent>>,
     newest_head: watch::Receiver<Option<SignedHead>>,
+    standing: watch::Receiver<Standing>,
     /// The verifier, if changes are verified.
     verifier: Option<mpsc::Sender<VerifyRequest>>,
 }
@@ -70,7 +71,7 @@ impl Handle {
         clock: Clock,
         snapshot: Arc<RwLock<Arc<Snapshot>>>,
         events: broadcast::Sender<Arc<ServiceEvent>>,
-        newest_head: watch::Receiver<Option<SignedHead>>,
+        (newest_head, standing): (watch::Receiver<Option<SignedHead>>, watch::Receiver<Standing>),
         verifier: Option<mpsc::Sender<VerifyRequest>>,
     ) -> Handle {
         Handle {
@@ -79,6 +80,7 @@ impl Handle {
             snapshot,
             events,
             newest_head,
+            standing,
             verifier,
         }
     }
@@ -339,6 +341,12 @@ impl Handle {
     /// Returns a receiver of the newest signature of the audit chain; `None` if there is none.
     pub fn newest_head(&self) -> watch::Receiver<Option<SignedHead>> {
         self.newest_head.clone()
+    }
+
+    /// Returns a receiver of this engine's part among the engines of the database. A new term ends the service's work: the
+    /// caller starts another one with the same store.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
     }
 
     /// Stores a session.

@@ -36,6 +36,7 @@ mod order;
 mod phases;
 mod probe;
 mod quarantine;
+mod reader;
 mod reports;
 mod rows;
 mod snapshot;

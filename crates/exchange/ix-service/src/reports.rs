@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use millrace_ix_engine::Event;
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, PoolKind, ServiceId, Timestamp};
 use millrace_ix_store::{ChangeState, StoreError, Transaction};
@@ -160,10 +161,29 @@ impl Core {
             let done = self.execute(Script::Expire, &Actor::system(), &OrderOptions::default(), now);
             if let Err(error) = done {
                 tracing::warn!(%error, "ends of validity wait");
+                self.lapse(now);
             }
         } else {
             self.planned_at = self.planned_at.max(to);
         }
+    }
+
+    /// Removes the entries of what is over from the switches while the database cannot be written. A filter must not drop frames
+    /// for longer than its owner has ordered. The objects, and what begins, wait for the database.
+    fn lapse(&mut self, now: Now) {
+        let (then, now_wall) = (self.planned_at, now.timestamp());
+        let phases = self
+            .planner
+            .phases((&self.exchange, then), (&self.exchange, now_wall));
+        for (switch, delta) in phases.into_iter().flatten() {
+            let gone = delta.into_iter().filter(|(_, (_, after))| after.is_none());
+            let keys: Vec<_> = gone.map(|(key, _)| key).collect();
+            if !keys.is_empty() {
+                let actions = self.engine.handle(Event::Lapsed { switch, keys }, now.time);
+                self.queue.extend(actions);
+            }
+        }
+        self.drain(now);
     }
 
     /// Does the periodic work: ends validities, reverts overdue changes, watches quarantine and MAC

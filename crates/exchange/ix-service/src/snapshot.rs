@@ -10,7 +10,7 @@ use millrace_ix_model::{
     ConfigId, Consent, Exchange, ObjectId, PortId, Reason, Service, ServiceId, ServiceKind, SwitchId, Trunk,
     TrunkId, reason,
 };
-use millrace_ix_store::Revision;
+use millrace_ix_store::{Leader, Revision, UnixMillis};
 use millrace_types::Duration;
 
 use crate::core::Core;
@@ -47,6 +47,10 @@ pub struct Snapshot {
     pub mode: Mode,
     /// The reason why the last write to the database failed; `None` if it succeeded.
     pub unwritable: Option<String>,
+    /// The engine that leads, if this one follows: it accepts nothing, and is connected to no switch.
+    pub follows: Option<Leader>,
+    /// The time since which the database has not answered; `None` if it answers. What a follower shows is as old.
+    pub silent_since: Option<UnixMillis>,
     /// The serial number of the newest event.
     pub serial: u64,
     /// The contracted rates between switches, computed at their first use.
@@ -80,6 +84,8 @@ impl Snapshot {
             contracts: Arc::default(),
             mode: core.engine.mode(),
             unwritable: core.unwritable.clone(),
+            follows: core.follows.clone(),
+            silent_since: core.silent_since,
             serial: core.serial,
         }
     }

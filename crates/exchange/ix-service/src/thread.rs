@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
 use std::thread::JoinHandle;
 
-use millrace_ix_store::{SignedHead, SigningKey, Store};
-use millrace_types::Duration;
+use millrace_ix_store::{Leader, Role, SignedHead, SigningKey, Standing, Store, UnixMillis};
+use millrace_types::{Duration, Time};
 use tokio::sync::{broadcast, watch};
 
 use crate::clock::Clock;
@@ -26,6 +26,11 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two removals of old answers and sessions.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
+/// The interval at which a shared database is asked who leads.
+const STANDING_INTERVAL: Duration = Duration::from_millis(250);
+/// The pause of a follower between two readings, as a multiple of the time of a reading.
+const READ_PAUSE_FACTOR: u32 = 5;
+
 /// The settings of a service.
 #[derive(Debug)]
 pub struct Settings {
@@ -41,16 +46,17 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Service {
     handle: Handle,
-    thread: JoinHandle<()>,
+    thread: JoinHandle<Box<dyn Store>>,
 }
 
 impl Service {
-    /// Starts the thread. `fabric` is called in it for each request to a switch, and must not block.
+    /// Starts the thread. `fabric` is called in it for each request to a switch, and must not block. The engine leads or follows
+    /// until the term of the store's standing changes.
     ///
     /// # Errors
     /// [`StartError`] if the database cannot be read, or if the thread cannot be started.
     pub fn start(
-        store: Box<dyn Store>,
+        mut store: Box<dyn Store>,
         settings: Settings,
         fabric: impl FnMut(FabricRequest) + Send + 'static,
     ) -> Result<Service, StartError> {
@@ -58,18 +64,26 @@ impl Service {
         // The newest signature is sent again after a start, because the engine may have ended before it was sent.
         let newest_head = store.signed_heads().map_err(StartError::Store)?.pop();
         let verifies = settings.engine.verification.is_some();
-        let core = Core::start(store, settings.engine, settings.extensions, clock.now())?;
+        let standing = store.standing();
+        let core = match &standing.role {
+            Role::Leads { .. } => Core::start(store, settings.engine, settings.extensions, clock.now())?,
+            Role::Follows { leader, .. } => {
+                let leader = leader.clone();
+                Core::follow(store, settings.engine, settings.extensions, leader, clock.now())?
+            }
+        };
         let (commands, receiver) = mpsc::channel();
         let snapshot = Arc::new(RwLock::new(Arc::new(Snapshot::of(&core))));
         let (events, _) = broadcast::channel(EVENTS_LEN);
         let (heads, newest_head) = watch::channel(newest_head);
+        let (standings, standing) = watch::channel(standing);
         let verifier = verifies.then(|| start_verifier(commands.clone())).transpose()?;
         let handle = Handle::new(
             commands,
             clock.clone(),
             Arc::clone(&snapshot),
             events.clone(),
-            newest_head,
+            (newest_head, standing),
             verifier.clone(),
         );
         let audit_key = settings.audit_key;
@@ -82,6 +96,8 @@ impl Service {
             fabric,
             audit_key,
             heads,
+            standings,
+            next_reading: Time::ZERO,
             verifier,
         };
         let thread = std::thread::Builder::new()
@@ -98,12 +114,14 @@ impl Service {
         self.handle.clone()
     }
 
-    /// Ends the thread and waits for it.
-    pub fn stop(self) {
+    /// Ends the thread and waits for it. Returns its database, unless the thread panicked.
+    pub fn stop(self) -> Option<Box<dyn Store>> {
         self.handle.stop();
-        if self.thread.join().is_err() {
+        let store = self.thread.join();
+        if store.is_err() {
             tracing::error!("the engine's thread panicked");
         }
+        store.ok()
     }
 }
 
@@ -116,6 +134,9 @@ struct Worker<F> {
     fabric: F,
     audit_key: Option<SigningKey>,
     heads: watch::Sender<Option<SignedHead>>,
+    standings: watch::Sender<Standing>,
+    /// The earliest time at which a follower reads the database again.
+    next_reading: Time,
     verifier: Option<mpsc::Sender<VerifyRequest>>,
 }
 
@@ -144,15 +165,17 @@ fn start_verifier(commands: mpsc::Sender<Command>) -> Result<mpsc::Sender<Verify
 }
 
 impl<F: FnMut(FabricRequest)> Worker<F> {
-    fn run(mut self) {
+    fn run(mut self) -> Box<dyn Store> {
         let start = self.clock.now().time;
         let (mut sign_at, mut expire_at, mut prune_at) = (start + SIGN_INTERVAL, start, start);
         self.publish();
         loop {
             let now = self.clock.now().time;
+            let shared = self.standings.borrow().shared;
             let timers = [sign_at, expire_at, prune_at]
                 .into_iter()
-                .chain(self.core.deadline())
+                .chain(self.core.deadline().filter(|_| self.leads()))
+                .chain(shared.then_some(now + STANDING_INTERVAL))
                 .min()
                 .unwrap_or(now);
             // A stalled journal is tried again at the next check of ends of validity.
@@ -177,6 +200,9 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
                 }
             }
             let now = self.clock.now();
+            if shared {
+                self.check_standing(now);
+            }
             if !requests.is_empty() {
                 let results = self.core.order_all(requests, now);
                 let answers = askers.into_iter().zip(results);
@@ -184,10 +210,14 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
                     answers.map(|(asker, result)| Box::new(move || drop(asker.send(result))) as Delivery),
                 );
             }
-            self.core.tick(now);
+            if self.leads() {
+                self.core.tick(now);
+            }
             if now.time >= expire_at {
                 self.report_jumps(now);
-                self.core.expire(now);
+                if self.leads() {
+                    self.core.expire(now);
+                }
                 expire_at = now.time + EXPIRE_INTERVAL;
             }
             if now.time >= sign_at {
@@ -209,10 +239,55 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
         let now = self.clock.now();
         self.prune(now);
         self.sign(now);
+        self.core.into_store()
+    }
+
+    /// Returns true if this engine writes and commands switches.
+    fn leads(&self) -> bool {
+        self.core.follows.is_none()
+    }
+
+    /// Asks the database who leads. A leader whose term has ended does nothing more, and a follower reads what is new.
+    fn check_standing(&mut self, now: Now) {
+        let standing = self.core.store_mut().standing();
+        let ago = |silent: std::time::Duration| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+        let since = standing
+            .silent
+            .map(|silent| UnixMillis(now.wall.0.saturating_sub(ago(silent))));
+        self.core.note_silence(since);
+        if standing.term != self.standings.borrow().term {
+            if self.leads() {
+                let leader = match &standing.role {
+                    Role::Follows { leader, .. } => leader.clone(),
+                    // The database has other contents than this engine in memory.
+                    Role::Leads { .. } => Leader::default(),
+                };
+                self.core.step_down(leader);
+            }
+            self.standings.send_replace(standing);
+            return;
+        }
+        let Role::Follows { leader, .. } = &standing.role else {
+            return;
+        };
+        if self.core.follows.as_ref() != Some(leader) {
+            self.core.step_down(leader.clone());
+        }
+        if standing.revision > self.core.revision && now.time >= self.next_reading {
+            let read = self.core.read_again(now);
+            let took = self.clock.now().time.since(now.time);
+            self.next_reading = now.time + took * READ_PAUSE_FACTOR + STANDING_INTERVAL;
+            if let Err(error) = read {
+                tracing::warn!(%error, "the database is read again later");
+            }
+        }
     }
 
     /// Removes what is old from the database, and records the time, below which the next start does not begin.
     fn prune(&mut self, now: Now) {
+        if !self.leads() {
+            return;
+        }
         let pruned = self.core.store_mut().prune(now.wall);
         self.core.note_write(pruned.as_ref().err(), now);
         if let Err(error) = pruned {
@@ -231,7 +306,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
     }
 
     fn sign(&mut self, now: Now) {
-        let Some(key) = &self.audit_key else {
+        let Some(key) = self.audit_key.as_ref().filter(|_| self.leads()) else {
             return;
         };
         let signed = self.core.store_mut().sign_head(key, now.wall);

@@ -76,7 +76,11 @@ pub(crate) async fn overview(
     let (mut switches, mut trunks, mut changes_open) = (Vec::new(), Vec::new(), 0);
     if fabric {
         let unwritable = principal.snapshot.unwritable.iter();
-        tasks.extend(unwritable.map(|reason| task("database_unwritable", "engine", reason, Severity::Error)));
+        tasks.extend(unwritable.map(|reason| {
+            let mut fault = task("database_unwritable", "engine", reason, Severity::Error);
+            fault.since = principal.snapshot.silent_since.map(|since| since.to_string());
+            fault
+        }));
         for (id, switch) in &exchange.switches {
             let state = principal.snapshot.switches.get(id).map(|health| health.state);
             switches.push(state.map_or("unknown", SwitchState::name).to_owned());

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 #[error("the store of credentials failed: {reason}")]
 pub struct CredentialError {
     pub reason: String,
+    /// Why this engine writes nothing, if another one leads.
+    pub follows: Option<String>,
 }
 
 /// Values by key, which survive a restart. Calls may wait for the disk; they run on blocking threads.
@@ -148,6 +150,7 @@ pub(crate) fn load_json<T: for<'de> Deserialize<'de>>(
 pub(crate) fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, CredentialError> {
     serde_json::from_slice(bytes).map_err(|error| CredentialError {
         reason: format!("a stored value is not as expected: {error}"),
+        follows: None,
     })
 }
 
@@ -159,6 +162,7 @@ pub(crate) fn save_json<T: Serialize>(
 ) -> Result<(), CredentialError> {
     let bytes = serde_json::to_vec(value).map_err(|error| CredentialError {
         reason: error.to_string(),
+        follows: None,
     })?;
     store.save(key, Some(&bytes))
 }

@@ -59,6 +59,7 @@ impl Device {
     ) -> Result<String, CredentialError> {
         let failed = |error: &dyn std::fmt::Display| CredentialError {
             reason: error.to_string(),
+            follows: None,
         };
         let id = match known {
             Some(device) => device.id.clone(),

@@ -77,19 +77,18 @@ impl Sessions {
     /// # Errors
     /// [`CredentialError`].
     pub fn load(store: Arc<dyn CredentialStore>) -> Result<Sessions, CredentialError> {
-        let mut open = HashMap::new();
-        for (key, value) in store.list(PREFIX)? {
-            if let Some(fingerprint) = key.strip_prefix(PREFIX) {
-                open.insert(
-                    fingerprint.to_owned(),
-                    CachedSession::from(parse::<Session>(&value)?),
-                );
-            }
-        }
-        Ok(Sessions {
-            store,
-            open: Mutex::new(open),
-        })
+        let open = Mutex::new(stored(&*store)?);
+        Ok(Sessions { store, open })
+    }
+
+    /// Replaces all sessions by those in the store.
+    ///
+    /// # Errors
+    /// [`CredentialError`]; the sessions are as before then.
+    pub fn read_again(&self) -> Result<(), CredentialError> {
+        let found = stored(&*self.store)?;
+        *self.open() = found;
+        Ok(())
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedSession>> {
@@ -116,6 +115,7 @@ impl Sessions {
     ) -> Result<String, CredentialError> {
         let bytes = random::<32>().map_err(|error: NoRandom| CredentialError {
             reason: error.to_string(),
+            follows: None,
         })?;
         let token = URL_SAFE_NO_PAD.encode(bytes);
         let session = Session {
@@ -218,6 +218,20 @@ impl Sessions {
         }
         Ok(())
     }
+}
+
+/// Returns the sessions in a store.
+fn stored(store: &dyn CredentialStore) -> Result<HashMap<String, CachedSession>, CredentialError> {
+    let mut open = HashMap::new();
+    for (key, value) in store.list(PREFIX)? {
+        if let Some(fingerprint) = key.strip_prefix(PREFIX) {
+            open.insert(
+                fingerprint.to_owned(),
+                CachedSession::from(parse::<Session>(&value)?),
+            );
+        }
+    }
+    Ok(open)
 }
 
 /// Removes sessions that are over, and the oldest of a user who has too many. Returns the removed keys.

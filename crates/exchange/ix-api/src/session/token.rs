@@ -84,6 +84,7 @@ impl Tokens {
     pub(crate) fn load(store: Arc<dyn CredentialStore>, sealer: &Sealer) -> Result<Tokens, CredentialError> {
         let failed = |error: &dyn std::fmt::Display| CredentialError {
             reason: error.to_string(),
+            follows: None,
         };
         let bytes = match store.load(KEY)? {
             Some(sealed) => sealer.open(KEY, &sealed).map_err(|error| failed(&error))?,
@@ -142,6 +143,7 @@ impl Tokens {
     ) -> Result<String, CredentialError> {
         let jti = random::<12>().map_err(|error| CredentialError {
             reason: error.to_string(),
+            follows: None,
         })?;
         let claims = Claims {
             sub: key.to_owned(),
@@ -152,6 +154,7 @@ impl Tokens {
         };
         let claims = serde_json::to_vec(&claims).map_err(|error| CredentialError {
             reason: error.to_string(),
+            follows: None,
         })?;
         let signed = format!(
             "{}.{}",

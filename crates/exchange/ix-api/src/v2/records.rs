@@ -165,6 +165,7 @@ impl Records {
 fn to_value(record: &impl Serialize) -> Result<Value, CredentialError> {
     serde_json::to_value(record).map_err(|error| CredentialError {
         reason: error.to_string(),
+        follows: None,
     })
 }
 

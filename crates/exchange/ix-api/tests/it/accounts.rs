@@ -19,7 +19,10 @@ impl CredentialStore for Full {
     fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
         if self.1.load(Ordering::SeqCst) {
             let reason = "the disk is full".to_owned();
-            return Err(CredentialError { reason });
+            return Err(CredentialError {
+                reason,
+                follows: None,
+            });
         }
         self.0.save(key, value)
     }

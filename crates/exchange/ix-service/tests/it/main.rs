@@ -12,6 +12,7 @@ mod answers;
 mod confirmations;
 mod crash;
 mod dry_runs;
+mod engines;
 mod failures;
 mod links;
 mod medium;

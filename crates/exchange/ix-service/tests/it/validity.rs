@@ -1,5 +1,6 @@
 //! Begin and end of validity: entries are added and removed at these times, without an order.
 
+use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime};
 
 use millrace_ix_model::{Actor, FilterState};
@@ -174,4 +175,35 @@ fn a_start_behind_the_database_is_said_and_ends_the_filters_whose_time_is_over()
     assert!(clock.jumps[0].is_start && clock.jumps[0].millis <= -(ahead as i64));
     assert!(clock.ahead_millis > ahead - 60_000);
     service.stop();
+}
+
+#[test]
+fn entries_that_are_over_leave_the_switches_while_the_database_cannot_be_written() {
+    let (store, medium) = crate::medium::Medium::new();
+    let mut world = World::lan_with(Box::new(store));
+    let config = *world.core().exchange().configs.keys().next().unwrap();
+    let until = millrace_ix_model::Timestamp::from_millis(world.now().wall.0 + 10_000);
+    world.order(&[json!({"operation": "add_mac", "config": config, "address": "02:00:00:00:00:77", "valid_until": until})]);
+    world.run_and_expire(3);
+    let address = format!("{}", 0x0200_0000_0077_u64);
+    assert!(
+        world.is_settled() && entries_with(&world, &address) > 0,
+        "in its time"
+    );
+    medium.is_full.store(true, Ordering::SeqCst);
+    world.run_and_expire(5);
+    assert!(entries_with(&world, &address) > 0, "it is not over yet");
+    world.run_and_expire(8);
+    assert_eq!(entries_with(&world, &address), 0, "after its time");
+    assert!(
+        !world.core().exchange().macs.is_empty(),
+        "the object waits for the database"
+    );
+    // A reconciliation does not bring it back.
+    world.run_and_expire(70);
+    assert_eq!(entries_with(&world, &address), 0);
+    medium.is_full.store(false, Ordering::SeqCst);
+    world.run_and_expire(5);
+    assert!(world.is_settled() && world.core().exchange().macs.is_empty());
+    assert_eq!(entries_with(&world, &address), 0);
 }

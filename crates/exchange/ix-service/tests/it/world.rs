@@ -140,7 +140,11 @@ impl World {
 
     /// Returns a world with a peering LAN that has an end at each site.
     pub(crate) fn lan() -> World {
-        let mut world = World::new();
+        World::lan_with(Box::new(Sqlite::in_memory().unwrap()))
+    }
+
+    pub(crate) fn lan_with(store: Box<dyn Store>) -> World {
+        let mut world = World::with(store);
         let policy = json!({"name": "lan", "ethertypes": [0x0800, 0x0806, 0x86dd], "macs_max": 4, "broadcast_pps": 100,
             "multicast_pps": 100, "arp": "unicast", "quarantine_secs": 0});
         let created = world.order(&[json!({"operation": "create_policy", "policy": policy})]);
