@@ -151,6 +151,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
 	cargo build --locked -p millraced -p millrace -p millrace-ix
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py tests/interop/test_exchange_lan.py
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_engines.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_filters.py tests/interop/test_exchange_validation.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_oam_routers.py
 	@scripts/setup.sh collectors

@@ -64,7 +64,7 @@ class Control:
 class Exchange:
     """A `millrace-ix` with a database in a folder."""
 
-    def __init__(self, folder, engine="", more="", namespace=None, address="127.0.0.1"):
+    def __init__(self, folder, engine="", more="", namespace=None, address="127.0.0.1", database=""):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.namespace, self.address, self.openflow_port = namespace, address, free_port()
@@ -74,6 +74,7 @@ class Exchange:
         self.config.write_text(f"""
 [database]
 path = "{self.database}"
+{database}
 [openflow]
 listen = ["{self.target}"]
 insecure = {str(address != "127.0.0.1").lower()}

@@ -1,0 +1,304 @@
+"""Two engines of an exchange on one PostgreSQL database: what a member's frames notice when the leader is killed, when it sleeps and wakes,
+when the database is away, and when yesterday's backup is restored. Needs root.
+
+With MILLRACE_EXCHANGE_LONG the leader sleeps 10 times, the database is away for 2 minutes, and a leader is cut off from the database.
+"""
+
+import os
+import shutil
+import signal
+import threading
+import time
+
+import pytest
+import requests
+
+import namespaces
+import postgres
+from exchange import Control, Exchange
+from switches import Millrace, free_port, wait_for
+from test_exchange import frame, passes, socket_on
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet needs root"),
+    pytest.mark.skipif(not postgres.is_installed(), reason=postgres.MISSING),
+]
+LONG = bool(os.environ.get("MILLRACE_EXCHANGE_LONG"))
+SLEEPS = 10 if LONG else 1
+AWAY = 120 if LONG else 7
+PAIRS = [("ixe-a", "ixe-sa"), ("ixe-b", "ixe-sb")]
+# The frames in a second of the member's traffic.
+RATE = 200
+
+
+class Traffic(threading.Thread):
+    """Sends numbered frames through a circuit, and notes which ones arrive."""
+
+    def __init__(self, one, other):
+        super().__init__(daemon=True)
+        self.one, self.other, self.over = socket_on(one), socket_on(other), threading.Event()
+        self.sent, self.arrived = 0, set()
+        self.receiver = threading.Thread(target=self.receive, daemon=True)
+
+    def run(self):
+        self.receiver.start()
+        began = time.monotonic()
+        while not self.over.wait(max(0, began + self.sent / RATE - time.monotonic())):
+            try:
+                self.one.send(frame(f"number {self.sent} ", 100))
+            except OSError:
+                # The test has failed, and its interfaces are gone.
+                return
+            self.sent += 1
+
+    def receive(self):
+        while True:
+            try:
+                data = self.other.recv(2000)
+            except TimeoutError:
+                if self.over.is_set():
+                    return
+                continue
+            except OSError:
+                return
+            words = data.split(b"number ")
+            if len(words) == 2:
+                self.arrived.add(int(words[1].split()[0]))
+
+    def lost(self):
+        """Ends the traffic, and returns the numbers of the frames that did not arrive."""
+        self.over.set()
+        self.join(60)
+        wait_for("the last frame", lambda: not self.receiver.is_alive())
+        return set(range(self.sent)) - self.arrived
+
+
+class Pair:
+    """Two engines on one database, a switch that knows both, and a circuit of a member."""
+
+    def __init__(self, folder, server):
+        self.server = server
+        self.urls = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
+        self.engines = []
+        for number, url in enumerate(self.urls, 1):
+            api = f'[api]\nlisten = "{url.removeprefix("http://")}"\nname = "Test IX"\n'
+            self.engines.append(Exchange(
+                folder / f"ix-{number}", engine=f'name = "ix-{number}"\naddress = "{url}"', more=api,
+                database=f'postgres = "{server.connection(number)}"'))
+        self.headers = None
+        self.switch = Millrace(folder / "switch", ports=[(1, "kernel:ixe-sa"), (2, "kernel:ixe-sb")],
+                               controllers=[engine.target for engine in self.engines])
+
+    def __enter__(self):
+        one, two = self.engines
+        one.start()
+        for ending in ("key", "seal"):
+            shutil.copy(one.folder / f"exchange.{ending}", two.folder / f"exchange.{ending}")
+        two.start()
+        self.switch.__enter__()
+        _, switch_id = one.create_site("Otemachi", 1, [1, 2])
+        self.account, self.ends = one.create_member("A", f"{switch_id}:1", f"{switch_id}:2")
+        self.order(one, "ab", 100)
+        one.wait_in_sync()
+        return self
+
+    def __exit__(self, *_):
+        for engine in self.engines:
+            if engine.process and engine.process.poll() is None:
+                engine.process.send_signal(signal.SIGCONT)
+            engine.stop(signal.SIGKILL)
+        self.switch.stop()
+
+    def order(self, engine, name, vlan, check=True):
+        a, b = self.ends
+        return engine.command("--json", "p2p", name, "--account", self.account, "--a", f"{a}:{vlan}", "--b", f"{b}:{vlan}", check=check)
+
+    def by_role(self):
+        """Returns the engine that leads, and the one that follows."""
+        wait_for("one engine leads", lambda: any(map(self.leads, self.engines)))
+        one, two = self.engines
+        return (one, two) if self.leads(one) else (two, one)
+
+    def url(self, engine):
+        return self.urls[self.engines.index(engine)]
+
+    def key_of_staff(self):
+        """Makes a user of the exchange's staff; returns the headers of requests with an API key."""
+        if not self.headers:
+            leader, _ = self.by_role()
+            leader.order(
+                {"operation": "create_account", "name": "Staff", "kind": "exchange"},
+                {"operation": "create_user", "name": "ops", "account": "ac-0", "roles": ["operator_admin", "operator_noc"]})
+            _, secret = leader.api_key(self.url(leader), "ops")
+            self.headers = {"authorization": f"Bearer {secret}"}
+        return self.headers
+
+    def leads(self, engine):
+        status = engine.command("--json", "status", check=False)
+        return '"role":"leads"' in status.replace(" ", "")
+
+    def wait_leads(self, engine):
+        """Waits until an engine leads and the switch is in sync; returns the seconds until it led."""
+        began = time.monotonic()
+        wait_for(f"leads ({engine.log})", lambda: self.leads(engine))
+        took = time.monotonic() - began
+        engine.wait_in_sync()
+        return took
+
+    def epoch(self):
+        return int(self.server.sql("SELECT epoch FROM engine"))
+
+
+@pytest.fixture(name="pair", scope="module")
+def started_pair(tmp_path_factory):
+    with namespaces.cables(*PAIRS), postgres.Server() as server, Pair(tmp_path_factory.mktemp("engines"), server) as pair:
+        yield pair
+
+
+def refusal(engine):
+    """Returns the error of an order."""
+    with Control(engine.socket) as control:
+        try:
+            control.order({"operation": "create_account", "name": f"member {time.time_ns()}", "kind": "member"})
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
+def test_the_leader_dies_and_another_one_sleeps_and_no_frame_notices(pair):
+    one, two = pair.by_role()
+    name, url = ("ix-1" if one is pair.engines[0] else "ix-2"), pair.url(one)
+    status = two.ask("status")["engine"]
+    assert (status["role"], status["leader"], status["address"]) == ("follows", name, url)
+    assert [service["name"] for service in two.ask("services")] == ["ab"]
+    assert f"follows {name}" in refusal(two)
+    headers = pair.key_of_staff()
+    wait_for("the follower knows the user", lambda: two.objects("us"))
+    read = requests.get(f"{pair.url(two)}/api/v1/services", headers=headers, timeout=60)
+    assert read.status_code == 200 and "ab" in read.text, read.text
+    written = requests.post(f"{pair.url(two)}/api/v1/accounts", json={"name": "B", "kind": "member"}, headers=headers, timeout=60)
+    assert written.status_code == 503 and int(written.headers["retry-after"]) > 0, written.text
+    assert f"{name} ({url})" in written.json()["detail"], written.text
+
+    traffic = Traffic("ixe-a", "ixe-b")
+    traffic.start()
+    wait_for("frames arrive", lambda: len(traffic.arrived) > 20)
+    one.stop(signal.SIGKILL)
+    print(f"leader killed: the other leads after {pair.wait_leads(two):.1f} s")
+    pair.order(two, "cd", 101)
+    two.wait_in_sync()
+    one.start()
+    assert one.ask("status")["engine"]["role"] == "follows"
+
+    leader, follower = two, one
+    for sleep in range(SLEEPS):
+        epoch = pair.epoch()
+        leader.process.send_signal(signal.SIGSTOP)
+        # An order that reaches the sleeping leader, which will find it when it wakes.
+        waiting = Control(leader.socket)
+        waiting.socket.sendall(
+            b'{"request": "order", "operations": [{"operation": "create_account", "name": "ghost", "kind": "member"}]}\n')
+        print(f"leader sleeps: the other leads after {pair.wait_leads(follower):.1f} s")
+        assert pair.epoch() == epoch + 1
+        pair.order(follower, f"awake {sleep}", 200 + sleep)
+        leader.process.send_signal(signal.SIGCONT)
+        wait_for("the old leader follows", lambda: '"follows"' in leader.command("--json", "status", check=False))
+        waiting.close()
+        follower.wait_in_sync()
+        names = [account["name"] for account in follower.objects("ac").values()]
+        assert "A" in names and "ghost" not in names, names
+        assert pair.epoch() == epoch + 1
+        leader, follower = follower, leader
+    lost = traffic.lost()
+    print(f"{traffic.sent} frames, {len(lost)} lost")
+    assert not lost, sorted(lost)[:20]
+    verified = leader.command("audit", "export")
+    assert "ghost" not in verified
+
+
+def test_a_database_that_is_away_stops_orders_and_nothing_else(pair):
+    one, _ = pair.by_role()
+    url = pair.url(one)
+    headers = pair.key_of_staff()
+    traffic = Traffic("ixe-a", "ixe-b")
+    traffic.start()
+    wait_for("frames arrive", lambda: len(traffic.arrived) > 20)
+    epoch = pair.epoch()
+    away = time.monotonic()
+    pair.server.pause()
+    try:
+        wait_for("an order is refused", lambda: "does not answer" in refusal(one))
+        status = one.ask("status")["engine"]
+        assert status["role"] == "leads" and status["database_silent_secs"] is not None, status
+        assert "ab" in [service["name"] for service in one.ask("services")]
+        page = requests.get(f"{url}/api/v1/status", timeout=60)
+        assert page.status_code == 200 and int(page.headers["age"]) >= 0, (page.status_code, page.headers)
+        written = requests.post(f"{url}/api/v1/accounts", json={"name": "B", "kind": "member"}, headers=headers, timeout=60)
+        assert written.status_code == 503 and int(written.headers["retry-after"]) > 0, written.text
+        time.sleep(max(0, away + AWAY - time.monotonic()))
+    finally:
+        pair.server.resume()
+    back = time.monotonic()
+    wait_for("an order is accepted", lambda: refusal(one) == "")
+    print(f"orders are accepted {time.monotonic() - back:.1f} s after the database is back")
+    one.wait_in_sync()
+    wait_for("answers are new again", lambda: "age" not in requests.get(f"{url}/api/v1/status", timeout=60).headers)
+    lost = traffic.lost()
+    print(f"{traffic.sent} frames, {len(lost)} lost")
+    assert not lost, sorted(lost)[:20]
+    assert pair.leads(one) and pair.epoch() == epoch, "a pause of the database is no reason for another leader"
+
+
+@pytest.mark.skipif(not LONG, reason="make exchange-check")
+def test_a_leader_that_is_cut_off_from_the_database_is_replaced_and_the_switch_refuses_it(pair):
+    one, two = pair.by_role()
+    a, b = socket_on("ixe-a"), socket_on("ixe-b")
+    traffic = Traffic("ixe-a", "ixe-b")
+    traffic.start()
+    wait_for("frames arrive", lambda: len(traffic.arrived) > 20)
+    number = pair.engines.index(one) + 1
+    pair.server.cut_off(number)
+    print(f"leader cut off: the other leads after {pair.wait_leads(two):.1f} s")
+    # The old leader cannot know, and shows what it remembers.
+    assert "does not answer" in refusal(one)
+    status = one.ask("status")["engine"]
+    assert status["role"] == "leads" and status["database_silent_secs"] is not None, status
+    assert "ab" in [service["name"] for service in one.ask("services")]
+    # It takes the entries of the new leader for foreign ones, and may not remove them.
+    pair.order(two, "ef", 301)
+    two.wait_in_sync()
+    entries = pair.switch.ofctl("dump-flows").count("table=")
+    wait_for("the old leader is refused", lambda: "IS_SLAVE" in one.log.read_text() or one.ask("status")["switches"][0]["state"] != "in_sync")
+    assert passes(a, b, frame("of the new leader", 301), "of the new leader") is not None
+    assert pair.switch.ofctl("dump-flows").count("table=") == entries
+    pair.server.let_in(number)
+    wait_for("the old leader follows", lambda: '"follows"' in one.command("--json", "status", check=False))
+    assert pair.leads(two)
+    lost = traffic.lost()
+    print(f"{traffic.sent} frames, {len(lost)} lost")
+    assert not lost, sorted(lost)[:20]
+
+
+def test_yesterdays_backup_commands_no_switch_before_an_operators_word(pair, tmp_path):
+    one, two = pair.by_role()
+    a, b = socket_on("ixe-a"), socket_on("ixe-b")
+    pair.server.back_up(tmp_path / "yesterday")
+    pair.order(one, "today", 401)
+    one.wait_in_sync()
+    # Another epoch, which the backup does not know.
+    one.stop()
+    pair.wait_leads(two)
+    two.stop()
+    entries = pair.switch.ofctl("dump-flows").count("table=")
+    pair.server.restore(tmp_path / "yesterday")
+    one.start()
+    # The lease in the backup is that of an engine which is gone, so that this one follows for six seconds.
+    wait_for("the engine finds newer entries", lambda: '"read_only"' in one.command("--json", "status", check=False))
+    assert "adopt or enforce" in refusal(one)
+    assert pair.switch.ofctl("dump-flows").count("table=") == entries
+    assert passes(a, b, frame("today's circuit", 401), "today's circuit") is not None
+    one.command("adopt")
+    wait_for("the engine writes", lambda: one.ask("status")["mode"]["name"] == "normal")
+    one.wait_in_sync()
+    assert passes(a, b, frame("still there", 401), "still there") is not None
+    assert refusal(one) == ""
