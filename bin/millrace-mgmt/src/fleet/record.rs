@@ -1,7 +1,6 @@
 //! The file with what this switch has taken from etcd. One process at a time has it.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -62,12 +61,9 @@ impl RecordFile {
 
     /// Writes a record. When this returns, it is on the medium.
     pub(crate) fn set(&mut self, record: Record) -> Result<()> {
-        let (new, path) = (self.folder.join("fleet.json.new"), self.folder.join(NAME));
-        let mut file = File::create(&new).with_context(|| new.display().to_string())?;
-        file.write_all(&to_bytes(&record))?;
-        file.sync_all()?;
-        std::fs::rename(&new, &path).with_context(|| path.display().to_string())?;
-        File::open(&self.folder)?.sync_all()?;
+        let path = self.folder.join(NAME);
+        millrace_durable::replace(&path, &to_bytes(&record), millrace_durable::READABLE)
+            .with_context(|| path.display().to_string())?;
         self.record = Some(record);
         Ok(())
     }

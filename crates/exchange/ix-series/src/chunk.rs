@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -67,14 +67,7 @@ pub(crate) fn write(
     bytes.extend(crc32c::crc32c(&bytes).to_be_bytes());
     bytes.extend(index);
     bytes.extend(data);
-    let temporary = path.with_extension("tmp");
-    let mut file = File::create(&temporary)?;
-    file.write_all(&bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&temporary, path)?;
-    if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
-    }
+    millrace_durable::replace(path, &bytes, millrace_durable::READABLE)?;
     Ok(bytes.len() as u64)
 }
 

@@ -1,8 +1,7 @@
 //! The figures of a month that has ended, as a CSV file that is written once. The audit chain has the same figures.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::billing::{Figure, Month, Percentile};
@@ -34,13 +33,7 @@ pub(crate) fn write(folder: &Path, month: Month, figures: &BTreeMap<u32, Figure>
         text.push('\n');
     }
     let path = path(folder, month);
-    let temporary = path.with_extension("tmp");
-    let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, &path)?;
-        File::open(folder)?.sync_all()
-    });
+    let written = millrace_durable::replace(&path, text.as_bytes(), millrace_durable::READABLE);
     written.map_err(|reason| SeriesError { path, reason })
 }
 

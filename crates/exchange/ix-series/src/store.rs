@@ -181,7 +181,7 @@ impl Store {
                 .and_then(|rest| rest.strip_suffix(".rows"))
             {
                 logs.extend(start.parse::<u64>());
-            } else if name.ends_with(".tmp") {
+            } else if name.ends_with(".new") {
                 // An interrupted write: the file that it would have replaced is complete.
                 let _gone = std::fs::remove_file(entry.path());
             }

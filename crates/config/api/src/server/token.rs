@@ -1,9 +1,9 @@
 //! The bearer token of the TCP address (RFC 6750): read from a file of the operator, or generated into the state
 //! directory.
 
-use std::fs::{File, Metadata, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use axum::http::{HeaderMap, header};
@@ -137,19 +137,7 @@ fn generate(path: &Path) -> std::io::Result<()> {
     let mut random = [0; GENERATED_SIZE];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
     let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    let draft = path.with_extension("draft");
-    match std::fs::remove_file(&draft) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&draft)?;
-    writeln!(file, "{text}")?;
-    file.sync_all()?;
-    std::fs::rename(&draft, path)
+    millrace_durable::replace(path, format!("{text}\n").as_bytes(), millrace_durable::PRIVATE)
 }
 
 /// Returns true if every user of this machine can read the file.

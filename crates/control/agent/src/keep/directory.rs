@@ -1,9 +1,9 @@
 //! The directory of the kept states: one file for each bridge.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -146,18 +146,7 @@ impl Keeper {
             .recursive(true)
             .mode(0o700)
             .create(&self.directory)?;
-        let new = file.with_extension(format!("{EXTENSION}.new"));
-        let mut options = OpenOptions::new();
-        let mut out = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
-        out.write_all(&bytes)?;
-        out.sync_all()?;
-        fs::rename(&new, &file)?;
-        File::open(&self.directory)?.sync_all()?;
+        millrace_durable::replace(&file, &bytes, millrace_durable::PRIVATE)?;
         lock(&self.refused).remove(&state.bridge);
         Ok(Saved {
             file,

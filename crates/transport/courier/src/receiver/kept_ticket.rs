@@ -8,8 +8,8 @@
 use crate::identity::PublicKey;
 use crate::ticket::Ticket;
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The file of a ticket.
@@ -55,17 +55,7 @@ impl KeptTicket {
         if let Some(parent) = self.path.parent() {
             fs::create_dir_all(parent)?;
         }
-        // Readers find a complete file or none.
-        let temporary = self.path.with_extension("new");
-        let _old = fs::remove_file(&temporary);
-        let mut options = fs::OpenOptions::new();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        file.write_all(text)?;
-        fs::rename(&temporary, &self.path)
+        millrace_durable::replace(&self.path, text, millrace_durable::PRIVATE)
     }
 
     /// Forgets the ticket of a transfer that has ended.
