@@ -61,8 +61,8 @@ struct Options {
     /// The longest frame in bytes, 64 to 9600
     #[arg(long, value_name = "BYTES", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=9600))]
     frame_size: u32,
-    /// A fault of the device, which the signal USR1 switches on and off, for tests of a switch: wrong-marks, lost-marks,
-    /// kept-rows, ignored-rows, refused-rows, lost-fences or wrong-hashes
+    /// A fault of the device, which the signal USR1 switches on and off, for tests of a switch; a name that is none, such as
+    /// "list", is answered with the names
     #[arg(long, value_name = "NAME", value_parser = fault)]
     fault: Option<Fault>,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG

@@ -148,6 +148,17 @@ impl Model {
 
     /// Takes a frame of a port.
     pub fn frame(&mut self, port: u8, frame: &[u8], time: u32) -> Outcome {
+        self.frame_to(port, frame, time, |queue| queue)
+    }
+
+    /// Takes a frame of a port; `redirect` returns the queue that a faulty device takes for the right one.
+    pub(crate) fn frame_to(
+        &mut self,
+        port: u8,
+        frame: &[u8],
+        time: u32,
+        redirect: impl FnOnce(u8) -> u8,
+    ) -> Outcome {
         if !(FRAME_SIZE_MIN..=FRAME_SIZE_MAX).contains(&frame.len()) {
             return self.dropped(Counter::BadLength);
         }
@@ -155,6 +166,7 @@ impl Model {
         let classified = self.classify(port, frame);
         self.counters[Counter::Parity as usize] += classified.parity;
         let Classified { action, queue, .. } = classified;
+        let queue = redirect(queue);
         if action.drop {
             return self.dropped(Counter::Dropped);
         }

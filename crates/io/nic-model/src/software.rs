@@ -3,12 +3,13 @@
 //! Commands and frames take effect in the order in which the caller passes them: it calls [`SoftwareNic::poll`] between
 //! bursts of frames, as the sequencer of the hardware puts commands between frames.
 
+use millrace_nic::completion::flag;
 use millrace_nic::device::Device;
 use millrace_nic::memory::{Memory, MemoryError};
 use millrace_nic::{Config, FRAME_SIZE_MIN};
 
 use crate::device::{Model, Outcome};
-use crate::fault::{Fault, Faults};
+use crate::fault::{Delayed, Fault, Faults};
 
 /// The most commands that one call of [`SoftwareNic::poll`] takes.
 const COMMANDS_MAX: usize = 64;
@@ -66,8 +67,11 @@ impl SoftwareNic {
         let is_enabled = memory.read_register("CONTROL", 0) & 1 == 1;
         if !is_enabled {
             self.model = None;
+            self.faults.forget();
             return 0;
         }
+        self.release();
+        let memory = self.device.memory();
         let model = self.model.get_or_insert_with(|| {
             let config = Config::from_registers(|offset| memory.read_at(offset));
             // Keys are secret: nobody reads them again.
@@ -85,34 +89,59 @@ impl SoftwareNic {
                 .take_buffers(queue, |buffer| model.post(queue, buffer, len));
         }
         let mut commands = 0;
-        while commands < COMMANDS_MAX
+        let max = self.faults.commands_max(COMMANDS_MAX);
+        while commands < max
             && let Some(bytes) = self.device.next_command()
         {
             let (completion, fence) = match self.faults.pretended(&bytes) {
                 Some(completion) => (completion, None),
                 None => model.command(&bytes),
             };
-            if let Some(fence) = fence {
+            if let Some(fence) = fence.and_then(|fence| self.faults.fence(fence)) {
                 (0..layout.capabilities.queues).for_each(|queue| self.device.complete(queue, &fence, &[]));
             }
             self.device.complete_command(completion);
+            if self.faults.answers_twice(&bytes) {
+                self.device.complete_command(completion);
+            }
             commands += 1;
         }
         commands
     }
 
+    /// Executes what faults have delayed until now.
+    fn release(&mut self) {
+        let queues = self.device.memory().layout().capabilities.queues;
+        while let (Some(model), Some(delayed)) = (&mut self.model, self.faults.due()) {
+            match delayed {
+                Delayed::Command(bytes) => {
+                    model.command(&bytes);
+                }
+                Delayed::Fence(fence) => {
+                    (0..queues).for_each(|queue| self.device.complete(queue, &fence, &[]));
+                }
+            }
+        }
+    }
+
     /// Takes a frame from the wire at a port; `time` is that of the completion. Returns the queue that received it.
     pub fn receive(&mut self, port: u8, frame: &[u8], time: u32) -> Option<u8> {
+        self.release();
         let model = self.model.as_mut()?;
         if frame.len() < FRAME_SIZE_MIN || frame.len() > self.device.memory().layout().buffer_size as usize {
             self.too_long += 1;
             return None;
         }
-        match model.frame(port, frame, time) {
+        let (faults, queues) = (&self.faults, model.capabilities().queues);
+        let other_mark = faults.mark_of(|| model.classify(port, frame).parsed.key);
+        match model.frame_to(port, frame, time, |queue| faults.redirect(queue, queues)) {
             Outcome::Received {
                 queue,
                 mut completion,
             } => {
+                if let Some(mark) = other_mark {
+                    (completion.mark, completion.flags) = (mark, completion.flags | flag::MARK);
+                }
                 self.faults.distort(&mut completion);
                 self.device.complete(queue, &completion, frame);
                 Some(queue)
