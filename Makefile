@@ -88,7 +88,7 @@ routing: setup ## run the long forms of the router's tests: churn beside `ip rou
 
 bench-nic: build-switch ## measure what marks of a classifying NIC save (a minute; ARGS=--quick: seconds; rows in out/bench/nic.json)
 	cargo build --release --locked -p millrace-pipeline --examples
-	target/release/millrace bench nic $(ARGS)
+	scripts/nic-check.py bench --bench="$(ARGS)"
 
 bench-route: build-switch ## measure the router against its gates, beside DPDK's structures (ten minutes; ARGS=--quick: one)
 	cargo build --release --locked -p millrace-fib -p millrace-rib -p millrace-router --examples
@@ -174,15 +174,13 @@ ips-check: setup ## compare intrusion prevention with all recorded answers of Su
 	cargo build --locked -p millrace
 	target/venv/bin/python -m pytest -q -s tests/interop/test_eve.py
 
-nic-check: setup ## check the NIC's RTL and the switch's use of its marks: front ends, proofs, 10,000,000 frames against the model, wire rate, parity, coverage, mutations, counts, place and route (rows in out/bench/nic-rtl.json)
+nic-check: setup build-switch ## check the NIC against its gates N1 to N21: RTL (front ends, proofs, 10,000,000 frames, wire rate, parity, coverage, place and route), marks, faults, moves (rows in out/bench/nic.json; STEPS="planner switch": these only)
 	@scripts/setup.sh python
 	@scripts/setup.sh hardware || echo "hardware: Verilator, yosys or nextpnr is not available; their rows say so"
 	cargo build --locked -p millrace-nic-model --example records
-	target/venv/bin/python rtl/check.py $(ARGS)
-	MILLRACE_CASES=20000 cargo test --locked --release -p millrace-pipeline --test it marks::
-	cargo test --locked --release -p millrace-offload -p millrace-nic
 	cargo build --locked -p millraced -p millrace -p millrace-nic-device
-	MILLRACE_NIC_LONG=1 target/venv/bin/python -m pytest -q tests/interop/test_offload.py
+	cargo build --release --locked -p millrace-pipeline --examples
+	target/venv/bin/python scripts/nic-check.py $(STEPS)
 
 nic-timing: setup ## place and route the NIC's configuration `ten` with three seeds (13 minutes of processor time each)
 	@scripts/setup.sh python

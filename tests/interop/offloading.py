@@ -41,7 +41,7 @@ def frame(flow, number, between=b"", source=None):
     udp = struct.pack("!HHHH", source or 1000 + flow, 2000, 8 + len(payload), 0)
     header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0, 0, 64, 17, 0, bytes([10, 0, 0, 1]), bytes([10, 0, 1, flow]))
     header = header[:10] + struct.pack("!H", checksum(header)) + header[12:]
-    macs = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1])
+    macs = bytes([2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0x10 + flow])
     return macs + between + struct.pack("!H", 0x0800) + header + udp + payload
 
 
