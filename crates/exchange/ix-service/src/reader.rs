@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_ix_engine::{Engine, Resume, Settings};
+use millrace_ix_engine::{Engine, Mode, Resume, Settings};
 use millrace_ix_model::{Exchange, ObjectId};
 use millrace_ix_store::{ChangeState, Leader, Revision, Store, UnixMillis};
 
@@ -129,11 +129,13 @@ impl Core {
         self.changed = true;
     }
 
-    /// Notes the time since which the database has not answered.
-    pub(crate) fn note_silence(&mut self, since: Option<UnixMillis>) {
+    /// Notes the time since which the database has not answered, and tells subscribers when it begins and ends.
+    pub(crate) fn note_silence(&mut self, since: Option<UnixMillis>, now: Now) {
         if since.is_some() != self.silent_since.is_some() {
             self.silent_since = since;
-            self.changed = true;
+            let is_waiting = self.unwritable.is_some() || self.engine.mode() != Mode::Normal;
+            let read_only = since.is_some() || is_waiting;
+            self.tell(EventKind::Mode { read_only }, now);
         }
     }
 

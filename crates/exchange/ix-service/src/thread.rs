@@ -254,7 +254,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
         let since = standing
             .silent
             .map(|silent| UnixMillis(now.wall.0.saturating_sub(ago(silent))));
-        self.core.note_silence(since);
+        self.core.note_silence(since, now);
         if standing.term != self.standings.borrow().term {
             if self.leads() {
                 let leader = match &standing.role {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use millrace_ix_model::Actor;
-use millrace_ix_service::{Handle, OrderError, OrderOptions, Service, Settings};
+use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, Service, Settings};
 use millrace_ix_store::{Postgres, PostgresSettings, Role, Store};
 use millrace_testing::{postgres_database, postgres_sql};
 use serde_json::json;
@@ -132,6 +132,53 @@ fn a_leader_that_another_one_has_replaced_accepts_nothing_and_says_that_its_term
         postgres_sql(&database, "SELECT count(*) FROM object WHERE kind = 'st'"),
         "1"
     );
+    service.stop();
+}
+
+#[test]
+fn a_database_that_is_away_is_told_and_stops_orders_until_it_is_back() {
+    let Some(database) = postgres_database() else {
+        return;
+    };
+    let service = start(open(&database, "ix-1"));
+    let handle = service.handle();
+    order(&handle, "Otemachi").unwrap();
+    let (term, mut events) = (handle.standing().borrow().term, handle.subscribe());
+    let mut told = |read_only: bool| {
+        let begin = Instant::now();
+        while !events
+            .try_recv()
+            .is_ok_and(|event| event.kind == EventKind::Mode { read_only })
+        {
+            assert!(begin.elapsed() < BOUND, "subscribers are told");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let (server, name) = database.split_once("dbname=").unwrap();
+    let elsewhere = format!("{server}dbname=postgres");
+    let end =
+        format!("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '{name}'");
+    postgres_sql(
+        &elsewhere,
+        &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false; {end}"),
+    );
+    told(true);
+    let refused = order(&handle, "Makuhari").unwrap_err();
+    assert!(
+        matches!(&refused, OrderError::Unavailable(text) if text.contains("does not answer")),
+        "{refused:?}"
+    );
+    let snapshot = handle.snapshot();
+    assert!(snapshot.silent_since.is_some() && snapshot.follows.is_none());
+    assert_eq!(sites(&handle), ["Otemachi"], "the engine shows what it remembers");
+    postgres_sql(
+        &elsewhere,
+        &format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true"),
+    );
+    wait("orders are accepted", || order(&handle, "Makuhari").is_ok());
+    told(false);
+    assert_eq!(sites(&handle), ["Otemachi", "Makuhari"]);
+    assert_eq!(handle.standing().borrow().term, term, "the leader stays");
     service.stop();
 }
 
