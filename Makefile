@@ -159,7 +159,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_exchange.py
 	@# 50,000 frames a second and 100,000 entries need optimised switches.
 	cargo build --release --locked -p millraced -p millrace -p millrace-ix
-	MILLRACE_TARGET=$(CURDIR)/target/release MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_tenants.py tests/interop/test_exchange_scale.py tests/interop/test_exchange_rules.py tests/interop/test_exchange_load.py
+	MILLRACE_TARGET=$(CURDIR)/target/release MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_tenants.py tests/interop/test_exchange_scale.py tests/interop/test_exchange_rules.py tests/interop/test_exchange_load.py tests/interop/test_exchange_streams.py tests/interop/test_exchange_export.py
 	@scripts/setup.sh api-clients
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_api.py tests/interop/test_openapi.py
 

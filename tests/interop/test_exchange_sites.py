@@ -1,5 +1,6 @@
 """The exchange of `make demo-exchange` in a short form: two sites, four real routers, a path, a trunk that fails, attacks dropped
-and found, a change that the verifier refuses. The page and the end of the engine have tests of their own. Needs root, and the routers of `scripts/setup.sh routers`."""
+and found, a change that the verifier refuses. The page and the end of the engine have tests of their own. Needs root, and the
+routers of `scripts/setup.sh routers`."""
 
 import contextlib
 import os

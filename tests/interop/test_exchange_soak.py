@@ -10,6 +10,7 @@ from switches import wait_for
 pytestmark = pytest.mark.measures
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
+
 def lead_elsewhere(soak):
     """Leads frames of a circuit that nobody changes to another tenant, by an entry that the exchange did not order."""
     tenancy = soak.tenancy
