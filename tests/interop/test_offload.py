@@ -323,4 +323,4 @@ def test_offload_of_a_device_without_entries_is_refused_with_the_next_step(tmp_p
     config.write_text('[[bridge]]\nname = "br0"\n' + port)
     checked = subprocess.run([TARGET / "millraced", "--no-dpdk", "--check", "--config", config], capture_output=True, text=True, timeout=60)
     assert checked.returncode != 0
-    assert "does not classify packets: expected the device nic:PATH" in checked.stderr and "or no `offload`" in checked.stderr, checked.stderr
+    assert "does not classify packets: expected nic:PATH" in checked.stderr and "or no `offload`" in checked.stderr, checked.stderr

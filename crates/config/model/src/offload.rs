@@ -5,9 +5,9 @@ use crate::number::{OffloadEntries, OffloadOperations};
 use crate::section::{deserialize, section};
 
 section! {
-    /// The use of the entries of a device that classifies packets (`nic:PATH`). The device marks packets of heavy flows, and
-    /// workers find the actions of marked packets without a lookup. Flow entries, counters and timeouts stay as they are.
-    /// See docs/smart-nic.md.
+    /// The use of the entries of a device that classifies packets: `nic:PATH`, and devices of DPDK that take rules with marks.
+    /// The device marks packets of heavy flows, and workers find the actions of marked packets without a lookup. Flow entries,
+    /// counters and timeouts stay as they are. See docs/smart-nic.md.
     pub struct PortOffload (live) {
         required {}
         optional {

@@ -69,8 +69,8 @@ section! {
             pub egress_queues as "queue": Vec<Queue> = Vec::new(),
             /// The ingress policer of the port.
             pub policer: Option<Policer> = None,
-            /// The use of the entries of a device that classifies packets (`nic:PATH`). Unset, the device chooses queues
-            /// only.
+            /// The use of the entries of a device that classifies packets: `nic:PATH`, or a device of DPDK. Unset, the device
+            /// chooses queues only.
             pub offload: Option<PortOffload> = None,
             /// BFD with the switch or router at the other end; the port is live only while the session is up.
             pub bfd: Option<Bfd> = None,

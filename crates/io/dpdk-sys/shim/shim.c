@@ -492,6 +492,15 @@ int shim_flow_destroy(uint16_t port, struct rte_flow *flow, struct shim_flow_err
 	return rc;
 }
 
+int shim_flow_flush(uint16_t port, struct shim_flow_error *error)
+{
+	struct rte_flow_error flow_error = { .message = NULL };
+	int rc = rte_flow_flush(port, &flow_error);
+
+	flow_tell(&flow_error, error);
+	return rc;
+}
+
 int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uint64_t *bytes,
 		    struct shim_flow_error *error)
 {

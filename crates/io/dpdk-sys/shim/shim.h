@@ -258,6 +258,8 @@ int shim_flow_validate(uint16_t port, const struct shim_flow_rule *rule, struct 
 /* Returns NULL and sets rte_errno on failure. */
 struct rte_flow *shim_flow_create(uint16_t port, const struct shim_flow_rule *rule, struct shim_flow_error *error);
 int shim_flow_destroy(uint16_t port, struct rte_flow *flow, struct shim_flow_error *error);
+/* Removes all rules of the port. */
+int shim_flow_flush(uint16_t port, struct shim_flow_error *error);
 /* Reads the counters of the rule's count action. */
 int shim_flow_count(uint16_t port, struct rte_flow *flow, uint64_t *packets, uint64_t *bytes,
 		    struct shim_flow_error *error);

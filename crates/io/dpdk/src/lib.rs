@@ -66,7 +66,7 @@ pub use mbuf::{Mbuf, Segments, SegmentsMut};
 pub use mempool::{Mempool, MempoolConfig, MempoolError};
 pub use port::{
     AttachError, DevArgs, DevArgsError, FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem,
-    FlowOffload, FlowRule, FlowSpec, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats, Queues,
-    RxQueue, StartError, TxLimits, TxQueue,
+    FlowOffload, FlowRule, FlowSpec, Flows, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats,
+    Queues, RxQueue, StartError, TxLimits, TxQueue,
 };
 pub use thread::CoreId;

@@ -267,6 +267,19 @@ impl Mbuf {
         Some(unsafe { field::mark(self.raw.as_ptr()) })
     }
 
+    /// Returns the hash that the device's RSS computed, if it delivers one.
+    #[inline]
+    #[must_use]
+    pub fn rss_hash(&self) -> Option<u32> {
+        // SAFETY: the packet is ours, by the module's invariant.
+        let flags = unsafe { field::ol_flags(self.raw.as_ptr()) };
+        if flags & sys::SHIM_MBUF_F_RSS_HASH == 0 {
+            return None;
+        }
+        // SAFETY: as above; the flag says that the field is set.
+        Some(unsafe { field::rss(self.raw.as_ptr()) })
+    }
+
     /// Returns the segment size of a GSO packet in bytes of TCP data; `None` for any other packet.
     #[inline]
     #[must_use]

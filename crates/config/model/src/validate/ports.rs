@@ -39,9 +39,10 @@ impl Checks {
         if let Some(policer) = &port.policer {
             self.policer(policer, &path.key("policer"));
         }
-        if port.offload.is_some() && !matches!(port.device, Device::Nic(_)) {
+        let classifies = matches!(port.device, Device::Nic(_) | Device::Pci(_) | Device::Vdev(_));
+        if port.offload.is_some() && !classifies {
             let message = format!(
-                "{} does not classify packets: expected the device nic:PATH, or no `offload`",
+                "{} does not classify packets: expected nic:PATH or a device of DPDK, or no `offload`",
                 port.device
             );
             self.conflict(path.key("offload"), message);

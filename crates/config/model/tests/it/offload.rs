@@ -55,14 +55,22 @@ fn offload_begins_changes_and_ends_without_a_restart() {
 
 #[test]
 fn a_device_without_entries_is_told() {
-    for device in ["memory", "kernel:eth1", "0000:01:00.0"] {
+    for device in ["memory", "kernel:eth1"] {
         assert_messages(
             &text(device, "offload = { mode = \"auto\" }"),
             &[&format!(
-                "m.toml:7:11: bridge[0].port[0].offload: {device} does not classify packets: expected the device nic:PATH, or no \
-                 `offload`"
+                "m.toml:7:11: bridge[0].port[0].offload: {device} does not classify packets: expected nic:PATH or a device of DPDK, \
+                 or no `offload`"
             )],
         );
+    }
+}
+
+#[test]
+fn a_device_of_dpdk_may_have_entries() {
+    for device in ["0000:01:00.0", "net_af_packet0,iface=eth1"] {
+        let config = Config::from_toml("m.toml", &text(device, "offload = { mode = \"verify\" }"));
+        assert!(config.is_ok(), "{device}");
     }
 }
 

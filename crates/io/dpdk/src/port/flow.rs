@@ -1,7 +1,8 @@
 //! Flow rules that a device applies (rte_flow): they direct packets to queues, mark them, or drop them.
 //!
-//! Devices differ in the rules that they accept, and few report it in advance: [`Port::validate_flow`] asks the
-//! driver, and [`Port::flow_offload`] asks for the rules that a switch can use.
+//! Devices differ in the rules that they accept, and few report it in advance: [`Flows::validate`] asks the
+//! driver, and [`Port::flow_offload`] asks for the rules that a switch can use. Drivers take from microseconds to milliseconds
+//! for a rule, so a thread that must not wait leaves them to another one: [`Port::flows`].
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -16,6 +17,8 @@ use crate::Errno;
 
 /// The largest number of headers in a pattern, and the largest number of actions in a rule.
 pub const FLOW_LEN_MAX: usize = sys::SHIM_FLOW_LEN_MAX as usize;
+/// The bits of an IPv4 header that are zero unless a packet is a fragment: more fragments, and the offset (RFC 791).
+const FRAGMENT: [u8; 2] = [0x3f, 0xff];
 /// Size of the longest header in bytes: IPv6.
 const HEADER_SIZE_MAX: usize = 40;
 
@@ -320,6 +323,8 @@ impl fmt::Debug for FlowRule {
 pub struct FlowOffload {
     /// True if the device directs an exact IPv4 5-tuple to a queue.
     pub steer: bool,
+    /// True if the device marks an exact IPv4 5-tuple of packets that are no fragments.
+    pub no_fragment: bool,
     /// Number of bits of the widest marks that the device puts on an exact IPv4 5-tuple; `None` if it takes no marks, or
     /// does not deliver them.
     pub mark: Option<u8>,
@@ -369,18 +374,25 @@ impl FlowOffload {
     }
 }
 
-impl Port {
+/// The rules of a device, for any thread. As with a queue, the port cannot stop while this value exists.
+#[derive(Clone, Debug)]
+pub struct Flows {
+    device: Arc<Device>,
+}
+
+impl Flows {
     /// Checks that the device would accept a rule. The port should be running, because some drivers cannot answer
     /// before the start.
     ///
     /// # Errors
     /// [`FlowError`]
-    pub fn validate_flow(&self, spec: &FlowSpec) -> Result<(), FlowError> {
+    pub fn validate(&self, spec: &FlowSpec) -> Result<(), FlowError> {
         let raw = spec.raw();
         let mut flow_error = sys::shim_flow_error::default();
         // SAFETY: the number is that of the attached device, or one that DPDK refuses; the
         // rule is readable and `flow_error` is writable.
-        let code = unsafe { sys::shim_flow_validate(self.id().0, &raw const raw, &raw mut flow_error) };
+        let code =
+            unsafe { sys::shim_flow_validate(self.device.id().0, &raw const raw, &raw mut flow_error) };
         outcome(&self.device, "take the rule", code, &flow_error)
     }
 
@@ -388,11 +400,11 @@ impl Port {
     ///
     /// # Errors
     /// [`FlowError`]
-    pub fn create_flow(&self, spec: &FlowSpec) -> Result<FlowRule, FlowError> {
+    pub fn create(&self, spec: &FlowSpec) -> Result<FlowRule, FlowError> {
         let raw = spec.raw();
         let mut flow_error = sys::shim_flow_error::default();
-        // SAFETY: as in `validate_flow`.
-        let flow = unsafe { sys::shim_flow_create(self.id().0, &raw const raw, &raw mut flow_error) };
+        // SAFETY: as in `validate`.
+        let flow = unsafe { sys::shim_flow_create(self.device.id().0, &raw const raw, &raw mut flow_error) };
         match NonNull::new(flow) {
             Some(raw) => Ok(FlowRule::new(Some(raw), &self.device)),
             None => {
@@ -404,19 +416,60 @@ impl Port {
                 Err(outcome(&self.device, "take the rule", code, &flow_error)
                     .err()
                     .unwrap_or_else(|| FlowError::NotOffered {
-                        port: self.name().to_owned(),
+                        port: self.device.name().to_owned(),
                         action: "take the rule",
                     }))
             }
         }
     }
 
+    /// Removes all rules of the device, also those of an earlier process, which some drivers keep. The caller has no rule of the
+    /// device: handles of removed rules would be invalid.
+    ///
+    /// # Errors
+    /// [`FlowError`]; nothing is removed if the caller has a rule.
+    pub fn flush(&self) -> Result<(), FlowError> {
+        let action = "remove all rules";
+        if self.device.flow_rules() != 0 {
+            let port = self.device.name().to_owned();
+            return Err(FlowError::NotOffered { port, action });
+        }
+        let mut flow_error = sys::shim_flow_error::default();
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses; no handle of a rule exists.
+        let code = unsafe { sys::shim_flow_flush(self.device.id().0, &raw mut flow_error) };
+        outcome(&self.device, action, code, &flow_error)
+    }
+}
+
+impl FlowError {
+    /// Returns the error that DPDK returned, as far as it is one of the driver for this rule.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            FlowError::NotOffered { .. } => None,
+            FlowError::Refused { errno, .. } => Some(*errno),
+        }
+    }
+}
+
+impl Port {
+    /// Returns the rules of the device.
+    #[must_use]
+    pub fn flows(&self) -> Flows {
+        Flows {
+            device: Arc::clone(&self.device),
+        }
+    }
+
     /// Returns the kinds of rules that the device would accept now.
     #[must_use]
     pub fn flow_offload(&self) -> FlowOffload {
-        let five_tuple = || {
+        let flows = self.flows();
+        let five_tuple = |fragment: [u8; 2]| {
             let mut address = [0; 20];
             let mut mask = [0; 20];
+            // Flags and offset (RFC 791).
+            mask[6..8].copy_from_slice(&fragment);
             // UDP, and both addresses (RFC 791).
             address[9] = 17;
             address[12..].copy_from_slice(&[192, 0, 2, 1, 192, 0, 2, 2]);
@@ -444,13 +497,15 @@ impl Port {
         };
         let takes = |items: &[Option<FlowItem>], actions: &[FlowAction]| {
             let spec = FlowSpec::new(items.iter().copied().flatten(), actions.iter().copied());
-            self.validate_flow(&spec).is_ok()
+            flows.validate(&spec).is_ok()
         };
         let queue = FlowAction::Queue(0);
-        let mark = || widest_mark(|mark| takes(&five_tuple(), &[FlowAction::Mark(mark), queue]));
+        let any = five_tuple([0; 2]);
+        let mark = widest_mark(|mark| takes(&any, &[FlowAction::Mark(mark), queue]));
         FlowOffload {
-            steer: takes(&five_tuple(), &[queue]),
-            mark: mark().filter(|_| self.device.mark_delivery() != MarkDelivery::No),
+            steer: takes(&any, &[queue]),
+            no_fragment: takes(&five_tuple(FRAGMENT), &[FlowAction::Mark(1), queue]),
+            mark: mark.filter(|_| self.device.mark_delivery() != MarkDelivery::No),
             steer_vlan: takes(&vlan(), &[queue]),
             steer_mpls: takes(&mpls(), &[queue]),
         }

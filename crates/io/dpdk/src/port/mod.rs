@@ -20,7 +20,9 @@ use millrace_dpdk_sys as sys;
 
 pub use devargs::{DevArgs, DevArgsError};
 pub use error::{AttachError, PortError, StartError};
-pub use flow::{FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem, FlowOffload, FlowRule, FlowSpec};
+pub use flow::{
+    FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem, FlowOffload, FlowRule, FlowSpec, Flows,
+};
 pub use info::{Link, PortInfo, PortStats};
 pub use queue::{RxQueue, TxLimits, TxQueue};
 

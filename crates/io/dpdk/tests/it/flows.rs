@@ -44,12 +44,13 @@ fn a_device_without_rules_says_so() {
     let (port, _queues) = open("net_null20", 1, "flows-null");
     assert_eq!(port.flow_offload(), FlowOffload::default());
     let spec = five_tuple(1, FlowAction::Queue(0));
-    let refused = port.validate_flow(&spec).unwrap_err();
+    let refused = port.flows().validate(&spec).unwrap_err();
     assert!(
         matches!(&refused, FlowError::NotOffered { port, .. } if port == "net_null20"),
         "{refused}"
     );
-    assert!(port.create_flow(&spec).is_err());
+    assert!(port.flows().create(&spec).is_err());
+    assert!(port.flows().flush().is_err());
 }
 
 #[test]
@@ -65,16 +66,15 @@ fn a_tap_takes_rules_as_far_as_the_kernel_does_and_tells_why_not() {
         let offload = port.flow_offload();
         assert!(offload.steer && offload.steer_vlan, "{offload:?}");
         assert!(offload.mark.is_none() && !offload.steer_mpls, "{offload:?}");
-        let marked = port
-            .validate_flow(&five_tuple(1, FlowAction::Mark(7)))
-            .unwrap_err();
+        let flows = port.flows();
+        let marked = flows.validate(&five_tuple(1, FlowAction::Mark(7))).unwrap_err();
         let FlowError::Refused { detail, .. } = &marked else {
             panic!("{marked}")
         };
         assert_eq!(detail, "action not supported");
-        match port.create_flow(&five_tuple(1, FlowAction::Queue(1))) {
+        match flows.create(&five_tuple(1, FlowAction::Queue(1))) {
             Ok(rule) => {
-                drop(queues);
+                drop((queues, flows));
                 let kept = port.detach();
                 assert!(
                     matches!(&kept, Err(PortError::FlowRules { .. })),

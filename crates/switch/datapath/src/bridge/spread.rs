@@ -1,11 +1,9 @@
 //! The spreading of a bridge's receive queues over the workers.
 
 use millrace_types::PortNo;
-use millrace_wire::Mark;
 
 use super::Bridge;
 use crate::io::Backend;
-use crate::io::steer::{RuleId, SteerError, mark_rule};
 use crate::spread::SpreadStats;
 use crate::spread::reta::Urgency;
 
@@ -27,24 +25,5 @@ impl<B: Backend> Bridge<B> {
             reta.request(moves, Urgency::Normal);
         }
         reta.is_some()
-    }
-
-    /// Lets a port's device mark packets of the flow and direction of `packet`. The packets are processed as before, by the
-    /// same workers.
-    ///
-    /// # Errors
-    /// [`SteerError`]; nothing has changed then.
-    pub fn mark_flow(&mut self, port: PortNo, packet: &[u8], mark: Mark) -> Result<RuleId, SteerError> {
-        let rule = mark_rule(packet, mark)?;
-        let device = self.ports.get_mut(&port).map(|port| &mut port.device);
-        let steering = device.and_then(|device| device.steering());
-        steering.ok_or(SteerError::None)?.install(&rule)
-    }
-
-    /// Removes a rule of [`Bridge::mark_flow`]. Returns false if there is no such rule.
-    pub fn unmark_flow(&mut self, port: PortNo, rule: RuleId) -> bool {
-        let device = self.ports.get_mut(&port).map(|port| &mut port.device);
-        let steering = device.and_then(|device| device.steering());
-        steering.is_some_and(|steering| steering.remove(rule))
     }
 }

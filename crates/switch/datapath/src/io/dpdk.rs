@@ -11,6 +11,8 @@ use millrace_dpdk::{
     thread,
 };
 
+use millrace_pipeline::MarkColumn;
+
 use super::allocate::Empty;
 use super::dpdk_device::{DEFAULT_MTU, DpdkDevice};
 use super::nodes::NumaPools;
@@ -22,6 +24,7 @@ use super::{
     Backend, Burst, DeviceOptions, DeviceSpec, MemoryPeer, OpenError, Opened, Registry, RxQueue, TxQueue,
     af_packet, dpdk_af_packet, socket_file,
 };
+use crate::offload::fences::{Fences, QueueFence};
 
 /// Opens NICs, DPDK's virtual devices, and devices that need no driver.
 pub struct DpdkBackend {
@@ -244,10 +247,15 @@ fn empty_of(pool: Mempool) -> impl Fn(usize, &mut Burst<Mbuf>) + Send + Sync + '
 
 fn opened(attached: Attached) -> Opened<Mbuf> {
     let queues = attached.queues;
-    let rx = queues
-        .rx
-        .into_iter()
-        .map(|queue| Box::new(Rx { queue }) as Box<dyn RxQueue<Mbuf>>);
+    let fences = Arc::new(Fences::new(attached.rx_queues));
+    let rx = queues.rx.into_iter().map(|queue| {
+        let fences = Arc::clone(&fences);
+        Box::new(Rx {
+            queue,
+            fences,
+            marks: None,
+        }) as Box<dyn RxQueue<Mbuf>>
+    });
     let tx = queues
         .tx
         .into_iter()
@@ -260,6 +268,7 @@ fn opened(attached: Attached) -> Opened<Mbuf> {
             attached.info,
             attached.rx_queues,
             attached.owned,
+            &fences,
         )),
     }
 }
@@ -318,12 +327,55 @@ impl Backend for DpdkBackend {
 
 struct Rx {
     queue: millrace_dpdk::RxQueue,
+    fences: Arc<Fences>,
+    /// The marks of the last burst, if they are kept.
+    marks: Option<Box<Marks>>,
+}
+
+#[derive(Default)]
+struct Marks {
+    column: MarkColumn,
+    fence: QueueFence,
+}
+
+impl Rx {
+    /// Receives a burst with the marks of flow rules and the hashes of RSS, and notes what has left the queue.
+    fn receive(
+        queue: &mut millrace_dpdk::RxQueue,
+        fences: &Fences,
+        marks: &mut Marks,
+        burst: &mut Burst<Mbuf>,
+    ) {
+        let (first, room) = (burst.len(), burst.remaining_capacity());
+        marks.column.clear();
+        marks.fence.begin(fences);
+        let received = queue.rx_burst(burst);
+        for (at, packet) in burst.iter_mut().enumerate().skip(first) {
+            let hash = packet.rss_hash();
+            marks.column.set(at, packet.take_mark().unwrap_or(0), hash);
+        }
+        marks.fence.end(fences, queue.queue().into(), room, received);
+    }
 }
 
 impl RxQueue<Mbuf> for Rx {
     #[inline]
     fn rx_burst(&mut self, burst: &mut Burst<Mbuf>) {
-        self.queue.rx_burst(burst);
+        match &mut self.marks {
+            None => {
+                self.queue.rx_burst(burst);
+            }
+            Some(marks) => Rx::receive(&mut self.queue, &self.fences, marks, burst),
+        }
+    }
+
+    fn keep_marks(&mut self, is_kept: bool) {
+        self.marks = is_kept.then(Box::default);
+    }
+
+    #[inline]
+    fn marks(&self) -> Option<&MarkColumn> {
+        self.marks.as_ref().map(|marks| &marks.column)
     }
 }
 

@@ -1,16 +1,22 @@
 //! The control side's handle of a DPDK port: its properties, its counters, and the rules that the device
-//! applies.
+//! applies: rules that choose queues, installed when the port opens, and rules that mark packets.
 
 use core::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Port, PortInfo};
+use millrace_dpdk::{FlowAction, FlowHeader, FlowItem, FlowRule, FlowSpec, Flows, Port, PortInfo};
+use millrace_offload::Refusal;
 use millrace_types::Mac;
+use nix::errno::Errno;
 
+use super::flow_entries::{FlowEntries, RuleAbilities, RuleTable};
 use super::owner::Owned;
 use super::steer::{Header, HeaderMatch, RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
 use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
+use crate::offload::fences::Fences;
+use crate::offload::{DeviceOperation, DeviceOutcome, Offload, OffloadCapabilities};
 
 /// The MTU of Ethernet in bytes.
 pub(super) const DEFAULT_MTU: u16 = 1500;
@@ -19,6 +25,7 @@ pub(super) struct DpdkDevice {
     /// Declared before the port, and so dropped before it: a port with rules cannot be closed.
     rules: BTreeMap<RuleId, FlowRule>,
     rules_made: u64,
+    entries: MarkRules,
     port: Port,
     info: PortInfo,
     rx_queues: u16,
@@ -31,12 +38,38 @@ pub(super) struct DpdkDevice {
 }
 
 impl DpdkDevice {
-    /// Returns the handle of a running port.
-    pub(super) fn new(port: Port, info: PortInfo, rx_queues: u16, owned: Owned) -> DpdkDevice {
+    /// Returns the handle of a running port. `fences` are those of its receive queues.
+    pub(super) fn new(
+        port: Port,
+        info: PortInfo,
+        rx_queues: u16,
+        owned: Owned,
+        fences: &Arc<Fences>,
+    ) -> DpdkDevice {
         let offload = port.flow_offload();
+        let flows = port.flows();
+        // Some drivers keep rules of an earlier process, whose marks would be taken for ours.
+        if offload.is_any()
+            && let Err(error) = flows.flush()
+        {
+            tracing::debug!(%error, "rules of an earlier user of the device may stay");
+        }
+        let entries = offload.mark.and_then(|mark_bits| {
+            let abilities = RuleAbilities {
+                mark_bits,
+                no_fragment: offload.no_fragment,
+                queues: rx_queues,
+            };
+            let table = DeviceRules { flows, rx_queues };
+            let started = FlowEntries::start(table, fences, abilities);
+            started
+                .inspect_err(|error| tracing::warn!(%error, port = %port.name(), "no thread for mark rules: marks are not used"))
+                .ok()
+        });
         DpdkDevice {
             rules: BTreeMap::new(),
             rules_made: 0,
+            entries: MarkRules(entries),
             info,
             rx_queues,
             interface: Cell::new(None),
@@ -112,6 +145,10 @@ impl Device for DpdkDevice {
         }
     }
 
+    fn offload(&mut self) -> Option<&mut dyn Offload> {
+        Some(&mut self.entries)
+    }
+
     fn steering(&mut self) -> Option<&mut dyn Steering> {
         (self.steers != Steers::default()).then_some(self as &mut dyn Steering)
     }
@@ -119,13 +156,9 @@ impl Device for DpdkDevice {
 
 impl Steering for DpdkDevice {
     fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError> {
-        let items: Option<Vec<FlowItem>> = rule.headers.iter().map(item).collect();
-        let items = items.ok_or(SteerError::Packet)?;
-        let spec = FlowSpec::new(items, actions(rule.action, self.rx_queues));
-        let rule = self
-            .port
-            .create_flow(&spec)
-            .map_err(|error| SteerError::Refused(Box::new(error)))?;
+        let spec = spec(rule, self.rx_queues).ok_or(SteerError::Header)?;
+        let created = self.port.flows().create(&spec);
+        let rule = created.map_err(|error| SteerError::Refused(Box::new(error)))?;
         self.rules_made += 1;
         let id = RuleId(self.rules_made);
         self.rules.insert(id, rule);
@@ -135,6 +168,65 @@ impl Steering for DpdkDevice {
     fn remove(&mut self, rule: RuleId) -> bool {
         self.rules.remove(&rule).is_some()
     }
+}
+
+/// The mark rules of a device; none if it takes none, or does not deliver the marks.
+struct MarkRules(Option<FlowEntries>);
+
+impl Offload for MarkRules {
+    fn capabilities(&self) -> Option<OffloadCapabilities> {
+        self.0.as_ref()?.capabilities()
+    }
+
+    fn submit(&mut self, operation: DeviceOperation) -> bool {
+        self.0.as_mut().is_some_and(|entries| entries.submit(operation))
+    }
+
+    fn poll(&mut self) -> Option<DeviceOutcome> {
+        self.0.as_mut()?.poll()
+    }
+}
+
+/// The rules of a device, for the thread that installs mark rules.
+struct DeviceRules {
+    flows: Flows,
+    rx_queues: u16,
+}
+
+impl RuleTable for DeviceRules {
+    type Rule = FlowRule;
+
+    fn create(&mut self, rule: &SteerRule) -> Result<FlowRule, Refusal> {
+        let spec = spec(rule, self.rx_queues).ok_or(Refusal::Shape)?;
+        self.flows.create(&spec).map_err(|error| {
+            tracing::debug!(%error, "the device refuses a mark rule");
+            refusal(error.errno().map(|errno| errno.number()))
+        })
+    }
+
+    fn destroy(&mut self, rule: FlowRule) -> bool {
+        rule.destroy()
+            .inspect_err(|error| tracing::warn!(%error, "the rule stays"))
+            .is_ok()
+    }
+}
+
+/// Returns the kind of a refusal, by the error number of the driver.
+fn refusal(errno: Option<i32>) -> Refusal {
+    let is = |all: &[Errno]| all.iter().any(|one| errno == Some(*one as i32));
+    if is(&[Errno::ENOSPC, Errno::ENOMEM]) {
+        Refusal::Capacity
+    } else if is(&[Errno::EBUSY, Errno::EAGAIN, Errno::EINTR]) {
+        Refusal::Transient
+    } else {
+        Refusal::Shape
+    }
+}
+
+/// Returns a rule in the form of the driver; `None` if a header has fewer bytes than its match.
+fn spec(rule: &SteerRule, rx_queues: u16) -> Option<FlowSpec> {
+    let items: Option<Vec<FlowItem>> = rule.headers.iter().map(item).collect();
+    Some(FlowSpec::new(items?, actions(rule.action, rx_queues)))
 }
 
 /// Returns the actions of the driver for an action of a rule, on a port with this many receive queues. Most drivers require
@@ -158,8 +250,10 @@ fn item(part: &HeaderMatch) -> Option<FlowItem> {
         Header::Vlan => FlowHeader::Vlan,
         Header::Mpls => FlowHeader::Mpls,
         Header::Ipv4 => FlowHeader::Ipv4,
+        Header::Ipv6 => FlowHeader::Ipv6,
         Header::Tcp => FlowHeader::Tcp,
         Header::Udp => FlowHeader::Udp,
+        Header::Sctp => FlowHeader::Sctp,
     };
     if part.bytes.is_empty() {
         return Some(FlowItem::any(header));
@@ -185,5 +279,18 @@ mod tests {
             [FlowAction::Mark(5), FlowAction::Queue(0)]
         );
         assert_eq!(of(SteerAction::Queue(3), 4), [FlowAction::Queue(3)]);
+    }
+
+    #[test]
+    fn a_full_device_is_no_wrong_rule_and_a_busy_one_is_asked_again() {
+        for (errno, kind) in [
+            (Errno::ENOSPC, Refusal::Capacity),
+            (Errno::ENOMEM, Refusal::Capacity),
+            (Errno::EBUSY, Refusal::Transient),
+            (Errno::EINVAL, Refusal::Shape),
+            (Errno::ENOTSUP, Refusal::Shape),
+        ] {
+            assert_eq!(refusal(Some(errno as i32)), kind, "{errno}");
+        }
     }
 }

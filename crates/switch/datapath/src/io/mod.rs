@@ -9,6 +9,11 @@ pub mod dpdk;
 mod dpdk_af_packet;
 #[cfg(feature = "dpdk")]
 mod dpdk_device;
+#[cfg_attr(
+    not(any(feature = "dpdk", test)),
+    allow(dead_code, reason = "only devices of DPDK have rules")
+)]
+mod flow_entries;
 mod heap;
 mod kernel;
 mod link;

@@ -8,8 +8,7 @@
 //!
 //! # Marks
 //! A mark is a claim about packets: all packets with it agree in the fields that its rule matches. It changes no queue, no
-//! bucket and no worker, and is never 0 ([`Mark`]). A device that marks wrongly can therefore change nothing but the time
-//! that a packet takes.
+//! bucket and no worker, and is never 0 ([`Mark`]). [`crate::offload::rule`] makes such rules.
 //!
 //! The trait [`Steering`] is implemented with rte_flow (`dpdk`, drivers that have it) and by the memory
 //! device. The memory device applies rules as a NIC would, for tests of the layers above.
@@ -28,10 +27,14 @@ pub enum Header {
     Mpls,
     /// IPv4 without options, 20 bytes.
     Ipv4,
-    /// The ports of TCP, 4 bytes.
+    /// IPv6 without extension headers, 40 bytes.
+    Ipv6,
+    /// TCP without options, 20 bytes.
     Tcp,
-    /// The ports of UDP, 4 bytes.
+    /// UDP, 8 bytes.
     Udp,
+    /// The common header of SCTP, 12 bytes.
+    Sctp,
 }
 
 /// A header that packets must have, and a masked match of its first bytes, as on the wire.
@@ -73,9 +76,9 @@ pub enum SteerError {
     /// The device takes no rules, or the port has no such device.
     #[error("the device takes no rules; flows are spread in software")]
     None,
-    /// The packet has no headers that rules can match.
-    #[error("no rule matches such a packet: expected TCP or UDP over IPv4, with at most one VLAN tag")]
-    Packet,
+    /// The rule has a header that is shorter than its match.
+    #[error("the rule matches more bytes than a header has")]
+    Header,
     /// The device refuses this rule.
     #[error("{0}")]
     Refused(#[source] Box<dyn core::error::Error + Send + Sync>),
@@ -150,63 +153,9 @@ pub fn label_rules(queues: u16) -> Vec<SteerRule> {
     (0..used).filter(|_| used > 1).map(rule).collect()
 }
 
-/// Returns the rule that marks packets of the same flow and direction as `packet`.
-///
-/// # Errors
-/// Returns [`SteerError::Packet`].
-pub fn mark_rule(packet: &[u8], mark: Mark) -> Result<SteerRule, SteerError> {
-    let any = |header| HeaderMatch {
-        header,
-        bytes: Vec::new(),
-        mask: Vec::new(),
-    };
-    let mut headers = vec![any(Header::Ethernet)];
-    let mut at = 14;
-    if packet.get(12..14) == Some(&[0x81, 0x00]) {
-        headers.push(HeaderMatch {
-            header: Header::Vlan,
-            bytes: packet.get(at..at + 2).ok_or(SteerError::Packet)?.to_vec(),
-            mask: vec![0x0f, 0xff],
-        });
-        at += 4;
-    }
-    let ip = packet.get(at..at + 24).ok_or(SteerError::Packet)?;
-    let is_fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
-    let is_ipv4 = packet[at - 2..at] == [0x08, 0x00] && ip[0] == 0x45 && !is_fragment;
-    let transport = match ip[9] {
-        6 => Header::Tcp,
-        17 => Header::Udp,
-        _ => return Err(SteerError::Packet),
-    };
-    if !is_ipv4 {
-        return Err(SteerError::Packet);
-    }
-    let mut mask = vec![0; 20];
-    mask[9] = 0xff;
-    mask[12..].fill(0xff);
-    headers.push(HeaderMatch {
-        header: Header::Ipv4,
-        bytes: ip[..20]
-            .iter()
-            .zip(&mask)
-            .map(|(byte, mask)| byte & mask)
-            .collect(),
-        mask,
-    });
-    headers.push(HeaderMatch {
-        header: transport,
-        bytes: ip[20..24].to_vec(),
-        mask: vec![0xff; 4],
-    });
-    Ok(SteerRule {
-        headers,
-        action: SteerAction::Mark(mark),
-    })
-}
-
 impl SteerRule {
     /// Returns true if a packet matches. A device does this in hardware.
-    pub(super) fn matches(&self, packet: &[u8]) -> bool {
+    pub(crate) fn matches(&self, packet: &[u8]) -> bool {
         let (mut rest, mut kind) = (packet, 0);
         for part in &self.headers {
             // The length of the header, and true if the previous header announces it.
@@ -215,8 +164,13 @@ impl SteerRule {
                 Header::Vlan => (4, matches!(kind, 0x8100 | 0x88a8)),
                 Header::Mpls => (4, matches!(kind, 0x8847 | 0x8848)),
                 Header::Ipv4 => (20, kind == 0x0800 && rest.first() == Some(&0x45)),
-                Header::Tcp => (4, kind == 6),
-                Header::Udp => (4, kind == 17),
+                Header::Ipv6 => (
+                    40,
+                    kind == 0x86dd && rest.first().is_some_and(|byte| byte >> 4 == 6),
+                ),
+                Header::Tcp => (20, kind == 6),
+                Header::Udp => (8, kind == 17),
+                Header::Sctp => (12, kind == 132),
             };
             let Some(bytes) = rest.get(..size).filter(|_| is_there) else {
                 return false;
@@ -235,6 +189,7 @@ impl SteerRule {
                 Header::Vlan => u16::from_be_bytes([bytes[2], bytes[3]]),
                 // A fragment has no ports.
                 Header::Ipv4 if u16::from_be_bytes([bytes[6], bytes[7]]) & 0x3fff == 0 => bytes[9].into(),
+                Header::Ipv6 => bytes[6].into(),
                 _ => 0,
             };
             rest = &rest[size..];
@@ -246,45 +201,6 @@ impl SteerRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MARK: Mark = Mark::new(7).unwrap();
-
-    fn udp(vlan: Option<u16>, source: u16) -> Vec<u8> {
-        let mut frame = vec![2; 12];
-        if let Some(vid) = vlan {
-            frame.extend([0x81, 0x00]);
-            frame.extend(vid.to_be_bytes());
-        }
-        frame.extend([
-            8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
-        ]);
-        frame.extend(source.to_be_bytes());
-        frame.extend([0, 53, 0, 20, 0, 0]);
-        frame
-    }
-
-    #[test]
-    fn a_mark_rule_matches_its_flow_and_no_other() {
-        for vlan in [None, Some(5)] {
-            let rule = mark_rule(&udp(vlan, 1), MARK).unwrap();
-            let mut later = udp(vlan, 1);
-            // The offset of the TTL after a VLAN tag, if any.
-            let ttl = if vlan.is_some() { 26 } else { 22 };
-            later[ttl] = 9;
-            assert!(rule.matches(&later));
-            assert!(!rule.matches(&udp(vlan, 2)));
-            assert!(!rule.matches(&udp(Some(6), 1)));
-        }
-    }
-
-    #[test]
-    fn no_rule_is_made_for_what_the_hash_knows_another_way() {
-        let mut fragment = udp(None, 1);
-        fragment[20] = 0x20;
-        for packet in [&fragment[..], &[0; 60], &udp(None, 1)[..30], &[]] {
-            assert!(matches!(mark_rule(packet, MARK), Err(SteerError::Packet)));
-        }
-    }
 
     #[test]
     fn each_label_has_one_queue() {

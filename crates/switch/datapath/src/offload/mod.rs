@@ -5,13 +5,23 @@
 //!        |   ^   \                                              |   ^
 //!  commands  |    \ level (atomic)                    submit    |   | outcomes
 //!        v   |     v                                            v   |
-//!   worker: PortMarks = Slots, samples                     Offload: a device   [crate::io::nic]
+//!   worker: PortMarks = Slots, samples            Offload: a device   [crate::io::nic], [crate::io::flow_entries]
 //! ```
 //! Nobody waits for a device: operations go into a queue, and outcomes come back. A change of a flow table writes nothing to a
 //! device, unless it changes the bits by which tables tell packets apart.
 
+#[cfg_attr(
+    not(any(feature = "dpdk", test)),
+    allow(dead_code, reason = "only devices of DPDK have rules")
+)]
+pub(crate) mod fences;
 pub(crate) mod key;
 pub(crate) mod port;
+#[cfg_attr(
+    not(any(feature = "dpdk", test)),
+    allow(dead_code, reason = "only devices of DPDK have rules")
+)]
+pub(crate) mod rule;
 mod status;
 
 use millrace_flow::{FlowKey, FlowMask};
@@ -28,9 +38,20 @@ pub struct OffloadCapabilities {
     pub entries: usize,
     /// The width of a mark in bits, 16 to 32.
     pub mark_bits: u32,
+    /// The bits that its entries compare.
+    pub fields: EntryFields,
     /// True if the device belongs to the trusted base: a NIC whose entries are compared with its reference model, in a process
     /// of the same user.
     pub is_trusted: bool,
+}
+
+/// The bits that the entries of a device compare.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EntryFields {
+    /// Those by which the tables tell packets apart, and no others.
+    Masked,
+    /// All bits of each field by which the tables tell packets apart.
+    Whole,
 }
 
 /// An operation on a device.

@@ -18,9 +18,10 @@ use millrace_pipeline::{MarkCounts, MarkLevel, MarkState, SlotChange};
 use millrace_types::{Duration, Time};
 
 use super::key::{entry_bits, unsuitable};
+use super::rule::whole_fields;
 use super::{
-    DeviceOperation, DeviceOutcome, MarkedKey, Offload, OffloadBy, OffloadCapabilities, OffloadMode,
-    OffloadSettings, OffloadStatus,
+    DeviceOperation, DeviceOutcome, EntryFields, MarkedKey, Offload, OffloadBy, OffloadCapabilities,
+    OffloadMode, OffloadSettings, OffloadStatus,
 };
 
 /// The number of sampled keys that may wait for the bridge's thread.
@@ -182,7 +183,7 @@ impl PortOffload {
             }),
             governor: Governor::new(now, load),
             version,
-            entry_bits: entry_bits(&match_bits),
+            entry_bits: bits_of(capabilities.fields, &match_bits),
             match_bits,
             reset: 0,
             is_ready: false,
@@ -194,7 +195,7 @@ impl PortOffload {
         if let Some(session) = &mut self.session {
             session.planner.clear();
             session.version = version;
-            session.entry_bits = entry_bits(&match_bits);
+            session.entry_bits = bits_of(session.capabilities.fields, &match_bits);
             session.match_bits = match_bits;
         }
     }
@@ -373,6 +374,15 @@ impl PortOffload {
             mark,
             level: self.level().0,
         })
+    }
+}
+
+/// Returns the bits that entries compare so that packets with the mark of one are equal in `match_bits`.
+fn bits_of(fields: EntryFields, match_bits: &FlowMask) -> FlowMask {
+    let bits = entry_bits(match_bits);
+    match fields {
+        EntryFields::Masked => bits,
+        EntryFields::Whole => whole_fields(&bits),
     }
 }
 

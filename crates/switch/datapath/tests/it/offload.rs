@@ -9,8 +9,8 @@ use millrace_datapath::io::{
     RxQueue,
 };
 use millrace_datapath::offload::{
-    DeviceOperation, DeviceOutcome, Offload, OffloadBy, OffloadCapabilities, OffloadMode, OffloadSettings,
-    OffloadStatus,
+    DeviceOperation, DeviceOutcome, EntryFields, Offload, OffloadBy, OffloadCapabilities, OffloadMode,
+    OffloadSettings, OffloadStatus,
 };
 use millrace_datapath::{Bridge, BridgeSetup, Datapath, Idle, Spread, Stepper, Workers};
 use millrace_flow::{Action, FlowKey, FlowMask, Instructions, Match};
@@ -82,6 +82,7 @@ impl Offload for Nic {
             session: 1,
             entries: 64,
             mark_bits: 32,
+            fields: EntryFields::Masked,
             is_trusted: true,
         })
     }

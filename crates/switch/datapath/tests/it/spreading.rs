@@ -429,80 +429,6 @@ fn a_device_that_takes_rules_spreads_labels_over_its_queues() {
 }
 
 #[test]
-fn marks_change_no_packet_and_no_worker() {
-    let mut testbed = TestBed::new(3, 1, Spread::Always);
-    let port = PortNo::ordinary(1).unwrap();
-    let mut numbers = [0_u32; 100];
-    let deadline = Instant::now() + BOUND;
-    // The balancer may move buckets at any time on a busy machine; shares before and after that are not comparable.
-    loop {
-        let moved = testbed.bridge.spread(port)[0].moved;
-        let shares = shares_without_with_and_after_marks(&mut testbed, port, &mut numbers);
-        if testbed.bridge.spread(port)[0].moved == moved {
-            let [without, with, after] = shares;
-            assert_eq!(without, with, "each flow has its bucket");
-            assert_eq!(without, after, "and keeps it");
-            return;
-        }
-        assert!(Instant::now() < deadline, "{:?}", testbed.bridge.spread(port));
-    }
-}
-
-fn shares_without_with_and_after_marks(
-    testbed: &mut TestBed,
-    port: PortNo,
-    numbers: &mut [u32; 100],
-) -> [Vec<u64>; 3] {
-    let without = shares_of_rounds(testbed, numbers);
-    let rules: Vec<_> = (0..100)
-        .map(|flow| {
-            let mark = Mark::new(flow + 1).unwrap();
-            testbed.bridge.mark_flow(port, &packet(0, flow, 0), mark).unwrap()
-        })
-        .collect();
-    let with = shares_of_rounds(testbed, numbers);
-    // Rules are removed while packets of their flows are in flight.
-    for rule in rules {
-        send_round(testbed, numbers);
-        assert!(testbed.bridge.unmark_flow(port, rule));
-        assert!(!testbed.bridge.unmark_flow(port, rule));
-        receive_round(testbed, numbers);
-    }
-    [without, with, shares_of_rounds(testbed, numbers)]
-}
-
-/// Sends a packet of each flow.
-fn send_round(testbed: &TestBed, numbers: &mut [u32]) {
-    for (flow, number) in (0..).zip(numbers) {
-        assert!(testbed.sources[0].send(&packet(0, flow, *number)));
-        *number += 1;
-    }
-}
-
-fn receive_round(testbed: &TestBed, numbers: &[u32]) {
-    for _ in numbers {
-        let got = testbed.sink.receive_within(BOUND).expect("nothing is lost");
-        let flow = u32::from_be_bytes(got[43..47].try_into().unwrap()) as usize;
-        assert_eq!(got[47..51], (numbers[flow] - 1).to_be_bytes(), "flow {flow}");
-    }
-}
-
-/// Returns the number of packets of ten rounds that each worker processes.
-fn shares_of_rounds(testbed: &TestBed, numbers: &mut [u32]) -> Vec<u64> {
-    let processed = |numbers: &[u32]| {
-        let sent = numbers.iter().map(|number| u64::from(*number)).sum();
-        stats_after(testbed, sent).into_iter().map(|stats| stats.packets)
-    };
-    let before = processed(numbers);
-    for _ in 0..10 {
-        send_round(testbed, numbers);
-        receive_round(testbed, numbers);
-    }
-    let after = processed(numbers);
-    after.zip(before).map(|(after, before)| after - before).collect()
-}
-
-#[test]
 fn a_wrong_mark_moves_no_packet_to_another_worker() {
     let testbed = TestBed::new(2, 1, Spread::Always);
     for number in 1..=100 {
@@ -520,14 +446,4 @@ fn a_wrong_mark_moves_no_packet_to_another_worker() {
         .filter(|stats| stats.packets > 0);
     assert_eq!(workers.count(), 1);
     assert_eq!(lost(&testbed.control), []);
-}
-
-#[test]
-fn where_no_rule_can_be_made_the_caller_hears_it() {
-    let port = PortNo::ordinary(1).unwrap();
-    let mut testbed = TestBed::new(2, 1, Spread::Always);
-    let mark = Mark::new(1).unwrap();
-    assert!(testbed.bridge.mark_flow(port, &labelled(1, 0), mark).is_err());
-    let unknown = PortNo::ordinary(50).unwrap();
-    assert!(testbed.bridge.mark_flow(unknown, &packet(0, 1, 0), mark).is_err());
 }

@@ -16,7 +16,7 @@ use millrace_offload::{Outcome, Refusal};
 
 use super::state::Nic;
 use crate::offload::key::project;
-use crate::offload::{DeviceOperation, DeviceOutcome, Offload, OffloadCapabilities};
+use crate::offload::{DeviceOperation, DeviceOutcome, EntryFields, Offload, OffloadCapabilities};
 
 /// The width of the marks of the interface.
 const MARK_BITS: u32 = 32;
@@ -42,6 +42,7 @@ impl Offload for Entries {
             session,
             entries,
             mark_bits: MARK_BITS,
+            fields: EntryFields::Masked,
             is_trusted: self.nic.is_same_user.load(Ordering::Acquire),
         })
     }
@@ -227,7 +228,7 @@ impl Installer {
         if !self.needs_fence {
             return Ok(());
         }
-        let number = nic.next_fence();
+        let number = nic.fences.next();
         // A busy device has a queue without room; the next call tries again.
         if execute(&[Command::Fence { number }])? == [Status::Ok] {
             self.needs_fence = false;

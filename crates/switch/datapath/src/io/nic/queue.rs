@@ -62,7 +62,7 @@ fn fill<P: Packet>(
             true
         }
         Entry::Fence(number) => {
-            nic.note_fence(queue, number);
+            nic.fences.note(queue, number);
             true
         }
     });

@@ -1,6 +1,6 @@
 //! The state of one `nic:` port that its queues, its control thread and its device share.
 
-use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use crossbeam_queue::ArrayQueue;
@@ -8,6 +8,7 @@ use millrace_nic::driver::{Receiver, Sender, Violation};
 
 use crate::io::memif::RingMailbox;
 use crate::io::peer::{CloseLog, Counters, WakeEvent};
+use crate::offload::fences::Fences;
 use crate::offload::{DeviceOperation, DeviceOutcome};
 
 /// The number of operations that may wait; of outcomes, twice as many.
@@ -35,9 +36,8 @@ pub(super) struct Nic {
     pub(super) is_same_user: AtomicBool,
     pub(super) operations: ArrayQueue<DeviceOperation>,
     pub(super) outcomes: ArrayQueue<DeviceOutcome>,
-    /// The last fence that each queue delivered, and the last one that was sent; numbers go on over connections.
-    fences: Box<[AtomicU32]>,
-    fence: AtomicU32,
+    /// Numbers of fences go on over connections.
+    pub(super) fences: Fences,
 }
 
 impl Nic {
@@ -59,31 +59,14 @@ impl Nic {
             is_same_user: AtomicBool::new(false),
             operations: ArrayQueue::new(OPERATIONS_LEN),
             outcomes: ArrayQueue::new(2 * OPERATIONS_LEN),
-            fences: (0..queues).map(|_| AtomicU32::new(0)).collect(),
-            fence: AtomicU32::new(0),
+            fences: Fences::new(queues),
         }
-    }
-
-    /// Notes that a fence came through a queue; called by its worker.
-    pub(super) fn note_fence(&self, queue: usize, number: u32) {
-        if let Some(fence) = self.fences.get(queue) {
-            fence.store(number, Ordering::Release);
-        }
-    }
-
-    /// Returns the number of the next fence, which is not 0.
-    pub(super) fn next_fence(&self) -> u32 {
-        let number = self.fence.load(Ordering::Relaxed).wrapping_add(1).max(1);
-        self.fence.store(number, Ordering::Relaxed);
-        number
     }
 
     /// Returns true if a fence has come through all queues to which buckets belong.
     pub(super) fn has_passed(&self, number: u32) -> bool {
-        let queues = usize::from(self.queues_in_use.load(Ordering::Relaxed));
-        let mut fences = self.fences.iter().take(queues);
-        // Numbers are modulo 2^32: the difference is small once the fence has passed.
-        fences.all(|fence| fence.load(Ordering::Acquire).wrapping_sub(number) < 1 << 31)
+        let queues = self.queues_in_use.load(Ordering::Relaxed).into();
+        self.fences.has_passed(number, queues)
     }
 
     /// Tells the control thread that the device violated the interface; called by a worker.

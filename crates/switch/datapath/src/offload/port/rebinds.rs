@@ -42,6 +42,7 @@ impl Offload for Device {
             session: 1,
             entries: 1 << (INDEX_BITS + 1),
             mark_bits: INDEX_BITS + 4,
+            fields: EntryFields::Masked,
             is_trusted: true,
         })
     }

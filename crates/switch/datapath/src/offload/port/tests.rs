@@ -27,6 +27,7 @@ impl Offload for FakeDevice {
             session,
             entries: 64,
             mark_bits: 32,
+            fields: EntryFields::Masked,
             is_trusted: true,
         })
     }
