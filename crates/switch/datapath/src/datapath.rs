@@ -282,6 +282,7 @@ fn new_worker<P>(
         bridges: Vec::new(),
         links,
         is_flushed: true,
+        has_fences: false,
         expects_gso: false,
         wakes_precisely: false,
     };

@@ -273,6 +273,16 @@ impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
         self.queue.input()
     }
 
+    fn has_fences(&self) -> bool {
+        self.queue.has_fences()
+    }
+
+    fn settled(&mut self) {
+        if self.current.is_none() && self.waiting.is_empty() {
+            self.queue.settled();
+        }
+    }
+
     fn rx_burst(&mut self, burst: &mut Burst<P>) {
         let mut has_polled = false;
         while !burst.is_full() {

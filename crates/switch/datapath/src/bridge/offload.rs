@@ -92,7 +92,11 @@ impl<B: Backend> Bridge<B> {
     fn mark_obstacle(&self, number: PortNo, port: &BridgePort) -> Option<&'static str> {
         if port.policed.is_some() {
             Some("policer")
-        } else if port.retas.iter().any(|reta| reta.is_on()) {
+        } else if port
+            .retas
+            .iter()
+            .any(|reta| reta.is_on() && reta.receiver().is_some())
+        {
             Some("spread")
         } else {
             self.forwarding().mark_obstacle(number).map(MarkObstacle::name)

@@ -9,7 +9,7 @@ use super::port::{AddPortError, BridgePort};
 use crate::counters::{PortCounters, PortStats};
 use crate::io::steer::label_rules;
 use crate::io::{
-    Backend, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, Opened, TxQueue,
+    Backend, BucketTable, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, Opened, TxQueue,
 };
 use crate::lag::LagMember;
 use crate::schedule::PortQueues;
@@ -65,13 +65,24 @@ impl<B: Backend> Bridge<B> {
         let owner = self.ports.len() % self.workers.len();
         self.add_tx_port(port, owner, tx, &counters, lag);
         let policed = lag.and_then(|lag| self.ports.get(&lag)?.policed.clone());
-        let (mut rx_workers, mut retas, rx_len) = (Vec::new(), Vec::new(), rx.len());
-        for (i, queue) in rx.into_iter().enumerate() {
-            let worker = (owner + i) % self.workers.len();
-            rx_workers.push(worker);
-            let spread = self
-                .spreading
-                .as_ref()
+        let rx_len = rx.len();
+        let rx_workers: Vec<usize> = (0..rx_len).map(|i| (owner + i) % self.workers.len()).collect();
+        // Members of LAGs share a port, and so do their tables: theirs are those of software.
+        let spreading = self.spreading.as_ref();
+        let table = spreading
+            .filter(|_| lag.is_none())
+            .map(|spreading| spreading.device(&rx_workers))
+            .filter(|table| {
+                let table: Arc<dyn BucketTable> = table.clone();
+                device.follow(&table)
+            });
+        if let (Some(spreading), Some(table)) = (spreading, &table) {
+            spreading.balance(table);
+        }
+        let mut retas: Vec<_> = table.iter().cloned().collect();
+        for (queue, worker) in rx.into_iter().zip(rx_workers.iter().copied()) {
+            let spread = spreading
+                .filter(|_| table.is_none())
                 .map(|spreading| spreading.queue(worker, rx_len));
             let (reta, spreader) = spread.unzip();
             retas.extend(reta);

@@ -127,7 +127,7 @@ impl Offload for FlowEntries {
             entries: ENTRIES_MAX,
             mark_bits: self.abilities.mark_bits.into(),
             fields: EntryFields::Whole,
-            // Its parser is not ours.
+            // The parser of the device is not ours.
             is_trusted: false,
         })
     }

@@ -3,6 +3,7 @@
 
 mod af_packet;
 mod allocate;
+mod buckets;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 #[cfg(feature = "dpdk")]
@@ -52,6 +53,7 @@ use thiserror::Error;
 
 use crate::offload::Offload;
 
+pub use buckets::BucketTable;
 pub use heap::HeapBackend;
 pub use memory::MemoryPeer;
 pub use modes::{LinkModes, PortModes};
@@ -74,6 +76,15 @@ pub trait RxQueue<P>: Send {
     fn next_due(&mut self) -> Option<Instant> {
         None
     }
+
+    /// Returns true if [`Self::settled`] is to be called.
+    fn has_fences(&self) -> bool {
+        false
+    }
+
+    /// Notes that all packets that the queue has delivered so far have left the worker: no packet of another worker can overtake
+    /// them. Called after rounds of workers that share a port with others.
+    fn settled(&mut self) {}
 
     /// Has the queue keep the marks and hashes of its packets for [`Self::marks`], or not.
     fn keep_marks(&mut self, is_kept: bool) {
@@ -194,6 +205,13 @@ pub trait Device: Send {
     /// Returns what an operator can do about refused frames.
     fn refusal_remedy(&self) -> String {
         String::new()
+    }
+
+    /// Has the device dispatch by a table of buckets, and move buckets as the table is asked to. Returns false if the device does
+    /// not dispatch; workers then hand packets to each other. Called before the workers get the queues.
+    fn follow(&mut self, table: &Arc<dyn BucketTable>) -> bool {
+        let _ = table;
+        false
     }
 
     /// Returns the interface for entries that mark packets, if the device has any.

@@ -9,6 +9,9 @@
 //! away from it. A worker that other processes keep from its core ([`Exclusions`]) gets no buckets, and its
 //! buckets return to the receiving worker. All buckets also return if all workers together process no more
 //! packets than the receiving worker did alone ([`Trial`]).
+//!
+//! Buckets of a device's own table have no receiving worker: they cost no hand-off, so they move whenever loads differ, and
+//! return nowhere.
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +47,10 @@ const MOVES_MAX: usize = BUCKETS / 4;
 /// A queue, and the number of packets of each of its buckets since the last sample.
 #[derive(Clone, PartialEq, Debug)]
 struct QueueLoad {
-    worker: usize,
+    /// The receiving worker; `None` if the device has the table.
+    receiver: Option<usize>,
+    /// By worker: true if it may own buckets.
+    reaches: Vec<bool>,
     is_on: bool,
     owners: Vec<u16>,
     packets: Vec<u64>,
@@ -57,13 +63,24 @@ enum RetaRequest {
     Move(Vec<(u16, u16)>, Urgency),
 }
 
-/// Returns the request that moves the buckets of excluded workers to the receiving worker; `None` if they
-/// have none.
-fn return_to_receiver(reta: &QueueLoad, excluded: &[bool]) -> Option<RetaRequest> {
-    let receiver = reta.worker as u16;
-    let is_excluded = |owner: u16| owner != receiver && excluded.get(usize::from(owner)) == Some(&true);
-    let foreign = (0..).zip(&reta.owners).filter(|(_, owner)| is_excluded(**owner));
-    let moves: Vec<_> = foreign.map(|(bucket, _)| (bucket, receiver)).collect();
+/// Returns the request that moves the buckets of excluded workers to the receiving worker, or to the other workers that a
+/// device reaches; `None` if excluded workers have none.
+fn leave_excluded(reta: &QueueLoad, excluded: &[bool]) -> Option<RetaRequest> {
+    let is_excluded = |worker: usize| excluded.get(worker) == Some(&true);
+    let others: Vec<u16> = match reta.receiver {
+        Some(receiver) => vec![receiver as u16],
+        None => (0..reta.reaches.len())
+            .filter(|worker| reta.reaches[*worker] && !is_excluded(*worker))
+            .map(|worker| worker as u16)
+            .collect(),
+    };
+    let is_foreign = |owner: u16| Some(usize::from(owner)) != reta.receiver && is_excluded(owner.into());
+    let foreign = (0..).zip(&reta.owners).filter(|(_, owner)| is_foreign(**owner));
+    let moves: Vec<_> = foreign
+        .map(|(bucket, _)| bucket)
+        .zip(others.iter().cycle())
+        .map(|(bucket, worker)| (bucket, *worker))
+        .collect();
     (!moves.is_empty()).then_some(RetaRequest::Move(moves, Urgency::Urgent))
 }
 
@@ -78,10 +95,8 @@ fn plan_moves(
         retas.iter().all(|reta| reta.owners.len() == reta.packets.len()),
         "each bucket has an owner and a count"
     );
-    let mut requests: Vec<Option<RetaRequest>> = retas
-        .iter()
-        .map(|reta| return_to_receiver(reta, excluded))
-        .collect();
+    let mut requests: Vec<Option<RetaRequest>> =
+        retas.iter().map(|reta| leave_excluded(reta, excluded)).collect();
     if requests.iter().any(Option::is_some) {
         return requests;
     }
@@ -89,7 +104,9 @@ fn plan_moves(
     let is_low = permission != Permission::Always && total < LOW_LOAD;
     if is_low || permission == Permission::Return {
         for (reta, request) in retas.iter().zip(&mut requests).filter(|(reta, _)| reta.is_on) {
-            let receiver = reta.worker as u16;
+            let Some(receiver) = reta.receiver.map(|worker| worker as u16) else {
+                continue;
+            };
             let foreign = (0..).zip(&reta.owners).filter(|(_, owner)| **owner != receiver);
             let moves: Vec<_> = foreign.map(|(bucket, _)| (bucket, receiver)).collect();
             *request = Some(if moves.is_empty() {
@@ -126,7 +143,7 @@ fn plan_moves(
         }
         let mut is_off = false;
         for (reta, request) in retas.iter().zip(&mut requests) {
-            if reta.worker == full && !reta.is_on {
+            if reta.receiver == Some(full) && !reta.is_on {
                 if permission != Permission::Stay && loads[full].packet_nanos >= HANDOFF_NANOS_MIN {
                     // The next sample shows the traffic of the queue's buckets.
                     *request = Some(RetaRequest::Switch(true));
@@ -139,7 +156,8 @@ fn plan_moves(
         }
         let each = (loads[full].busy - loads[full].spreading).max(0.0) / packets[full] as f64;
         let mut candidates: Vec<(u64, usize, usize)> = Vec::new();
-        for (at, reta) in retas.iter().enumerate().filter(|(_, reta)| reta.is_on) {
+        let takes = |reta: &QueueLoad| reta.is_on && reta.reaches.get(empty) == Some(&true);
+        for (at, reta) in retas.iter().enumerate().filter(|(_, reta)| takes(reta)) {
             for (bucket, count) in reta.packets.iter().enumerate() {
                 if *count != 0 && usize::from(owners[at][bucket]) == full {
                     candidates.push((*count, at, bucket));
@@ -275,7 +293,8 @@ impl LoadMonitor {
                 .zip(reta.refused())
                 .for_each(|(sum, count)| *sum += count);
             traffic.push(QueueLoad {
-                worker: reta.worker(),
+                receiver: reta.receiver(),
+                reaches: (0..loads.len()).map(|worker| reta.reaches(worker)).collect(),
                 is_on: reta.is_on(),
                 owners: states.iter().map(|state| state.owner).collect(),
                 packets: states
@@ -294,7 +313,10 @@ impl LoadMonitor {
         self.refused = refused;
         let excluded = self.excluded.sample(&loads);
         let permission = match self.spread {
-            Spread::Auto => self.trial.sample(&loads, traffic.iter().any(|reta| reta.is_on)),
+            Spread::Auto => {
+                let hands_off = |reta: &QueueLoad| reta.is_on && reta.receiver.is_some();
+                self.trial.sample(&loads, traffic.iter().any(hands_off))
+            }
             Spread::Always | Spread::Off => Permission::Always,
         };
         let requests = plan_moves(&loads, &traffic, permission, &excluded);
@@ -341,7 +363,8 @@ mod tests {
     /// Returns a queue whose buckets received these packets and all belong to `worker`.
     fn reta(worker: usize, packets: &[u64]) -> QueueLoad {
         QueueLoad {
-            worker,
+            receiver: Some(worker),
+            reaches: vec![true; 4],
             is_on: true,
             owners: vec![worker as u16; packets.len()],
             packets: packets.to_vec(),
@@ -387,6 +410,36 @@ mod tests {
         foreign.owners[3] = 0;
         let requests = plan_moves(&full, &[foreign], Permission::Return, &[]);
         assert_eq!(requests, [Some(RetaRequest::Switch(false))]);
+    }
+
+    #[test]
+    fn buckets_of_a_device_move_without_a_hand_off_and_return_nowhere() {
+        let table = QueueLoad {
+            receiver: None,
+            reaches: vec![true, false, true],
+            owners: vec![0, 0, 0, 0, 0, 0, 2, 2],
+            ..reta(0, &[10; 8])
+        };
+        let loads = loads(&[1.0, 0.1, 0.2]);
+        let plan = |permission, excluded: &[bool]| {
+            plan_moves(&loads, core::slice::from_ref(&table), permission, excluded).remove(0)
+        };
+        // Worker 1 has the least to do, and no queue of the device; it is not loaded by it either.
+        assert_eq!(plan(Permission::Stay, &[]), None);
+        let wide = QueueLoad {
+            reaches: vec![true; 3],
+            ..table.clone()
+        };
+        let moved = plan_moves(&loads, &[wide], Permission::Stay, &[]).remove(0);
+        let taken = moves(&moved);
+        let to = |worker| taken.iter().filter(|(_, to)| *to == worker).count();
+        // Six buckets are one worker's time: two to the worker with the least load, then one to the other.
+        assert_eq!([to(0), to(1), to(2)], [0, 2, 1], "{taken:?}");
+        assert!(taken.iter().all(|(bucket, _)| *bucket < 6), "{taken:?}");
+        assert_eq!(plan(Permission::Return, &[]), None);
+        // A worker that is kept from its core loses its buckets to those that the device reaches.
+        let left = plan(Permission::AsRequired, &[false, false, true]);
+        assert_eq!(moves(&left), [(6, 0), (7, 0)]);
     }
 
     #[test]

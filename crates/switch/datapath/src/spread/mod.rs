@@ -66,6 +66,17 @@ impl Spreading {
         })
     }
 
+    /// Returns the table of a device that dispatches to queues, which these workers poll.
+    pub(crate) fn device(&self, workers: &[usize]) -> Arc<Reta> {
+        Reta::of_device(workers, self.workers)
+    }
+
+    /// Balances the buckets of a device.
+    pub(crate) fn balance(&self, table: &Arc<Reta>) {
+        let mut retas = self.retas.lock().unwrap_or_else(PoisonError::into_inner);
+        retas.push(Arc::downgrade(table));
+    }
+
     /// Returns the two sides of the redirection table of a receive queue. `worker` polls the queue, and its
     /// device has `queues` queues.
     pub(crate) fn queue<P: Packet>(&self, worker: usize, queues: usize) -> (Arc<Reta>, Box<Spreader<P>>) {

@@ -30,10 +30,15 @@
 //! and before it processes that packet (`worker`), and therefore sees everything that was put into the inbox before.
 //!
 //! A device with one queue that takes nothing, such as that of a hung virtual machine, therefore delays no move.
+//!
+//! # Tables of devices
+//! A device that dispatches has a table of its own, from buckets to queues. Its [`Reta`] belongs to the port, not to a queue;
+//! owners are the workers that poll the queues, and the device's thread moves buckets ([`crate::io::nic`]) instead of a receiving
+//! worker.
 
-use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
@@ -45,7 +50,7 @@ use millrace_wire::flow_hash::FlowHash;
 use super::links::{FlowHandoff, Links};
 use super::policy::SpreadStats;
 use crate::counters::Counter;
-use crate::io::Burst;
+use crate::io::{BucketTable, Burst};
 
 /// The number of buckets that the flows of a queue are hashed into.
 pub const BUCKETS: usize = 1024;
@@ -72,8 +77,9 @@ pub(crate) enum Urgency {
 /// The redirection table of one queue, which the control side and the receiving worker share.
 #[derive(Debug)]
 pub(crate) struct Reta {
-    /// The worker that receives from the queue.
+    /// The worker that receives from the queue; from the first one, if the table is the device's.
     worker: usize,
+    device: Option<DeviceTable>,
     /// True if packets are hashed. The receiving worker ignores a change to false while it does not own all
     /// buckets.
     is_on: AtomicBool,
@@ -88,6 +94,25 @@ pub(crate) struct Reta {
     is_urgent: AtomicBool,
     /// Number of packets that the ring to each worker refused, by worker; written by the worker that receives.
     refused: Box<[Counter]>,
+}
+
+/// The queues of a device with a table of its own.
+struct DeviceTable {
+    /// The worker of each queue.
+    workers: Box<[usize]>,
+    /// Number of queues that the device has, as long as one is connected.
+    queues: AtomicUsize,
+    /// Wakes the thread of the device.
+    waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl core::fmt::Debug for DeviceTable {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("DeviceTable")
+            .field("workers", &self.workers)
+            .field("queues", &self.queues)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -111,6 +136,10 @@ impl Reta {
     /// Returns the table of a queue that `worker` receives from. The buckets are spread `evenly` over `workers`, or
     /// all belong to `worker`.
     pub(crate) fn new(worker: usize, workers: usize, evenly: bool) -> Arc<Reta> {
+        Arc::new(Reta::at(worker, workers, evenly))
+    }
+
+    fn at(worker: usize, workers: usize, evenly: bool) -> Reta {
         let bucket = |number: usize| {
             let owner = if evenly { number % workers.max(1) } else { worker } as u16;
             Bucket {
@@ -119,8 +148,9 @@ impl Reta {
                 packets: Counter::default(),
             }
         };
-        Arc::new(Reta {
+        Reta {
             worker,
+            device: None,
             is_on: AtomicBool::new(evenly),
             requested: AtomicU64::new(0),
             completed: AtomicU64::new(0),
@@ -129,12 +159,37 @@ impl Reta {
             aborted: Counter::default(),
             is_urgent: AtomicBool::new(false),
             refused: (0..workers).map(|_| Counter::default()).collect(),
-        })
+        }
     }
 
-    /// Returns the worker that receives from the queue.
-    pub(crate) fn worker(&self) -> usize {
-        self.worker
+    /// Returns the table of a device that dispatches to queues, which these workers poll.
+    pub(crate) fn of_device(workers: &[usize], all: usize) -> Arc<Reta> {
+        let first = workers.first().copied().unwrap_or_default();
+        let device = DeviceTable {
+            workers: workers.into(),
+            queues: AtomicUsize::new(workers.len()),
+            waker: OnceLock::new(),
+        };
+        let reta = Reta {
+            device: Some(device),
+            ..Reta::at(first, all, false)
+        };
+        reta.switch(true);
+        reta.set_queues(workers.len());
+        Arc::new(reta)
+    }
+
+    /// Returns the worker that receives from the queue; `None` if the table is the device's.
+    pub(crate) fn receiver(&self) -> Option<usize> {
+        self.device.is_none().then_some(self.worker)
+    }
+
+    /// Returns true if a worker may own buckets.
+    pub(crate) fn reaches(&self, worker: usize) -> bool {
+        self.device.as_ref().is_none_or(|device| {
+            let queues = device.queues.load(Ordering::Relaxed);
+            device.workers.iter().take(queues).any(|one| *one == worker)
+        })
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -170,6 +225,9 @@ impl Reta {
             }
         }
         self.requested.fetch_add(1, Ordering::Release);
+        if let Some(waker) = self.device.as_ref().and_then(|device| device.waker.get()) {
+            waker();
+        }
     }
 
     /// Returns the number of packets that the ring to each worker refused, by worker.
@@ -197,6 +255,86 @@ impl Reta {
             aborted: self.aborted.read(),
             has_completed: self.is_idle(),
         }
+    }
+}
+
+/// The side of a device's thread, for the table of the device.
+impl BucketTable for Reta {
+    fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        if let Some(device) = &self.device {
+            let _was_set = device.waker.set(waker);
+        }
+    }
+
+    fn set_queues(&self, queues: usize) {
+        let Some(device) = &self.device else { return };
+        let queues = queues.clamp(1, device.workers.len().max(1));
+        device.queues.store(queues, Ordering::Relaxed);
+        for (number, bucket) in self.buckets.iter().enumerate() {
+            let owner = usize::from(bucket.owner.load(Ordering::Relaxed));
+            let is_first = device.workers.iter().take(queues).any(|worker| *worker == owner);
+            // A table that was just made has all buckets at one worker.
+            if let Some(worker) = device.workers.get(number % queues)
+                && (!is_first || self.moved.read() == 0)
+            {
+                bucket.owner.store(*worker as u16, Ordering::Relaxed);
+            }
+        }
+        let requested = self.requested.load(Ordering::Acquire);
+        self.completed.store(requested, Ordering::Release);
+    }
+
+    fn queues(&self) -> Vec<u8> {
+        let owners = self
+            .buckets
+            .iter()
+            .map(|bucket| bucket.owner.load(Ordering::Relaxed));
+        owners.map(|owner| self.queue_of(owner.into())).collect()
+    }
+
+    fn wanted_queues(&self) -> Option<Vec<u8>> {
+        if self.is_idle() {
+            return None;
+        }
+        let wanted = self.buckets.iter().map(|bucket| {
+            let wanted = usize::from(bucket.wanted.load(Ordering::Relaxed));
+            let owner = usize::from(bucket.owner.load(Ordering::Relaxed));
+            self.queue_of(if self.reaches(wanted) { wanted } else { owner })
+        });
+        Some(wanted.collect())
+    }
+
+    fn complete(&self, queues: Option<&[u8]>) {
+        let workers = self.device.as_ref().map_or(&[][..], |device| &device.workers);
+        for (number, bucket) in self.buckets.iter().enumerate() {
+            let owner = bucket.owner.load(Ordering::Relaxed);
+            let queue = queues.and_then(|queues| queues.get(number));
+            match queue.and_then(|queue| workers.get(usize::from(*queue))) {
+                Some(worker) if *worker != usize::from(owner) => {
+                    bucket.owner.store(*worker as u16, Ordering::Relaxed);
+                    self.moved.add(1);
+                }
+                None if bucket.wanted.load(Ordering::Relaxed) != owner => self.aborted.add(1),
+                _ => {}
+            }
+        }
+        let requested = self.requested.load(Ordering::Acquire);
+        self.completed.store(requested, Ordering::Release);
+    }
+
+    #[inline]
+    fn count(&self, bucket: u16) {
+        if let Some(bucket) = self.buckets.get(usize::from(bucket)) {
+            bucket.packets.add(1);
+        }
+    }
+}
+
+impl Reta {
+    fn queue_of(&self, worker: usize) -> u8 {
+        let device = self.device.as_ref();
+        let at = device.and_then(|device| device.workers.iter().position(|one| *one == worker));
+        at.unwrap_or_default() as u8
     }
 }
 

@@ -57,6 +57,8 @@ impl<P: Packet + 'static> Worker<P> {
                 }
             }
         }
+        let mut queues = self.bridges.iter().flat_map(|context| &context.rx);
+        self.has_fences = queues.any(|rx| rx.queue.has_fences());
         self.counters
             .rx_queues
             .set(self.bridges.iter().map(|context| context.rx.len()).sum());

@@ -43,8 +43,8 @@
 //! 3. The inbox is sent.
 //! 4. For each bridge: its services are called, each receive queue is polled once, and transmit buffers and schedulers
 //!    are flushed.
-//! 5. If no sent packet can be overtaken, the worker acknowledges packets of other workers as settled, so that the
-//!    buckets of these packets may move.
+//! 5. If no sent packet can be overtaken, the worker acknowledges packets of other workers as settled, and those of devices
+//!    that dispatch, so that the buckets of these packets may move.
 
 mod command;
 mod context;
@@ -89,6 +89,8 @@ pub(crate) struct Worker<P> {
     pub(crate) links: Option<Links<P>>,
     /// True if no packet that was sent before the end of the last round can be overtaken by packets of other workers.
     pub(crate) is_flushed: bool,
+    /// True if a queue is to know when its packets have left ([`crate::io::RxQueue::settled`]).
+    pub(crate) has_fences: bool,
     /// True if GSO packets may arrive.
     pub(crate) expects_gso: bool,
     /// True if the thread's timer slack is [`TIMER_SLACK_NANOS`].
@@ -257,6 +259,10 @@ impl<P: Packet + 'static> Worker<P> {
                 !round.may_be_overtaken && !pipelines.any(|pipeline| pipeline.tx.has_in_flight());
             if self.is_flushed {
                 links.settle();
+                if self.has_fences {
+                    let queues = self.bridges.iter_mut().flat_map(|context| &mut context.rx);
+                    queues.for_each(|rx| rx.queue.settled());
+                }
             }
         }
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millrace_nic::command::BUCKETS_LEN_MAX;
 use millrace_nic::connection::{Received, receive};
 use millrace_nic::driver::{Commands, Driver, Receiver, Violation};
 use millrace_nic::memory::{Memory, MemoryError};
@@ -19,6 +18,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use rustix::process::geteuid;
 use thiserror::Error;
 
+use super::moves::bucket_commands;
 use super::offload::Installer;
 use super::state::Nic;
 use crate::io::OpenError;
@@ -31,8 +31,10 @@ const RECONNECT_INTERVAL: Duration = Duration::from_millis(200);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval at which completions of commands are polled.
 const COMMAND_INTERVAL: Duration = Duration::from_micros(50);
-/// Interval at which fences are looked for.
+/// Interval at which fences, and ends of moves, are looked for.
 const FENCE_INTERVAL: Duration = Duration::from_millis(1);
+/// Time within which packets from before a move have left their workers. Then the queues go on.
+const MOVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum number of operations between two looks at the connection.
 const OPERATIONS_BATCH: usize = 256;
 
@@ -99,6 +101,21 @@ struct Control {
     commands: Commands,
     spare: Vec<Receiver>,
     installer: Installer,
+    /// The queue of each bucket.
+    queues: Vec<u8>,
+    /// Number of queues that buckets may have.
+    queues_len: usize,
+    /// True if the table of the switch and the buckets agree.
+    follows: bool,
+    /// The buckets' queues after the move that is under way, and its begin.
+    moving: Option<(Vec<u8>, Instant)>,
+}
+
+/// Returns the queue of each bucket, evenly over a number of queues.
+fn even_buckets(queues: usize) -> Vec<u8> {
+    (0..BUCKETS)
+        .map(|bucket| (bucket % queues.max(1)) as u8)
+        .collect()
 }
 
 struct ClientThread {
@@ -182,7 +199,12 @@ impl ClientThread {
         } = Driver::start(Memory::open(file)?, &self.config)?;
         let connection = 1 + self.nic.connections.fetch_add(1, Ordering::Relaxed);
         let queues = receivers.len().min(self.nic.rx.len());
-        self.set_buckets(&mut commands, queues, deadline)?;
+        let table = self.nic.table.get();
+        if let Some(table) = table {
+            table.set_queues(queues);
+        }
+        let buckets = table.map_or_else(|| even_buckets(queues), |table| table.queues());
+        self.set_buckets(&mut commands, &buckets, deadline)?;
         // Operations for an earlier connection are of no use to this one.
         while self.nic.operations.pop().is_some() {}
         let mut receivers = receivers.into_iter();
@@ -204,10 +226,15 @@ impl ClientThread {
             // Fences come to all queues, so those without a worker are read here.
             spare: receivers.collect(),
             installer: Installer::new(&self.config, capabilities.row_bits),
+            queues: buckets,
+            queues_len: queues,
+            follows: table.is_some(),
+            moving: None,
         };
         self.nic.is_connected.store(true, Ordering::Release);
         tracing::info!(device = %self.nic.name, queues, "nic: device connected");
         let outcome = self.watch(socket, connection, &mut control);
+        self.nic.moves.give_up();
         memory.write_register("CONTROL", 0, 0);
         outcome
     }
@@ -223,28 +250,64 @@ impl ClientThread {
         }
     }
 
-    /// Spreads all buckets over the first `queues` queues.
+    /// Gives all buckets their queues.
     fn set_buckets(
         &self,
         commands: &mut Commands,
-        queues: usize,
+        queues: &[u8],
         deadline: Instant,
     ) -> Result<(), EndReason> {
-        let all: Vec<u8> = (0..BUCKETS).map(|bucket| (bucket % queues) as u8).collect();
-        let mut wanted: Vec<Command> = (0..BUCKETS)
-            .step_by(BUCKETS_LEN_MAX)
-            .zip(all.chunks(BUCKETS_LEN_MAX))
-            .map(|(first, queues)| Command::SetBuckets {
-                first: first as u16,
-                queues: queues.to_vec(),
-            })
-            .collect();
-        wanted.push(Command::Commit { fence: None });
+        let wanted = bucket_commands(queues, None);
         let statuses = self.execute(commands, &wanted, deadline)?;
         match statuses.into_iter().find(|status| *status != Status::Ok) {
             Some(status) => Err(EndReason::Refused(status)),
             None => Ok(()),
         }
+    }
+
+    /// Begins the move that the switch asks for, or ends one.
+    fn move_buckets(&self, control: &mut Control) -> Result<(), EndReason> {
+        let Some(table) = self.nic.table.get() else {
+            return Ok(());
+        };
+        if !core::mem::replace(&mut control.follows, true) {
+            // The table came after the device, whose buckets are even.
+            table.set_queues(control.queues_len);
+        }
+        let moves = &self.nic.moves;
+        if let Some((queues, since)) = &control.moving {
+            let is_late = since.elapsed() >= MOVE_TIMEOUT;
+            if !moves.has_settled() && !is_late {
+                return Ok(());
+            }
+            if is_late {
+                tracing::warn!(device = %self.nic.name, "nic: a worker stalls, or a fence is lost: a move of buckets may reorder packets");
+                moves.give_up();
+            }
+            table.complete(Some(queues));
+            control.queues.clone_from(queues);
+            control.moving = None;
+        }
+        let Some(wanted) = table.wanted_queues() else {
+            return Ok(());
+        };
+        if wanted == control.queues {
+            table.complete(Some(&wanted));
+            return Ok(());
+        }
+        let fence = self.nic.fences.next();
+        moves.begin(fence, &control.queues, &wanted);
+        let commands = bucket_commands(&wanted, Some(fence));
+        let statuses = self.execute(&mut control.commands, &commands, Instant::now() + CONNECT_TIMEOUT)?;
+        match statuses.iter().all(|status| *status == Status::Ok) {
+            true => control.moving = Some((wanted, Instant::now())),
+            // A queue has no room for the fence: all stays as it is, and the balancer asks again.
+            false => {
+                moves.give_up();
+                table.complete(None);
+            }
+        }
+        Ok(())
     }
 
     /// Executes commands in order, as many at a time as the ring holds. Returns their statuses.
@@ -291,7 +354,7 @@ impl ClientThread {
             }
             let is_pending = !self.nic.operations.is_empty();
             if !is_pending {
-                let bound = match control.installer.is_waiting() {
+                let bound = match control.installer.is_waiting() || control.moving.is_some() {
                     true => FENCE_INTERVAL,
                     false => RECONNECT_INTERVAL,
                 };
@@ -301,6 +364,7 @@ impl ClientThread {
                 // Frames for a queue without a worker are lost.
                 receiver.receive(|_| true)?;
             }
+            self.move_buckets(control)?;
             let commands = &mut control.commands;
             let batch = (OPERATIONS_BATCH, Instant::now());
             control.installer.run(&self.nic, batch, |wanted| {

@@ -13,6 +13,7 @@
 //! The port exists while the device is away; its link is down then, and the thread connects again.
 
 mod client;
+mod moves;
 mod offload;
 mod queue;
 mod state;
@@ -33,8 +34,8 @@ use self::state::Nic;
 use super::allocate::Empty;
 use super::peer::{WakeEvent, failed};
 use super::{
-    Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
-    TxQueue,
+    BucketTable, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes,
+    RxQueue, TxQueue,
 };
 use crate::offload::Offload;
 
@@ -120,6 +121,15 @@ impl Device for NicDevice {
 
     fn offload(&mut self) -> Option<&mut dyn Offload> {
         Some(&mut self.entries)
+    }
+
+    fn follow(&mut self, table: &Arc<dyn BucketTable>) -> bool {
+        let wake = Arc::clone(&self.nic.wake);
+        table.set_waker(Box::new(move || wake.wake()));
+        let is_first = self.nic.table.set(Arc::clone(table)).is_ok();
+        // The thread may have set the buckets of a device that was quicker than this call.
+        self.nic.wake.wake();
+        is_first
     }
 }
 

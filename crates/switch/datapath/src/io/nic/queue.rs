@@ -8,6 +8,7 @@ use millrace_nic::driver::{Entry, Receiver, Sender, Violation};
 use millrace_pipeline::MarkColumn;
 use millrace_wire::Packet;
 
+use super::moves::QueueMove;
 use super::state::Nic;
 use crate::io::allocate::Empty;
 use crate::io::memif::ConnectedRing;
@@ -21,6 +22,9 @@ pub(super) struct Rx<P> {
     empty: Empty<P>,
     /// The marks of the last burst, if they are kept.
     column: Option<Box<MarkColumn>>,
+    moving: QueueMove,
+    /// True if the last burst ended at a fence that the queue may not pass yet.
+    is_held: bool,
 }
 
 impl<P> Rx<P> {
@@ -31,7 +35,15 @@ impl<P> Rx<P> {
             connected: None,
             empty,
             column: None,
+            moving: QueueMove::default(),
+            is_held: false,
         }
+    }
+
+    /// Returns true if the last burst ended at a fence that the queue may not pass yet.
+    #[cfg(test)]
+    pub(super) fn waits_at_fence(&self) -> bool {
+        self.is_held
     }
 }
 
@@ -40,11 +52,14 @@ impl<P> Rx<P> {
 #[inline]
 fn fill<P: Packet>(
     (nic, queue): (&Nic, usize),
+    (moving, is_held): (&mut QueueMove, &mut bool),
     ring: &mut Receiver,
     (burst, first): (&mut Burst<P>, usize),
     mut note: impl FnMut(usize, &Completion),
 ) -> (usize, Result<usize, Violation>) {
     let mut next = first;
+    *is_held = false;
+    let table = nic.table.get();
     let received = ring.receive(|entry| match entry {
         Entry::Frame { completion, bytes } => {
             let Some(packet) = burst.get_mut(next) else {
@@ -54,6 +69,9 @@ fn fill<P: Packet>(
                 Some(room) => {
                     bytes.read(room);
                     note(next, &completion);
+                    if let Some(table) = table {
+                        table.count(completion.bucket);
+                    }
                     next += 1;
                 }
                 // The frame is longer than a buffer of the switch; the packet takes the next one.
@@ -62,8 +80,11 @@ fn fill<P: Packet>(
             true
         }
         Entry::Fence(number) => {
-            nic.fences.note(queue, number);
-            true
+            *is_held = !moving.may_pass(&nic.moves, queue, number);
+            if !*is_held {
+                nic.fences.note(queue, number);
+            }
+            !*is_held
         }
     });
     (next, received)
@@ -91,10 +112,11 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
             return count(&self.nic.counters.no_buffer, 1);
         }
         let (nic, ring) = ((&*self.nic, self.queue), &mut connected.ring);
+        let moving = (&mut self.moving, &mut self.is_held);
         // Two copies of the loop: without marks, a packet costs no test for them.
         let (next, received) = match &mut self.column {
-            None => fill(nic, ring, (&mut *burst, first), |_, _| {}),
-            Some(column) => fill(nic, ring, (&mut *burst, first), |at, completion| {
+            None => fill(nic, moving, ring, (&mut *burst, first), |_, _| {}),
+            Some(column) => fill(nic, moving, ring, (&mut *burst, first), |at, completion| {
                 let mark = if completion.has(flag::MARK) {
                     completion.mark
                 } else {
@@ -112,6 +134,15 @@ impl<P: Packet> RxQueue<P> for Rx<P> {
                 mailbox.retire(connected);
             }
         }
+    }
+
+    fn has_fences(&self) -> bool {
+        self.nic.table.get().is_some()
+    }
+
+    #[inline]
+    fn settled(&mut self) {
+        self.moving.settle(&self.nic.moves, self.queue);
     }
 
     fn keep_marks(&mut self, is_kept: bool) {

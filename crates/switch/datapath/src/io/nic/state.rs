@@ -1,11 +1,13 @@
 //! The state of one `nic:` port that its queues, its control thread and its device share.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_nic::driver::{Receiver, Sender, Violation};
 
+use super::moves::Moves;
+use crate::io::BucketTable;
 use crate::io::memif::RingMailbox;
 use crate::io::peer::{CloseLog, Counters, WakeEvent};
 use crate::offload::fences::Fences;
@@ -36,6 +38,9 @@ pub(super) struct Nic {
     pub(super) is_same_user: AtomicBool,
     pub(super) operations: ArrayQueue<DeviceOperation>,
     pub(super) outcomes: ArrayQueue<DeviceOutcome>,
+    /// The table of buckets, if the switch balances it.
+    pub(super) table: OnceLock<Arc<dyn BucketTable>>,
+    pub(super) moves: Moves,
     /// Numbers of fences go on over connections.
     pub(super) fences: Fences,
 }
@@ -59,6 +64,8 @@ impl Nic {
             is_same_user: AtomicBool::new(false),
             operations: ArrayQueue::new(OPERATIONS_LEN),
             outcomes: ArrayQueue::new(2 * OPERATIONS_LEN),
+            table: OnceLock::new(),
+            moves: Moves::default(),
             fences: Fences::new(queues),
         }
     }
