@@ -36,8 +36,8 @@ pub const TABLES_END: u8 = 7;
 
 /// The VID of the tag that every frame has between table 0 and table 6.
 pub const INTERNAL_VID: u16 = 1;
-/// The VID, on trunks, of copies that a leaf of a `p2mp_vc` sent: they go to roots only.
-pub const LEAF_COPY_VID: u16 = 2;
+/// The VID instead of [`INTERNAL_VID`] of frames that a leaf of a `p2mp_vc` sent: copies of them go to roots only.
+pub const LEAF_VID: u16 = 2;
 
 /// The destination of the engine's probes on trunks. It is not a reserved address, because bridges in the
 /// underlay of a trunk would drop such addresses.

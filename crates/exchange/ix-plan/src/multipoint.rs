@@ -6,7 +6,7 @@
 //! end --> 4: unknown --> 6: group of the end: a bucket for each other local end, one for each remote switch
 //! trunk --> 4: unknown --> 6: group of the service: a bucket for each local end (or root, if a leaf sent it)
 //! ```
-//! On trunks, copies that a leaf sent have VID 2 instead of 1, because their sender is not known there.
+//! Frames that a leaf sent have VID 2 inside instead of 1, because their sender is not known behind a trunk.
 
 use millrace_flow::{Action, Bucket, Field};
 use millrace_ix_model::{EndRole, SwitchId, TagType, TrunkKind, VlanConfig};
@@ -16,7 +16,7 @@ use crate::builder::{Builder, FlowBuilder, actions, bucket, present, push_tag, s
 use crate::entry::{GroupKind, Matching};
 use crate::lan::{GROUP_BIT, addresses, siblings};
 use crate::layout::{
-    ADMIT, CookieKind, EGRESS, FORWARD, INTERNAL_VID, LEAF_COPY_VID, Metadata, POLICE, PROTECT,
+    ADMIT, CookieKind, EGRESS, FORWARD, INTERNAL_VID, LEAF_VID, Metadata, POLICE, PROTECT,
     RateLimitedTraffic, copies_group, outer_tag_group, root_copies_group, storm_meter,
 };
 use crate::service::{End, ServiceContext};
@@ -212,12 +212,12 @@ fn plan_copies_from_trunk(
         local().map(|end| copy_bucket(end, false)).collect::<Vec<_>>(),
     );
     let to_roots = (
-        LEAF_COPY_VID,
+        LEAF_VID,
         root_copies_group(index),
         roots().map(|end| copy_bucket(end, false)).collect(),
     );
     for (vid, group, buckets) in [to_all, to_roots] {
-        if buckets.is_empty() || vid == LEAF_COPY_VID && !has_leaves {
+        if buckets.is_empty() || vid == LEAF_VID && !has_leaves {
             continue;
         }
         builder.group(switch, group, GroupKind::All, buckets);
@@ -238,13 +238,7 @@ fn trunk_bucket(context: &ServiceContext<'_>, from: &End<'_>, to: SwitchId) -> O
         context.exchange.switches.get(&to)?.group.raw(),
     )));
     let list = match context.trunk_kind(from.switch, to)? {
-        TrunkKind::Vxlan => {
-            let vid = match from.config.role {
-                EndRole::Root => None,
-                EndRole::Leaf => set_vid(LEAF_COPY_VID),
-            };
-            actions([vid, set(Field::TunnelId, wire_id), to_group])
-        }
+        TrunkKind::Vxlan => actions([set(Field::TunnelId, wire_id), to_group]),
         TrunkKind::STag => {
             let vid = u16::try_from(wire_id).ok()?;
             actions([

@@ -144,10 +144,13 @@ pub fn phases_of_plans(old: &Plan, new: &Plan) -> Phases {
             .iter()
             .filter(|change| change.from.is_none())
             .map(|change| &change.key);
+        let [ends_before, ends_after] = [before, after].map(entering);
         let around = Around {
             before: by_service(before.keys()),
             added: by_service(added),
-            present: &entering(before) & &entering(after),
+            present: &ends_before & &ends_after,
+            ends_before,
+            ends_after,
         };
         for change in modifications {
             let phase = match around.phase(&change) {
@@ -219,6 +222,10 @@ struct Around {
     added: InnerEntries,
     /// The ends whose frames the switch forwards before and after the change.
     present: Entering,
+    /// The ends whose frames the switch forwards before the change.
+    ends_before: Entering,
+    /// The ends whose frames the switch forwards after the change.
+    ends_after: Entering,
 }
 
 impl Around {
@@ -229,14 +236,14 @@ impl Around {
             (EntryId::Meter(_) | EntryId::Group(_), _, None) => Phase::Clean,
             (_, Some(_), Some(_)) | (EntryId::Flow(_), None, None) => Phase::Flip,
             (EntryId::Flow(flow), None, Some(entry)) => {
-                if self.is_apart(flow, &self.before) || is_from_trunk(flow, entry) {
+                if self.is_apart(flow, &self.before, &self.ends_before) || is_from_trunk(flow, entry) {
                     Phase::Stage
                 } else {
                     Phase::Flip
                 }
             }
             (EntryId::Flow(flow), Some(entry), None) => {
-                if self.is_apart(flow, &self.added) || is_from_trunk(flow, entry) {
+                if self.is_apart(flow, &self.added, &self.ends_after) || is_from_trunk(flow, entry) {
                     Phase::Clean
                 } else {
                     Phase::Flip
@@ -246,18 +253,24 @@ impl Around {
     }
 
     /// Returns true if an entry of table 4 or 6 is on no way of frames that enter before and after the change: it meets none
-    /// of the `others`, and neither an address nor an end to which it is limited leads present ends to it.
-    fn is_apart(&self, flow: &FlowId, others: &InnerEntries) -> bool {
+    /// of the `others`, and neither an address nor an end to which it is limited leads present ends to it. `ends` are those
+    /// whose frames the switch forwards without the entry: where there are none, frames to an address come by trunk only.
+    fn is_apart(&self, flow: &FlowId, others: &InnerEntries, ends: &Entering) -> bool {
         let near = others.get(&service_of(flow)).map_or(&[][..], Vec::as_slice);
         let meets = || {
             near.iter()
                 .any(|other| other != flow && other.matching.overlaps(&flow.matching))
         };
         [FORWARD, EGRESS].contains(&flow.table)
-            && !is_address(flow)
+            && !(is_address(flow) && has_ends(ends, service_of(flow).1))
             && ingress_end(flow).is_none_or(|end| !self.present.contains(&end))
             && !meets()
     }
+}
+
+/// Returns true if some of the ends are of a service.
+fn has_ends(ends: &Entering, service: u32) -> bool {
+    ends.range((service, 0)..=(service, u32::MAX)).next().is_some()
 }
 
 /// Returns true if an entry forwards frames by their destination address. All ends of a LAN or a multipoint circuit may send

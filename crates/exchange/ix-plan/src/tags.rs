@@ -1,22 +1,22 @@
 //! Entries that do not depend on the kind of a service: conversion of an end's frames to the inside form and
 //! back, forwarding between switches, and policing of the contracted rate.
 //!
-//! Inside, between table 0 and table 6, a frame has exactly one tag of the exchange: a C-tag with VID 1 and
-//! the priority of the frame. OpenFlow 1.3 has no action that copies a field. One entry for each of the eight
+//! Inside, between table 0 and table 6, a frame has exactly one tag of the exchange: a C-tag with VID 1 (2 if
+//! a leaf of a `p2mp_vc` sent it) and the priority of the frame. OpenFlow 1.3 has no action that copies a field. One entry for each of the eight
 //! priorities is therefore needed where a tag is replaced by a tag of another EtherType, or a second tag is
 //! pushed.
 
 use millrace_flow::{Action, Field};
 use millrace_ix_model::{
-    Connection, Exchange, ServiceKind, SwitchId, TagType, TrunkKind, VlanConfig, VlanId,
+    Connection, EndRole, Exchange, ServiceKind, SwitchId, TagType, TrunkKind, VlanConfig, VlanId,
 };
 use millrace_types::{GroupId, PortNo, TableId};
 
 use crate::builder::{Builder, FlowBuilder, actions, present, push_tag, set, set_pcp, set_vid};
 use crate::entry::Matching;
 use crate::layout::{
-    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INTERNAL_VID, LLDP, Metadata, POLICE, PORT,
-    PROBE_MAC, PROTECT, parity, probe_meter,
+    ADMIT, CookieFields, CookieKind, EGRESS, FORWARD, INNER, INTERNAL_VID, LEAF_VID, LLDP, Metadata, POLICE,
+    PORT, PROBE_MAC, PROTECT, parity, probe_meter,
 };
 use crate::service::{End, ServiceContext, has_entries, trunk_port, trunks_between};
 
@@ -37,6 +37,15 @@ const PCPS: core::ops::RangeInclusive<u8> = 0..=7;
 const C_TAG: u16 = 0x8100;
 pub(crate) const S_TAG: u16 = 0x88a8;
 
+/// Returns the VID that the frames of an end have inside. In a `p2mp_vc` it tells the frames of leaves from those of roots:
+/// a switch to which they come by trunk does not know the sender, and may not know the destination any more, or not yet.
+fn internal_vid(context: &ServiceContext<'_>, end: &End<'_>) -> u16 {
+    match (context.service.kind, end.config.role) {
+        (ServiceKind::P2mpVc, EndRole::Leaf) => LEAF_VID,
+        _ => INTERNAL_VID,
+    }
+}
+
 /// Adds the entries that admit an end's frames: table 0, and table 1 for two tags. The frames continue in
 /// table `next`.
 pub(crate) fn plan_ingress(
@@ -47,7 +56,8 @@ pub(crate) fn plan_ingress(
 ) {
     let cookie = end.cookie(CookieKind::End);
     let inside = context.entered_by(end);
-    let push_inside = || actions([push_tag(C_TAG), set_vid(INTERNAL_VID), set_pcp(0)]);
+    let vid = internal_vid(context, end);
+    let push_inside = || actions([push_tag(C_TAG), set_vid(vid), set_pcp(0)]);
     for port in &end.connection.ports {
         let from_port = || Matching::any().with(Field::InPort, port.port.raw());
         match end.config.vlan {
@@ -65,8 +75,7 @@ pub(crate) fn plan_ingress(
                 ethertype: TagType::CTag,
             } => {
                 let tagged = from_port().with(Field::VlanVid, present(vlan.raw()));
-                let line =
-                    FlowBuilder::new(PORT, PRIORITY, tagged, cookie).apply(actions([set_vid(INTERNAL_VID)]));
+                let line = FlowBuilder::new(PORT, PRIORITY, tagged, cookie).apply(actions([set_vid(vid)]));
                 builder.flow(end.switch, line.metadata(inside).goto(next));
             }
             VlanConfig::Dot1q {
@@ -77,12 +86,7 @@ pub(crate) fn plan_ingress(
                     let tagged = from_port()
                         .with(Field::VlanVid, present(vlan.raw()))
                         .with(Field::VlanPcp, pcp);
-                    let retag = [
-                        Some(Action::PopVlan),
-                        push_tag(C_TAG),
-                        set_vid(INTERNAL_VID),
-                        set_pcp(pcp),
-                    ];
+                    let retag = [Some(Action::PopVlan), push_tag(C_TAG), set_vid(vid), set_pcp(pcp)];
                     let line = FlowBuilder::new(PORT, PRIORITY, tagged, cookie).apply(actions(retag));
                     builder.flow(end.switch, line.metadata(inside).goto(next));
                 }
@@ -93,8 +97,7 @@ pub(crate) fn plan_ingress(
     }
     if let VlanConfig::Qinq { outer, inner, .. } = end.config.vlan {
         let matching = with_outer_tag(end.connection, outer).with(Field::VlanVid, present(inner.raw()));
-        let line =
-            FlowBuilder::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(INTERNAL_VID)]));
+        let line = FlowBuilder::new(INNER, PRIORITY, matching, cookie).apply(actions([set_vid(vid)]));
         builder.flow(end.switch, line.metadata(inside).goto(next));
     }
 }
@@ -277,9 +280,12 @@ pub(crate) fn plan_egress(
         None => (PRIORITY, Metadata::EGRESS_END),
     };
     let matching = || {
-        context
-            .matching(fields, mask)
-            .with(Field::VlanVid, present(INTERNAL_VID))
+        let matching = context.matching(fields, mask);
+        match context.service.kind {
+            // The frames of roots and of leaves.
+            ServiceKind::P2mpVc => matching.masked(Field::VlanVid, present(0), present(0)),
+            _ => matching.with(Field::VlanVid, present(INTERNAL_VID)),
+        }
     };
     let out = output(end, from.is_some());
     let mut add = |matching, list: Vec<Action>| {
