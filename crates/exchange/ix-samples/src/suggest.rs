@@ -30,6 +30,9 @@ const ENOUGH: f64 = 0.97;
 const COLLATERAL_MAX: f64 = 0.01;
 /// The share of the excess that a rule must add.
 const GAIN_MIN: f64 = 0.01;
+/// The samples of the window that a rule must match: of fewer, the rate has an error of more than 62 %, and ordinary packets look
+/// like a part of the attack.
+const SAMPLES_MIN: usize = 10;
 /// The share of the window's bytes that makes a header value a candidate.
 const HEAVY: f64 = 0.01;
 /// The maximum number of candidates of one type.
@@ -151,6 +154,7 @@ impl Search {
         let measured: Vec<(FilterMatch, f64, f64, (f64, f64))> =
             candidates(&self.left_now, destination, total)
                 .into_iter()
+                .filter(|matching| has_samples(&self.left_now, matching))
                 .map(|matching| {
                     let now = covered(&self.left_now, &matching) / self.seconds.0;
                     let before = covered(&self.left_before, &matching) / self.seconds.1;
@@ -197,6 +201,12 @@ impl Search {
         self.left_now.retain(|packet| !matches(matching, packet));
         self.left_before.retain(|packet| !matches(matching, packet));
     }
+}
+
+/// Returns true if a rule matches enough samples.
+fn has_samples(observations: &[Observation], matching: &FilterMatch) -> bool {
+    let matched = observations.iter().filter(|packet| matches(matching, packet));
+    matched.take(SAMPLES_MIN).count() == SAMPLES_MIN
 }
 
 fn covered(observations: &[Observation], matching: &FilterMatch) -> f64 {

@@ -127,7 +127,7 @@ fn action(action: FilterAction) -> (&'static str, Option<u32>) {
 }
 
 /// Returns the order that creates a filter with this match and this action.
-fn new_filter(found: &FilterMatch, treatment: FilterAction) -> view::NewFilter {
+pub(crate) fn new_filter(found: &FilterMatch, treatment: FilterAction) -> view::NewFilter {
     let ranges = |ports: &[Ports]| {
         let range = |ports: &Ports| view::PortRange {
             first: ports.first,
@@ -142,7 +142,14 @@ fn new_filter(found: &FilterMatch, treatment: FilterAction) -> view::NewFilter {
         protocol: found.protocol,
         source_ports: ranges(&found.source_ports),
         destination_ports: ranges(&found.destination_ports),
+        icmp_type: found.icmp_type,
+        icmp_code: found.icmp_code,
         fragment: found.fragment.map(|fragment| word(&fragment)),
+        tcp_flags: found.tcp_flags.map(|flags| view::TcpFlags {
+            mask: flags.mask,
+            value: flags.value,
+        }),
+        dscp: found.dscp,
         action: action.to_owned(),
         rate_kbps,
         ..view::NewFilter::default()

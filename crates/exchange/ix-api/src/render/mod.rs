@@ -7,6 +7,8 @@ mod route_servers;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+#[cfg(test)]
+pub(crate) use filters::new_filter;
 pub(crate) use filters::target;
 use millrace_ix_model::state::{Checklist, CommercialState, ConsentState, Severity, shown};
 use millrace_ix_model::{

@@ -12,7 +12,7 @@ use axum::response::Response;
 use millrace_ix_filter::Packet;
 use millrace_ix_model::{
     AccountId, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch, Operation,
-    OperationKind, Ports, Prefix, reason,
+    OperationKind, Ports, Prefix, TcpFlagsMatch, reason,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -73,7 +73,14 @@ fn packets(given: &NewFilter) -> Result<FilterMatch, Problem> {
     matching.protocol = given.protocol;
     matching.source_ports = ports(&given.source_ports);
     matching.destination_ports = ports(&given.destination_ports);
+    matching.icmp_type = given.icmp_type;
+    matching.icmp_code = given.icmp_code;
     matching.fragment = given.fragment.as_deref().map(fragment).transpose()?;
+    matching.tcp_flags = given.tcp_flags.map(|flags| TcpFlagsMatch {
+        mask: flags.mask,
+        value: flags.value,
+    });
+    matching.dscp = given.dscp;
     if let Some((field, reason)) = matching.contradiction() {
         let problem = Problem::because(ProblemKind::Invalid, reason);
         return Err(problem.with_error(format!("/{field}"), "invalid"));
@@ -464,4 +471,41 @@ pub(crate) async fn sessions(
         error: session.last_error.clone(),
     })
     .map(Json)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use super::*;
+    use crate::render::new_filter;
+
+    #[test]
+    fn the_order_of_a_filter_matches_the_same_packets() {
+        let whole = FilterMatch::to("192.0.2.1/32".parse().unwrap());
+        let ports = vec![Ports { first: 53, last: 123 }];
+        let tcp = FilterMatch {
+            source: Some("198.51.100.0/24".parse().unwrap()),
+            protocol: Some(6),
+            source_ports: ports.clone(),
+            destination_ports: ports,
+            fragment: Some(FragmentMatch::Not),
+            tcp_flags: Some(TcpFlagsMatch {
+                mask: 0x12,
+                value: 0x02,
+            }),
+            dscp: Some(46),
+            ..whole.clone()
+        };
+        let icmp = FilterMatch {
+            protocol: Some(1),
+            icmp_type: Some(3),
+            icmp_code: Some(4),
+            ..whole
+        };
+        for matching in [tcp, icmp] {
+            let order = new_filter(&matching, FilterAction::Drop);
+            assert_eq!(packets(&order).ok(), Some(matching), "{order:?}");
+        }
+    }
 }

@@ -70,9 +70,21 @@ pub struct NewFilter {
     /// Any of these destination ports; all if empty.
     #[serde(default)]
     pub destination_ports: Vec<PortRange>,
+    /// The ICMP type; with protocol 1 or 58.
+    #[serde(default)]
+    pub icmp_type: Option<u8>,
+    /// The ICMP code; with protocol 1 or 58.
+    #[serde(default)]
+    pub icmp_code: Option<u8>,
     /// `not`, `any`, `first` or `later`.
     #[serde(default)]
     pub fragment: Option<String>,
+    /// Bits of the TCP header; with protocol 6, if all switches have match extensions.
+    #[serde(default)]
+    pub tcp_flags: Option<TcpFlags>,
+    /// The differentiated services code point.
+    #[serde(default)]
+    pub dscp: Option<u8>,
     /// Packets from these accounts only.
     #[serde(default)]
     pub peers: Vec<String>,
@@ -87,6 +99,15 @@ pub struct NewFilter {
     /// The reason in the owner's words.
     #[serde(default)]
     pub comment: Option<String>,
+}
+
+/// Bits of the TCP header (RFC 9293, section 3.1; FIN is bit 0).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TcpFlags {
+    /// The bits that are compared, 12 at most.
+    pub mask: u16,
+    /// Their values.
+    pub value: u16,
 }
 
 /// A range of transport ports.

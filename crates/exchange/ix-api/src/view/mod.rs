@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 pub use fabric::{Impact, ImpactService, Load, Site, Switch, Trunk};
 pub use filters::{
     AttackView, BgpSession, Breakdown, Counter, ExplainedStep, Explanation, Filter, Minute, NewFilter,
-    PortRange, Share, Suggestion, Target, Traffic,
+    PortRange, Share, Suggestion, Target, TcpFlags, Traffic,
 };
 pub use lan::{Approval, Check, Checklist, Finding, LanRules, Presence, RegisteredIp, ServiceKey};
 pub use route_servers::{RejectCause, RejectedRoute, RouteServerSession};

@@ -363,3 +363,33 @@ fn a_rule_for_a_whole_protocol_limits_also_if_the_usual_traffic_had_none_of_it()
     let share = rules[0].collateral.unwrap();
     assert!(share.is_sign_positive(), "-0 % is no share");
 }
+
+#[test]
+fn ordinary_packets_among_the_first_samples_of_an_attack_become_no_rules() {
+    for seed in 0..20 {
+        let (before, _) = traffic("ntp", seed + 1000, 0.0);
+        // Half a second of an attack: some dozens of samples, of which a few are of ordinary traffic.
+        let (good, attackers) = traffic("ntp", seed, strength("ntp"));
+        let now: Vec<_> = attackers
+            .iter()
+            .take(60)
+            .chain(good.iter().take(12))
+            .copied()
+            .collect();
+        let rules = suggest(
+            Window {
+                observations: &now,
+                seconds: 1.0,
+            },
+            Some(window(&before)),
+            "192.0.2.80/32".parse().unwrap(),
+        );
+        for rule in rules {
+            assert_eq!(
+                rule.matching.source_ports.first().map(|ports| ports.first),
+                Some(123),
+                "{rule:?}"
+            );
+        }
+    }
+}
