@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-nic bench-wan bench-transport simulate management kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-exchange bench-nic bench-wan bench-transport simulate management kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -76,13 +76,13 @@ soak: build-switch ## test hosts for SOAK_SECONDS (600) while controllers are ki
 	@scripts/setup.sh python
 	MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
-routing: setup ## run the long forms of the router's tests: churn beside `ip route get`, ICMP errors beside the kernel's, random networks of RSTP, hostile neighbours, FRR (an hour)
+routing: setup ## run the long forms of the router's tests: churn beside `ip route get`, ICMP errors beside the kernel's, access lists beside nftables, random networks of RSTP, hostile neighbours, FRR (an hour)
 	@scripts/setup.sh python
 	@scripts/setup.sh routers
 	MILLRACE_ROUTING_ADDRESSES=$(or $(ROUTING_ADDRESSES),1000000) scripts/apart.sh cargo test --locked -p millrace-rib --test kernel -- --nocapture
 	cargo build --locked -p millraced -p millrace
 	cargo build --locked -p millrace-router --example forwarded
-	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router.py tests/interop/test_router_kernel.py tests/interop/test_router_hostile.py tests/interop/test_lag.py tests/interop/test_rstp.py
+	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router.py tests/interop/test_router_acl.py tests/interop/test_router_kernel.py tests/interop/test_router_hostile.py tests/interop/test_lag.py tests/interop/test_rstp.py
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_router_restarts.py tests/interop/test_routing_recipes.py
 	MILLRACE_RSTP_NETWORKS=1500 cargo test --locked -p millrace-l2ctl --test it -- --nocapture random_networks
 
@@ -95,11 +95,17 @@ bench-route: build-switch ## measure the router against its gates, beside DPDK's
 	target/release/millrace bench route --sources . $(ARGS)
 	target/release/millrace report out/bench
 
+bench-exchange: build-switch ## run an exchange for an hour: traffic, changes, kills, cut trunks (E11, gate A38; ARGS=--quick: two minutes; ARGS="--seconds 604800": a week)
+	@scripts/setup.sh python
+	cargo build --release --locked -p millrace-ix
+	target/release/millrace bench exchange --sources . $(ARGS)
+	target/release/millrace report out/bench
+
 bench: build-switch ## measure and print the acceptance figures, beside the build of BEFORE (a commit; by default that of origin/main, BEFORE= for none; half an hour)
 	@before=$(if $(BEFORE),$$(scripts/build-before.sh $(BEFORE))); \
 	set -x; target/release/millrace bench $${before:+--before $$before} $(ARGS)
 
-bench-full: build-switch ## run all experiments except ips, wan and transport, and write a report to out/bench
+bench-full: build-switch ## run all experiments except ips, exchange, wan and transport, and write a report to out/bench
 	target/release/millrace bench all
 	target/release/millrace bench lan
 	target/release/millrace bench chain
@@ -155,7 +161,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_filters.py tests/interop/test_exchange_validation.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_oam_routers.py
 	@scripts/setup.sh collectors
-	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_sflow.py
+	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_sflow.py tests/interop/check_attacks.py
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_exchange.py
 	@# 50,000 frames a second and 100,000 entries need optimised switches.
 	cargo build --release --locked -p millraced -p millrace -p millrace-ix

@@ -5,7 +5,8 @@
 
 Tenants with circuits over both sites send frames that name them, with bursts. Meanwhile some tenants change their circuits over the
 API, filters of their account come and go, the engine is killed and a trunk is cut. Each line of the output is a row, `NAME: VALUE
-UNIT`, or `sample: ` with the counts of an interval as JSON. Needs root and a namespace of its own (scripts/apart.sh).
+UNIT`, or `sample: ` with the counts of an interval as JSON. Needs root and a namespace of its own (scripts/apart.sh);
+`millrace bench exchange` runs it, judges the rows, and draws the samples.
 
 Usage: MILLRACE_TARGET=target/release scripts/apart.sh target/venv/bin/python tests/interop/soak_exchange.py \\
     --seconds 3600 --rate 1000 --changes 10 --tenants 200

@@ -169,6 +169,28 @@ def test_no_fault_makes_a_wrong_packet_while_marks_are_verified(tmp_path):
         print(f"N5: 0 wrong packets at verify with {len(FAULTS)} faults")
 
 
+IGNORED = [("ignored-source-port", "udp,tp_src={}", lambda flow: 1000 + flow)]
+if LONG:
+    IGNORED.append(("ignored-source-mac", "dl_src=02:00:00:00:00:{:02x}", lambda flow: 0x10 + flow))
+
+
+@pytest.mark.parametrize(("fault", "match", "value"), IGNORED, ids=[fault for fault, _, _ in IGNORED])
+def test_a_trusted_device_that_ignores_a_field_is_caught_and_then_makes_no_wrong_packet(tmp_path, fault, match, value):
+    with wired(tmp_path, fault=fault) as bed:
+        bed.nic.send_signal(signal.SIGUSR1)
+        bed.switch.ofctl("del-flows")
+        # Flows differ only in the field, as far as the tables match them.
+        for flow in range(FLOWS):
+            bed.switch.ofctl("add-flow", f"priority=5,{match.format(value(flow))},actions=output:{2 + flow % 2}")
+        bed.send_until("distrust", lambda offload: offload["distrusted"])
+        bed.settle()
+        before = bed.offload()
+        assert (before["level"], before["by"]) == ("verify", "audit"), before
+        print(f"N5: {fault}: {before['used']} marks were used before the device was distrusted")
+        wrong = bed.send_until("wrong marks that were compared", lambda offload: offload["mismatches"] > before["mismatches"] + 200)
+        assert wrong + bed.settle() == 0
+
+
 class Beside:
     """Traffic from p2 to p3 beside that of p1, of which nothing may be lost."""
 

@@ -68,11 +68,12 @@ enum BenchCommand {
     Chain(crate::experiments::chain::ChainArgs),
     Ips(crate::experiments::ips::cli::IpsArgs),
     Route(crate::experiments::route::cli::RouteArgs),
+    Exchange(crate::experiments::exchange::cli::ExchangeArgs),
     Nic(crate::experiments::nic::cli::NicArgs),
     Wan(crate::experiments::wan::cli::WanArgs),
     Transport(crate::experiments::transport::cli::TransportArgs),
-    /// All of the above except lan, chain, ips, route, nic, wan and transport; without a subcommand, `bench` runs forward, updates and
-    /// install
+    /// All of the above except lan, chain, ips, route, exchange, nic, wan and transport; without a subcommand, `bench` runs forward,
+    /// updates and install
     All(RunArgs),
     /// List the cases, quantities and systems
     List,
@@ -161,6 +162,9 @@ pub enum BenchError {
     /// The experiment `route` failed.
     #[error(transparent)]
     Route(#[from] crate::experiments::route::RouteBenchError),
+    /// The experiment `exchange` failed.
+    #[error(transparent)]
+    Exchange(#[from] crate::experiments::exchange::ExchangeBenchError),
     /// The experiment `nic` failed.
     #[error(transparent)]
     Nic(#[from] crate::experiments::nic::NicBenchError),
@@ -265,6 +269,7 @@ impl Command {
             Some(BenchCommand::Chain(args)) => Ok(args.run(&installed_daemon())?),
             Some(BenchCommand::Ips(args)) => Ok(args.run()?),
             Some(BenchCommand::Route(args)) => Ok(args.run()?),
+            Some(BenchCommand::Exchange(args)) => Ok(args.run()?),
             Some(BenchCommand::Nic(args)) => Ok(args.run()?),
             Some(BenchCommand::Wan(args)) => Ok(args.run()?),
             Some(BenchCommand::Transport(args)) => Ok(args.run()?),

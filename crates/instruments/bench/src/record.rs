@@ -137,6 +137,8 @@ pub enum Record {
     Ips(Box<crate::experiments::ips::IpsRecord>),
     /// A record of the experiment `route`.
     Route(Box<crate::experiments::route::RouteRecord>),
+    /// A record of the experiment `exchange`.
+    Exchange(Box<crate::experiments::exchange::ExchangeRecord>),
     /// A record of the experiment `nic`.
     Nic(Box<crate::experiments::nic::NicRecord>),
     /// A value, delays, rates or losses of the experiment `wan`.

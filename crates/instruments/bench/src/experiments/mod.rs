@@ -14,6 +14,7 @@
 
 pub mod bridge;
 pub mod chain;
+pub mod exchange;
 pub mod forward;
 pub mod grow;
 pub mod guests;

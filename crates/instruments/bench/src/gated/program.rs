@@ -1,5 +1,6 @@
-//! Runs a program that prints rows, whose failure is recorded and not an error.
+//! Runs programs that print rows, whose failure is recorded and not an error.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use millrace_process::{ProcessError, run_tool};
@@ -14,6 +15,19 @@ pub(crate) fn said(command: &mut Command) -> Result<Result<String, String>, Proc
         Err(ProcessError::Interrupted) => Err(ProcessError::Interrupted),
         Err(error) => Ok(Err(error.to_string())),
     }
+}
+
+/// Returns the command of a script in `tests/interop` of the project's sources. What it makes lies in namespaces of its own.
+pub(crate) fn script(sources: &Path, name: &str) -> Command {
+    let mut command = Command::new(sources.join("scripts/apart.sh"));
+    let python = sources.join("target/venv/bin/python");
+    command.arg(if python.exists() {
+        python
+    } else {
+        PathBuf::from("python3")
+    });
+    command.arg(sources.join("tests/interop").join(name));
+    command
 }
 
 /// Returns the number of a line `NAME: NUMBER ...`.

@@ -5,7 +5,9 @@ use millrace_report::Section;
 
 use super::source::Source;
 use super::{acceptance, numbered, origin, other};
-use crate::experiments::{chain, forward, ips, lan, nic, profile, qos, rate, route, transport, wan};
+use crate::experiments::{
+    chain, exchange, forward, ips, lan, nic, profile, qos, rate, route, transport, wan,
+};
 
 /// Returns the sections of all runs: the results first, then the origins.
 pub(super) fn all(sources: &[Source]) -> Vec<Section> {
@@ -22,6 +24,7 @@ pub(super) fn all(sources: &[Source]) -> Vec<Section> {
         ips::section::section,
         lan::section::section,
         route::section::section,
+        exchange::section::section,
         nic::section::section,
         wan::section::section,
         transport::section::section,
@@ -41,7 +44,16 @@ fn position(source: &Source) -> usize {
         "forward", "hostile", "rules", "tables", "workers", "million", "install", "grow", "updates", "rate",
         "latency", "bridge", "qos",
     ];
-    const LAST: [&str; 7] = ["ips", "lan", "route", "nic", "wan", "transport", "profile"];
+    const LAST: [&str; 8] = [
+        "ips",
+        "lan",
+        "route",
+        "exchange",
+        "nic",
+        "wan",
+        "transport",
+        "profile",
+    ];
     let name = source.header().map_or("", |head| head.experiment);
     match LAST.iter().position(|last| name.starts_with(last)) {
         Some(index) => FIRST.len() + 1 + index,

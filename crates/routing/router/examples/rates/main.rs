@@ -5,15 +5,20 @@
 //!  generator --> port 1 (VLAN 10) --> NORMAL --> port 2 (VLAN 10) --> freed
 //!                                        `--> router, 10,000 routes --> NORMAL --> port 3 (VLAN 20) --> freed
 //! ```
-//! Usage: `cargo run --release -p millrace-router --example rates [ROUNDS [MODE]]`; `MODE` is 0 to 2, for a profiler. The last
-//! line is the ratio to bridging with as many destinations, whose aim is 0.8. The lines are rows of `millrace bench route`.
+//! and it routes once more while another thread changes 100,000 routes a second.
+//!
+//! Usage: `cargo run --release -p millrace-router --example rates [ROUNDS [MODE]]`; `MODE` is 0 to 3, for a profiler. The last
+//! lines are the ratio to bridging with as many destinations, whose aim is 0.8, and that of the rates with and without changes,
+//! whose aim is 0.97. The lines are rows of `millrace bench route`.
 
 #![allow(clippy::print_stdout, reason = "the figures are the purpose of the program")]
 
+mod churn;
 mod mbuf;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_datapath::io::{
     Burst, Device, DeviceInfo, DeviceStats, HeapBackend, Opened, PortModes, RxQueue,
@@ -26,6 +31,7 @@ use millrace_router::{Address4, Change, EgressMode, Interface, RouterHandle};
 use millrace_types::{Mac, PortNo, Time, Vid, split_mix};
 use millrace_wire::Builder;
 
+use self::churn::Churn;
 use self::mbuf::{Mbuf, MbufBackend, Sink};
 
 const ROUTES: u32 = 10_000;
@@ -38,11 +44,14 @@ const ROUTER: PortNo = PortNo::from_raw(100);
 const ROUTER_MACS: [Mac; 2] = [Mac([2, 0, 0, 0, 0, 0x10]), Mac([2, 0, 0, 0, 0, 0x11])];
 const SENDER: Mac = Mac([2, 0, 0, 0, 0, 0x20]);
 const HOST: Mac = Mac([2, 0, 0, 0, 0, 0x30]);
-const MODES: [&str; 3] = [
+const MODES: [&str; 4] = [
     "bridged to one host",
     "bridged to 10,000 hosts",
     "routed by 10,000 routes",
+    "routed while routes change",
 ];
+/// The mode in which routes change.
+const CHANGING: usize = 3;
 
 /// Returns the MAC address of one of as many hosts as there are routes.
 fn host_mac(number: u32) -> Mac {
@@ -108,8 +117,10 @@ impl Device for Bench {
     fn set_link(&mut self, _: bool) {}
 }
 
-/// Returns routes over the next hops, and destinations in them, in random order.
-fn routes(writer: &mut Writer) -> Result<(millrace_fib::Fib, Vec<Ipv4Addr>), Box<dyn std::error::Error>> {
+/// Returns a reader of routes over the next hops, destinations in them in random order, and who changes the routes.
+fn routes(
+    mut writer: Writer,
+) -> Result<(millrace_fib::Fib, Vec<Ipv4Addr>, Churn), Box<dyn std::error::Error>> {
     let (id, fib) = writer.add_fib();
     let mut groups = Vec::new();
     for number in 0..NEXT_HOPS {
@@ -123,12 +134,13 @@ fn routes(writer: &mut Writer) -> Result<(millrace_fib::Fib, Vec<Ipv4Addr>), Box
         })?;
         groups.push(writer.add_group(&[(hop, 1)])?);
     }
-    let (mut random, mut destinations) = (1, Vec::new());
+    let (mut random, mut destinations, mut routes) = (1, Vec::new(), Vec::new());
     for number in 0..ROUTES {
         let address = Ipv4Addr::from_bits(0x1400_0000 | number << 8);
         let prefix = Prefix::new(IpAddr::V4(address), 24)?;
         let group = groups[split_mix::next(&mut random) as usize % groups.len()];
         writer.insert(id, &prefix, group)?;
+        routes.push((address, group));
     }
     for _ in 0..4096 {
         let number = split_mix::next(&mut random) as u32;
@@ -136,7 +148,7 @@ fn routes(writer: &mut Writer) -> Result<(millrace_fib::Fib, Vec<Ipv4Addr>), Box
             0x1400_0000 | (number % ROUTES) << 8 | number >> 24,
         ));
     }
-    Ok((fib, destinations))
+    Ok((fib, destinations, Churn::new(writer, id, groups, routes)))
 }
 
 fn interface(index: u16, handle: &RouterHandle<Mbuf>, vid: Vid) -> Interface {
@@ -164,9 +176,9 @@ fn interface(index: u16, handle: &RouterHandle<Mbuf>, vid: Vid) -> Interface {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rounds: usize = std::env::args().nth(1).map_or(Ok(9), |rounds| rounds.parse())?;
-    let mut writer = Writer::new();
-    let (fib, destinations) = routes(&mut writer)?;
+    let writer = Writer::new();
     let mut handle: RouterHandle<Mbuf> = RouterHandle::new(1, 1, &writer.next_hops());
+    let (fib, destinations, mut churn) = routes(writer)?;
     let vids = [Vid::new(10)?, Vid::new(20)?];
     let mut changes = vec![Change::Vrf(0, Some(fib))];
     for (index, vid) in (0..).zip(vids) {
@@ -187,13 +199,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         destinations.iter().map(frame).collect()
     };
     let only: Option<usize> = std::env::args().nth(2).map(|mode| mode.parse()).transpose()?;
-    let mut costs = [Vec::new(), Vec::new(), Vec::new()];
+    let (mut costs, mut changes) = ([const { Vec::new() }; MODES.len()], Vec::new());
     for round in 0..MODES.len() * rounds {
         let mode = round % MODES.len();
         if only.is_none_or(|only| only == mode) {
-            costs[mode].push(measure(&mut handle, frames(mode), vids)?);
+            let churn = (mode == CHANGING).then_some(&mut churn);
+            let (cost, changes_per_second) = measure(&mut handle, frames(mode), vids, churn)?;
+            costs[mode].push(cost);
+            changes.extend(changes_per_second);
         }
     }
+    // The two of a round were measured one after the other, when the machine was as busy.
+    let pairs = costs[2].iter().zip(&costs[CHANGING]);
+    let mut kept: Vec<f64> = pairs.map(|(still, changing)| still / changing).collect();
     let median = |costs: &mut Vec<f64>| {
         costs.sort_by(f64::total_cmp);
         costs.get(costs.len() / 2).copied().unwrap_or(f64::NAN)
@@ -210,15 +228,25 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "rate of routing / rate of NORMAL to 10,000 hosts: {:.2}",
         costs[1] / costs[2]
     );
+    println!(
+        "routes changed while packets are routed: {:.0} a second",
+        median(&mut changes)
+    );
+    println!(
+        "rate of routing while routes change / rate of routing: {:.3}",
+        median(&mut kept)
+    );
     Ok(())
 }
 
-/// Returns the time in nanoseconds that one worker needs for a packet.
+/// Returns the time in nanoseconds that one worker needs for a packet, and the changes of routes in a second if `churn` makes
+/// some meanwhile.
 fn measure(
     handle: &mut RouterHandle<Mbuf>,
     frames: Vec<Vec<u8>>,
     vids: [Vid; 2],
-) -> Result<f64, Box<dyn std::error::Error>> {
+    churn: Option<&mut Churn>,
+) -> Result<(f64, Option<f64>), Box<dyn std::error::Error>> {
     let (datapath, mut stepper) = Datapath::stepped(Arc::new(MbufBackend(HeapBackend::with_pool(1, 64))));
     let mut control = Control::new(ControlConfig::default());
     let counters = control.counters();
@@ -293,18 +321,28 @@ fn measure(
         Ok(bridge)
     })?;
     let mut time = Time::from_secs(1);
+    let (rounds, stop) = (&AtomicU64::new(0), &AtomicBool::new(false));
     let mut run = |bursts: usize| {
-        let mut packets = 0;
         for _ in 0..bursts {
             time = time + core::time::Duration::from_micros(10);
-            packets += stepper.forward_round(time);
+            stepper.forward_round(time);
+            rounds.fetch_add(1, Ordering::Release);
         }
-        packets
     };
-    run(BURSTS / 10);
-    let start = processor_time()?;
-    run(BURSTS);
-    let nanos = processor_time()? - start;
+    let (nanos, changes) = std::thread::scope(|scope| -> Result<_, Box<dyn std::error::Error>> {
+        let changing = churn.map(|churn| scope.spawn(move || churn.run(stop, rounds)));
+        run(BURSTS / 10);
+        let start = processor_time();
+        run(BURSTS);
+        let end = processor_time();
+        stop.store(true, Ordering::Relaxed);
+        let ended = changing.map(|thread| {
+            thread
+                .join()
+                .map_err(|_| "the thread that changes routes panicked")
+        });
+        Ok((end? - start?, ended.transpose()?.transpose()?))
+    })?;
     let sent: u64 = [2, 3]
         .into_iter()
         .filter_map(|port| bridge.port_stats(PortNo::from_raw(port)))
@@ -316,5 +354,5 @@ fn measure(
     }
     stepper.serve(|| handle.detach(0, &mut bridge));
     drop(stepper);
-    Ok(nanos / (BURSTS * 64) as f64)
+    Ok((nanos / (BURSTS * 64) as f64, changes))
 }

@@ -20,7 +20,9 @@ use millrace_process::pause;
 pub use error::NicBenchError;
 pub use record::NicRecord;
 pub use recorder::{Recorder, RunLength};
-use rows::{CASES, ROWS, UNMEASURED, all_rows, smallest_frame};
+use rows::{
+    CASES, HANDOFF_NANOS, MODELLED, ROWS, UNMEASURED, all_rows, dispatch_gain, model_error, smallest_frame,
+};
 
 use crate::gated::Gate;
 use crate::gated::program::{said, value_of};
@@ -53,10 +55,11 @@ impl Experiment {
         })?;
         for round in 0..recorder.length.rounds {
             pause(Duration::ZERO)?;
-            let mut command = Command::new(self.examples.join("marks"));
-            command.args([recorder.length.windows, recorder.length.flows].map(|number| number.to_string()));
-            match said(&mut command)? {
-                Ok(text) => record(recorder, round, &text)?,
+            match said(&mut self.marks(recorder))? {
+                Ok(text) => {
+                    record(recorder, round, &text)?;
+                    self.run_two(recorder, round, &text)?;
+                }
                 Err(reason) => {
                     let build = "cargo build --release -p millrace-pipeline --examples";
                     let reason = format!("{reason}. To fix it: {build}");
@@ -66,6 +69,54 @@ impl Experiment {
         }
         for (name, reason) in UNMEASURED {
             recorder.missing(&part(name, ""), reason)?;
+        }
+        Ok(())
+    }
+
+    fn marks(&self, recorder: &Recorder<'_>) -> Command {
+        let mut command = Command::new(self.examples.join("marks"));
+        command.args([recorder.length.windows, recorder.length.flows].map(|number| number.to_string()));
+        command
+    }
+
+    /// Measures two programs at once, and compares the sum of their rates with the modelled one, twice the rate of `one`.
+    fn run_two(&self, recorder: &mut Recorder<'_>, round: usize, one: &str) -> Result<(), NicBenchError> {
+        let asked = "measured: two processes at once; modelled: twice the rate of one, no I/O";
+        let row = |name: &str| {
+            case(
+                format!("N20 {name}: two workers, modelled off measured by"),
+                asked,
+                Gate::AtMost(10.0),
+                "%",
+            )
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let texts = if cores < 2 {
+            Err(format!("it needs two cores, and there is {cores}"))
+        } else {
+            let mut commands = [self.marks(recorder), self.marks(recorder)];
+            let [first, second] = &mut commands;
+            let both = std::thread::scope(|scope| {
+                let other = scope.spawn(|| said(second));
+                (said(first), other.join())
+            });
+            match both {
+                (Ok(Ok(first)), Ok(Ok(Ok(second)))) => Ok([first, second]),
+                (Err(error), _) | (_, Ok(Err(error))) => return Err(error.into()),
+                _ => Err("one of two programs failed".to_owned()),
+            }
+        };
+        for name in MODELLED {
+            let nanos = |text: &str| value_of(text, name);
+            match &texts {
+                Err(reason) => recorder.missing(&row(name), reason)?,
+                Ok([first, second]) => match (nanos(one), nanos(first), nanos(second)) {
+                    (Some(one), Some(first), Some(second)) => {
+                        recorder.value(&row(name), round, model_error(one, [first, second]))?;
+                    }
+                    _ => recorder.missing(&row(name), "marks did not print it")?,
+                },
+            }
         }
         Ok(())
     }
@@ -93,6 +144,19 @@ fn record(recorder: &mut Recorder<'_>, round: usize, text: &str) -> Result<(), N
                 continue;
             };
             recorder.value(&shown, round, nanos)?;
+            if matches!(name, "MPLS" | "QinQ") && level == "off" {
+                let asked = format!(
+                    "modelled; a hand-off takes {HANDOFF_NANOS} ns (assumed: docs/scaling.md has 60 to 80), no I/O"
+                );
+                let quantity = format!(
+                    "N14 {name}, two workers: two queues by dispatch / one queue that hands off, modelled"
+                );
+                recorder.value(
+                    &case(quantity, &asked, Gate::None, ""),
+                    round,
+                    dispatch_gain(nanos),
+                )?;
+            }
             if name != "E10, one flow" {
                 continue;
             }
@@ -170,6 +234,21 @@ mod tests {
             (modelled.reached, modelled.asked.contains("modelled")),
             (Some(80.0), true)
         );
+    }
+
+    #[test]
+    fn a_model_is_compared_with_two_programs_at_once_and_says_what_it_assumes() {
+        let rows = rows_with("echo 'exact-10k: trust: 50.0 ns'; echo 'MPLS: off: 140.0 ns'");
+        let find = |name: &str| rows.iter().find(|row| row.case.starts_with(name)).unwrap();
+        let error = find("N20 exact-10k: trust");
+        if std::thread::available_parallelism().unwrap().get() > 1 {
+            assert_eq!((error.reached, error.met), (Some(0.0), Some(true)));
+        }
+        assert_eq!(find("N20 E10, one flow: off").reached, None);
+        // Worker one hands off two thirds, which takes it 47 ns a packet, and processes one third.
+        let gain = find("N14 MPLS, two workers");
+        assert!(gain.asked.contains("assumed") && gain.met.is_none(), "{gain:?}");
+        assert!((gain.reached.unwrap() - 4.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]

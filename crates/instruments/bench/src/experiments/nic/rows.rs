@@ -68,6 +68,36 @@ pub(super) fn smallest_frame(nanos: f64, workers: u32, gigabits: u32) -> f64 {
     (bits / 8.0 - WIRE_OVERHEAD).ceil().max(64.0)
 }
 
+/// The lines whose rates are modelled for more workers than one.
+pub(super) const MODELLED: [&str; 4] = [
+    "exact-10k: off",
+    "exact-10k: trust",
+    "E10, one flow: off",
+    "E10, one flow: trust",
+];
+
+/// Returns by how many per cent the modelled rate of two workers, twice that of one, differs from the sum of measured rates.
+pub(super) fn model_error(one: f64, two: [f64; 2]) -> f64 {
+    let measured: f64 = two.iter().map(|nanos| 1.0 / nanos).sum();
+    (2.0 / one / measured - 1.0).abs() * 100.0
+}
+
+/// The time that a worker takes to hand off a packet, in nanoseconds: the middle of what docs/scaling.md has.
+pub(super) const HANDOFF_NANOS: f64 = 70.0;
+
+/// Returns the rate of two workers with a queue each, divided by that of two workers of which one receives everything and hands
+/// off a share, so that both are full. A packet takes `nanos`.
+///
+/// With share s, the first worker takes s h + (1 - s) t for a packet of the port, the second s t. They are equal at
+/// s = t / (2 t - h), and a packet takes t^2 / (2 t - h) then.
+pub(super) fn dispatch_gain(nanos: f64) -> f64 {
+    if nanos <= HANDOFF_NANOS {
+        // Nothing is handed off that costs less than the hand-off.
+        return 2.0;
+    }
+    2.0 * nanos / (2.0 * nanos - HANDOFF_NANOS)
+}
+
 /// Rows of the design that this experiment does not measure, with the reason.
 pub(super) const UNMEASURED: [(&str, &str); 2] = [
     (

@@ -24,7 +24,7 @@ pub use record::RouteRecord;
 pub use recorder::{Recorder, RunLength};
 use rows::{Kind, PROGRAMS, Program, UNMEASURED};
 
-use crate::gated::program::{said, value_of};
+use crate::gated::program::{said, script, value_of};
 use crate::gated::recorder::part;
 use crate::machine::Machine;
 use crate::record::Record;
@@ -75,15 +75,7 @@ impl Experiment {
         if program.kind != Kind::Script {
             return Command::new(self.examples.join(program.name));
         }
-        // The router and the kernel's routes lie in namespaces of their own.
-        let mut command = Command::new(self.sources.join("scripts/apart.sh"));
-        let python = self.sources.join("target/venv/bin/python");
-        command.arg(if python.exists() {
-            python
-        } else {
-            PathBuf::from("python3")
-        });
-        command.arg(self.sources.join("tests/interop").join(program.name));
+        let mut command = script(&self.sources, program.name);
         // The programs are those of the same build.
         if let Some(target) = self.examples.parent() {
             command.env("MILLRACE_TARGET", target);

@@ -70,6 +70,8 @@ impl Program {
 const LOOKUP: Gate = Gate::AtMost(25.0);
 /// Routes per second, from a decoded stream into the FIB.
 const PROGRAMMING: Gate = Gate::AtLeast(400_000.0);
+/// Changes per second beside forwarding, which the program asks for: the machine may sleep a little longer.
+const CHANGES_BESIDE: Gate = Gate::AtLeast(95_000.0);
 /// Changes per second that are sustained.
 const CHANGES: Gate = Gate::AtLeast(100_000.0);
 
@@ -117,8 +119,21 @@ pub(super) const PROGRAMS: [Program; 4] = [
                 "",
             ),
             row("R4", "routed by 10,000 routes", Gate::None, "ns"),
+            row("R4", "routed while routes change", Gate::None, "ns"),
             row("R4", "bridged to 10,000 hosts", Gate::None, "ns"),
             row("R4", "bridged to one host", Gate::None, "ns"),
+            row(
+                "R9",
+                "rate of routing while routes change / rate of routing",
+                Gate::AtLeast(0.97),
+                "",
+            ),
+            row(
+                "R9",
+                "routes changed while packets are routed",
+                CHANGES_BESIDE,
+                "changes/s",
+            ),
         ],
     },
     Program {
