@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -155,6 +156,31 @@ def test_a_mail_has_the_part_of_it_that_was_seen(folder, tmp_path):
         capture.write(tmp_path / "day.pcap")
         (tmp_path / "rules").write_text(RULES)
         assert named(read(tmp_path), "smtp")["email"]["status"] == status, size
+
+
+def test_frames_are_records_if_they_are_asked_for(folder):
+    assert "frame" not in by_type(read(folder))
+    valid = validator()
+    for mode in ("ids", "ips"):
+        frames = [record for record in read(folder, "--mode", mode, "--frames") if record["event_type"] == "frame"]
+        for record in frames:
+            assert not list(valid.iter_errors(record)), record
+        kinds = {(record["app_proto"], record["frame"]["type"]) for record in frames}
+        assert {("http", "request"), ("http", "response"), ("http", "stream"), ("tls", "pdu"), ("dns", "pdu"), ("smtp", "command_line")} <= kinds
+        first = next(record for record in frames if (record["app_proto"], record["frame"]["type"]) == ("http", "request"))
+        frame = first["frame"]
+        payload = base64.b64decode(frame["payload"])
+        assert (first["dest_port"], frame["direction"], frame["stream_offset"], frame["complete"]) == (80, "toserver", 0, True)
+        printable = "".join(chr(byte) if 32 <= byte < 127 or byte in b"\r\n" else "." for byte in payload)
+        assert len(payload) == frame["length"] and frame["payload_printable"] == printable
+        answer = next(record for record in frames if record["frame"]["type"] == "response")
+        assert answer["src_port"] == 80
+
+
+def test_a_trace_of_a_rule_over_frames_names_the_frame(folder, tmp_path):
+    (tmp_path / "rules").write_text('alert http any any -> any any (frame:http1.request; content:"GET "; startswith; sid:1;)\n')
+    shown = run(TARGET / "millrace", "ips", "trace", folder / "day.pcap", "--sid", "1", "--rules", tmp_path / "rules")
+    assert re.search(r"frame http1\.request \d+, from 0, \d+ bytes: alert", shown), shown
 
 
 def test_messages_of_modbus_and_dnp3_have_the_fields_of_their_standards(folder):

@@ -88,6 +88,9 @@ pub(crate) struct ReadArgs {
     /// Write events besides alerts: transactions, files, flows, drops, statistics (all), or none of them
     #[arg(long, value_enum, default_value_t = ReadRecords::All)]
     pub(crate) records: ReadRecords,
+    /// Also write an event for each frame of a protocol, as eve-log with the type frame
+    #[arg(long, requires = "eve")]
+    pub(crate) frames: bool,
     /// Add the packet to each alert, in Base64
     #[arg(long)]
     pub(crate) packets: bool,

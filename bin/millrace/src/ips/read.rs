@@ -118,6 +118,7 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         accepts_async: args.asymmetric,
         policies,
         records: args.eve.is_some(),
+        frames: args.frames,
         app: AppSettings {
             store_limit: if args.data.is_some() { STORE_LIMIT } else { 0 },
             ..defaults.app

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use millrace_ips_engine::detect::{Condition, TraceOutcome, TracePlace, TraceRecord};
 use millrace_ips_engine::{Direction, Engine, Settings};
 use millrace_ips_offline::trace;
+use millrace_ips_rules::frames;
 use serde::Serialize;
 
 use super::load::load;
@@ -108,6 +109,14 @@ impl Report {
             TracePlace::Packet => "packet".to_owned(),
             TracePlace::Stream { offset, size } => format!("stream, {size} bytes from {offset}"),
             TracePlace::Transaction { id, app } => format!("{} transaction {id}", app.name()),
+            TracePlace::Frame(view) => {
+                let (app, name) = frames::name(view.kind).unwrap_or_default();
+                let begin = view
+                    .begin
+                    .map_or(String::new(), |begin| format!(", from {begin}"));
+                let size = view.size.map_or(String::new(), |size| format!(", {size} bytes"));
+                format!("frame {app}.{name} {}{begin}{size}", view.id)
+            }
         };
         self.lines.push(Line {
             packet: subject.packet,

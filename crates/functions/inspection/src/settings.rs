@@ -54,6 +54,10 @@ const OWN: &[(&str, &str)] = &[
         "alerts, or all: also transactions, files, flows, drops and anomalies (all)",
     ),
     (
+        "frames",
+        "yes: with events=all, also an event for each frame of a protocol (no)",
+    ),
+    (
         "export",
         "target of events as EVE JSON: file:PATH, unix:PATH or udp:HOST:PORT; none unless given",
     ),
@@ -251,6 +255,7 @@ impl Config {
             )?,
             policies,
             records: choice(settings, "events", true, &[("alerts", false), ("all", true)])?,
+            frames: yes_no("frames", false)?,
             flows: setup.table_len(flows),
             app: millrace_ips_engine::app::AppSettings {
                 request_body_limit: body,

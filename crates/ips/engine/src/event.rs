@@ -7,7 +7,7 @@ use millrace_types::Time;
 
 use crate::app::file::{FileHashes, FileState};
 use crate::app::record::Record;
-use crate::app::{AppEvent, AppProtocol, FrameView};
+use crate::app::{AppEvent, AppProtocol, FrameReport, FrameView};
 use crate::detect::dataset::SetChange;
 use crate::flow::{Direction, DirectionCounters, FlowKey, FlowState, FlowVerdict};
 use crate::policy::{Cause, Policy};
@@ -276,6 +276,8 @@ pub enum Event {
     /// A policy decided about a packet that could not be inspected as it should be. Reported once for each
     /// flow and cause; for packets without a flow, each time. For [`Cause::MatchLimit`] with the rule that exceeded a limit.
     Exception(Subject, Cause, Policy, Option<RuleId>),
+    /// A frame ended. Reported if [`Settings::frames`](crate::Settings::frames) is set, too.
+    Frame(Subject, Box<FrameReport>),
     /// A part of a file that a rule stores; reported whether records are kept or not.
     File(FilePart),
     /// A rule changed a set whose values are written to a file; reported whether records are kept or not.

@@ -185,6 +185,21 @@ pub(crate) fn report_complete(flow: &Flow, packet: &Packet<'_>, out: &mut Events
     }
 }
 
+/// Reports the frames that have ended, if frames become events. Their source is the end that sent them.
+pub(crate) fn report_frames(flow: &mut Flow, packet: u64, time: Time, out: &mut Events) {
+    let Some(frames) = &mut flow.app.frames else {
+        return;
+    };
+    for report in frames.take_reports() {
+        let subject = subject(flow, packet, time);
+        let subject = match report.view.direction {
+            Direction::ToServer => subject,
+            Direction::ToClient => subject.reversed(),
+        };
+        out.push(Event::Frame(subject, Box::new(report)));
+    }
+}
+
 /// Reports a packet of a flow, unless the packet is forwarded.
 pub(crate) fn report_drop(flow: &Flow, packet: &Packet<'_>, verdict: Verdict, out: &mut Events) {
     let reason = match verdict {
@@ -227,6 +242,9 @@ pub(crate) fn report_end(flow: &Flow, now: Time, reason: FlowEnd, out: &mut Even
 }
 
 fn report(transaction: &Transaction, subject: Subject, out: &mut Events) {
+    if transaction.is_unlogged {
+        return;
+    }
     out.push(Event::Transaction(Box::new(TransactionEvent {
         subject,
         id: transaction.id,

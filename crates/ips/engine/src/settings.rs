@@ -94,6 +94,8 @@ pub struct Settings {
     pub detect: DetectSettings,
     /// True if transactions, flows and dropped packets become events, and alerts carry their flow and transaction.
     pub records: bool,
+    /// True if frames become events, too. Each flow of a protocol with frames then has the work and the memory of all of them.
+    pub frames: bool,
     /// Time for which fragments of a packet wait for the missing ones.
     pub fragment_timeout: Duration,
 }
@@ -129,6 +131,7 @@ impl Default for Settings {
             parser_bytes: 64 << 20,
             detect: DetectSettings::default(),
             records: false,
+            frames: false,
             fragment_timeout: Duration::from_secs(60),
         }
     }

@@ -11,7 +11,7 @@ use millrace_ips_rules::frames;
 use crate::app;
 use crate::object::Object;
 use crate::place::Place;
-use crate::text::address;
+use crate::text::{address, printable};
 use crate::timestamp::timestamp;
 use crate::writer::{Writer, counters, file, has_ports};
 
@@ -43,7 +43,7 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
         line.field("app_proto", app.name());
     }
     if let Some(view) = &alert.frame {
-        line.object("frame", |out| self::frame(out, view));
+        line.object("frame", |out| self::frame(out, view, None));
     }
     if let Some(tunnel) = &alert.tunnel {
         line.object("tunnel", |out| self::tunnel(out, tunnel, alert.subject.packet));
@@ -83,8 +83,8 @@ fn verdict(out: &mut Object<'_>, alert: &Alert) {
     out.field("reject-target", target).field("reject", [means]);
 }
 
-/// Writes the frame on which a rule matched.
-fn frame(out: &mut Object<'_>, view: &FrameView) {
+/// Writes a frame, and its first bytes in its event.
+pub(crate) fn frame(out: &mut Object<'_>, view: &FrameView, payload: Option<&[u8]>) {
     let name = frames::name(view.kind).map_or("", |(_, name)| name);
     let direction = match view.direction {
         Direction::ToServer => "toserver",
@@ -98,6 +98,10 @@ fn frame(out: &mut Object<'_>, view: &FrameView) {
     }
     if let Some(size) = view.size {
         out.field("length", size);
+    }
+    if let Some(payload) = payload {
+        out.field("payload", STANDARD.encode(payload))
+            .field("payload_printable", printable(payload));
     }
     out.field("complete", view.is_complete);
 }

@@ -2,8 +2,8 @@
 
 use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::record::{
-    FtpRecord, HttpRecord, Interfaces, MailStatus, Record, SipRecord, SmbRecord, SmtpRecord, SshRecord,
-    TlsRecord,
+    DcerpcCall, FtpRecord, HttpRecord, Interfaces, MailStatus, Record, SipRecord, SmbRecord, SmtpRecord,
+    SshRecord, TlsRecord,
 };
 
 use crate::object::{Object, values};
@@ -59,9 +59,17 @@ pub(crate) fn record(
         Record::Ssh(fields) => {
             out.object("ssh", |out| ssh(out, fields));
         }
-        Record::Smb(fields) => {
-            out.object("smb", |out| smb(out, fields));
-        }
+        Record::Smb(fields) => match (app, &fields.dcerpc) {
+            (AppProtocol::Dcerpc, Some(call)) => {
+                out.object("dcerpc", |out| {
+                    dcerpc(out, call);
+                    out.field("rpc_version", "5.0");
+                });
+            }
+            _ => {
+                out.object("smb", |out| smb(out, fields));
+            }
+        },
         Record::Sip(fields) => {
             out.object("sip", |out| sip(out, fields));
         }
@@ -235,15 +243,69 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
     }
     if let Some(call) = &fields.dcerpc {
         out.object("dcerpc", |out| {
-            let interfaces = call.interfaces.iter().take(Interfaces::RECORDED);
-            out.array("interfaces", interfaces, |out, (uuid, version)| {
-                let uuid = match core::str::from_utf8(uuid) {
-                    Ok(_) => text(uuid).into_owned(),
-                    Err(_) => hex(uuid),
-                };
-                out.field("uuid", uuid).field("version", format!("{version}.0"));
-            })
-            .field("opnum", call.operation);
+            dcerpc(out, call);
+            out.field("opnum", call.operation);
         });
     }
+}
+
+/// The names of the types of PDUs (C706, section 12.6.4), and of those that MS-RPCE adds.
+const PDUS: [&str; 21] = [
+    "REQUEST",
+    "PING",
+    "RESPONSE",
+    "FAULT",
+    "WORKING",
+    "NOCALL",
+    "REJECT",
+    "ACK",
+    "CL_CANCEL",
+    "FACK",
+    "CANCEL_ACK",
+    "BIND",
+    "BINDACK",
+    "BINDNAK",
+    "ALTER_CONTEXT",
+    "ALTER_CONTEXT_RESP",
+    "AUTH3",
+    "SHUTDOWN",
+    "CO_CANCEL",
+    "ORPHANED",
+    "RTS",
+];
+
+/// Writes a call of DCE/RPC, or a bind, and its answer.
+fn dcerpc(out: &mut Object<'_>, call: &DcerpcCall) {
+    const REQUEST: u8 = 0;
+    const RESPONSE: u8 = 2;
+    let name = |kind: u8| PDUS.get(usize::from(kind)).copied().unwrap_or("UNKNOWN");
+    let [to_server, to_client] = [0, 1].map(|side| (call.fragments[side], call.stub_sizes[side]));
+    out.field("request", name(call.request.unwrap_or(REQUEST)));
+    if call.request.is_none_or(|kind| kind == REQUEST) {
+        out.object("req", |out| {
+            out.field("opnum", call.operation)
+                .field("frag_cnt", to_server.0)
+                .field("stub_data_size", to_server.1);
+        });
+    }
+    let interfaces = call.interfaces.iter().take(Interfaces::RECORDED);
+    let mut results = call.results.iter();
+    out.array("interfaces", interfaces, |out, (uuid, version)| {
+        let uuid = match core::str::from_utf8(uuid) {
+            Ok(_) => text(uuid).into_owned(),
+            Err(_) => hex(uuid),
+        };
+        out.field("uuid", uuid).field("version", format!("{version}.0"));
+        if let Some(result) = results.next() {
+            out.field("ack_result", result);
+        }
+    })
+    .field("response", call.answer.map_or("UNREPLIED", name));
+    if call.answer == Some(RESPONSE) {
+        out.object("res", |out| {
+            out.field("frag_cnt", to_client.0)
+                .field("stub_data_size", to_client.1);
+        });
+    }
+    out.field("call_id", call.identifier);
 }

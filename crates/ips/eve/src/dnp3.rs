@@ -2,7 +2,7 @@
 
 use millrace_ips_engine::app::record::{Dnp3Objects, Dnp3Record};
 
-use crate::object::Object;
+use crate::object::{Object, values};
 use crate::place::Place;
 
 const UNSOLICITED_RESPONSE: u8 = 130;
@@ -93,4 +93,8 @@ fn objects(out: &mut Object<'_>, header: &Dnp3Objects) {
         .field("start", header.start)
         .field("stop", header.stop)
         .field("count", header.count);
+    let points = header.points();
+    if !points.is_empty() {
+        out.array("points", &points, values);
+    }
 }

@@ -48,6 +48,13 @@ impl Writer {
             Event::Exception(subject, cause, policy, rule) => {
                 self.exception(subject, (*cause, *policy, *rule), out);
             }
+            Event::Frame(subject, report) => {
+                let mut line = self.begin(subject, "frame", out);
+                line.field("app_proto", report.app.name()).object("frame", |out| {
+                    alert::frame(out, &report.view, Some(report.payload.as_slice()))
+                });
+                self.end(line);
+            }
             // These are for a Storage, and no records.
             Event::File(_) | Event::Set(_) => {}
         }
@@ -109,8 +116,7 @@ impl Writer {
 
     fn transaction(&self, transaction: &TransactionEvent, out: &mut Vec<u8>) {
         let subject = &transaction.subject;
-        // Records of DCE/RPC outside of SMB are only used by rules.
-        let is_logged = !matches!(transaction.record, Record::None) && transaction.app != AppProtocol::Dcerpc;
+        let is_logged = !matches!(transaction.record, Record::None);
         if is_logged {
             let (subject, lines) = match (&transaction.record, self.layout.version) {
                 // Each message of DNS by multicast is in the direction in which it was sent.

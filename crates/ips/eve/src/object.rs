@@ -114,6 +114,8 @@ pub(crate) fn values(out: &mut Object<'_>, fields: &Fields) {
     for (name, value) in &fields.list {
         match value {
             Value::Number(number) => out.field(name, number),
+            Value::Signed(number) => out.field(name, number),
+            Value::Float(bits) => out.field(name, f64::from_bits(*bits)),
             Value::Flag(flag) => out.field(name, flag),
             Value::Text(text) => out.bytes(name, text),
             Value::Texts(texts) => out.texts(name, texts),

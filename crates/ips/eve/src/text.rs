@@ -21,6 +21,15 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Returns the printable characters of ASCII and the ends of lines; any other byte becomes a full stop.
+pub(crate) fn printable(bytes: &[u8]) -> String {
+    let shown = |byte: &u8| match byte {
+        b' '..=b'~' | b'\r' | b'\n' => char::from(*byte),
+        _ => '.',
+    };
+    bytes.iter().map(shown).collect()
+}
+
 /// Returns bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()

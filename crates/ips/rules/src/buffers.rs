@@ -180,6 +180,7 @@ buffers! {
     UdpHeader "the UDP header" ["udp.hdr"] "" "" "";
     Icmpv4Header "the ICMP header" ["icmpv4.hdr"] "" "" "";
     Icmpv6Header "the ICMPv6 header" ["icmpv6.hdr"] "" "" "";
+    IgmpHeader "the IGMP header" ["igmp.hdr"] "" "" "";
     IpSource "the source address" ["ip.src"] "" "" "";
     IpDestination "the destination address" ["ip.dst"] "" "" "";
     SmbNtlmsspUser "the user of NTLM in SMB" ["smb.ntlmssp_user"] "" "" "";
@@ -215,9 +216,11 @@ buffers! {
     MdnsResponseName "a name in a section of a response of DNS by multicast" ["mdns.response.rrname"] "" "" "";
     FrameHttp1Request "the frame of an HTTP/1 request" ["frame:http1.request"] "" "" "";
     FrameHttp1Response "the frame of an HTTP/1 response" ["frame:http1.response"] "" "" "";
+    FrameHttp1Stream "all bytes of a direction of a connection of HTTP/1" ["frame:http1.stream"] "" "" "";
     FrameHttp2Pdu "the frame of an HTTP/2 frame" ["frame:http2.pdu"] "" "" "";
     FrameHttp2Hdr "the header of an HTTP/2 frame" ["frame:http2.hdr"] "" "" "";
     FrameHttp2Data "the payload of an HTTP/2 frame" ["frame:http2.data"] "" "" "";
+    FrameHttp2Stream "all bytes of a direction of a connection of HTTP/2" ["frame:http2.stream"] "" "" "";
     FrameSmbNbssPdu "the frame of a message of NetBIOS" ["frame:smb.nbss.pdu"] "" "" "";
     FrameSmbNbssHdr "the header of a message of NetBIOS" ["frame:smb.nbss.hdr"] "" "" "";
     FrameSmbNbssData "the payload of a message of NetBIOS" ["frame:smb.nbss.data"] "" "" "";
@@ -230,9 +233,11 @@ buffers! {
     FrameSmbSmb3Pdu "the frame of an encrypted SMB 3 message" ["frame:smb.smb3.pdu"] "" "" "";
     FrameSmbSmb3Hdr "the transform header of an SMB 3 message" ["frame:smb.smb3.hdr"] "" "" "";
     FrameSmbSmb3Data "the encrypted part of an SMB 3 message" ["frame:smb.smb3.data"] "" "" "";
+    FrameSmbStream "all bytes of a direction of a connection of SMB" ["frame:smb.stream"] "" "" "";
     FrameTelnetPdu "the frame of a Telnet command or line" ["frame:telnet.pdu"] "" "" "";
     FrameTelnetCtl "the frame of a Telnet command" ["frame:telnet.ctl"] "" "" "";
     FrameTelnetData "the frame of a Telnet line" ["frame:telnet.data"] "" "" "";
+    FrameTelnetStream "all bytes of a direction of a connection of Telnet" ["frame:telnet.stream"] "" "" "";
     FrameTlsPdu "the frame of a TLS record" ["frame:tls.pdu"] "" "" "";
     FrameTlsHdr "the header of a TLS record" ["frame:tls.hdr"] "" "" "";
     FrameTlsData "the payload of a TLS record" ["frame:tls.data"] "" "" "";
@@ -240,6 +245,7 @@ buffers! {
     FrameTlsHeartbeat "the payload of a TLS heartbeat record" ["frame:tls.heartbeat"] "" "" "";
     FrameTlsSsl2Hdr "the header of an SSL 2 record" ["frame:tls.ssl2.hdr"] "" "" "";
     FrameTlsSsl2Pdu "the frame of an SSL 2 record" ["frame:tls.ssl2.pdu"] "" "" "";
+    FrameTlsStream "all bytes of a direction of a connection of TLS" ["frame:tls.stream"] "" "" "";
     FrameSipPdu "the frame of a SIP message" ["frame:sip.pdu"] "" "" "";
     FrameSipRequestLine "the frame of a SIP request line" ["frame:sip.request.line"] "" "" "";
     FrameSipRequestHeaders "the frame of the headers of a SIP request" ["frame:sip.request.headers"] "" "" "";
@@ -247,6 +253,7 @@ buffers! {
     FrameSipResponseLine "the frame of a SIP status line" ["frame:sip.response.line"] "" "" "";
     FrameSipResponseHeaders "the frame of the headers of a SIP response" ["frame:sip.response.headers"] "" "" "";
     FrameSipResponseBody "the frame of the body of a SIP response" ["frame:sip.response.body"] "" "" "";
+    FrameSipStream "all bytes of a direction of a connection of SIP" ["frame:sip.stream"] "" "" "";
     FrameNfsRpcPdu "the frame of an RPC message" ["frame:nfs.rpc.pdu"] "" "" "";
     FrameNfsRpcHdr "the header of an RPC message" ["frame:nfs.rpc.hdr"] "" "" "";
     FrameNfsRpcData "the payload of an RPC message" ["frame:nfs.rpc.data"] "" "" "";
@@ -257,33 +264,49 @@ buffers! {
     FrameNfs4Hdr "the first eight bytes of an NFS 4 message" ["frame:nfs.nfs4.hdr"] "" "" "";
     FrameNfs4Ops "the operations of an NFS 4 message" ["frame:nfs.nfs4.ops"] "" "" "";
     FrameNfs4Status "the status of an NFS 4 reply" ["frame:nfs.nfs4.status"] "" "" "";
+    FrameNfsStream "all bytes of a direction of a connection of NFS" ["frame:nfs.stream"] "" "" "";
     FrameDnsPdu "the frame of a DNS message" ["frame:dns.pdu"] "" "" "";
+    FrameDnsStream "all bytes of a direction of a connection of DNS" ["frame:dns.stream"] "" "" "";
     FrameSshRecordPdu "the frame of an SSH packet" ["frame:ssh.record.pdu"] "" "" "";
     FrameSshRecordHdr "the header of an SSH packet with its message number" ["frame:ssh.record.hdr"] "" "" "";
     FrameSshRecordData "the payload of an SSH packet" ["frame:ssh.record.data"] "" "" "";
+    FrameSshStream "all bytes of a direction of a connection of SSH" ["frame:ssh.stream"] "" "" "";
     FrameQuicPdu "the frame of a QUIC datagram" ["frame:quic.pdu"] "" "" "";
     FrameQuicHdr "the long header of a QUIC packet" ["frame:quic.hdr"] "" "" "";
     FrameQuicData "the payload of a QUIC packet" ["frame:quic.data"] "" "" "";
     FrameSmtpCommandLine "the frame of an SMTP command" ["frame:smtp.command_line"] "" "" "";
     FrameSmtpData "the frame of a mail" ["frame:smtp.data"] "" "" "";
     FrameSmtpResponseLine "the frame of a line of an SMTP reply" ["frame:smtp.response_line"] "" "" "";
+    FrameSmtpStream "all bytes of a direction of a connection of SMTP" ["frame:smtp.stream"] "" "" "";
     FrameFtpCommandLine "the frame of an FTP command" ["frame:ftp.command_line"] "" "" "";
     FrameFtpResponseLine "the frame of a line of an FTP reply" ["frame:ftp.response_line"] "" "" "";
+    FrameFtpStream "all bytes of a direction of a connection of FTP" ["frame:ftp.stream"] "" "" "";
     FrameDcerpcPdu "the frame of a DCE/RPC PDU" ["frame:dcerpc.pdu"] "" "" "";
     FrameDcerpcHdr "the header of a DCE/RPC PDU" ["frame:dcerpc.hdr"] "" "" "";
     FrameDcerpcData "the payload of a DCE/RPC PDU" ["frame:dcerpc.data"] "" "" "";
+    FrameDcerpcStream "all bytes of a direction of a connection of DCE/RPC" ["frame:dcerpc.stream"] "" "" "";
     FrameModbusPdu "the frame of a Modbus message" ["frame:modbus.pdu"] "" "" "";
+    FrameModbusStream "all bytes of a direction of a connection of Modbus" ["frame:modbus.stream"] "" "" "";
     FrameMqttPdu "the frame of an MQTT packet" ["frame:mqtt.pdu"] "" "" "";
     FrameMqttHeader "the fixed header of an MQTT packet" ["frame:mqtt.header"] "" "" "";
     FrameMqttData "the rest of an MQTT packet" ["frame:mqtt.data"] "" "" "";
+    FrameMqttStream "all bytes of a direction of a connection of MQTT" ["frame:mqtt.stream"] "" "" "";
     FrameEnipPdu "the frame of an EtherNet/IP message" ["frame:enip.pdu"] "" "" "";
     FrameEnipHdr "the header of an EtherNet/IP message" ["frame:enip.hdr"] "" "" "";
     FrameEnipData "the payload of an EtherNet/IP message" ["frame:enip.data"] "" "" "";
+    FrameEnipItem "an item of an EtherNet/IP message, with its type and size" ["frame:enip.enip.item"] "" "" "";
+    FrameEnipCip "a message of CIP in EtherNet/IP" ["frame:enip.cip"] "" "" "";
+    FrameEnipStream "all bytes of a direction of a connection of EtherNet/IP" ["frame:enip.stream"] "" "" "";
     FrameLdapPdu "the frame of an LDAP message" ["frame:ldap.pdu"] "" "" "";
+    FrameLdapStream "all bytes of a direction of a connection of LDAP" ["frame:ldap.stream"] "" "" "";
     FramePgsqlPdu "the frame of a PostgreSQL message" ["frame:pgsql.pdu"] "" "" "";
+    FramePgsqlStream "all bytes of a direction of a connection of PostgreSQL" ["frame:pgsql.stream"] "" "" "";
     FrameWebSocketHeader "the header of a WebSocket frame" ["frame:websocket.header"] "" "" "";
     FrameWebSocketPdu "the frame of a WebSocket frame" ["frame:websocket.pdu"] "" "" "";
     FrameWebSocketData "the payload of a WebSocket frame as sent" ["frame:websocket.data"] "" "" "";
+    FrameWebSocketStream "all bytes of a direction of a connection of WebSocket" ["frame:websocket.stream"] "" "" "";
+    FrameRfbPdu "the frame of a message in the handshake of RFB" ["frame:rfb.pdu"] "" "" "";
+    FrameRfbStream "all bytes of a direction of a connection of RFB" ["frame:rfb.stream"] "" "" "";
 }
 
 impl Buffer {

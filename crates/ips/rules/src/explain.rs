@@ -33,8 +33,9 @@ pub fn explain(rule: &Rule) -> Vec<String> {
 
 fn header(header: &Header) -> String {
     let action = header.action;
+    let hook = header.hook.map_or(String::new(), |hook| format!(" at {hook}"));
     let Some(ends) = &header.endpoints else {
-        return format!("{action}: for {}, between any endpoints", header.protocol);
+        return format!("{action}: for {}{hook}, between any endpoints", header.protocol);
     };
     let arrow = match ends.direction {
         Direction::Forward => "to",
@@ -42,7 +43,7 @@ fn header(header: &Header) -> String {
         Direction::Transaction => "with responses, to",
     };
     format!(
-        "{action}: for {}, from {} port {} {arrow} {} port {}",
+        "{action}: for {}{hook}, from {} port {} {arrow} {} port {}",
         header.protocol, ends.source, ends.source_ports, ends.destination, ends.destination_ports
     )
 }

@@ -262,11 +262,15 @@ fn threshold((file, position): (&str, Position), word: &str, text: &str) -> Resu
         if count == Some(0) || seconds == Some(0) {
             return Err(Reason::invalid("count or seconds is zero", FORM));
         }
+        if kind == Some(RateKind::Backoff) {
+            return Err(Reason::invalid("a backoff, which belongs to its rule", FORM));
+        }
         Ok(Rate {
             kind,
             track: Track::from_word(track.ok_or_else(|| missing("track"))?)?,
             count: count.ok_or_else(|| missing("count"))?,
             seconds: seconds.ok_or_else(|| missing("seconds"))?,
+            multiplier: 0,
         })
     };
     let effect = match word {

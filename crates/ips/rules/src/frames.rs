@@ -20,7 +20,7 @@ pub fn name(buffer: Buffer) -> Option<(&'static str, &'static str)> {
 }
 
 /// Returns the frame with a name, for a rule of a protocol. The name is that of a frame of the protocol, or begins with a
-/// protocol. Names are compared without regard to `_` and `.`, both of which Suricata has.
+/// protocol. Names are compared without regard to `_`, `.` and `:`, all of which Suricata's documentation has.
 ///
 /// # Errors
 /// Returns the reason if there is no such frame, or if a rule of the protocol cannot have it.
@@ -55,7 +55,7 @@ pub fn find(protocol: Protocol, text: &str) -> Result<Buffer, Reason> {
 
 /// Returns a name in the form in which names are compared.
 fn normal(name: &str) -> String {
-    name.trim().to_ascii_lowercase().replace('_', ".")
+    name.trim().to_ascii_lowercase().replace(['_', ':'], ".")
 }
 
 #[cfg(test)]
@@ -69,6 +69,11 @@ mod tests {
             (Protocol::Tls, "pdu", Some(Buffer::FrameTlsPdu)),
             (Protocol::Tls, "tls.pdu", Some(Buffer::FrameTlsPdu)),
             (Protocol::Tcp, "tls.pdu", Some(Buffer::FrameTlsPdu)),
+            (Protocol::Tcp, "tls:pdu", Some(Buffer::FrameTlsPdu)),
+            (Protocol::Tls, "stream", Some(Buffer::FrameTlsStream)),
+            (Protocol::Ip, "rfb.pdu", Some(Buffer::FrameRfbPdu)),
+            (Protocol::Enip, "enip.item", Some(Buffer::FrameEnipItem)),
+            (Protocol::Quic, "stream", None),
             (Protocol::Smb, "smb1.data", Some(Buffer::FrameSmbSmb1Data)),
             (Protocol::Ip, "smb.smb1.data", Some(Buffer::FrameSmbSmb1Data)),
             (Protocol::Http, "http1.request", Some(Buffer::FrameHttp1Request)),

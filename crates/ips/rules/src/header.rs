@@ -9,7 +9,7 @@ use crate::text::{quote, words};
 
 words! {
     /// The action of a rule.
-    Action "alert, drop, reject, rejectsrc, rejectdst, rejectboth, pass, log or sdrop" {
+    Action "alert, drop, reject, rejectsrc, rejectdst, rejectboth, pass, config, log or sdrop" {
         /// Report, and let the packet pass.
         Alert "alert";
         /// Report, and drop.
@@ -26,6 +26,8 @@ words! {
         Log "log";
         /// Drop without a report (Snort 2.9).
         Sdrop "sdrop";
+        /// Change the logging or the tracking, without an alert (`config`).
+        Config "config";
     }
 }
 
@@ -51,6 +53,7 @@ words! {
         Icmpv4 "icmpv4" | "icmp4";
         /// ICMP over IPv6.
         Icmpv6 "icmpv6" | "icmp6";
+        Igmp "igmp";
         Sctp "sctp";
         Http "http" | "http1";
         Dns "dns";
@@ -104,6 +107,63 @@ words! {
 }
 
 words! {
+    /// The point of inspection at which a rule is evaluated, as in `http1:request_headers`.
+    Hook "all, pre_stream, pre_flow or flow_start with a transport protocol, or request_ or response_ and started, line, headers, body, trailer or complete with an application protocol" {
+        /// Every packet.
+        All "all";
+        /// Before the stream is reassembled.
+        PreStream "pre_stream";
+        /// Before the packet has a flow.
+        PreFlow "pre_flow";
+        /// The first packet of a flow.
+        FlowStart "flow_start";
+        RequestStarted "request_started";
+        RequestLine "request_line";
+        RequestHeaders "request_headers";
+        RequestBody "request_body";
+        RequestTrailer "request_trailer";
+        RequestComplete "request_complete";
+        ResponseStarted "response_started";
+        ResponseLine "response_line";
+        ResponseHeaders "response_headers";
+        ResponseBody "response_body";
+        ResponseTrailer "response_trailer";
+        ResponseComplete "response_complete";
+    }
+}
+
+impl Protocol {
+    /// Returns true for a protocol of the network or the transport layer, and not of an application.
+    pub fn is_of_packets(self) -> bool {
+        matches!(
+            self,
+            Protocol::Ip
+                | Protocol::Ipv4
+                | Protocol::Ipv6
+                | Protocol::Tcp
+                | Protocol::TcpPacket
+                | Protocol::TcpStream
+                | Protocol::Udp
+                | Protocol::Icmp
+                | Protocol::Icmpv4
+                | Protocol::Icmpv6
+                | Protocol::Igmp
+                | Protocol::Sctp
+        )
+    }
+}
+
+impl Hook {
+    /// Returns true for a point in the handling of packets, and not in that of the transactions of an application.
+    pub fn is_of_packets(self) -> bool {
+        matches!(
+            self,
+            Hook::All | Hook::PreStream | Hook::PreFlow | Hook::FlowStart
+        )
+    }
+}
+
+words! {
     /// The direction of a header.
     Direction "->, <> or =>" {
         /// From the first endpoint to the second.
@@ -134,6 +194,8 @@ pub struct Endpoints {
 pub struct Header {
     pub action: Action,
     pub protocol: Protocol,
+    /// The point of inspection, if the header names one.
+    pub hook: Option<Hook>,
     /// The endpoints; `None` in Snort 3 rules that name only a service.
     pub endpoints: Option<Endpoints>,
 }
@@ -141,6 +203,9 @@ pub struct Header {
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.action, self.protocol)?;
+        if let Some(hook) = self.hook {
+            write!(f, ":{hook}")?;
+        }
         match &self.endpoints {
             None => Ok(()),
             Some(ends) => write!(
@@ -192,11 +257,12 @@ pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Header, (usize, &'stat
     let (at, word) = part(0, "action")?;
     let action = action(syntax, word).map_err(|reason| (at, "action", reason))?;
     let (at, word) = part(1, "protocol")?;
-    let protocol = protocol(syntax, word).map_err(|reason| (at, "protocol", reason))?;
+    let (protocol, hook) = protocol(syntax, word).map_err(|reason| (at, "protocol", reason))?;
     if parts.len() == 2 && syntax == Syntax::Snort3 {
         return Ok(Header {
             action,
             protocol,
+            hook,
             endpoints: None,
         });
     }
@@ -228,6 +294,7 @@ pub(crate) fn parse(syntax: Syntax, text: &str) -> Result<Header, (usize, &'stat
     Ok(Header {
         action,
         protocol,
+        hook,
         endpoints: Some(endpoints),
     })
 }
@@ -239,7 +306,9 @@ fn action(syntax: Syntax, word: &str) -> Result<Action, Reason> {
             "the actions block, rewrite and react need responses that the engine does not send (drop and reject are there)",
         ),
         "activate" | "dynamic" => unsupported("activate and dynamic rules were replaced by tag and flowbits"),
-        "config" => unsupported("the action config changes the logging of single flows"),
+        _ if word.starts_with("accept") => unsupported(
+            "the rules of Suricata's firewall mode are not there; see rules with pass and drop ip any any",
+        ),
         _ => Action::from_word(word),
     }
 }
@@ -247,13 +316,26 @@ fn action(syntax: Syntax, word: &str) -> Result<Action, Reason> {
 /// Protocols of the rule language for which the engine has no parser.
 const OTHER_PROTOCOLS: &[&str] = &["doh2", "arp", "ether", "user", "template", "llmnr", "pop2"];
 
-fn protocol(syntax: Syntax, word: &str) -> Result<Protocol, Reason> {
+fn protocol(syntax: Syntax, word: &str) -> Result<(Protocol, Option<Hook>), Reason> {
     let lower = word.to_ascii_lowercase();
     let word = if syntax == Syntax::Suricata { &lower } else { word };
+    if syntax == Syntax::Suricata
+        && let Some((word, hook)) = word.split_once(':')
+    {
+        let (protocol, _) = self::protocol(syntax, word)?;
+        let hook = Hook::from_word(hook)?;
+        if protocol.is_of_packets() != hook.is_of_packets() {
+            return Err(Reason::invalid(
+                format!("the hook {} in rules of {protocol}", quote(hook.word())),
+                "a hook of packets with a transport protocol, or one of messages with an application protocol",
+            ));
+        }
+        return Ok((protocol, Some(hook)));
+    }
     if OTHER_PROTOCOLS.contains(&word) {
         return Err(Reason::Unsupported {
             why: "the engine has no parser for this protocol",
         });
     }
-    Protocol::from_word(word)
+    Protocol::from_word(word).map(|protocol| (protocol, None))
 }

@@ -45,7 +45,7 @@ const TYPE_SSHFP: u16 = 44;
 #[derive(Debug, Default)]
 pub(super) struct Message {
     pub(super) record: DnsRecord,
-    events: Vec<AppEvent>,
+    pub(super) events: Vec<AppEvent>,
 }
 
 /// A cursor over a message.

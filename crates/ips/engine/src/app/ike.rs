@@ -203,7 +203,7 @@ fn raise_weak(found: &Found<'_>, transaction: &mut Transaction) {
     if values("alg_enc").any(|value| matches!(value, 1..=3 | 4 | 6..=9 | 11)) {
         transaction.raise("ike.weak_crypto_enc");
     }
-    if values("alg_prf").any(|value| matches!(value, 1 | 2 | 3)) {
+    if values("alg_prf").any(|value| matches!(value, 1..=3)) {
         transaction.raise("ike.weak_crypto_prf");
     }
     if values("alg_auth").any(|value| matches!(value, 1 | 2 | 4 | 6 | 7)) {

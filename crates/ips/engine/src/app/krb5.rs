@@ -85,7 +85,7 @@ struct Message<'a> {
 }
 
 /// Returns the parts of a name: its type, and texts (section 5.2.2).
-fn name<'a>(mut bytes: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+fn name(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
     let mut inner = tagged(&mut bytes, SEQUENCE)?;
     tagged(&mut inner, 0xa0)?;
     let mut list = tagged(&mut inner, 0xa1)?;

@@ -3,14 +3,29 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::AppProtocol;
 use super::dns;
 use super::parser::{Outcome, Parser};
 use super::record::Record;
 use super::transaction::{Progress, Transactions};
+use super::{AppEvent, AppProtocol};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+
+/// Returns the event of an anomaly of DNS; `None` for those that follow from the roles of client and server.
+fn event(of_dns: AppEvent) -> Option<AppEvent> {
+    const EVENTS: [&str; 6] = [
+        "mdns.infinite_loop",
+        "mdns.invalid_opcode",
+        "mdns.malformed_data",
+        "mdns.name_too_long",
+        "mdns.too_many_labels",
+        "mdns.z_flag_set",
+    ];
+    EVENTS
+        .into_iter()
+        .find(|event| event.strip_prefix('m') == Some(of_dns))
+}
 
 /// The parser of a flow.
 #[derive(Debug)]
@@ -21,10 +36,16 @@ heap!(Mdns {});
 impl Parser for Mdns {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         let Some(message) = dns::parse(chunk.bytes) else {
+            out.raise("mdns.malformed_data");
             return Outcome::Continue;
         };
         let (record, direction) = (message.record, chunk.direction);
         let transaction = out.start(AppProtocol::Mdns);
+        message
+            .events
+            .into_iter()
+            .filter_map(event)
+            .for_each(|event| transaction.raise(event));
         for (name, _, _) in &record.questions {
             transaction.publish(Buffer::MdnsQueryName, direction, name.as_slice());
         }

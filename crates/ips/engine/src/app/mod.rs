@@ -65,7 +65,7 @@ use probing::{OtherDirection, SecondParser};
 pub use events::{EVENTS, REFUSED_EVENTS, event, protocol_of, why_refused};
 pub use expectation::Expectation;
 pub(crate) use expectation::Expectations;
-pub use frames::{FrameSet, FrameView};
+pub use frames::{FrameReport, FrameSet, FrameView};
 pub use parser::{Outcome, Parser};
 pub use probe::{ProtocolDetection, Transport, detect_protocol};
 pub use protocol::AppProtocol;

@@ -170,7 +170,12 @@ impl AppState {
         waiting: &[Option<Vec<u8>>; 2],
     ) {
         self.protocol = Some(protocol);
-        let frames = Frames::new(protocol, key.protocol != TCP, self.settings.frames);
+        let frames = Frames::new(
+            protocol,
+            key.protocol != TCP,
+            self.settings.frames,
+            self.settings.reports_frames,
+        );
         self.frames = match (frames, self.frames.take()) {
             (Some(frames), Some(before)) => Some(Box::new(frames.after(*before))),
             (frames, before) => frames.map(Box::new).or(before),

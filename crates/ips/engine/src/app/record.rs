@@ -1,6 +1,6 @@
 //! Fields of transactions for EVE records, and for conditions of rules that compare a value instead of a buffer.
 
-use crate::app::heap::{Heap, flat, heap};
+use crate::app::heap::{Heap, heap};
 pub use crate::app::interfaces::Interfaces;
 
 /// The fields of a transaction, by protocol.
@@ -35,6 +35,9 @@ pub struct Fields {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Number(u64),
+    Signed(i64),
+    /// The bits of a floating-point number.
+    Float(u64),
     Flag(bool),
     Text(Vec<u8>),
     Texts(Vec<Vec<u8>>),
@@ -51,6 +54,18 @@ impl Fields {
     /// Adds a number.
     pub fn number(&mut self, name: &'static str, value: impl Into<u64>) -> &mut Fields {
         self.list.push((name, Value::Number(value.into())));
+        self
+    }
+
+    /// Adds a number with a sign.
+    pub fn signed(&mut self, name: &'static str, value: i64) -> &mut Fields {
+        self.list.push((name, Value::Signed(value)));
+        self
+    }
+
+    /// Adds a floating-point number.
+    pub fn float(&mut self, name: &'static str, value: f64) -> &mut Fields {
+        self.list.push((name, Value::Float(value.to_bits())));
         self
     }
 
@@ -105,7 +120,7 @@ impl Fields {
 impl Heap for Value {
     fn heap(&self) -> usize {
         match self {
-            Value::Number(_) | Value::Flag(_) => 0,
+            Value::Number(_) | Value::Signed(_) | Value::Float(_) | Value::Flag(_) => 0,
             Value::Text(text) => text.heap(),
             Value::Texts(texts) => texts.heap(),
             Value::Object(fields) => fields.heap(),
@@ -409,9 +424,21 @@ pub struct DcerpcCall {
     pub interfaces: Interfaces,
     /// Operation number.
     pub operation: u16,
+    /// Type of the PDU that began the transaction (C706, section 12.6.4); `None` in records of old functions.
+    pub request: Option<u8>,
+    /// Type of the PDU that answered it.
+    pub answer: Option<u8>,
+    /// Identifier of the call.
+    pub identifier: u32,
+    /// Number of fragments, by [`Direction::index`](crate::Direction::index).
+    pub fragments: [u32; 2],
+    /// Bytes of stub data, by [`Direction::index`](crate::Direction::index).
+    pub stub_sizes: [u64; 2],
+    /// Results of the contexts that a bind proposed, in their order.
+    pub results: Vec<u16>,
 }
 
-flat!(DcerpcCall);
+heap!(DcerpcCall { results });
 
 /// A SIP message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -484,7 +511,7 @@ pub struct Dnp3Record {
 heap!(Dnp3Record { objects });
 
 /// An object header of DNP3 (IEEE 1815-2012, section 4.2.2.7).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dnp3Objects {
     pub group: u8,
     pub variation: u8,
@@ -496,6 +523,8 @@ pub struct Dnp3Objects {
     pub stop: u32,
     /// Number of objects; 0 for all objects.
     pub count: u32,
+    /// The objects with their prefixes as sent; empty if none follow the header.
+    pub data: Vec<u8>,
 }
 
-flat!(Dnp3Objects);
+heap!(Dnp3Objects { data });

@@ -54,15 +54,117 @@ impl State {
     }
 }
 
+/// The order of the messages of a handshake, and their sizes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Handshake {
+    state: State,
+    /// The minor version: 3, 7 or 8.
+    minor: u8,
+}
+
+impl Handshake {
+    /// Returns the direction of the next message; `None` after the last one.
+    pub(super) fn direction(&self) -> Option<Direction> {
+        self.state.direction()
+    }
+
+    /// Returns the number of bytes of the next message, of which `data` is the beginning; that of its head, if this is more than
+    /// `data` has.
+    pub(super) fn size(&self, data: &[u8]) -> usize {
+        match self.state {
+            State::ServerVersion | State::ClientVersion => 12,
+            State::SecurityTypes if self.minor < 7 => 4,
+            State::SecurityTypes => 1 + data.first().map_or(0, |count| usize::from(*count)),
+            State::Choice | State::Shared => 1,
+            State::Challenge | State::Response => 16,
+            State::Result => 4,
+            State::Reason => match data.first_chunk::<4>() {
+                Some(size) => 4 + (u32::from_be_bytes(*size) as usize).min(TEXT),
+                None => 4,
+            },
+            State::Parameters => 24,
+            State::Name(size) => size,
+            State::Done => 0,
+        }
+    }
+
+    /// Returns the size of the name, which ends the message with the parameters, if it is next; no message follows.
+    pub(super) fn take_name(&mut self) -> Option<usize> {
+        match self.state {
+            State::Name(size) => {
+                self.state = State::Done;
+                Some(size)
+            }
+            _ => None,
+        }
+    }
+
+    /// Continues behind a message of the size that [`Handshake::size`] has.
+    pub(super) fn advance(&mut self, message: &[u8]) {
+        let number = || {
+            message
+                .first_chunk()
+                .map_or(0, |bytes| u32::from_be_bytes(*bytes))
+        };
+        self.state = match self.state {
+            State::ServerVersion | State::ClientVersion => {
+                let is_server = self.state == State::ServerVersion;
+                match version(message) {
+                    None => State::Done,
+                    Some((_, minor)) => {
+                        self.minor = match minor {
+                            b"008" => 8,
+                            b"007" => 7,
+                            _ => 3,
+                        };
+                        if is_server {
+                            State::ClientVersion
+                        } else {
+                            State::SecurityTypes
+                        }
+                    }
+                }
+            }
+            State::SecurityTypes if self.minor < 7 => self.chosen(number()),
+            State::SecurityTypes if message.len() == 1 => State::Reason,
+            State::SecurityTypes => State::Choice,
+            State::Choice => self.chosen(message.first().map_or(0, |security| u32::from(*security))),
+            State::Challenge => State::Response,
+            State::Response => State::Result,
+            State::Result => match number() {
+                0 => State::Shared,
+                1 if self.minor >= 8 => State::Reason,
+                _ => State::Done,
+            },
+            State::Shared => State::Parameters,
+            State::Parameters => {
+                let size = message.get(20..).and_then(|size| size.first_chunk());
+                match size.map_or(0, |size| u32::from_be_bytes(*size) as usize) {
+                    size @ 1..=TEXT => State::Name(size),
+                    _ => State::Done,
+                }
+            }
+            State::Reason | State::Name(_) | State::Done => State::Done,
+        };
+    }
+
+    /// Returns the state after the choice of a security type.
+    fn chosen(self, security: u32) -> State {
+        match security {
+            NONE if self.minor >= 8 => State::Result,
+            NONE => State::Shared,
+            VNC => State::Challenge,
+            _ => State::Done,
+        }
+    }
+}
+
 /// The parser of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Rfb {
-    state: State,
+    handshake: Handshake,
     pending: [Vec<u8>; 2],
     transaction: Option<u64>,
-    /// The minor version: 3, 7 or 8.
-    minor: u8,
-    security: u32,
 }
 
 heap!(Rfb { pending });
@@ -95,7 +197,7 @@ impl Rfb {
     }
 
     fn finish(&mut self, out: &mut Transactions) {
-        self.state = State::Done;
+        self.handshake.state = State::Done;
         self.pending = Default::default();
         if let Some(transaction) = self.transaction(out) {
             for side in Direction::BOTH {
@@ -106,29 +208,16 @@ impl Rfb {
 
     /// Consumes bytes of the state's direction, and returns their number; 0 if more are needed.
     fn step(&mut self, data: &[u8], out: &mut Transactions) -> usize {
-        let state = self.state;
+        let state = self.handshake.state;
         let Some(direction) = state.direction() else {
             return 0;
         };
-        let needed = match state {
-            State::ServerVersion | State::ClientVersion => 12,
-            State::SecurityTypes if self.minor < 7 => 4,
-            State::SecurityTypes => 1 + data.first().map_or(0, |count| usize::from(*count)),
-            State::Choice | State::Shared => 1,
-            State::Challenge | State::Response => 16,
-            State::Result => 4,
-            State::Reason => match data.first_chunk::<4>() {
-                Some(size) => 4 + (u32::from_be_bytes(*size) as usize).min(TEXT),
-                None => 4,
-            },
-            State::Parameters => 24,
-            State::Name(size) => size,
-            State::Done => return 0,
-        };
+        let needed = self.handshake.size(data);
         let Some(bytes) = data.get(..needed) else {
             return 0;
         };
-        let minor = self.minor;
+        let minor = self.handshake.minor;
+        self.handshake.advance(bytes);
         match state {
             State::ServerVersion | State::ClientVersion => {
                 let Some((major, minor_text)) = version(bytes) else {
@@ -148,29 +237,13 @@ impl Rfb {
                         });
                     });
                 }
-                self.minor = match minor_text {
-                    b"008" => 8,
-                    b"007" => 7,
-                    _ => 3,
-                };
-                self.state = if is_server {
-                    State::ClientVersion
-                } else {
-                    State::SecurityTypes
-                };
             }
             State::SecurityTypes if minor < 7 => {
                 let security = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                return self.choose(security, needed, out);
+                self.choose(security, out);
             }
-            State::SecurityTypes => {
-                self.state = if bytes.len() == 1 {
-                    State::Reason
-                } else {
-                    State::Choice
-                };
-            }
-            State::Choice => return self.choose(u32::from(bytes[0]), needed, out),
+            State::SecurityTypes => {}
+            State::Choice => self.choose(u32::from(bytes[0]), out),
             State::Challenge | State::Response => {
                 let is_challenge = state == State::Challenge;
                 if let Some(transaction) = self.transaction(out) {
@@ -183,20 +256,14 @@ impl Rfb {
                         });
                     });
                 }
-                self.state = if is_challenge {
-                    State::Response
-                } else {
-                    State::Result
-                };
             }
             State::Result => {
                 let result = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-                let (name, next) = match result {
-                    0 => ("OK", State::Shared),
-                    1 if minor >= 8 => ("FAIL", State::Reason),
-                    1 => ("FAIL", State::Done),
-                    2 => ("TOOMANY", State::Done),
-                    _ => ("UNKNOWN", State::Done),
+                let name = match result {
+                    0 => "OK",
+                    1 => "FAIL",
+                    2 => "TOOMANY",
+                    _ => "UNKNOWN",
                 };
                 if let Some(transaction) = self.transaction(out) {
                     transaction.number(NumberField::RfbSecResult, direction, result.min(3));
@@ -209,10 +276,6 @@ impl Rfb {
                         });
                     });
                 }
-                self.state = next;
-                if next == State::Done {
-                    self.finish(out);
-                }
             }
             State::Reason => {
                 let reason = bytes.get(4..).unwrap_or_default();
@@ -221,7 +284,6 @@ impl Rfb {
                         out.text("server_security_failure_reason", reason);
                     });
                 }
-                self.finish(out);
             }
             State::Shared => {
                 if let Some(transaction) = self.transaction(out) {
@@ -229,7 +291,6 @@ impl Rfb {
                         out.flag("screen_shared", bytes[0] != 0);
                     });
                 }
-                self.state = State::Parameters;
             }
             State::Parameters => {
                 let word = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -258,10 +319,6 @@ impl Rfb {
                         });
                     });
                 }
-                self.state = State::Name(size);
-                if size == 0 {
-                    self.finish(out);
-                }
             }
             State::Name(_) => {
                 if let Some(transaction) = self.transaction(out) {
@@ -272,34 +329,30 @@ impl Rfb {
                         });
                     });
                 }
-                self.finish(out);
             }
             State::Done => {}
+        }
+        if self.handshake.state == State::Done {
+            self.finish(out);
         }
         needed
     }
 
-    fn choose(&mut self, security: u32, used: usize, out: &mut Transactions) -> usize {
-        self.security = security;
-        if let Some(transaction) = self.transaction(out) {
-            transaction.number(NumberField::RfbSecType, Direction::ToServer, security);
-            transaction.advance(Direction::ToServer, Progress::Headers);
-            fields(transaction, |out| {
-                within(out, "authentication", |out| {
-                    out.number("security_type", security);
-                });
-            });
-        }
-        self.state = match security {
-            NONE if self.minor >= 8 => State::Result,
-            NONE => State::Shared,
-            VNC => State::Challenge,
-            _ => {
-                self.fail("rfb.unimplemented_security_type", out);
-                return used;
-            }
+    /// Records the choice of a security type.
+    fn choose(&mut self, security: u32, out: &mut Transactions) {
+        let Some(transaction) = self.transaction(out) else {
+            return;
         };
-        used
+        transaction.number(NumberField::RfbSecType, Direction::ToServer, security);
+        transaction.advance(Direction::ToServer, Progress::Headers);
+        fields(transaction, |out| {
+            within(out, "authentication", |out| {
+                out.number("security_type", security);
+            });
+        });
+        if !matches!(security, NONE | VNC) {
+            transaction.raise("rfb.unimplemented_security_type");
+        }
     }
 }
 
@@ -315,7 +368,7 @@ fn within(out: &mut Fields, name: &'static str, write: impl FnOnce(&mut Fields))
 
 impl Parser for Rfb {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
-        if self.state == State::Done {
+        if self.handshake.state == State::Done {
             return Outcome::Continue;
         }
         if chunk.gap_before > 0 {
@@ -323,16 +376,16 @@ impl Parser for Rfb {
             return Outcome::Continue;
         }
         self.pending[chunk.direction.index()].extend_from_slice(chunk.bytes);
-        while let Some(direction) = self.state.direction() {
-            let before = self.state;
+        while let Some(direction) = self.handshake.direction() {
+            let before = self.handshake.state;
             let data = core::mem::take(&mut self.pending[direction.index()]);
             let size = self.step(&data, out);
-            if self.state != State::Done {
+            if self.handshake.state != State::Done {
                 let mut data = data;
                 data.drain(..size);
                 self.pending[direction.index()] = data;
             }
-            if size == 0 && self.state == before {
+            if size == 0 && self.handshake.state == before {
                 break;
             }
         }

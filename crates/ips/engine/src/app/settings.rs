@@ -21,6 +21,8 @@ pub struct AppSettings {
     pub attachment_minimum: usize,
     /// The frames that rules inspect.
     pub frames: FrameSet,
+    /// True if all frames become events.
+    pub reports_frames: bool,
     /// Parts of messages that parsers look at only if rules ask for them.
     pub asks: Asks,
     /// True if files are hashed.
@@ -68,6 +70,7 @@ impl Default for AppSettings {
             response_body_minimum: 40 << 10,
             attachment_minimum: 32 << 10,
             frames: FrameSet::default(),
+            reports_frames: false,
             asks: Asks::default(),
             hashes_files: false,
             store_limit: 0,

@@ -29,7 +29,10 @@ const USER_BASED: &[u8] = &[3];
 
 /// The parser of a flow.
 #[derive(Debug, Default)]
-pub(super) struct Snmp;
+pub(super) struct Snmp {
+    /// The version of the first message.
+    version: Option<u64>,
+}
 
 heap!(Snmp {});
 
@@ -40,6 +43,8 @@ struct Found<'a> {
     community: Option<&'a [u8]>,
     user: Option<&'a [u8]>,
     pdu: Option<u8>,
+    /// True if the security model of version 3 is not the user-based one (RFC 3411, section 5).
+    has_unknown_model: bool,
     /// Names of variables; the first ones.
     variables: Vec<&'a [u8]>,
 }
@@ -94,6 +99,7 @@ fn version_3<'a>(message: &mut &'a [u8], found: &mut Found<'a>) -> Option<()> {
     tagged(&mut header, OCTET_STRING)?;
     let model = tagged(&mut header, INTEGER)?;
     let mut parameters = tagged(message, OCTET_STRING)?;
+    found.has_unknown_model = model != USER_BASED;
     if model == USER_BASED {
         let mut parameters = tagged(&mut parameters, SEQUENCE)?;
         // Engine, number of its starts, its time, and the user (RFC 3414, section 2.4).
@@ -136,8 +142,14 @@ fn message(mut bytes: &[u8]) -> Option<Found<'_>> {
 }
 
 /// Adds the transaction of a message.
-fn publish(direction: Direction, found: &Found<'_>, out: &mut Transactions) {
+fn publish(direction: Direction, found: &Found<'_>, first: u64, out: &mut Transactions) {
     let transaction = framed::message(AppProtocol::Snmp, direction, out);
+    if found.has_unknown_model {
+        transaction.raise("snmp.unknown_security_model");
+    }
+    if found.version != first {
+        transaction.raise("snmp.version_mismatch");
+    }
     // The numbers on the wire are 0 for version 1, 1 for 2c, and 3.
     let version = if found.version < 2 {
         found.version + 1
@@ -179,7 +191,8 @@ impl Parser for Snmp {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         match message(chunk.bytes) {
             Some(found) => {
-                publish(chunk.direction, &found, out);
+                let first = *self.version.get_or_insert(found.version);
+                publish(chunk.direction, &found, first, out);
                 Outcome::Continue
             }
             None => {
@@ -204,7 +217,7 @@ mod tests {
     const GET: &[u8] = b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19\x02\x01\x01\x02\x01\0\x02\x01\0\x30\x0e\x30\x0c\x06\x08\x2b\x06\x01\x02\x01\x01\x05\0\x05\0";
 
     fn outcome(bytes: &[u8]) -> Outcome {
-        Snmp.data(
+        Snmp::default().data(
             StreamChunk::of(Direction::ToServer, bytes),
             &mut Transactions::default(),
         )

@@ -274,6 +274,7 @@ fn number(field: NumberField, packet: &Packet<'_>) -> Option<u64> {
             let is_v6 = packet.ip.version == IpVersion::V6;
             packet.icmp.filter(|_| is_v6)?.mtu.map(u64::from)
         }
+        NumberField::IgmpType => igmp(packet)?.first().map(|kind| u64::from(*kind)),
         NumberField::VlanLayers => Some(u64::from(packet.vlan_len)),
         // The compiler makes no packet conditions from other fields.
         _ => None,
@@ -290,6 +291,20 @@ fn window_scale(mut options: &[u8]) -> Option<u64> {
             [_, size, ..] => options = options.get(usize::from((*size).max(2))..)?,
         }
     }
+}
+
+/// Returns the header of an IGMP message: eight bytes, twelve of a query of version 3 (RFC 3376, section 4.1).
+fn igmp<'a>(packet: &Packet<'a>) -> Option<&'a [u8]> {
+    const IGMP: u8 = 2;
+    const QUERY: u8 = 0x11;
+    let message = packet.ip_payload();
+    let size = if message.first() == Some(&QUERY) && message.len() >= 12 {
+        12
+    } else {
+        8
+    };
+    let is_first = packet.protocol == IGMP && packet.ip.fragment_offset == 0;
+    message.get(..size).filter(|_| is_first)
 }
 
 /// Returns the bytes of a buffer of a packet: a header or an address.
@@ -312,6 +327,7 @@ pub(super) fn buffer<'a>(buffer: Buffer, packet: &Packet<'a>, address: &'a mut [
         Buffer::UdpHeader => transport().filter(|_| packet.protocol == UDP && packet.ports.is_some()),
         Buffer::Icmpv4Header => transport().filter(|_| packet.protocol == ICMP && packet.icmp.is_some()),
         Buffer::Icmpv6Header => transport().filter(|_| packet.protocol == ICMPV6 && packet.icmp.is_some()),
+        Buffer::IgmpHeader => igmp(packet),
         Buffer::IpSource | Buffer::IpDestination => {
             let found = if buffer == Buffer::IpSource {
                 packet.src

@@ -28,6 +28,7 @@ pub(super) fn satisfies(
 ) -> bool {
     match test {
         AppTest::Protocol { .. } => true,
+        AppTest::Progress(progress) => transaction.progress[direction.index()] >= *progress,
         AppTest::Field(field, value) => has(*field, value, transaction, (direction, now, client)),
         AppTest::Number(field, comparison, index) => {
             has_number(*field, (*comparison, *index), transaction, direction)
@@ -374,7 +375,11 @@ fn dnp3_indication(name: &str) -> Option<u16> {
 /// Returns the call of DCE/RPC in the record of a transaction.
 fn call(transaction: &Transaction) -> Option<&DcerpcCall> {
     match &transaction.record {
-        Record::Smb(smb) => smb.dcerpc.as_ref(),
+        // A bind is a transaction for events alone.
+        Record::Smb(smb) => smb
+            .dcerpc
+            .as_ref()
+            .filter(|call| call.request.is_none_or(|kind| kind == 0)),
         _ => None,
     }
 }
@@ -464,6 +469,7 @@ pub(super) fn is_of_transaction(field: NumberField) -> bool {
         field,
         NumberField::TcpWindowScale
             | NumberField::Icmpv6Mtu
+            | NumberField::IgmpType
             | NumberField::VlanLayers
             | NumberField::VlanId
             | NumberField::FlowAge
@@ -531,7 +537,7 @@ mod tests {
         let uuid = "12345678-1234-abcd-ef00-0123456789ac";
         let call = DcerpcCall {
             interfaces: [(uuid.as_bytes().to_vec(), 3)].into_iter().collect(),
-            operation: 0,
+            ..DcerpcCall::default()
         };
         let upper = uuid.to_ascii_uppercase();
         for (value, expected) in [

@@ -93,6 +93,12 @@ fn key(subject: Subject<'_>, rate: u32, track: Track) -> Key {
     }
 }
 
+/// Returns true for the numbers of matches at which a backoff raises alerts: the first, then each time its multiple.
+fn is_step(count: u32, rate: &Rate) -> bool {
+    let next = |step: &u32| step.checked_mul(rate.multiplier).filter(|next| next > step);
+    core::iter::successors(Some(rate.count), next).any(|step| step == count)
+}
+
 fn seconds(seconds: u32) -> u64 {
     u64::from(seconds) * 1_000_000_000
 }
@@ -108,7 +114,11 @@ impl Rates {
 
     /// Returns the counter of a key, increased by one. Its interval contains the time of the packet.
     fn count(&mut self, key: Key, rate: &Rate, now: Time) -> &mut Counter {
-        let interval = seconds(rate.seconds);
+        let interval = match rate.kind {
+            // A backoff counts for as long as its flow.
+            Some(RateKind::Backoff) => u64::MAX,
+            _ => seconds(rate.seconds),
+        };
         if self.counters.len() >= self.limit && !self.counters.contains_key(&key) {
             self.make_room(now);
         }
@@ -167,6 +177,11 @@ impl Rates {
                 counter.count = 0;
                 Outcome::Alert(None)
             }
+            (Some(RateKind::Backoff), Ordering::Less) => Outcome::Below,
+            (Some(RateKind::Backoff), _) => match is_step(counter.count, rate) {
+                true => Outcome::Alert(None),
+                false => Outcome::Silent,
+            },
             (None, Ordering::Greater) => Outcome::Alert(None),
             (None, _) => Outcome::Below,
         }
@@ -244,6 +259,27 @@ mod tests {
             track: Track::Source,
             count: 10,
             seconds,
+            multiplier: 0,
+        }
+    }
+
+    #[test]
+    fn a_backoff_alerts_at_its_count_and_at_each_multiple() {
+        for (count, multiplier, expected) in [
+            (1, 10, vec![1, 10, 100, 1000]),
+            (1, 2, vec![1, 2, 4, 8, 16, 32, 64, 128, 256, 512]),
+            (5, 5, vec![5, 25, 125, 625]),
+            (3, 1, vec![3]),
+        ] {
+            let rate = Rate {
+                kind: Some(RateKind::Backoff),
+                track: Track::Flow,
+                count,
+                seconds: 0,
+                multiplier,
+            };
+            let steps: Vec<u32> = (1..=1000).filter(|at| is_step(*at, &rate)).collect();
+            assert_eq!(steps, expected);
         }
     }
 

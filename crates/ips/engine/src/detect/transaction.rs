@@ -6,7 +6,7 @@ use super::compile::{Hook, buffer_directions};
 use super::detector::Candidates;
 use super::evaluate::{self, Scratch, Subject};
 use super::prefilter::Group;
-use super::program::{Absence, BufferTest, JumpBase, Operation, Rule, Step};
+use super::program::{Absence, AppTest, BufferTest, JumpBase, Operation, Rule, Step};
 use super::transform;
 use crate::app::{BufferView, Progress, Transaction};
 use crate::flow::{Direction, FlowState};
@@ -66,7 +66,9 @@ pub(super) fn varies(rule: &Rule) -> bool {
         || !rule.headers.is_empty()
         || !rule.payload.is_empty()
         || rule.flow.is_reassembled.is_some();
-    depends_on_packet || !rule.state.is_empty()
+    // The progress of a message is no new version of it.
+    let is_at_hook = rule.app.iter().any(|test| matches!(test, AppTest::Progress(_)));
+    depends_on_packet || !rule.state.is_empty() || is_at_hook
 }
 
 /// Detection state of one direction of a transaction.
@@ -143,9 +145,7 @@ impl DirectionState {
     /// scanned bytes.
     pub(super) fn scan(
         &mut self,
-        index: u16,
-        hook: &Hook,
-        group: &Group,
+        (index, hook, group): (u16, &Hook, &Group),
         transaction: &Transaction,
         direction: Direction,
         memory: &mut (Candidates, Vec<u8>),

@@ -65,8 +65,8 @@ fn plain(transform: &Transform, out: &mut Vec<u8>) {
         }
         Transform::Subslice(part) => subslice(*part, out),
         Transform::FromBase64 { mode, offset, bytes } => from_base64(*mode, *offset, *bytes, out),
-        Transform::Gunzip => decompress(out, |data| flate2::read::GzDecoder::new(data)),
-        Transform::ZlibDeflate => decompress(out, |data| flate2::read::ZlibDecoder::new(data)),
+        Transform::Gunzip => decompress(out, flate2::read::GzDecoder::new),
+        Transform::ZlibDeflate => decompress(out, flate2::read::ZlibDecoder::new),
         // The compiler makes a step of its own from an expression.
         Transform::PcreXform(_) => {}
     }
@@ -259,7 +259,11 @@ mod tests {
             (part(9, None, false), b""),
             (part(-9, Some(1), false), b""),
         ] {
-            assert_eq!(applied(&[transform.clone()], b"abcdef"), expected, "{transform}");
+            assert_eq!(
+                applied(core::slice::from_ref(&transform), b"abcdef"),
+                expected,
+                "{transform}"
+            );
         }
     }
 

@@ -330,6 +330,7 @@ impl Engine {
         // Rules need the digests, whether records have them or not.
         flow.app.settings.hashes_files |= rules.needs_digests;
         (flow.app.settings.frames, flow.app.settings.asks) = (rules.frames, rules.asks);
+        flow.app.settings.reports_frames = self.settings.frames && self.keeps_records();
         if self.overload.sheds_depth {
             flow.app.settings = flow.app.settings.half_as_deep();
         }
@@ -424,7 +425,9 @@ impl Engine {
                 let transactions = &flow.app.transactions;
                 let has_events =
                     rules.has_event_rules() && flow.detect.has_new_events(direction, &transactions.events);
-                if !has_data && transactions.list.is_empty() && !has_events {
+                let frames = flow.app.frames.as_ref();
+                let has_frames = frames.is_some_and(|frames| frames.has_complete(direction));
+                if !has_data && transactions.list.is_empty() && !has_events && !has_frames {
                     continue;
                 }
                 let events = out.list.len();
@@ -444,6 +447,7 @@ impl Engine {
         }
         history::store_files(&mut flow, out);
         if self.keeps_records() {
+            history::report_frames(&mut flow, 0, now, out);
             history::report_end(&flow, now, reason, out);
         }
         if let Some(session) = &mut flow.tcp {

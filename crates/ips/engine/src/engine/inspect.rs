@@ -117,7 +117,11 @@ impl Engine {
         self.complete_alerts(first, flow, direction, out);
         history::store_files(flow, out);
         if self.keeps_records() {
+            history::report_frames(flow, packet.number, packet.time, out);
             history::report_complete(flow, packet, out);
+        } else if let Some(frames) = &mut flow.app.frames {
+            // Under overload, they are not reported.
+            frames.take_reports();
         }
         flow.app.remove_finished_transactions();
     }

@@ -301,7 +301,8 @@ impl Engine {
             false => None,
         };
         packet.is_tunnel = inside.is_some();
-        let decided = match Tuple::of(&packet) {
+        let is_untracked = !rules.untracked.is_empty() && self.detector.untracks(rules, &packet);
+        let decided = match Tuple::of(&packet).filter(|_| !is_untracked) {
             Some((tuple, is_quoted)) => self.in_flow(rules, &mut packet, tuple, is_quoted, out),
             None => Decided::Verdict(self.without_flow(rules, &packet, out)),
         };

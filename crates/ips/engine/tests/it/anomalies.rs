@@ -418,10 +418,37 @@ fn other(protocol: &str, event: &str) -> Vec<Message> {
         .chain([client("EHLO a\r\n"), server("220 x\r\n")])
         .chain([client("RCPT TO:<b@b>\r\n".repeat(3000))])
         .collect(),
-        ("dnp3", "bad_link_crc") => {
+        ("dnp3", "bad_link_crc" | "bad_transport_crc") => {
             let mut wrong = frame.clone();
-            wrong[11] ^= 1;
+            wrong[if event == "bad_link_crc" { 8 } else { 11 }] ^= 1;
             vec![client([frame, wrong].concat())]
+        }
+        ("dnp3", "flooded") => vec![client(frame.repeat(501))],
+        ("dnp3", "too_many_objects") => {
+            let object = [60, 2, 6];
+            let objects = [&[0xc1, 1][..], &object.repeat(2049)].concat();
+            let segment = |(at, part): (usize, &[u8])| {
+                let first = if at == 0 { 0x40 } else { 0 };
+                let last = if (at + 1) * 15 >= objects.len() { 0x80 } else { 0 };
+                link_frame(&[&[first | last | (at & 0x3f) as u8][..], part].concat())
+            };
+            vec![client(
+                objects
+                    .chunks(15)
+                    .enumerate()
+                    .flat_map(segment)
+                    .collect::<Vec<u8>>(),
+            )]
+        }
+        ("dnp3", "too_many_points") => {
+            vec![client(
+                [frame, link_frame(b"\xc2\xc1\x02\x1e\x01\x01\0\0\xff\xff")].concat(),
+            )]
+        }
+        ("dnp3", "unknown_object") => {
+            vec![client(
+                [frame, link_frame(b"\xc2\xc1\x02\x56\x01\x07\x01\0")].concat(),
+            )]
         }
         ("dnp3", "fragment_too_long") => {
             let segment = |at: u16| {
@@ -447,6 +474,8 @@ fn other(protocol: &str, event: &str) -> Vec<Message> {
         ("pop3", "reply_without_command") => {
             vec![server("+OK x\r\n"), client("NOOP\r\n"), server("+OK\r\n+OK\r\n")]
         }
+        ("pop3", "unknown_command") => vec![server("+OK x\r\n"), client("XYZZY\r\n")],
+        ("pop3", "incorrect_argument_count") => vec![server("+OK x\r\n"), client("TOP 1\r\n")],
         ("pop3", "too_many_commands") => vec![server("+OK x\r\n"), client("NOOP\r\n".repeat(1000))],
         ("smb", "malformed_data") => {
             let negotiate = [&[0, 0, 0, 64][..], &smb(0, 0)].concat();
@@ -490,6 +519,7 @@ fn each_anomaly_is_raised_by_some_flow() {
             "smtp" => (25, smtp(name)),
             "tls" => (443, tls(name)),
             "dns" => (53, dns(name)),
+            "mdns" => (5353, dns(name)),
             "dnp3" => (20_000, other(protocol, name)),
             "ftp" => (21, other(protocol, name)),
             "modbus" => (502, other(protocol, name)),
@@ -501,7 +531,7 @@ fn each_anomaly_is_raised_by_some_flow() {
             _ => (22, other(protocol, name)),
         };
         let frames = match protocol {
-            _ if is_udp || matches!(protocol, "dns" | "sip") => messages
+            _ if is_udp || matches!(protocol, "dns" | "mdns" | "sip") => messages
                 .iter()
                 .map(|(is_reply, bytes)| udp(port, *is_reply, bytes))
                 .collect(),

@@ -201,6 +201,8 @@ fn each_field_has_a_flow_on_which_it_matches() {
         "ftpdata_command",
         "bypass",
         "rpc",
+        "config",
+        "igmp.type",
     ];
     for (protocol, options, conversation) in texts.chain(numbers) {
         if let Conversation::Listed = conversation {

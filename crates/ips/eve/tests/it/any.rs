@@ -2,7 +2,7 @@
 
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
-use millrace_ips_engine::app::{AppEvent, AppProtocol, FrameView};
+use millrace_ips_engine::app::{AppEvent, AppProtocol, FrameReport, FrameView};
 use millrace_ips_engine::event::{
     Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
     TransactionEvent, Tunnel,
@@ -186,13 +186,18 @@ fn modbus() -> impl Strategy<Value = Option<ModbusMessage>> {
     )
 }
 
+/// Returns group, variation and qualifier of objects, half of them of forms that the standard defines.
+fn dnp3_kind() -> impl Strategy<Value = [u8; 3]> {
+    prop_oneof![any::<[u8; 3]>(), [1..54_u8, 0..10_u8, 0..0x40_u8]]
+}
+
 prop_compose! {
     fn dnp3()(
         bytes in any::<[u8; 3]>(), ends in any::<[u16; 2]>(), indications in any::<Option<u16>>(), is_complete in any::<bool>(),
-        objects in collection::vec((any::<[u8; 3]>(), any::<[u32; 3]>()), 0..3),
+        objects in collection::vec((dnp3_kind(), any::<[u32; 3]>(), collection::vec(any::<u8>(), 0..40)), 0..3),
     ) -> Record {
-        let objects = objects.into_iter().map(|([group, variation, qualifier], [start, stop, count])| {
-            Dnp3Objects { group, variation, qualifier, start, stop, count }
+        let objects = objects.into_iter().map(|([group, variation, qualifier], [start, stop, count], data)| {
+            Dnp3Objects { group, variation, qualifier, start, stop, count, data }
         });
         Record::Dnp3(Box::new(Dnp3Record {
             link_control: bytes[0], source: ends[0], destination: ends[1], control: bytes[1], function: bytes[2], indications,
@@ -224,7 +229,14 @@ prop_compose! {
     ) -> Record {
         let [dialect, command] = texts.try_into().unwrap();
         let [filename, share] = maybe.try_into().unwrap();
-        let dcerpc = dcerpc.map(|(interfaces, operation)| DcerpcCall { interfaces: interfaces.into_iter().collect(), operation });
+        let dcerpc = dcerpc.map(|(interfaces, operation): (Vec<_>, u16)| DcerpcCall {
+            request: [None, Some(0), Some(11), Some(99)][usize::from(operation % 4)],
+            answer: [None, Some(2), Some(12)][usize::from(operation % 3)],
+            results: vec![operation; usize::from(operation % 5)],
+            interfaces: interfaces.into_iter().collect(),
+            operation,
+            ..DcerpcCall::default()
+        });
         Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc }))
     }
 }
@@ -384,6 +396,9 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
             Event::Flow(Box::new(flow), end)
         }),
         1 => (subject(), select(reasons)).prop_map(|(subject, reason)| Event::Drop(subject, reason)),
+        1 => (subject(), app(), frame(), collection::vec(any::<u8>(), 0..9)).prop_map(|(subject, app, view, payload)| {
+            Event::Frame(subject, Box::new(FrameReport { view, app, payload }))
+        }),
         1 => (subject(), app(), anomalies()).prop_map(|(subject, app, events)| Event::Anomaly(subject, app, events)),
         1 => (subject(), select(Cause::ALL), select(Policy::ALL), option::of((any::<u32>(), any::<u32>()))).prop_map(
             |(subject, cause, policy, rule)| Event::Exception(subject, cause, policy, rule.map(|(gid, sid)| RuleId { gid, sid }))

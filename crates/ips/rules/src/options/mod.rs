@@ -156,7 +156,7 @@ impl RuleOption {
             "frame" if syntax == Syntax::Suricata => {
                 const FORM: &str = "the name of a frame, such as tls.pdu";
                 let name = required(value, FORM)?;
-                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+                let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':');
                 match name.chars().all(is_name) {
                     true => RuleOption::Frame(name.to_owned()),
                     false => return Err(Reason::invalid(format!("the name {}", quote(name)), FORM)),

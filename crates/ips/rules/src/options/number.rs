@@ -60,6 +60,7 @@ fields! {
     DnsRrtype "the type of a DNS question or record" "dns.rrtype";
     TcpWindowScale "the TCP window scale" "tcp.wscale";
     Icmpv6Mtu "the MTU of ICMPv6" "icmpv6.mtu";
+    IgmpType "the IGMP type" "igmp.type";
     FlowAge "the age of the flow in seconds" "flow.age";
     FlowPackets "the number of packets of the flow" "flow.pkts";
     FlowPacketsToClient "the number of packets to the client" "flow.pkts_toclient";
@@ -192,6 +193,16 @@ impl Comparison {
     /// Reads a comparison with a number of a field, whose values or bits may have names.
     pub(crate) fn parse_field(syntax: Syntax, field: NumberField, text: &str) -> Result<Comparison, Reason> {
         let text = text.trim();
+        // Numbers of the type of service may have a leading `x`.
+        if field == NumberField::Tos
+            && let (is_negated, Some(digits)) = (
+                text.starts_with('!'),
+                text.trim_start_matches('!').strip_prefix('x'),
+            )
+        {
+            let sign = if is_negated { "!" } else { "" };
+            return Comparison::parse(syntax, &format!("{sign}0x{digits}"));
+        }
         match field.values() {
             Values::Numbers => Comparison::parse(syntax, text),
             Values::Names(names, form) => Comparison::parse_with(syntax, text, form, &|text| {
@@ -340,17 +351,37 @@ impl Comparison {
 /// Reads a list of names of bits, each with a `!` if it must not be set.
 fn bits(names: &[(&str, u64)], form: &'static str, text: &str) -> Result<Comparison, Reason> {
     let (mut mask, mut value) = (0, 0);
-    for part in text.split(',') {
+    let modifier = text
+        .chars()
+        .next()
+        .filter(|first| matches!(first, '+' | '*' | '-' | '='));
+    for part in text.trim_start_matches(['+', '*', '-', '=']).split(',') {
         let (is_negated, name) = negation(part.trim());
         let found = names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         let (_, bit) = found.ok_or_else(|| Reason::invalid(format!("the name \"{name}\""), form))?;
         mask |= bit;
         value |= if is_negated { 0 } else { *bit };
     }
-    Ok(Comparison::Mask {
-        mask,
-        value,
-        is_negated: false,
+    Ok(match modifier {
+        // All of the bits, and only them.
+        Some('=') => Comparison::Equal(value),
+        // Any of the bits: they are not all 0, or not all 1 if they are negated.
+        Some('*') => Comparison::Mask {
+            mask,
+            value: !value & mask,
+            is_negated: true,
+        },
+        // Not all of the bits.
+        Some('-') => Comparison::Mask {
+            mask,
+            value,
+            is_negated: true,
+        },
+        _ => Comparison::Mask {
+            mask,
+            value,
+            is_negated: false,
+        },
     })
 }
 

@@ -221,6 +221,8 @@ words! {
         Threshold "threshold";
         /// One alert in each interval, after COUNT matches.
         Both "both";
+        /// An alert at the match COUNT of a flow, then after MULTIPLIER times as many each time.
+        Backoff "backoff";
     }
 }
 
@@ -259,16 +261,17 @@ pub struct Rate {
     pub track: Track,
     /// The number of matches.
     pub count: u32,
-    /// The interval, in seconds.
+    /// The interval, in seconds; 0 for a backoff, which has none.
     pub seconds: u32,
+    /// The factor of a backoff; 0 for other kinds.
+    pub multiplier: u32,
 }
 
 impl Rate {
     /// Reads the value of `threshold` or `detection_filter`.
     pub(crate) fn parse(is_threshold: bool, value: Option<&str>) -> Result<Rate, Reason> {
-        const FORM: &str =
-            "[type limit|threshold|both,] track by_src|by_dst|by_rule|by_both, count N, seconds N";
-        let (mut kind, mut track, mut count, mut seconds) = (None, None, None, None);
+        const FORM: &str = "[type limit|threshold|both,] track by_src|by_dst|by_rule|by_both|by_flow, count N, seconds N, or type backoff, track by_flow, count N, multiplier N";
+        let (mut kind, mut track, mut count, mut seconds, mut multiplier) = (None, None, None, None, None);
         for part in list(required(value, FORM)?) {
             let (name, text) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
             let text = text.trim();
@@ -277,18 +280,29 @@ impl Rate {
                 "track" => track = Some(Track::from_word(text)?),
                 "count" => count = Some(number32(text, FORM)?),
                 "seconds" => seconds = Some(number32(text, FORM)?),
+                "multiplier" => multiplier = Some(number32(text, FORM)?),
                 _ => return Err(Reason::invalid(quote(part), FORM)),
             }
         }
-        match (track, count, seconds) {
-            (Some(track), Some(count), Some(seconds))
-                if kind.is_some() == is_threshold && count > 0 && seconds > 0 =>
+        let is_backoff = kind == Some(RateKind::Backoff);
+        if is_backoff && track != Some(Track::Flow) {
+            return Err(Reason::invalid("a backoff that is not counted by flows", FORM));
+        }
+        // A backoff has a factor in place of an interval.
+        let (seconds, multiplier) = match is_backoff {
+            true => (seconds.xor(Some(0)), multiplier),
+            false => (seconds.filter(|seconds| *seconds > 0), multiplier.xor(Some(0))),
+        };
+        match (track, count, seconds, multiplier) {
+            (Some(track), Some(count), Some(seconds), Some(multiplier))
+                if kind.is_some() == is_threshold && count > 0 && is_backoff == (multiplier > 0) =>
             {
                 Ok(Rate {
                     kind,
                     track,
                     count,
                     seconds,
+                    multiplier,
                 })
             }
             _ => Err(Reason::invalid("an argument is missing or zero", FORM)),
@@ -301,6 +315,7 @@ impl Rate {
             track,
             count,
             seconds,
+            multiplier,
             ..
         } = self;
         let each = match track {
@@ -312,6 +327,11 @@ impl Rate {
         };
         match self.kind {
             None => format!("match only after {count} matches {each} in {seconds} s"),
+            Some(RateKind::Backoff) => {
+                format!(
+                    "raise an alert at match {count} {each}, then after {multiplier} times as many each time"
+                )
+            }
             Some(RateKind::Limit) => format!("raise at most {count} alerts {each} in {seconds} s"),
             Some(RateKind::Threshold) => {
                 format!("raise one alert for every {count} matches {each} in {seconds} s")
@@ -329,10 +349,10 @@ impl fmt::Display for Rate {
             Some(kind) => write!(f, "threshold:type {kind}, ")?,
             None => f.write_str("detection_filter:")?,
         }
-        write!(
-            f,
-            "track {}, count {}, seconds {};",
-            self.track, self.count, self.seconds
-        )
+        write!(f, "track {}, count {}, ", self.track, self.count)?;
+        match self.kind {
+            Some(RateKind::Backoff) => write!(f, "multiplier {};", self.multiplier),
+            _ => write!(f, "seconds {};", self.seconds),
+        }
     }
 }

@@ -93,8 +93,15 @@ fields! {
     Rpc "rpc" "the payload is an RPC call of" "PROGRAM[,VERSION|*[,PROCEDURE|*]]";
     FtpBounce "ftpbounce" "the FTP command PORT names another host than the client" "nothing";
     Bypass "bypass" "after a match, the flow is not inspected any more" "nothing";
+    Config "config" "a match disables" "logging disable, type tx, scope tx; or tracking disable, type flow, scope packet";
     Requires "requires" "the rule needs" "version, feature and keyword, each with its value, with commas between them";
 }
+
+/// The values of `config`.
+const CONFIGS: [&[&str]; 2] = [
+    &["logging", "disable", "type", "tx", "scope", "tx"],
+    &["tracking", "disable", "type", "flow", "scope", "packet"],
+];
 
 /// Returns true if the text is in quotes, with or without a `!` before it.
 fn is_quoted(text: &str) -> bool {
@@ -239,6 +246,10 @@ impl TextField {
                 text == "2_compat" || text.split('.').count() <= 2 && text.split('.').all(&is_number)
             }
             TextField::Requires => true,
+            TextField::Config => {
+                let words: Vec<&str> = text.split([',', ' ']).filter(|word| !word.is_empty()).collect();
+                CONFIGS.iter().any(|known| **known == words[..])
+            }
             TextField::AddressReputation => match parts[..] {
                 [side, category, ref test @ ..] if is_word(category) => {
                     let is_test = match *test {

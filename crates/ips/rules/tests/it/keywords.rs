@@ -60,6 +60,15 @@ fn lenient_forms_that_suricata_reads_are_read_and_printed_again() {
         "tls_cert_notbefore:1998-05-01<>2008-05-01;",
         "dns.query; absent:or_else;",
         "requires:version >= 7.0.4 < 8 | >= 8.0.0;",
+        "threshold:type backoff, track by_flow, count 1, multiplier 10;",
+        "websocket.flags:+fin;",
+        "websocket.flags:*fin,comp;",
+        "websocket.flags:=fin;",
+        "websocket.flags:-fin;",
+        "tos:!x88;",
+        "frame:tls:pdu; content:\"a\";",
+        "config:logging disable, type tx, scope tx;",
+        "config: tracking disable,type flow,scope packet;",
     ] {
         // A semicolon in an expression has an escape.
         let options = options.replace("/a;b/", "/a\\;b/");
@@ -71,6 +80,17 @@ fn lenient_forms_that_suricata_reads_are_read_and_printed_again() {
         parsed("alert HTTP any any => any any (sid:1;)").to_string(),
         "alert http any any => any any (sid:1;)"
     );
+    for header in [
+        "config dns any any -> any any",
+        "alert http1:request_line any any -> any any",
+        "alert tcp:flow_start any any <> any 80",
+    ] {
+        let printed = parsed(&format!("{header} (sid:1;)")).to_string();
+        assert_eq!(
+            printed.replace("alert http:", "alert http1:"),
+            format!("{header} (sid:1;)")
+        );
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! ```
 
 mod objects;
+mod points;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,14 @@ const COUNTED: usize = 5;
 const BLOCK: usize = 16;
 /// Largest size of an application fragment that is assembled; IEEE 1815 asks for at least 2,048.
 const FRAGMENT_SIZE: usize = 16 << 10;
+
+/// Function codes (IEEE 1815-2012, section 4.2.2.5).
+const CONFIRM: u8 = 0;
+const READ: u8 = 1;
+const RESPONSE: u8 = 129;
+const AUTHENTICATION_RESPONSE: u8 = 131;
+/// Number of requests without a response above which Suricata raises an event.
+const FLOOD: u32 = 500;
 
 /// The state of a direction.
 #[derive(Debug, Default)]
@@ -57,6 +66,8 @@ heap!(Side { pending, fragment });
 #[derive(Debug, Default)]
 pub(super) struct Dnp3 {
     sides: [Side; 2],
+    /// Requests since the last response.
+    unanswered: u32,
 }
 
 heap!(Dnp3 { sides });
@@ -120,17 +131,23 @@ impl Dnp3 {
         if is_final {
             let fragment = core::mem::take(&mut side.fragment);
             let link = side.link;
-            Dnp3::fragment(direction, link, &fragment, out);
+            self.fragment(direction, link, &fragment, out);
         }
     }
 
     /// Publishes an application fragment.
-    fn fragment(direction: Direction, link: Link, fragment: &[u8], out: &mut Transactions) {
+    fn fragment(&mut self, direction: Direction, link: Link, fragment: &[u8], out: &mut Transactions) {
         let [control, function, rest @ ..] = fragment else {
             out.raise("dnp3.malformed");
             return;
         };
-        let is_response = matches!(function, 129..=131);
+        let is_response = (RESPONSE..=AUTHENTICATION_RESPONSE).contains(function);
+        self.unanswered = match (is_response, *function) {
+            (true, _) => 0,
+            (false, CONFIRM) => self.unanswered,
+            (false, _) => self.unanswered.saturating_add(1),
+        };
+        let is_flood = self.unanswered == FLOOD + 1;
         let indications = match (is_response, rest) {
             (true, [first, second, ..]) => Some(u16::from_be_bytes([*first, *second])),
             (true, _) => {
@@ -141,9 +158,13 @@ impl Dnp3 {
         };
         let data = if is_response { &rest[2..] } else { rest };
         let transaction = out.start(AppProtocol::Dnp3);
+        if is_flood {
+            transaction.raise("dnp3.flooded");
+        }
         transaction.publish(Buffer::Dnp3Data, direction, fragment);
         // A read has no objects after its headers.
-        let (objects, is_complete) = objects::objects(data, *function != 1);
+        let found = objects::objects(data, *function != READ);
+        found.events.iter().for_each(|event| transaction.raise(*event));
         transaction.record = Record::Dnp3(Box::new(Dnp3Record {
             link_control: link.control,
             source: link.source,
@@ -151,8 +172,8 @@ impl Dnp3 {
             control: *control,
             function: *function,
             indications,
-            objects,
-            is_complete,
+            objects: found.headers,
+            is_complete: found.is_complete,
         }));
         transaction.advance(direction, Progress::Complete);
         transaction.advance(direction.reverse(), Progress::Complete);
@@ -164,7 +185,7 @@ impl Dnp3 {
         let mut data = Vec::new();
         for block in frame[HEADER..].chunks(BLOCK + 2) {
             if !is_right(block) {
-                out.raise("dnp3.bad_link_crc");
+                out.raise("dnp3.bad_transport_crc");
                 return;
             }
             data.extend_from_slice(&block[..block.len() - 2]);

@@ -5,39 +5,66 @@
 //!                      0 ppp rrrr          p: 1 to 3 an index, 4 to 6 a size, of 1, 2 or 4 bytes
 //! ```
 
+use super::points;
+use crate::app::AppEvent;
 use crate::app::record::Dnp3Objects;
 
 /// Largest number of object headers of a fragment that are kept.
 const HEADERS: usize = 64;
+/// Numbers of objects and of points of a fragment above which Suricata raises an event.
+const MANY_OBJECTS: usize = 2048;
+const MANY_POINTS: u64 = 16_384;
 
-/// The size of an object without its prefix.
-enum Size {
-    Bytes(u64),
-    /// Objects of this many bits lie side by side.
-    Bits(u64),
+/// The objects of a fragment.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) headers: Vec<Dnp3Objects>,
+    /// True if `headers` has all of them.
+    pub(super) is_complete: bool,
+    pub(super) events: Vec<AppEvent>,
 }
 
-/// Returns the object headers of a fragment, and true if these are all. Without `has_data`, no object follows its header.
-pub(super) fn objects(mut data: &[u8], has_data: bool) -> (Vec<Dnp3Objects>, bool) {
-    let mut found = Vec::new();
+/// Returns the objects of a fragment. Without `has_data`, no object follows its header.
+pub(super) fn objects(mut data: &[u8], has_data: bool) -> Found {
+    let mut found = Found::default();
+    let (mut headers, mut points) = (0, 0);
     while !data.is_empty() {
-        if found.len() >= HEADERS {
-            return (found, false);
-        }
-        let Some((header, rest)) = header(data) else {
-            return (found, false);
+        let Some((mut header, rest)) = header(data) else {
+            return found;
         };
-        found.push(header);
-        let rest = match has_data {
+        headers += 1;
+        points += if has_data { u64::from(header.count) } else { 0 };
+        let excess = match (headers > MANY_OBJECTS, points > MANY_POINTS) {
+            (true, _) => Some("dnp3.too_many_objects"),
+            (false, true) => Some("dnp3.too_many_points"),
+            (false, false) => None,
+        };
+        if let Some(event) = excess {
+            found.events.push(event);
+            if found.headers.len() < HEADERS {
+                found.headers.push(header);
+            }
+            return found;
+        }
+        let behind = match has_data {
             true => after_data(&header, rest),
             false => Some(rest),
         };
-        match rest {
-            Some(rest) => data = rest,
-            None => return (found, false),
+        if behind.is_none() && !points::has_sizes(&header) && points::size(&header).is_none() {
+            found.events.push("dnp3.unknown_object");
+        }
+        let size = rest.len() - behind.map_or(0, <[u8]>::len);
+        header.data = rest[..size].to_vec();
+        if found.headers.len() < HEADERS {
+            found.headers.push(header);
+        }
+        match behind {
+            Some(behind) => data = behind,
+            None => return found,
         }
     }
-    (found, true)
+    found.is_complete = headers <= HEADERS;
+    found
 }
 
 /// Reads an object header; returns it and the bytes behind it.
@@ -57,7 +84,7 @@ fn header(data: &[u8]) -> Option<(Dnp3Objects, &[u8])> {
         _ => return None,
     };
     let (range, rest) = rest.split_at_checked(numbers * width)?;
-    let number = |at: usize| little_endian(&range[at * width..][..width]);
+    let number = |at: usize| points::little_endian(&range[at * width..][..width]) as u32;
     let mut header = Dnp3Objects {
         group: *group,
         variation: *variation,
@@ -79,96 +106,15 @@ fn header(data: &[u8]) -> Option<(Dnp3Objects, &[u8])> {
 
 /// Returns the bytes behind the objects of a header; `None` if their size is not known, or the fragment ends before.
 fn after_data<'a>(header: &Dnp3Objects, data: &'a [u8]) -> Option<&'a [u8]> {
-    let width: usize = match header.qualifier >> 4 & 7 {
-        0 => 0,
-        1 | 4 => 1,
-        2 | 5 => 2,
-        3 | 6 => 4,
-        _ => return None,
-    };
-    let count = u64::from(header.count);
-    if header.qualifier >> 4 & 7 >= 4 {
+    if points::has_sizes(header) {
         // Each object has its size before it. A fragment has fewer bytes than the counter may have objects.
+        let width = points::prefix_size(header)?;
         let mut rest = data;
-        for _ in 0..count {
+        for _ in 0..header.count {
             let (prefix, behind) = rest.split_at_checked(width)?;
-            rest = behind.get(usize::try_from(little_endian(prefix)).ok()?..)?;
+            rest = behind.get(usize::try_from(points::little_endian(prefix)).ok()?..)?;
         }
         return Some(rest);
     }
-    let size = match size_of_object(header.group, header.variation)? {
-        Size::Bytes(size) => count.checked_mul(size + width as u64)?,
-        Size::Bits(bits) if width == 0 => (count * bits).div_ceil(8),
-        Size::Bits(_) => return None,
-    };
-    data.get(usize::try_from(size).ok()?..)
-}
-
-fn little_endian(bytes: &[u8]) -> u32 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |number, byte| number << 8 | u32::from(*byte))
-}
-
-/// Returns the size of an object; `None` for one whose size varies, or that the standard does not define.
-fn size_of_object(group: u8, variation: u8) -> Option<Size> {
-    let bytes = match (group, variation) {
-        (1 | 10 | 80, 1) | (12, 3) => return Some(Size::Bits(1)),
-        (3, 1) => return Some(Size::Bits(2)),
-        // Classes have no data, and neither has variation 0, which asks for any variation.
-        (60, _) | (_, 0) => 0,
-        (1 | 3 | 10, 2) | (2 | 4 | 11 | 13, 1) => 1,
-        (2 | 4 | 11 | 13, 2) => 7,
-        (2 | 4, 3) => 3,
-        (12, 1 | 2) => 11,
-        // Counters, and their frozen values: 32 and 16 bits, with flag or without.
-        (20, 1 | 3) => 5,
-        (20, 2 | 4) => 3,
-        (20, 5 | 7) => 4,
-        (20, 6 | 8) => 2,
-        (21, 1 | 3) => 5,
-        (21, 2 | 4) => 3,
-        (21, 5 | 7) => 11,
-        (21, 6 | 8) => 9,
-        (21, 9 | 11) => 4,
-        (21, 10 | 12) => 2,
-        (22 | 23, 1 | 3) => 5,
-        (22 | 23, 2 | 4) => 3,
-        (22 | 23, 5 | 7) => 11,
-        (22 | 23, 6 | 8) => 9,
-        // Analog values: integers of 32 and 16 bits, floating point of 32 and 64.
-        (30, 1) => 5,
-        (30, 2) => 3,
-        (30, 3) => 4,
-        (30, 4) => 2,
-        (30, 5) => 5,
-        (30, 6) => 9,
-        (31, 1 | 7) => 5,
-        (31, 2) => 3,
-        (31, 3) => 11,
-        (31, 4) => 9,
-        (31, 5) => 4,
-        (31, 6) => 2,
-        (31, 8) => 9,
-        (32 | 33 | 42 | 43, 1 | 5) => 5,
-        (32 | 33 | 42 | 43, 2) => 3,
-        (32 | 33 | 42 | 43, 3 | 7) => 11,
-        (32 | 33 | 42 | 43, 4 | 6) => 9,
-        (32 | 33 | 42 | 43, 8) => 15,
-        (34, 1) => 2,
-        (34, 2 | 3) => 4,
-        (40 | 41, 1 | 3) => 5,
-        (40 | 41, 2) => 3,
-        (40 | 41, 4) => 9,
-        // Times and delays.
-        (50, 1 | 3) | (51, 1 | 2) => 6,
-        (50, 2) => 10,
-        (50, 4) => 11,
-        (52, 1 | 2) => 2,
-        // The variation of a string is its size.
-        (110..=113, size) => u64::from(size),
-        _ => return None,
-    };
-    Some(Size::Bytes(bytes))
+    data.get(usize::try_from(points::size(header)?).ok()?..)
 }

@@ -3,26 +3,6 @@
 /// The names, sorted, each with the reason for which a rule that names it is refused.
 pub const REFUSED_EVENTS: &[(&str, &str)] = &[
     (
-        "dnp3.bad_transport_crc",
-        "the event of the parser is dnp3.bad_link_crc",
-    ),
-    (
-        "dnp3.flooded",
-        "requests of DNP3 are not paired with answers, and its objects are not counted",
-    ),
-    (
-        "dnp3.too_many_objects",
-        "requests of DNP3 are not paired with answers, and its objects are not counted",
-    ),
-    (
-        "dnp3.too_many_points",
-        "requests of DNP3 are not paired with answers, and its objects are not counted",
-    ),
-    (
-        "dnp3.unknown_object",
-        "requests of DNP3 are not paired with answers, and its objects are not counted",
-    ),
-    (
         "dns.invalid_additionals",
         "the event of the parser is dns.malformed_data",
     ),
@@ -121,36 +101,12 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
         "a flow with more transactions than are kept has the event applayer_inspection_incomplete",
     ),
     (
-        "mdns.infinite_loop",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
-    ),
-    (
-        "mdns.invalid_opcode",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
-    ),
-    (
-        "mdns.malformed_data",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
-    ),
-    (
-        "mdns.name_too_long",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
-    ),
-    (
         "mdns.not_request",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
+        "queries and responses of DNS by multicast go to one address, so neither has a wrong direction",
     ),
     (
         "mdns.not_response",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
-    ),
-    (
-        "mdns.too_many_labels",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
-    ),
-    (
-        "mdns.z_flag_set",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
+        "queries and responses of DNS by multicast go to one address, so neither has a wrong direction",
     ),
     (
         "mqtt.missing_connect",
@@ -168,10 +124,7 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
         "nfs.too_many_transactions",
         "a flow with more transactions than are kept has the event applayer_inspection_incomplete",
     ),
-    (
-        "ntp.malformed_data",
-        "there is no parser for NTP, and the one for DNS by multicast raises no events",
-    ),
+    ("ntp.malformed_data", "there is no parser for NTP"),
     (
         "pgsql.invalid_length",
         "bytes that are not of the protocol end its parser without an event",
@@ -193,10 +146,6 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
         "a flow with more transactions than are kept has the event applayer_inspection_incomplete",
     ),
     (
-        "pop3.incorrect_argument_count",
-        "the parser reads lines of any form, and long ones in pieces",
-    ),
-    (
         "pop3.request_too_long",
         "the parser reads lines of any form, and long ones in pieces",
     ),
@@ -207,10 +156,6 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
     (
         "pop3.too_many_transactions",
         "a flow with more transactions than are kept has the event applayer_inspection_incomplete",
-    ),
-    (
-        "pop3.unknown_command",
-        "the parser reads lines of any form, and long ones in pieces",
     ),
     (
         "quic.crypto_frag_too_long",
@@ -289,14 +234,6 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
     (
         "smtp.unparsable_content",
         "the event of the parser is smtp.mime_malformed_msg",
-    ),
-    (
-        "snmp.unknown_security_model",
-        "the event of the parser is snmp.malformed_data",
-    ),
-    (
-        "snmp.version_mismatch",
-        "the event of the parser is snmp.malformed_data",
     ),
     (
         "tls.certificate_invalid_algorithmidentifier",

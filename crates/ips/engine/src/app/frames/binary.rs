@@ -86,17 +86,6 @@ pub(super) fn mqtt(bytes: &[u8], found: &mut Found<'_>) -> Step {
     Step::Stop
 }
 
-/// EtherNet/IP: a header of 24 bytes with the size of the rest, low byte first (CIP volume 2, section 2-3.1).
-pub(super) fn enip(bytes: &[u8], found: &mut Found<'_>) -> Step {
-    const HEADER: u64 = 24;
-    let (Some(low), Some(high)) = (bytes.get(2), bytes.get(3)) else {
-        return Step::More;
-    };
-    let size = HEADER + u64::from(u16::from_le_bytes([*low, *high]));
-    let kinds = [Buffer::FrameEnipPdu, Buffer::FrameEnipHdr, Buffer::FrameEnipData];
-    message(found, kinds, (HEADER, size))
-}
-
 /// DCE/RPC: a header of 16 bytes with the size of the fragment (C706, section 12.6).
 pub(super) fn dcerpc(bytes: &[u8], found: &mut Found<'_>) -> Step {
     const HEADER: u64 = 16;

@@ -63,17 +63,17 @@ impl Http1 {
     /// Ends a message a number of bytes behind the beginning of the unit.
     fn end(&mut self, kind: Buffer, behind: u64, found: &mut Found<'_>) {
         found.close(kind, behind);
-        let side = &mut self.sides[found.direction.index()];
+        let side = &mut self.sides[found.next.direction.index()];
         side.part = Part::FirstLine;
-        if found.direction == Direction::ToClient && side.status >= 200 {
+        if found.next.direction == Direction::ToClient && side.status >= 200 {
             self.methods.pop_front();
         }
     }
 
     /// Decides where the body of a message ends, whose headers end with the unit.
     fn body(&mut self, kind: Buffer, size: u64, found: &mut Found<'_>) -> Step {
-        let side = &mut self.sides[found.direction.index()];
-        let is_response = found.direction == Direction::ToClient;
+        let side = &mut self.sides[found.next.direction.index()];
+        let is_response = found.next.direction == Direction::ToClient;
         let method = match is_response {
             true => self.methods.front().copied().unwrap_or(Method::Other),
             false => Method::Other,

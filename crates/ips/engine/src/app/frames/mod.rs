@@ -6,19 +6,28 @@
 //!             └── too few bytes     └─▶ open frames take bytes ──▶ complete ──▶ detection
 //! ```
 //!
-//! A flow has frames only if a rule asks for one of its protocol (`frame:tls.pdu`); the others have no work and no memory for
-//! them. [`Units`] finds the boundaries from headers, lines and sizes alone, beside the parser of the protocol and independent of
+//! A flow has frames only if a rule asks for one of its protocol (`frame:tls.pdu`), or if frames become events; the others have
+//! no work and no memory for them. [`Units`] finds the boundaries from headers, lines and sizes alone, beside the parser of the protocol and independent of
 //! it, so a message that the parser refuses still has its frame.
 //!
-//! A frame has the form of a transaction with one buffer, so that rules are evaluated on it in the same way.
+//! A frame has the form of a transaction with one buffer, so that rules are evaluated on it in the same way. The frame `stream`
+//! has all bytes of a direction of a connection, as far as none is lost.
 
 mod binary;
+mod enip;
 mod http;
+mod kinds;
 mod line;
 mod records;
+mod report;
+mod rfb;
 mod text;
 
+pub use kinds::FrameSet;
+pub use report::FrameReport;
+
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::frames;
 
 use super::heap::Heap;
 use super::transaction::Progress;
@@ -30,6 +39,8 @@ use crate::tcp::StreamChunk;
 const KEPT: usize = 64 << 10;
 /// Largest number of bytes that wait for the size of a unit.
 const HEAD: usize = 1024;
+/// Largest number of bytes that wait for the other direction.
+const AHEAD: usize = 32 << 10;
 /// Number of complete frames at which parsing pauses until they are inspected.
 const PAUSE_LEN: usize = 256;
 /// Size in bytes of complete frames at which parsing pauses.
@@ -39,48 +50,13 @@ const WAITING: usize = PAUSE_LEN + 2 * super::transaction::SLICE;
 /// Largest number of frames of a direction that are incomplete at a time. Frames nest at most five times.
 const OPEN: usize = 8;
 
-/// The kinds of frames that rules ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FrameSet(u128);
-
-impl FrameSet {
-    /// All kinds.
-    pub const ALL: FrameSet = FrameSet(u128::MAX);
-
-    /// Returns the bit of a kind; none if the buffer is no frame.
-    fn bit(kind: Buffer) -> u128 {
-        match kind.is_frame() {
-            true => 1u128 << (kind as usize - Buffer::FrameHttp1Request as usize).min(127),
-            false => 0,
-        }
-    }
-
-    /// Adds a kind.
-    pub(crate) fn add(&mut self, kind: Buffer) {
-        self.0 |= FrameSet::bit(kind);
-    }
-
-    /// Returns true if rules ask for a kind.
-    fn has(self, kind: Buffer) -> bool {
-        self.0 & FrameSet::bit(kind) != 0
-    }
-
-    /// Returns the kinds between two.
-    fn between(self, first: Buffer, last: Buffer) -> FrameSet {
-        let below = |kind| FrameSet::bit(kind) - 1;
-        FrameSet(self.0 & (below(last) << 1 | 1) & !below(first))
-    }
-
-    fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
-
 /// The unit that begins at a position of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// More bytes are needed, at most [`HEAD`].
     More,
+    /// The message of the other direction comes first; at most [`AHEAD`] bytes wait for it.
+    Turn,
     /// The number of bytes up to the next unit, which may be more than have come.
     Unit(u64),
     /// The bytes are not of the protocol, or no more frames follow.
@@ -92,6 +68,11 @@ trait Units: core::fmt::Debug + Send + Heap {
     /// Finds the unit that begins with the bytes, and the frames that begin in it. A unit whose frames have no known size may be
     /// as long as the bytes: the next call then goes on.
     fn unit(&mut self, direction: Direction, bytes: &[u8], found: &mut Found<'_>) -> Step;
+
+    /// Returns true if bytes of a direction may wait for those of the other.
+    fn takes_turns(&self) -> bool {
+        false
+    }
 }
 
 /// The frames that a unit begins and ends.
@@ -101,10 +82,7 @@ struct Found<'a> {
     open: &'a mut Vec<Open>,
     /// Offset in the stream of the first byte of the unit.
     at: u64,
-    /// Number of the next frame of the flow.
-    next: &'a mut u64,
-    direction: Direction,
-    app: AppProtocol,
+    next: Next<'a>,
     /// True if the bytes are a datagram.
     is_datagram: bool,
 }
@@ -116,21 +94,11 @@ impl Found<'_> {
             return;
         }
         let begin = self.at + from;
-        let mut transaction = Transaction::new(*self.next, self.app);
-        *self.next += 1;
-        let side = self.direction.index();
-        transaction.open(kind, None, self.direction, 0);
-        transaction.progress[side] = Progress::Started;
-        transaction.is_inspected[1 - side] = true;
-        transaction.frame = Some(FrameView {
-            id: transaction.id,
-            kind,
-            direction: self.direction,
-            begin: (!self.is_datagram).then_some(begin),
-            size: size.into(),
-            is_complete: false,
-        });
-        self.open.push(Open { transaction, begin });
+        let mut open = self.next.frame(kind, begin, size.into());
+        if let Some(view) = open.transaction.frame.as_mut().filter(|_| self.is_datagram) {
+            view.begin = None;
+        }
+        self.open.push(open);
     }
 
     /// Ends the frames of a kind that have no size, a number of bytes behind the beginning of the unit.
@@ -146,10 +114,39 @@ impl Found<'_> {
     }
 }
 
+/// The numbers of the next frames of a direction.
+#[derive(Debug)]
+struct Next<'a> {
+    id: &'a mut u64,
+    direction: Direction,
+    app: AppProtocol,
+}
+
+impl Next<'_> {
+    /// Returns a frame that begins at an offset of the stream.
+    fn frame(&mut self, kind: Buffer, begin: u64, size: Option<u64>) -> Open {
+        *self.id += 1;
+        let mut transaction = Transaction::new(*self.id, self.app);
+        let side = self.direction.index();
+        transaction.open(kind, None, self.direction, 0);
+        transaction.progress[side] = Progress::Started;
+        transaction.is_inspected[1 - side] = true;
+        transaction.frame = Some(FrameView {
+            id: *self.id,
+            kind,
+            direction: self.direction,
+            begin: Some(begin),
+            size,
+            is_complete: false,
+        });
+        Open { transaction, begin }
+    }
+}
+
 /// A frame, as alerts show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameView {
-    /// Number of the frame in the flow, from 0, among those that rules inspect.
+    /// Number of the frame in its direction of the flow, from 1, among those that rules or events ask for.
     pub id: u64,
     pub kind: Buffer,
     pub direction: Direction,
@@ -179,6 +176,11 @@ struct Side {
     /// Bytes of the unit that are still to come.
     left: u64,
     open: Vec<Open>,
+    /// The frame of the stream, and the number of its bytes; `None` before the first byte, and once it has ended.
+    stream: Option<(Open, u64)>,
+    has_begun: bool,
+    /// Number of the last frame.
+    id: u64,
     is_stopped: bool,
     /// Bytes that come again: a parser gave them back.
     repeated: usize,
@@ -188,6 +190,8 @@ struct Side {
 #[derive(Debug)]
 pub(crate) struct Frames {
     wanted: FrameSet,
+    /// The kind of the frame of the stream, if one is asked for.
+    stream: Option<Buffer>,
     app: AppProtocol,
     units: Box<dyn Units>,
     sides: [Side; 2],
@@ -195,76 +199,39 @@ pub(crate) struct Frames {
     done: [Vec<Transaction>; 2],
     /// Size in bytes of the complete frames.
     size: usize,
-    next: u64,
+    /// Frames that have ended and are not reported; `None` if frames do not become events.
+    reports: Option<Vec<FrameReport>>,
     is_datagram: bool,
     /// True once a frame was lost before its inspection.
     pub(super) has_lost: bool,
 }
 
-/// Returns the boundaries of a protocol, and the first and last kind of its frames.
-fn units_of(app: AppProtocol, is_datagram: bool) -> Option<(Box<dyn Units>, Buffer, Buffer)> {
-    use Buffer::*;
-    let binary = |unit: binary::Unit| -> Box<dyn Units> { Box::new(binary::Stateless(unit)) };
-    Some(match (app, is_datagram) {
-        (AppProtocol::Http, false) => (
-            Box::<http::Http1>::default(),
-            FrameHttp1Request,
-            FrameHttp1Response,
-        ),
-        (AppProtocol::Http2, false) => (Box::<records::Http2>::default(), FrameHttp2Pdu, FrameHttp2Data),
-        (AppProtocol::Smb, false) => (Box::<records::Smb>::default(), FrameSmbNbssPdu, FrameSmbSmb3Data),
-        (AppProtocol::Telnet, false) => (Box::<text::Telnet>::default(), FrameTelnetPdu, FrameTelnetData),
-        (AppProtocol::Tls, false) => (Box::<records::Tls>::default(), FrameTlsPdu, FrameTlsSsl2Pdu),
-        (AppProtocol::Sip, _) => (Box::<text::Sip>::default(), FrameSipPdu, FrameSipResponseBody),
-        (AppProtocol::Nfs, _) => (Box::<records::Nfs>::default(), FrameNfsRpcPdu, FrameNfs4Status),
-        (AppProtocol::Dns, _) => (binary(binary::dns), FrameDnsPdu, FrameDnsPdu),
-        (AppProtocol::Ssh, false) => (
-            Box::<records::Ssh>::default(),
-            FrameSshRecordPdu,
-            FrameSshRecordData,
-        ),
-        (AppProtocol::Quic, true) => (binary(binary::quic), FrameQuicPdu, FrameQuicData),
-        (AppProtocol::Smtp, false) => (
-            Box::<text::Smtp>::default(),
-            FrameSmtpCommandLine,
-            FrameSmtpResponseLine,
-        ),
-        (AppProtocol::Ftp, false) => (
-            Box::<text::Ftp>::default(),
-            FrameFtpCommandLine,
-            FrameFtpResponseLine,
-        ),
-        (AppProtocol::Dcerpc, false) => (binary(binary::dcerpc), FrameDcerpcPdu, FrameDcerpcData),
-        (AppProtocol::Modbus, false) => (binary(binary::modbus), FrameModbusPdu, FrameModbusPdu),
-        (AppProtocol::Mqtt, false) => (binary(binary::mqtt), FrameMqttPdu, FrameMqttData),
-        (AppProtocol::Enip, _) => (binary(binary::enip), FrameEnipPdu, FrameEnipData),
-        (AppProtocol::Ldap, _) => (binary(binary::ldap), FrameLdapPdu, FrameLdapPdu),
-        (AppProtocol::Pgsql, false) => (Box::<records::Pgsql>::default(), FramePgsqlPdu, FramePgsqlPdu),
-        (AppProtocol::WebSocket, false) => (
-            binary(binary::websocket),
-            FrameWebSocketHeader,
-            FrameWebSocketData,
-        ),
-        _ => return None,
-    })
-}
-
 impl Frames {
-    /// Returns the frames of a flow of a protocol; `None` if rules ask for none of them.
-    pub(super) fn new(app: AppProtocol, is_datagram: bool, wanted: FrameSet) -> Option<Frames> {
+    /// Returns the frames of a flow of a protocol; `None` if neither rules nor events ask for one of them. `is_reported` says that
+    /// frames become events.
+    pub(super) fn new(
+        app: AppProtocol,
+        is_datagram: bool,
+        wanted: FrameSet,
+        is_reported: bool,
+    ) -> Option<Frames> {
+        let wanted = if is_reported { FrameSet::ALL } else { wanted };
         if wanted.is_empty() {
             return None;
         }
-        let (units, first, last) = units_of(app, is_datagram)?;
+        let (units, first, last) = kinds::units_of(app, is_datagram)?;
         let wanted = wanted.between(first, last);
+        let is_stream = |kind: &Buffer| frames::name(*kind).is_some_and(|(_, name)| name == "stream");
+        let stream = Some(last).filter(|last| !is_datagram && is_stream(last) && wanted.has(*last));
         (!wanted.is_empty()).then(|| Frames {
             wanted,
+            stream,
             app,
             units,
             sides: Default::default(),
             done: Default::default(),
             size: 0,
-            next: 0,
+            reports: is_reported.then(Vec::new),
             is_datagram,
             has_lost: false,
         })
@@ -272,7 +239,10 @@ impl Frames {
 
     /// Continues with the frames of the protocol to which the flow has changed; those that are complete stay.
     pub(super) fn after(mut self, before: Frames) -> Frames {
-        (self.done, self.size, self.next) = (before.done, before.size, before.next);
+        (self.done, self.size, self.reports) = (before.done, before.size, before.reports);
+        for (side, before) in self.sides.iter_mut().zip(before.sides) {
+            side.id = before.id;
+        }
         self
     }
 
@@ -284,8 +254,13 @@ impl Frames {
         self.sides[side].repeated -= again;
         bytes = &bytes[again..];
         if self.is_datagram {
-            self.sides[side] = Side::default();
+            let id = self.sides[side].id;
+            self.sides[side] = Side {
+                id,
+                ..Side::default()
+            };
         }
+        self.stream(chunk, bytes, again);
         if self.sides[side].is_stopped || bytes.is_empty() && chunk.gap_before == 0 {
             return;
         }
@@ -296,18 +271,69 @@ impl Frames {
                 return;
             }
         }
-        let mut waiting = core::mem::take(&mut self.sides[side].head);
-        let known = waiting.len();
-        if known > 0 {
-            waiting.extend_from_slice(bytes);
-            bytes = &waiting;
-        }
-        let used = self.consume(chunk.direction, bytes);
-        if !self.sides[side].is_stopped {
-            self.sides[side].head = bytes.get(used..).unwrap_or_default().to_vec();
+        self.find(chunk.direction, bytes);
+        let mut turn = chunk.direction;
+        while self.units.takes_turns() && !self.sides[turn.reverse().index()].head.is_empty() {
+            // A message of one direction may be what bytes of the other wait for, and so on.
+            turn = turn.reverse();
+            let waiting = self.sides[turn.index()].head.len();
+            self.find(turn, &[]);
+            if self.sides[turn.index()].head.len() == waiting {
+                break;
+            }
         }
         if self.is_datagram {
             self.end(chunk.direction);
+        }
+    }
+
+    /// Gives bytes to the frame of the stream. It ends where bytes are lost.
+    fn stream(&mut self, chunk: &StreamChunk<'_>, bytes: &[u8], again: usize) {
+        let Some(kind) = self.stream else {
+            return;
+        };
+        let side = chunk.direction.index();
+        if chunk.gap_before > 0
+            && let Some((open, _)) = self.sides[side].stream.take()
+        {
+            report::add(&mut self.reports, &open.transaction, self.app);
+        }
+        if bytes.is_empty() {
+            return;
+        }
+        let state = &mut self.sides[side];
+        if !core::mem::replace(&mut state.has_begun, true) && chunk.gap_before == 0 {
+            let mut next = Next {
+                id: &mut state.id,
+                direction: chunk.direction,
+                app: self.app,
+            };
+            state.stream = Some((next.frame(kind, chunk.offset + again as u64, None), 0));
+        }
+        if let Some((open, size)) = &mut state.stream {
+            open.transaction.touch();
+            open.transaction.append(0, bytes, KEPT);
+            *size += bytes.len() as u64;
+        }
+    }
+
+    /// Finds frames in the bytes that wait and those behind them.
+    fn find(&mut self, direction: Direction, bytes: &[u8]) {
+        let side = direction.index();
+        if self.sides[side].is_stopped {
+            return;
+        }
+        let mut waiting = core::mem::take(&mut self.sides[side].head);
+        let bytes = match waiting.is_empty() {
+            true => bytes,
+            false => {
+                waiting.extend_from_slice(bytes);
+                &waiting
+            }
+        };
+        let used = self.consume(direction, bytes);
+        if !self.sides[side].is_stopped {
+            self.sides[side].head = bytes.get(used..).unwrap_or_default().to_vec();
         }
     }
 
@@ -316,13 +342,13 @@ impl Frames {
     fn skip(&mut self, side: usize, gap: u64) {
         let state = &mut self.sides[side];
         let at = state.at.unwrap_or_default();
-        state.open.retain(|open| open.begin >= at + gap);
+        let is_lost = |open: &mut Open| open.begin < at + gap || gap > state.left;
+        for open in state.open.extract_if(.., is_lost) {
+            report::add(&mut self.reports, &open.transaction, self.app);
+        }
         match gap <= state.left {
             true => (state.left, state.at) = (state.left - gap, Some(at + gap)),
-            false => {
-                state.is_stopped = true;
-                state.open.clear();
-            }
+            false => state.is_stopped = true,
         }
     }
 
@@ -339,18 +365,23 @@ impl Frames {
                     wanted: self.wanted,
                     open: &mut state.open,
                     at,
-                    next: &mut self.next,
-                    direction,
-                    app: self.app,
+                    next: Next {
+                        id: &mut state.id,
+                        direction,
+                        app: self.app,
+                    },
                     is_datagram: self.is_datagram,
                 };
                 match self.units.unit(direction, rest, &mut found) {
                     Step::More if rest.len() < HEAD => return used,
+                    Step::Turn if rest.len() < AHEAD => return used,
                     Step::Unit(size) => state.left = size.max(1),
-                    Step::More | Step::Stop => {
+                    Step::More | Step::Turn | Step::Stop => {
                         // An incomplete frame has no end that is known.
                         state.is_stopped = true;
-                        state.open.clear();
+                        for open in state.open.drain(..) {
+                            report::add(&mut self.reports, &open.transaction, self.app);
+                        }
                         return bytes.len();
                     }
                 }
@@ -367,7 +398,7 @@ impl Frames {
 
     /// Moves the frames that have all their bytes to those that are complete.
     fn complete(&mut self, side: usize) {
-        let state = &mut self.sides[side];
+        let mut state = &mut self.sides[side];
         let at = state.at.unwrap_or_default();
         let mut index = 0;
         while let Some(open) = state.open.get(index) {
@@ -377,14 +408,21 @@ impl Frames {
                 continue;
             }
             let open = state.open.remove(index);
-            if self.done[side].len() >= WAITING {
-                self.has_lost = true;
-                continue;
-            }
-            let transaction = closed(open.transaction, side);
-            self.size += transaction.size();
-            self.done[side].push(transaction);
+            self.keep(side, open.transaction);
+            state = &mut self.sides[side];
         }
+    }
+
+    /// Adds a frame that has all its bytes to those that wait for their inspection.
+    fn keep(&mut self, side: usize, transaction: Transaction) {
+        let transaction = closed(transaction, side);
+        if self.done[side].len() >= WAITING {
+            self.has_lost = true;
+            report::add(&mut self.reports, &transaction, self.app);
+            return;
+        }
+        self.size += transaction.size();
+        self.done[side].push(transaction);
     }
 
     /// Ends a direction: frames without a size end here.
@@ -400,7 +438,15 @@ impl Frames {
             }
         }
         self.complete(side);
-        self.sides[side].open.clear();
+        for open in self.sides[side].open.drain(..) {
+            report::add(&mut self.reports, &open.transaction, self.app);
+        }
+        if let Some((mut open, size)) = self.sides[side].stream.take() {
+            if let Some(frame) = &mut open.transaction.frame {
+                frame.size = Some(size);
+            }
+            self.keep(side, open.transaction);
+        }
     }
 
     /// Ends both directions, before the flow changes its protocol.
@@ -420,17 +466,41 @@ impl Frames {
         self.done[0].len() + self.done[1].len() >= PAUSE_LEN || self.size > PAUSE_SIZE
     }
 
+    /// Returns true if complete frames of a direction wait for their inspection.
+    pub(crate) fn has_complete(&self, direction: Direction) -> bool {
+        !self.done[direction.index()].is_empty()
+    }
+
     /// Returns the frames of a direction that are not inspected to their end.
     pub(crate) fn pending(&mut self, direction: Direction) -> impl Iterator<Item = &mut Transaction> {
         let side = direction.index();
-        let open = self.sides[side].open.iter_mut().map(|open| &mut open.transaction);
-        self.done[side].iter_mut().chain(open)
+        let state = &mut self.sides[side];
+        let open = state.open.iter_mut().map(|open| &mut open.transaction);
+        let stream = state.stream.as_mut().map(|(open, _)| &mut open.transaction);
+        self.done[side].iter_mut().chain(open).chain(stream)
+    }
+
+    /// Returns the frames of a direction that are not inspected to their end, as they are.
+    pub(crate) fn views(&self, direction: Direction) -> impl Iterator<Item = &Transaction> {
+        let side = direction.index();
+        let state = &self.sides[side];
+        let open = state.open.iter().map(|open| &open.transaction);
+        let stream = state.stream.as_ref().map(|(open, _)| &open.transaction);
+        self.done[side].iter().chain(open).chain(stream)
     }
 
     /// Removes the complete frames of a direction, which are inspected.
     pub(crate) fn remove_inspected(&mut self, direction: Direction) {
         let inspected = core::mem::take(&mut self.done[direction.index()]);
         self.size -= inspected.iter().map(Transaction::size).sum::<usize>();
+        for frame in &inspected {
+            report::add(&mut self.reports, frame, self.app);
+        }
+    }
+
+    /// Returns the frames that have ended since the last call, if frames become events.
+    pub(crate) fn take_reports(&mut self) -> Vec<FrameReport> {
+        self.reports.as_mut().map(core::mem::take).unwrap_or_default()
     }
 
     /// Returns the bytes that the frames have allocated.
@@ -441,10 +511,13 @@ impl Frames {
         let done: usize = self.done.iter_mut().map(inner).sum();
         let open = |side: &mut Side| {
             let inner: usize = side.open.iter_mut().map(|open| open.transaction.heap()).sum();
-            side.head.heap() + side.open.capacity() * size_of::<Open>() + inner
+            let stream = side.stream.as_mut();
+            let stream = stream.map_or(0, |(open, _)| open.transaction.heap());
+            side.head.heap() + side.open.capacity() * size_of::<Open>() + inner + stream
         };
         let open: usize = self.sides.iter_mut().map(open).sum();
-        size_of::<Frames>() + done + open + size_of_val(&*self.units) + self.units.heap()
+        let reports = self.reports.as_mut().map_or(0, |reports| reports.heap());
+        size_of::<Frames>() + done + open + reports + size_of_val(&*self.units) + self.units.heap()
     }
 }
 

@@ -8,7 +8,7 @@ fn frames_of(
     messages: &[(Direction, Vec<u8>)],
     step: usize,
 ) -> Vec<(Buffer, u64, Vec<u8>)> {
-    let mut frames = Frames::new(app, false, FrameSet::ALL).unwrap();
+    let mut frames = Frames::new(app, false, FrameSet::ALL, false).unwrap();
     let mut found = Vec::new();
     let mut offsets = [0; 2];
     let mut take = |frames: &mut Frames| {
@@ -73,6 +73,8 @@ const FIRST: &[(AppProtocol, &[u8])] = &[
     (AppProtocol::Ldap, b"\x30\x81\x03\x02\x01\x02"),
     (AppProtocol::Pgsql, b"\0\0\0\x08\x04\xd2\x16\x2f"),
     (AppProtocol::WebSocket, b"\x81\x83\x01\x02\x03\x04abc"),
+    (AppProtocol::Enip, b"\x6f\0\x16\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\xb2\0\x06\0\x4c\x02\x20\x72\x24\x01"),
+    (AppProtocol::Rfb, b"RFB 003.008\n\x01\x01"),
 ];
 
 #[test]
@@ -95,7 +97,7 @@ fn frames_do_not_depend_on_segmentation() {
 fn frames_keep_their_bound_for_messages_that_never_end() {
     for (app, first) in FIRST {
         for fill in [0, b'a', b'\n', 0xff] {
-            let mut frames = Frames::new(*app, false, FrameSet::ALL).unwrap();
+            let mut frames = Frames::new(*app, false, FrameSet::ALL, false).unwrap();
             for at in 0..100 {
                 let bytes = [&first[..first.len().min(at)], &[fill; 2048]].concat();
                 for direction in Direction::BOTH {
@@ -114,7 +116,7 @@ fn frames_keep_their_bound_for_messages_that_never_end() {
 
 #[test]
 fn a_gap_inside_of_a_frame_drops_the_frame_and_the_next_one_is_found() {
-    let mut frames = Frames::new(AppProtocol::Tls, false, FrameSet::ALL).unwrap();
+    let mut frames = Frames::new(AppProtocol::Tls, false, FrameSet::ALL, false).unwrap();
     let record = b"\x17\x03\x03\0\x0aaaaaa";
     frames.data(&StreamChunk::of(Direction::ToServer, record));
     let next = StreamChunk {

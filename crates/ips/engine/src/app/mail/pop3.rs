@@ -12,10 +12,12 @@ use std::collections::VecDeque;
 
 use super::lines;
 use super::retrieval::{Delivery, word};
+use crate::app::framed::fields;
 use crate::app::heap::{Heap, flat, heap};
 use crate::app::parser::{Outcome, Parser};
-use crate::app::transaction::{Progress, Transactions};
-use crate::app::{AppProtocol, AppSettings};
+use crate::app::record::{FIELD_LIST, FIELD_SIZE, Record, Value};
+use crate::app::transaction::{Progress, Transaction, Transactions};
+use crate::app::{AppEvent, AppProtocol, AppSettings};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -114,7 +116,9 @@ impl Pop3 {
             return;
         }
         let (verb, argument) = word(text);
-        let command = match verb.to_ascii_uppercase().as_slice() {
+        let verb = verb.to_ascii_uppercase();
+        let event = anomaly(&verb, argument);
+        let command = match verb.as_slice() {
             b"RETR" | b"TOP" => Command::Mail,
             b"LIST" | b"UIDL" if argument.is_empty() => Command::Lines,
             b"CAPA" => Command::Lines,
@@ -127,6 +131,14 @@ impl Pop3 {
             ..COMMANDS => {
                 let id = Pop3::transaction(out);
                 self.waiting.push_back((command, Some(id)));
+                if let Some(transaction) = out.by_id(id) {
+                    event.into_iter().for_each(|event| transaction.raise(event));
+                    fields(transaction, |out| {
+                        out.object("request", |out| {
+                            out.text("command", &verb).texts("args", arguments(argument));
+                        });
+                    });
+                }
                 return;
             }
             COMMANDS => out.raise("pop3.too_many_commands"),
@@ -174,6 +186,21 @@ impl Pop3 {
         self.current = Some(id);
         if let Some(transaction) = out.by_id(id) {
             transaction.advance(SERVER, Progress::Started);
+            let (status, header) = word(text);
+            fields(transaction, |out| {
+                out.object("response", |out| {
+                    out.flag("success", is_ok).text(
+                        "status",
+                        status
+                            .strip_prefix(b"+")
+                            .or(status.strip_prefix(b"-"))
+                            .unwrap_or(status),
+                    );
+                    if !header.is_empty() {
+                        out.text("header", header);
+                    }
+                });
+            });
         }
         match command {
             Command::Mail if is_ok => self.reply = Reply::Mail(Box::new(Delivery::new())),
@@ -199,9 +226,10 @@ impl Pop3 {
         let is_end = line.text == b"." && !line.end.is_empty();
         match &mut self.reply {
             Reply::Line => self.reply(line.text, out),
+            Reply::Lines if is_end => self.complete(out),
             Reply::Lines => {
-                if is_end {
-                    self.complete(out);
+                if let Some(transaction) = self.current.and_then(|id| out.by_id(id)) {
+                    add_line(transaction, line.text);
                 }
             }
             Reply::Mail(delivery) => {
@@ -256,6 +284,63 @@ impl Pop3 {
     }
 }
 
+/// Returns the arguments of a command.
+fn arguments(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
+    argument
+        .split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+}
+
+/// The commands and their numbers of arguments (RFC 1939, section 11; RFC 2449, section 5; RFC 2595, section 4; RFC 5034, section 4).
+const ARGUMENTS: &[(&[u8], core::ops::RangeInclusive<usize>)] = &[
+    (b"APOP", 2..=2),
+    (b"AUTH", 0..=2),
+    (b"CAPA", 0..=0),
+    (b"DELE", 1..=1),
+    (b"LIST", 0..=1),
+    (b"NOOP", 0..=0),
+    // A password may contain blanks.
+    (b"PASS", 1..=usize::MAX),
+    (b"QUIT", 0..=0),
+    (b"RETR", 1..=1),
+    (b"RSET", 0..=0),
+    (b"STAT", 0..=0),
+    (b"STLS", 0..=0),
+    (b"TOP", 2..=2),
+    (b"UIDL", 0..=1),
+    (b"USER", 1..=1),
+    (b"UTF8", 0..=0),
+];
+
+/// Returns the anomaly of a command.
+fn anomaly(verb: &[u8], argument: &[u8]) -> Option<AppEvent> {
+    match ARGUMENTS.iter().find(|(known, _)| *known == verb) {
+        None => Some("pop3.unknown_command"),
+        Some((_, range)) if !range.contains(&arguments(argument).count()) => {
+            Some("pop3.incorrect_argument_count")
+        }
+        Some(_) => None,
+    }
+}
+
+/// Adds a line to the reply in the record of a transaction.
+fn add_line(transaction: &mut Transaction, line: &[u8]) {
+    let Record::Fields(record) = &mut transaction.record else {
+        return;
+    };
+    let Some(Value::Object(response)) = record.value("response") else {
+        return;
+    };
+    let line = line[..line.len().min(FIELD_SIZE)].to_vec();
+    match response.value("data") {
+        Some(Value::Texts(lines)) if lines.len() < FIELD_LIST => lines.push(line),
+        Some(_) => {}
+        None => {
+            response.texts("data", [&line[..]]);
+        }
+    }
+}
+
 impl Parser for Pop3 {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
         let side = chunk.direction.index();
@@ -305,7 +390,6 @@ impl Parser for Pop3 {
 
 #[cfg(test)]
 mod tests {
-    use crate::app::transaction::Transaction;
     use millrace_ips_rules::buffers::Buffer;
 
     use super::*;

@@ -10,7 +10,7 @@ use crate::app::heap::heap;
 use crate::app::interfaces::{Interface, Interfaces};
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{DcerpcCall, Record, SmbRecord};
-use crate::app::transaction::{Progress, Transactions};
+use crate::app::transaction::{Progress, Transaction, Transactions};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -25,8 +25,13 @@ const CONTEXTS_MAX: usize = 1024;
 
 const REQUEST: u8 = 0;
 const RESPONSE: u8 = 2;
+const FAULT: u8 = 3;
 const BIND: u8 = 11;
+const BIND_ACK: u8 = 12;
 const ALTER_CONTEXT: u8 = 14;
+const ALTER_CONTEXT_RESPONSE: u8 = 15;
+/// Largest number of results of a bind that are kept.
+const RESULTS: usize = 16;
 /// Types of the PDUs that begin, accept, refuse or change a context (C706, section 12.6.3).
 const CONTEXTS: core::ops::RangeInclusive<u8> = 11..=15;
 const FIRST_FRAGMENT: u8 = 1;
@@ -124,6 +129,26 @@ fn contexts(pdu: &Pdu<'_>, mut found: impl FnMut(u16, Interface)) -> Option<()> 
         data = data.get(24 + 20 * syntaxes..)?;
     }
     Some(())
+}
+
+/// Returns the results of the contexts that a bind proposed (C706, section 12.6.4.4), behind the secondary address.
+fn results(pdu: &Pdu<'_>) -> Option<Vec<u16>> {
+    const RESULT: usize = 24;
+    let address = usize::from(short_at(pdu.body, 8, pdu.is_little)?);
+    // The list begins at a multiple of four bytes of the PDU, as its header does.
+    let at = (10 + address).next_multiple_of(4);
+    let count = usize::from(*pdu.body.get(at)?);
+    let list = pdu.body.get(at + 4..)?.chunks_exact(RESULT);
+    let result = |result: &[u8]| short_at(result, 0, pdu.is_little);
+    list.take(count.min(RESULTS)).map(result).collect()
+}
+
+/// Returns the call of a transaction.
+fn call_of(transaction: &mut Transaction) -> Option<&mut DcerpcCall> {
+    match &mut transaction.record {
+        Record::Smb(record) => record.dcerpc.as_mut(),
+        _ => None,
+    }
 }
 
 /// Returns a UUID in the form of RFC 9562, section 4. Its first three fields have the byte order of the PDU.
@@ -297,6 +322,9 @@ impl Calls {
         if pdu.kind != REQUEST && pdu.kind != RESPONSE {
             out.has_lost |= self.contexts.has_overflowed;
             self.has_context |= CONTEXTS.contains(&pdu.kind);
+            if carrier.app == AppProtocol::Dcerpc {
+                self.add_other(&pdu, direction, out);
+            }
             return;
         }
         let open = &mut self.open[direction.index()];
@@ -314,6 +342,11 @@ impl Calls {
         let Some(transaction) = out.by_id(id) else { return };
         transaction.advance(direction, Progress::Body);
         transaction.append(buffer, pdu.stub, STUB_SIZE);
+        if let Some(call) = call_of(transaction) {
+            call.fragments[direction.index()] += 1;
+            call.stub_sizes[direction.index()] += pdu.stub.len() as u64;
+            call.answer = (pdu.kind == RESPONSE).then_some(RESPONSE).or(call.answer);
+        }
         if pdu.flags & LAST_FRAGMENT != 0 {
             close((pdu.call, id, buffer), direction, out);
             return;
@@ -327,6 +360,53 @@ impl Calls {
             out.has_lost = true;
             close(oldest, direction, out);
         }
+    }
+
+    /// Handles a PDU without stub data: a bind begins a transaction, and an answer ends one. Only events show them.
+    fn add_other(&mut self, pdu: &Pdu<'_>, direction: Direction, out: &mut Transactions) {
+        if matches!(pdu.kind, BIND | ALTER_CONTEXT) {
+            let mut proposed = Vec::new();
+            contexts(pdu, |_, interface| proposed.push(interface));
+            proposed.truncate(Interfaces::RECORDED);
+            let transaction = out.start(AppProtocol::Dcerpc);
+            transaction.record = Record::Smb(Box::new(SmbRecord {
+                dcerpc: Some(DcerpcCall {
+                    // The newest is the first.
+                    interfaces: proposed.into_iter().rev().collect(),
+                    request: Some(pdu.kind),
+                    identifier: pdu.call,
+                    ..DcerpcCall::default()
+                }),
+                ..SmbRecord::default()
+            }));
+            transaction.advance(direction, Progress::Complete);
+            let id = transaction.id;
+            self.remember(pdu.call, id);
+            return;
+        }
+        if !matches!(pdu.kind, FAULT | BIND_ACK..=ALTER_CONTEXT_RESPONSE) {
+            return;
+        }
+        let is_it = |(call, id): &&(u32, u64)| *call == pdu.call && out.by_id(*id).is_some();
+        let Some((_, id)) = self.calls.iter().rev().find(is_it).copied() else {
+            return;
+        };
+        let Some(transaction) = out.by_id(id) else { return };
+        if let Some(call) = call_of(transaction) {
+            call.answer = Some(pdu.kind);
+            if matches!(pdu.kind, BIND_ACK | ALTER_CONTEXT_RESPONSE) {
+                call.results = results(pdu).unwrap_or_default();
+            }
+        }
+        transaction.advance(direction, Progress::Complete);
+    }
+
+    /// Remembers the transaction of a call until its answer comes.
+    fn remember(&mut self, call: u32, id: u64) {
+        if self.calls.len() >= CALLS {
+            self.calls.pop_front();
+        }
+        self.calls.push_back((call, id));
     }
 
     /// Opens the stub buffer of a call or of its answer. Returns its transaction, and the index of the buffer.
@@ -347,15 +427,14 @@ impl Calls {
             return (id, usize::MAX);
         };
         if pdu.kind == REQUEST {
-            if self.calls.len() >= CALLS {
-                self.calls.pop_front();
-            }
-            self.calls.push_back((pdu.call, id));
             let number = |at| short_at(pdu.body, at, pdu.is_little).unwrap_or_default();
             let (context, operation) = (number(4), number(6));
             let call = DcerpcCall {
                 interfaces: self.contexts.of(context),
                 operation,
+                request: Some(REQUEST),
+                identifier: pdu.call,
+                ..DcerpcCall::default()
             };
             transaction.record = Record::Smb(Box::new(SmbRecord {
                 command: carrier.command.to_vec(),
@@ -368,6 +447,9 @@ impl Calls {
         // The byte order of the first fragment applies to the whole call.
         let buffer = transaction.open(Buffer::DceStubData, None, direction, 0);
         transaction.set_big_endian(buffer, !pdu.is_little);
+        if pdu.kind == REQUEST {
+            self.remember(pdu.call, id);
+        }
         (id, buffer)
     }
 }
@@ -411,184 +493,4 @@ impl Parser for Dcerpc {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
-    use super::*;
-    use crate::app::heap::Heap;
-    use crate::app::transaction::Transaction;
-
-    const TCP: Carrier = Carrier {
-        app: AppProtocol::Dcerpc,
-        command: b"",
-    };
-
-    /// Returns a PDU of a request or response.
-    pub(in crate::app::smb) fn message(kind: u8, flags: u8, stub: &[u8]) -> Vec<u8> {
-        let size = u16::try_from(HEADER + 8 + stub.len()).unwrap().to_le_bytes();
-        let mut out = vec![
-            5, 0, kind, flags, 0x10, 0, 0, 0, size[0], size[1], 0, 0, 1, 0, 0, 0,
-        ];
-        out.extend_from_slice(&[0; 8]);
-        out.extend_from_slice(stub);
-        out
-    }
-
-    #[test]
-    fn fragments_of_a_call_join_in_any_segmentation() {
-        let call = [message(REQUEST, 1, b"one"), message(REQUEST, 2, b"two")].concat();
-        let answer = message(RESPONSE, 3, b"three");
-        for step in [1, 7, 1000] {
-            let mut dcerpc = Dcerpc::default();
-            let mut out = Transactions::default();
-            for (direction, bytes) in [(Direction::ToServer, &call), (Direction::ToClient, &answer)] {
-                for bytes in bytes.chunks(step) {
-                    dcerpc.data(StreamChunk::of(direction, bytes), &mut out);
-                }
-            }
-            assert_eq!(out.list.len(), 1);
-            let transaction = &out.list[0];
-            assert_eq!(
-                transaction.buffer(Buffer::DceStubData, Direction::ToServer),
-                Some(&b"onetwo"[..])
-            );
-            assert_eq!(
-                transaction.buffer(Buffer::DceStubData, Direction::ToClient),
-                Some(&b"three"[..])
-            );
-            assert!(transaction.is_complete());
-        }
-    }
-
-    #[test]
-    fn a_pdu_of_a_context_ends_a_message_and_a_call_does_not() {
-        let mut dcerpc = Dcerpc::default();
-        for (kind, ends) in [(11, true), (12, true), (REQUEST, false), (14, true)] {
-            let bytes = message(kind, 3, b"");
-            let chunk = StreamChunk::of(Direction::ToServer, &bytes);
-            dcerpc.data(chunk, &mut Transactions::default());
-            assert_eq!((dcerpc.ends_message(), dcerpc.ends_message()), (ends, false));
-        }
-    }
-
-    #[test]
-    fn a_call_before_the_end_of_an_answer_takes_none_of_the_answer() {
-        let mut calls = Calls::default();
-        let mut out = Transactions::default();
-        for (direction, bytes) in [
-            (Direction::ToServer, message(REQUEST, 3, b"first")),
-            (Direction::ToClient, message(RESPONSE, 1, b"an")),
-            (Direction::ToServer, message(REQUEST, 3, b"second")),
-            (Direction::ToClient, message(RESPONSE, 2, b"swer")),
-        ] {
-            assert!(calls.data(&bytes, direction, TCP, &mut out));
-        }
-        let stub = |index: usize, direction| out.list[index].buffer(Buffer::DceStubData, direction);
-        assert_eq!(stub(0, Direction::ToClient), Some(&b"answer"[..]));
-        assert_eq!(stub(1, Direction::ToServer), Some(&b"second"[..]));
-        assert_eq!(stub(1, Direction::ToClient), None);
-    }
-
-    /// Returns a PDU of a request or response of a call.
-    fn of_call(call: u8, kind: u8, flags: u8, stub: &[u8]) -> Vec<u8> {
-        let mut out = message(kind, flags, stub);
-        out[12] = call;
-        out
-    }
-
-    #[test]
-    fn fragments_of_calls_with_other_numbers_do_not_mix_and_a_first_fragment_begins_a_call() {
-        let mut calls = Calls::default();
-        let mut out = Transactions::default();
-        for (direction, bytes) in [
-            (Direction::ToServer, of_call(1, REQUEST, 1, b"one ")),
-            (Direction::ToServer, of_call(2, REQUEST, 1, b"two ")),
-            (Direction::ToServer, of_call(1, REQUEST, 2, b"ends")),
-            (Direction::ToServer, of_call(2, REQUEST, 1, b"again ")),
-            (Direction::ToServer, of_call(2, REQUEST, 2, b"ends")),
-            (Direction::ToClient, of_call(2, RESPONSE, 3, b"second")),
-            (Direction::ToClient, of_call(1, RESPONSE, 3, b"first")),
-        ] {
-            assert!(calls.data(&bytes, direction, TCP, &mut out));
-        }
-        let stub = |index: usize, direction| {
-            let stub = out.list[index].buffer(Buffer::DceStubData, direction);
-            String::from_utf8_lossy(stub.unwrap_or_default()).into_owned()
-        };
-        let stubs: Vec<_> = Direction::BOTH
-            .iter()
-            .flat_map(|side| (0..3).map(|at| stub(at, *side)))
-            .collect();
-        assert_eq!(stubs, ["one ends", "two ", "again ends", "first", "", "second"]);
-    }
-
-    /// Returns a bind with contexts: number, and first byte of the interface.
-    pub(in crate::app) fn bind(contexts: &[(u8, u8)]) -> Vec<u8> {
-        let mut body = vec![0; 8];
-        body.extend([contexts.len() as u8, 0, 0, 0]);
-        for (id, interface) in contexts {
-            body.extend([*id, 0, 1, 0, 0x78, 0x56, 0x34, *interface, 0x34, 0x12, 0xcd, 0xab]);
-            body.extend([0xef, 0, 1, 0x23, 0x45, 0x67, 0x89, 0xac, 3, 0, 0, 0]);
-            body.extend([0; 20]);
-        }
-        let size = (HEADER + body.len()) as u8;
-        [
-            &[5, 0, BIND, 3, 0x10, 0, 0, 0, size, 0, 0, 0, 1, 0, 0, 0][..],
-            &body,
-        ]
-        .concat()
-    }
-
-    #[test]
-    fn a_call_has_the_interface_of_its_context() {
-        let mut call = message(REQUEST, 3, b"");
-        (call[20], call[22]) = (1, 15);
-        let mut calls = Calls::default();
-        let mut out = Transactions::default();
-        for bytes in [bind(&[(0, 0x11), (1, 0x12)]), call] {
-            assert!(calls.data(&bytes, Direction::ToServer, TCP, &mut out));
-        }
-        let Record::Smb(record) = &out.list[0].record else {
-            panic!("a record of a call")
-        };
-        let expected = DcerpcCall {
-            interfaces: [(b"12345678-1234-abcd-ef00-0123456789ac".to_vec(), 3)]
-                .into_iter()
-                .collect(),
-            operation: 15,
-        };
-        assert_eq!(record.dcerpc, Some(expected));
-    }
-
-    #[test]
-    fn calls_share_the_interfaces_that_were_proposed_for_their_context() {
-        let mut calls = Calls::default();
-        let mut out = Transactions::default();
-        let mut feed = |bytes: &[u8], out: &mut Transactions| {
-            assert!(calls.data(bytes, Direction::ToServer, TCP, out));
-            calls.heap()
-        };
-        for first in (0..200).step_by(4) {
-            let contexts = [0, 1, 2, 3].map(|at| (0, first + at));
-            feed(&bind(&contexts), &mut out);
-        }
-        let before = feed(&[], &mut out);
-        feed(&message(REQUEST, 3, b""), &mut out);
-        feed(&bind(&[(0, 255)]), &mut out);
-        let after = feed(&message(REQUEST, 3, b""), &mut out);
-        let of = |at: usize| match &out.list[at].record {
-            Record::Smb(record) => record.dcerpc.clone().unwrap().interfaces,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!((of(0).iter().count(), of(1).iter().count()), (200, 201));
-        assert!(of(0).iter().eq(of(1).iter().skip(1)));
-        // The calls themselves hold none.
-        assert!(after - before < 400, "{before} {after}");
-        assert!(out.heap() < 4 * size_of::<Transaction>() + 2000, "{}", out.heap());
-    }
-
-    #[test]
-    fn other_bytes_are_no_call() {
-        let mut out = Transactions::default();
-        assert!(!Calls::default().data(b"GET / HTTP/1.1", Direction::ToServer, TCP, &mut out));
-        assert!(out.list.is_empty());
-    }
-}
+pub(super) mod tests;

@@ -15,7 +15,9 @@ impl Tls {
         let is_encrypted = self.sides[direction.index()].is_encrypted;
         let asked = match is_encrypted {
             false => None,
-            true => core::mem::replace(&mut self.heartbeat, Some((direction, record.len())))
+            true => self
+                .heartbeat
+                .replace((direction, record.len()))
                 .filter(|(asking, _)| *asking != direction),
         };
         if asked.is_some() {

@@ -146,6 +146,8 @@ pub struct Transaction {
     pub(crate) frame: Option<FrameView>,
     /// True by [`Direction::index`] if bytes of the direction were parsed since its last inspection.
     pub(crate) is_new: [bool; 2],
+    /// True if a rule disabled the records of the transaction.
+    pub(crate) is_unlogged: bool,
     /// True by [`Direction::index`] after the trailer of a message has added headers, until detection has
     /// inspected them.
     pub(crate) has_new_trailer: [bool; 2],
@@ -184,6 +186,7 @@ impl Transaction {
             begin: [None; 2],
             frame: None,
             is_new: [false; 2],
+            is_unlogged: false,
             has_new_trailer: [false; 2],
             version: 1,
             replaced: [0; 2],

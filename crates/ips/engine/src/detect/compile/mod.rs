@@ -27,7 +27,7 @@ use millrace_ips_scan::Backend;
 
 use super::dataset::{SavedSet, Values};
 use super::prefilter::Prefilter;
-use super::program::{AppTest, Operation, Rule, Step};
+use super::program::{AppTest, Disabled, Operation, Rule, Step};
 use super::reload::Numbers;
 use crate::app::{Asks, FrameSet};
 
@@ -117,6 +117,8 @@ pub struct Ruleset {
     pub(crate) stores_files: bool,
     /// The frames that rules inspect.
     pub(crate) frames: FrameSet,
+    /// The rules that disable the tracking of flows for the packets that match, by their index.
+    pub(crate) untracked: Vec<u32>,
     /// The parts of messages that parsers look at only for rules.
     pub(crate) asks: Asks,
     /// The prefilter, which finds the rules that need an evaluation.
@@ -140,6 +142,9 @@ impl Ruleset {
     }
 }
 
+/// The rule file, the keyword and the name of a list of digests.
+type ListKey = (String, &'static str, String);
+
 /// The numbers of names, and values that rules share.
 #[derive(Debug, Default)]
 struct Interner {
@@ -150,8 +155,7 @@ struct Interner {
     ranges: HashMap<String, Option<Arc<Ranges>>>,
     /// The types and first values of sets, by their names.
     sets: HashMap<String, (SetType, Arc<Values>)>,
-    /// Lists of digests, by the rule file, the keyword and the name of the list.
-    digests: HashMap<(String, &'static str, String), Arc<HashSet<Vec<u8>>>>,
+    digests: HashMap<ListKey, Arc<HashSet<Vec<u8>>>>,
     /// The reputation of addresses.
     reputation: Arc<Reputation>,
     /// Sets that are written to files, by their names.
@@ -230,6 +234,12 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
     for test in rules.iter().flat_map(|rule| &rule.buffers) {
         frames.add(test.buffer);
     }
+    let untracks = |rule: &Rule| rule.disables == Some(Disabled::Tracking);
+    let untracked = (0..)
+        .zip(&rules)
+        .filter(|(_, rule)| untracks(rule))
+        .map(|(at, _)| at)
+        .collect();
     let stores_files = rules.iter().any(|rule| rule.store.is_some());
     let ruleset = Ruleset {
         saved_sets: interner.saved.into_values().collect(),
@@ -237,6 +247,7 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
         needs_digests: needs_digests || stores_files,
         stores_files,
         frames,
+        untracked,
         asks: protocols::asks(&rules),
         rules,
         hooks,

@@ -16,7 +16,7 @@ pub(crate) fn rank(action: Action) -> u8 {
         Action::Pass => 0,
         Action::Drop | Action::Sdrop => 1,
         Action::Reject | Action::RejectDst | Action::RejectBoth => 2,
-        Action::Alert | Action::Log => 3,
+        Action::Alert | Action::Log | Action::Config => 3,
     }
 }
 

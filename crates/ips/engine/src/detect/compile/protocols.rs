@@ -12,6 +12,7 @@ use crate::app::{AppProtocol, Asks};
 use crate::flow::Direction;
 
 const ICMP: u8 = 1;
+const IGMP: u8 = 2;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
@@ -56,6 +57,7 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
         Protocol::Icmp => ip(&[ICMP, ICMPV6]),
         Protocol::Icmpv4 => ip(&[ICMP]),
         Protocol::Icmpv6 => ip(&[ICMPV6]),
+        Protocol::Igmp => ip(&[IGMP]),
         Protocol::Sctp => ip(&[SCTP]),
         Protocol::Http => ProtocolTest {
             app: HTTP.to_vec(),
@@ -140,6 +142,7 @@ pub(super) fn is_of_packet(buffer: Buffer) -> bool {
             | Buffer::UdpHeader
             | Buffer::Icmpv4Header
             | Buffer::Icmpv6Header
+            | Buffer::IgmpHeader
             | Buffer::IpSource
             | Buffer::IpDestination
     )

@@ -203,7 +203,7 @@ fn is_of_packet(rule: &Rule) -> bool {
 fn effect(action: RuleAction, rule: &Rule, has_flow: bool) -> Action {
     let is_flow = has_flow && !is_of_packet(rule);
     match action {
-        RuleAction::Alert | RuleAction::Log => Action::None,
+        RuleAction::Alert | RuleAction::Log | RuleAction::Config => Action::None,
         RuleAction::Pass if is_flow => Action::PassFlow,
         RuleAction::Pass => Action::PassPacket,
         RuleAction::Drop | RuleAction::Sdrop if is_flow => Action::DropFlow,

@@ -373,10 +373,16 @@ impl Detector {
         &mut self,
         rules: &Ruleset,
         context: Context<'_>,
-        flow: Option<&mut Flow>,
+        mut flow: Option<&mut Flow>,
         out: &mut Events,
     ) -> Action {
         self.trace_packet(rules, context, flow.as_deref());
+        if let Some(frames) = flow
+            .as_deref_mut()
+            .and_then(|flow| flow.app.frames.as_deref_mut())
+        {
+            frames.remove_inspected(context.direction);
+        }
         if !self.scratch.sets.reported.is_empty() {
             let changes = self.scratch.sets.reported.drain(..);
             changes.for_each(|change| out.push(Event::Set(change)));
@@ -388,6 +394,21 @@ impl Detector {
         };
         self.complete_trace(rules, &out.list[first..]);
         action
+    }
+
+    /// Returns true if a rule disables the tracking of the flow for a packet. It is asked before the packet has one.
+    pub(crate) fn untracks(&self, rules: &Ruleset, packet: &Packet<'_>) -> bool {
+        let context = Context {
+            packet,
+            direction: Direction::ToServer,
+            has_stream_data: false,
+            stream: None,
+        };
+        let mut untracked = rules
+            .untracked
+            .iter()
+            .filter_map(|index| rules.rules.get(*index as usize));
+        untracked.any(|rule| self.common(rule, context, None, None))
     }
 
     /// Returns true if the conditions that all types of rules have are satisfied. `app` is the protocol of
@@ -422,7 +443,9 @@ impl Detector {
                     is_negated,
                 } => app.is_some_and(|app| protocols.contains(&app) != *is_negated),
                 // Fields and numbers belong to transactions, where they are tested.
-                AppTest::Field(..) | AppTest::Number(..) | AppTest::Digest { .. } => true,
+                AppTest::Field(..) | AppTest::Number(..) | AppTest::Digest { .. } | AppTest::Progress(_) => {
+                    true
+                }
             })
             && rule
                 .state

@@ -10,7 +10,7 @@ use crate::app::transaction::INCOMPLETE;
 use crate::app::{AppEvent, Progress, Transaction, Transactions, protocol_of};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
-use crate::detect::program::{AppTest, Rule};
+use crate::detect::program::{AppTest, Disabled, Rule};
 use crate::detect::transaction::{self, Candidate, DirectionState, Seen};
 use crate::flow::{Direction, Flow};
 
@@ -59,7 +59,6 @@ impl Detector {
         for frame in frames.pending(context.direction) {
             self.transaction(rules, context, flow, frame);
         }
-        frames.remove_inspected(context.direction);
         flow.app.frames = Some(frames);
     }
 
@@ -76,7 +75,10 @@ impl Detector {
             let is_asked = |event: &&AppEvent| {
                 rule.app.iter().all(|test| match test {
                     AppTest::Field(_, value) => event.eq_ignore_ascii_case(value),
-                    AppTest::Protocol { .. } | AppTest::Number(..) | AppTest::Digest { .. } => true,
+                    AppTest::Protocol { .. }
+                    | AppTest::Number(..)
+                    | AppTest::Digest { .. }
+                    | AppTest::Progress(_) => true,
                 })
             };
             let Some(event) = events[new..].iter().find(is_asked) else {
@@ -158,6 +160,7 @@ impl Detector {
                 }
                 let id = transaction.frame.is_none().then_some(transaction.id);
                 self.record(candidate.rule, rule, context, Some(flow), id);
+                transaction.is_unlogged |= rule.disables == Some(Disabled::Logging);
                 if let Some(store) = rule.store {
                     for (side, is_stored) in store.directions(direction).into_iter().enumerate() {
                         transaction.stores[side] |= is_stored;
@@ -192,9 +195,7 @@ impl Detector {
             if let (Some(hook), Some(group)) = (rules.hooks.get(at), rules.prefilter.hooks.get(at)) {
                 let (sample, known) = (self.begin_sample(), state.candidates.len());
                 let size = state.scan(
-                    index,
-                    hook,
-                    group,
+                    (index, hook, group),
                     transaction,
                     direction,
                     &mut self.memory,

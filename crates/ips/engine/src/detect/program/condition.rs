@@ -7,7 +7,7 @@ use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
 use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::reputation::Reputation;
 
-use crate::app::AppProtocol;
+use crate::app::{AppProtocol, Progress};
 use crate::flow::Direction;
 use crate::packet::events::PacketEvent;
 
@@ -148,6 +148,8 @@ pub enum AppTest {
         /// True if the flow must have a protocol that is not in the list.
         is_negated: bool,
     },
+    /// The message of the direction of the packet has come at least so far.
+    Progress(Progress),
     /// A value of the parser.
     Field(TextField, String),
     /// A number of the parser.

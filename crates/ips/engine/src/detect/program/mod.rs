@@ -141,6 +141,8 @@ pub struct Rule {
     pub alerts_on_pass: bool,
     /// True if the flow is not inspected any more after a match (`bypass`).
     pub bypasses: bool,
+    /// The part of the engine that a match disables (`config`).
+    pub disables: Option<Disabled>,
     /// The pattern of the prefilter.
     pub fast_pattern: Option<FastPattern>,
     /// A digest of the text and the addresses of a pass rule. After a reload it tells whether the set still has the rule that
@@ -148,6 +150,15 @@ pub struct Rule {
     pub pass_digest: Option<u64>,
     /// Index of the rule in its set of rules before the rules were sorted by the order of evaluation.
     pub source_index: u32,
+}
+
+/// A part of the engine that a match of a rule disables (`config`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disabled {
+    /// The records of the transaction.
+    Logging,
+    /// The tracking of the flow, for the packet.
+    Tracking,
 }
 
 /// The files that a match of a rule stores (`filestore`).

@@ -177,11 +177,7 @@ pub(super) fn v6(bytes: &[u8], events: &mut PacketEvents) {
             AH if extension.get(2..4).is_some_and(|reserved| reserved != [0, 0]) => {
                 events.decode("ipv6.exthdr_ah_res_not_null");
             }
-            FRAGMENT => {
-                if fragment(extension, tail, events) {
-                    return;
-                }
-            }
+            FRAGMENT if fragment(extension, tail, events) => return,
             _ => {}
         }
         next = extension[0];
@@ -200,7 +196,7 @@ fn fragment(header: &[u8], data: &[u8], events: &mut PacketEvents) -> bool {
         events.decode("ipv6.exthdr_useless_fh");
         return false;
     }
-    if has_more && data.len() % 8 != 0 {
+    if has_more && !data.len().is_multiple_of(8) {
         events.decode("ipv6.frag_invalid_length");
     }
     if offset + data.len() > PACKET_SIZE {
@@ -265,14 +261,14 @@ fn upper(next: u8, rest: &[u8], hop_limit: u8, events: &mut PacketEvents) {
         1 => events.decode("ipv6.icmpv4"),
         4 => match rest {
             [first, ..] if rest.len() >= 20 && first >> 4 != 4 => {
-                events.decode("ipv6.ipv4_in_ipv6_wrong_version")
+                events.decode("ipv6.ipv4_in_ipv6_wrong_version");
             }
             _ if rest.len() < 20 => events.decode("ipv6.ipv4_in_ipv6_too_small"),
             _ => {}
         },
         41 => match rest {
             [first, ..] if rest.len() >= 40 && first >> 4 != 6 => {
-                events.decode("ipv6.ipv6_in_ipv6_wrong_version")
+                events.decode("ipv6.ipv6_in_ipv6_wrong_version");
             }
             _ if rest.len() < 40 => events.decode("ipv6.ipv6_in_ipv6_too_small"),
             _ => {}

@@ -135,10 +135,8 @@ pub(crate) fn of_link(link: LinkType, frame: &[u8], found: Option<Undecoded>) ->
             events.decode("ltnull.unsupported_type");
         }
         LinkType::PPP => of_ppp(frame, &mut events),
-        LinkType::RAW | 12 | 14 => {
-            if frame.first().is_none_or(|first| !matches!(first >> 4, 4 | 6)) {
-                events.decode("ipraw.invalid_ip_version");
-            }
+        LinkType::RAW | 12 | 14 if frame.first().is_none_or(|first| !matches!(first >> 4, 4 | 6)) => {
+            events.decode("ipraw.invalid_ip_version");
         }
         _ => {}
     }

@@ -5,7 +5,7 @@ use super::*;
 /// Returns an IPv4 packet with options and a payload.
 fn v4(protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut options = options.to_vec();
-    while options.len() % 4 != 0 {
+    while !options.len().is_multiple_of(4) {
         options.push(0);
     }
     let header_size = 20 + options.len();

@@ -39,6 +39,18 @@ pub(crate) fn anomaly(event: &str) -> Option<(u16, bool, Vec<Message>)> {
             let known = snmp_case().messages.swap_remove(0);
             Some((161, true, vec![known, client([0x30, 3, 2, 1, 1])]))
         }
+        "snmp.version_mismatch" => {
+            let known = snmp_case().messages.swap_remove(0);
+            let mut other = known.1.clone();
+            // The number of the version is behind the heads of the sequence and of the integer.
+            other[4] ^= 1;
+            Some((161, true, vec![known, client(other)]))
+        }
+        "snmp.unknown_security_model" => {
+            let header = ber(0x30, &[&[2, 1, 1, 2, 2, 16, 0], &ber(4, &[&[4]]), &[2, 1, 5]]);
+            let message = ber(0x30, &[&[2, 1, 3], &header, &ber(4, &[]), &ber(4, &[b"sealed"])]);
+            Some((161, true, vec![client(message)]))
+        }
         "rfb.malformed_message" => rfb_with(vec![server("RFB 003.008\n"), client("GET / HTTP/1\n")]),
         "rfb.unimplemented_security_type" => rfb_with(vec![
             server("RFB 003.008\n"),

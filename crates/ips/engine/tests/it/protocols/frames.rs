@@ -7,7 +7,7 @@ use super::{Case, Message, binary, client, http2, records, server, text};
 use crate::frames::{alerts, rules, tcp};
 
 /// Returns the messages of another case with conditions on frames.
-fn of(case: Case, protocol: &'static str, hold: &[&'static str], fail: &[&'static str]) -> Case {
+pub(super) fn of(case: Case, protocol: &'static str, hold: &[&'static str], fail: &[&'static str]) -> Case {
     Case {
         protocol,
         hold: hold.to_vec(),
@@ -17,7 +17,7 @@ fn of(case: Case, protocol: &'static str, hold: &[&'static str], fail: &[&'stati
 }
 
 /// Returns a case over TCP.
-fn case(
+pub(super) fn case(
     protocol: &'static str,
     port: u16,
     messages: Vec<Message>,
@@ -264,7 +264,7 @@ fn smb2(next: u32, body: &[u8]) -> Vec<u8> {
     [header, body.to_vec()].concat()
 }
 
-fn smb() -> Case {
+pub(super) fn smb() -> Case {
     let mut first = vec![0xff, b'S', b'M', b'B', 0x72];
     first.resize(32, 0);
     first.extend(b"\0\x0c\0\x02NT LM 0.12\0");
@@ -315,7 +315,7 @@ fn encrypted_smb() -> Case {
     )
 }
 
-fn telnet() -> Case {
+pub(super) fn telnet() -> Case {
     case(
         "telnet",
         23,
@@ -339,7 +339,7 @@ fn telnet() -> Case {
     )
 }
 
-fn sip(is_udp: bool) -> Case {
+pub(super) fn sip(is_udp: bool) -> Case {
     let invite = "INVITE sip:b@example.org SIP/2.0\r\nVia: SIP/2.0/UDP host;branch=x229\r\nContent-Length: 5\r\n\r\nv=0\r\n";
     let ok = "SIP/2.0 200 OK\r\nVia: SIP/2.0/UDP host\r\nContent-Length: 0\r\n\r\n";
     let ringing = "SIP/2.0 180 Ringing\r\nl: 4\r\n\r\nbody";
@@ -396,7 +396,7 @@ fn nfs4() -> Case {
     )
 }
 
-fn dcerpc() -> Case {
+pub(super) fn dcerpc() -> Case {
     let mut bind = vec![5, 0, 11, 3, 0x10, 0, 0, 0, 72, 0, 0, 0, 1, 0, 0, 0];
     bind.resize(72, 0);
     let call = b"\x05\0\0\x03\x10\0\0\0\x1c\0\0\0\x01\0\0\0\x04\0\0\0\0\0\x0f\0stub".to_vec();
@@ -437,7 +437,7 @@ fn quic() -> Case {
     }
 }
 
-fn modbus() -> Case {
+pub(super) fn modbus() -> Case {
     case(
         "modbus",
         502,

@@ -7,6 +7,7 @@ mod bodies;
 mod frames;
 mod http2;
 mod records;
+mod streams;
 mod text;
 
 use millrace_ips_engine::Mode;
@@ -71,6 +72,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ];
     cases.extend(binary::krb5_cases());
     cases.extend(frames::cases());
+    cases.extend(streams::cases());
     cases.extend(bodies::cases());
     cases
 }
@@ -138,6 +140,7 @@ fn each_buffer_of_these_protocols_has_a_rule_that_holds() {
         Buffer::UdpHeader,
         Buffer::Icmpv4Header,
         Buffer::Icmpv6Header,
+        Buffer::IgmpHeader,
     ];
     let first = Buffer::HttpRequestHeader;
     let missing: Vec<&str> = BUFFERS
@@ -166,7 +169,10 @@ fn headers_of_packets_are_buffers() {
         alert ip any any -> any any (icmpv6.mtu:1280; sid:5;)\n\
         alert ip any any -> any any (ipopts:lsrr; sid:6;)\n\
         alert tcp any any -> any any (tcp.wscale:7; sid:7;)\n\
-        alert ip any any -> any any (ip.src; dataset:isset,seen,type ip; sid:8;)\n";
+        alert ip any any -> any any (ip.src; dataset:isset,seen,type ip; sid:8;)\n\
+        alert igmp any any -> any any (igmp.type:0x16; sid:9;)\n\
+        alert ip any any -> any any (igmp.hdr; content:\"|16|\"; startswith; content:\"|e0 00 00 fb|\"; bsize:8; sid:10;)\n\
+        alert igmp any any -> any any (igmp.type:0x11; sid:11;)\n";
     let rules = rules(text, &CompileSettings::default());
     let mut syn = vec![
         3, 0xe8, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x60, 2, 0xff, 0xff, 0, 0, 0, 0,
@@ -182,8 +188,9 @@ fn headers_of_packets_are_buffers() {
         v6(58, &[2, 0, 0, 0, 0, 0, 5, 0]),
         routed,
         ipv4(6, false, &syn),
+        ipv4(2, false, &[0x16, 0, 0, 0, 224, 0, 0, 251]),
     ];
-    assert_eq!(alerts(&rules, &frames, Mode::Ids), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(alerts(&rules, &frames, Mode::Ids), [1, 2, 3, 4, 5, 6, 7, 9, 10]);
 }
 
 #[test]

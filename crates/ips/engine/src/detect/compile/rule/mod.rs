@@ -9,18 +9,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use millrace_ips_rules::header::{self, Protocol};
 use millrace_ips_rules::options::RuleOption;
+use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::options::state::Rate;
 use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::set::Loaded;
 use millrace_ips_rules::{Position, Reason, Refusal, limits};
 
 use super::super::program::{
-    Absence, AppTest, BufferTest, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule, RuleType,
-    StateTest, Store,
+    Absence, AppTest, BufferTest, Disabled, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule,
+    RuleType, Side, StateTest, Store,
 };
 use super::fast_pattern::{self, Candidate};
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
-use crate::app::AppProtocol;
+use crate::app::{AppProtocol, Progress};
+use crate::flow::Direction;
 use bytes::List;
 use options::keyword;
 pub(super) use resolve::{Row, rows};
@@ -54,6 +56,7 @@ struct Builder<'a> {
     is_silent: bool,
     alerts_on_pass: bool,
     bypasses: bool,
+    disables: Option<Disabled>,
     /// The rule file, whose folder has the files that options name.
     file: &'a str,
     /// The protocol of the header.
@@ -108,6 +111,7 @@ pub(super) fn compile(
         is_silent: false,
         alerts_on_pass: false,
         bypasses: false,
+        disables: None,
         file: &loaded.file,
         protocol: rule.header.protocol,
         data: &settings.data,
@@ -117,6 +121,9 @@ pub(super) fn compile(
         builder
             .option(option)
             .map_err(|reason| refuse(Some(index), keyword(option), reason))?;
+    }
+    if let Some(hook) = rule.header.hook {
+        builder.hook(hook).map_err(whole)?;
     }
     builder.require_file();
     let mut protocol = protocols::header(rule.header.protocol);
@@ -169,6 +176,29 @@ pub(super) fn compile(
     let has_ports = source.ports.is_some() || destination.ports.is_some();
     let has_protocol = !protocol.app.is_empty();
     let kind = builder.rule_type(has_protocol, has_ports, (on_packets, on_stream));
+    let is_config = rule.header.action == header::Action::Config;
+    match builder.disables {
+        None if is_config => {
+            return Err(whole(Reason::Invalid {
+                problem: "a rule with the action config and without the option".to_owned(),
+                expected: "config: logging disable, type tx, scope tx; or config: tracking disable, type flow, scope packet;",
+            }));
+        }
+        Some(Disabled::Logging) if kind != RuleType::Transaction || builder.is_over_frames() => {
+            return Err(whole(Reason::Invalid {
+                problem: "logging of transactions in a rule without one".to_owned(),
+                expected: "an application protocol, or a buffer of one",
+            }));
+        }
+        Some(Disabled::Tracking) if !is_of_headers(&builder, kind) => {
+            return Err(whole(Reason::Invalid {
+                problem: "tracking of flows in a rule that has conditions on the flow, its state or its data"
+                    .to_owned(),
+                expected: "conditions on the addresses, the ports and the header of packets",
+            }));
+        }
+        _ => {}
+    }
     Ok(Rule {
         sid: rule.sid().unwrap_or_default(),
         gid: rule.gid(),
@@ -192,12 +222,13 @@ pub(super) fn compile(
         state: builder.state,
         effects: builder.effects,
         thresholds,
-        is_silent: builder.is_silent,
+        is_silent: builder.is_silent || is_config,
         fast_pattern: fast_pattern.filter(|_| !spans_transaction),
         headers: builder.headers,
         spans_transaction,
         alerts_on_pass: builder.alerts_on_pass,
         bypasses: builder.bypasses,
+        disables: builder.disables,
         store: builder.store,
         pass_digest,
         source_index,
@@ -227,7 +258,7 @@ impl Builder<'_> {
             AppTest::Field(field, value) => protocols::of_field(*field, value),
             AppTest::Number(field, ..) => protocols::of_number(*field),
             AppTest::Digest { .. } => protocols::files(),
-            AppTest::Protocol { .. } => Vec::new(),
+            AppTest::Protocol { .. } | AppTest::Progress(_) => Vec::new(),
         };
         let of_fields = self.app.iter().map(of_field).filter(|all| !all.is_empty());
         of_fields.min_by_key(Vec::len).unwrap_or_default()
@@ -244,6 +275,54 @@ impl Builder<'_> {
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Adds the conditions of a point of inspection.
+    fn hook(&mut self, hook: header::Hook) -> Result<(), Reason> {
+        use header::Hook;
+        if hook == Hook::FlowStart {
+            for (side, packets) in [(Side::Client, 1), (Side::Server, 0)] {
+                self.packet.push(PacketTest::FlowCounter {
+                    field: NumberField::FlowPackets,
+                    side,
+                    comparison: Comparison::Equal(packets),
+                });
+            }
+        }
+        if hook.is_of_packets() {
+            return Ok(());
+        }
+        let direction = match hook {
+            Hook::ResponseStarted
+            | Hook::ResponseLine
+            | Hook::ResponseHeaders
+            | Hook::ResponseBody
+            | Hook::ResponseTrailer
+            | Hook::ResponseComplete => Direction::ToClient,
+            _ => Direction::ToServer,
+        };
+        if self.flow.direction.is_some_and(|asked| asked != direction) {
+            return Err(Reason::Invalid {
+                problem: "a hook of one direction with flow of the other".to_owned(),
+                expected: "to_server with the hooks of requests, to_client with those of responses",
+            });
+        }
+        (self.flow.is_present, self.flow.is_needed) = (true, true);
+        self.flow.direction = Some(direction);
+        self.app.push(AppTest::Progress(match hook {
+            Hook::RequestHeaders | Hook::ResponseHeaders => Progress::Headers,
+            Hook::RequestBody | Hook::RequestTrailer | Hook::ResponseBody | Hook::ResponseTrailer => {
+                Progress::Body
+            }
+            Hook::RequestComplete | Hook::ResponseComplete => Progress::Complete,
+            _ => Progress::Started,
+        }));
+        Ok(())
+    }
+
+    /// Returns true for a rule over a frame.
+    fn is_over_frames(&self) -> bool {
+        self.buffers.iter().any(|test| test.buffer.is_frame())
     }
 
     /// Refuses a rule over a frame that has conditions on something else than the packet and the frame: no frame would
@@ -299,6 +378,7 @@ impl Builder<'_> {
             || !self.state.is_empty();
         match targets {
             _ if !self.buffers.is_empty() || self.app.iter().any(is_of_transaction) => RuleType::Transaction,
+            _ if self.disables == Some(Disabled::Logging) && has_protocol => RuleType::Transaction,
             (true, true) if has_payload => RuleType::PacketStream,
             (false, true) if has_payload => RuleType::Stream,
             _ if !has_payload && varies => RuleType::Packet,
@@ -307,6 +387,18 @@ impl Builder<'_> {
             _ => RuleType::Packet,
         }
     }
+}
+
+/// Returns true if a packet satisfies the conditions of a rule by its headers alone.
+fn is_of_headers(builder: &Builder<'_>, kind: RuleType) -> bool {
+    let is_of_header =
+        |test: &PacketTest| !matches!(test, PacketTest::FlowCounter { .. } | PacketTest::Event(_));
+    matches!(kind, RuleType::IpOnly | RuleType::Packet)
+        && builder.payload.is_empty()
+        && builder.headers.is_empty()
+        && builder.state.is_empty()
+        && !builder.flow.is_present
+        && builder.packet.iter().all(is_of_header)
 }
 
 /// Returns true if a condition is on a transaction and not on the flow.

@@ -23,7 +23,7 @@ use crate::detect::compile::protocols;
 use crate::detect::compile::words::{self, Shared};
 use crate::detect::fields;
 use crate::detect::program::{
-    Absence, AppTest, BufferTest, ContentTest, Operand, Operation, PacketTest, PcreTest, Side, Step,
+    Absence, AppTest, BufferTest, ContentTest, Disabled, Operand, Operation, PacketTest, PcreTest, Side, Step,
 };
 use crate::flow::Direction;
 use crate::packet::events;
@@ -438,7 +438,7 @@ impl Builder<'_> {
             TextField::TlsSubject => self.content_of(Buffer::TlsCertSubject, text, Content::default())?,
             TextField::TlsIssuer => self.content_of(Buffer::TlsCertIssuer, text, Content::default())?,
             TextField::SshSoftwareVersion => {
-                self.content_of(Buffer::SshSoftware, text, Content::default())?
+                self.content_of(Buffer::SshSoftware, text, Content::default())?;
             }
             TextField::IkeVendor => self.content_of(Buffer::IkeVendor, text, Content::default())?,
             TextField::TlsFingerprint | TextField::FileNameText => {
@@ -481,6 +481,14 @@ impl Builder<'_> {
                 });
             }
             TextField::Bypass => self.bypasses = true,
+            TextField::Config => {
+                let is_logging = text.trim_start().starts_with("logging");
+                self.disables = Some(if is_logging {
+                    Disabled::Logging
+                } else {
+                    Disabled::Tracking
+                });
+            }
             // Certificates are not stored; the conditions of the rule hold without that.
             TextField::TlsStore | TextField::Prefilter | TextField::Requires => {}
             TextField::AddressReputation => {

@@ -6,7 +6,7 @@
 mod words;
 
 use super::{Context, Detector};
-use crate::app::{AppProtocol, Progress, Transaction};
+use crate::app::{AppProtocol, FrameView, Progress, Transaction};
 use crate::detect::compile::Ruleset;
 use crate::detect::evaluate::{self, Subject};
 use crate::detect::program::{AppTest, BufferTest, Operation, Rule, RuleType};
@@ -46,6 +46,7 @@ pub enum TracePlace {
         /// The protocol.
         app: AppProtocol,
     },
+    Frame(FrameView),
 }
 
 /// The result for a packet or a transaction.
@@ -88,8 +89,16 @@ pub(super) struct Tracer {
     records: Vec<TraceRecord>,
     /// The index of the first record of the current packet.
     first: usize,
-    /// The matches of the rule on the current packet, each with its transaction.
-    matched: Vec<Option<u64>>,
+    /// The matches of the rule on the current packet, each with its transaction and its frame.
+    matched: Vec<Matched>,
+}
+
+/// A transaction and a frame, by their numbers; a frame also by its direction.
+type Matched = (Option<u64>, Option<(u64, Direction)>);
+
+/// Returns the transaction and the frame of an alert or a match.
+fn matched(transaction: Option<u64>, frame: Option<&FrameView>) -> Matched {
+    (transaction, frame.map(|view| (view.id, view.direction)))
 }
 
 /// A list of conditions under construction. After the first condition that does not hold, nothing is added.
@@ -142,7 +151,9 @@ impl Detector {
         };
         tracer.first = tracer.records.len();
         let of_rule = self.matches.iter().filter(|found| found.rule == tracer.rule);
-        tracer.matched = of_rule.map(|found| found.transaction).collect();
+        tracer.matched = of_rule
+            .map(|found| matched(found.transaction, found.frame.as_ref()))
+            .collect();
         if let Some(rule) = rules.rules.get(tracer.rule as usize) {
             match rule.kind {
                 RuleType::Transaction => self.trace_transactions(rules, rule, context, flow, &mut tracer),
@@ -167,21 +178,23 @@ impl Detector {
             rule: index,
             records,
             first,
-            matched,
+            matched: matches,
         } = tracer;
         for record in &mut records[*first..] {
             if record.conditions.iter().any(|condition| !condition.holds) {
                 continue;
             }
-            let transaction = match record.place {
-                TracePlace::Transaction { id, .. } => Some(id),
-                _ => None,
+            let place = match &record.place {
+                TracePlace::Transaction { id, .. } => matched(Some(*id), None),
+                TracePlace::Frame(view) => matched(None, Some(view)),
+                _ => (None, None),
             };
             let is_alert = events.iter().any(|event| {
                 matches!(event, Event::Alert(alert)
-                    if alert.rule == *index && (transaction.is_none() || alert.transaction == transaction))
+                    if alert.rule == *index
+                        && (place == (None, None) || place == matched(alert.transaction, alert.frame.as_deref())))
             });
-            let is_match = matched.contains(&transaction);
+            let is_match = matches.contains(&place);
             record.outcome = match (is_alert, is_match) {
                 (true, _) => TraceOutcome::Alert,
                 (false, true) if rule.is_silent => TraceOutcome::Silent,
@@ -224,8 +237,21 @@ impl Detector {
             return;
         };
         let side = context.direction.index();
-        let transactions = &flow.app.transactions.list;
-        let has_begun = |transaction: &&Transaction| transaction.progress[side] != Progress::Idle;
+        let is_over_frames = rule.buffers.iter().any(|test| test.buffer.is_frame());
+        let transactions: Vec<&Transaction> = match (is_over_frames, &flow.app.frames) {
+            (false, _) => flow.app.transactions.list.iter().collect(),
+            (true, frames) => frames
+                .iter()
+                .flat_map(|frames| frames.views(context.direction))
+                .collect(),
+        };
+        let is_asked = |transaction: &Transaction| {
+            let frame = transaction.frame.as_ref();
+            frame.is_none_or(|frame| rule.buffers.iter().all(|test| test.buffer == frame.kind))
+        };
+        let has_begun = |transaction: &&&Transaction| {
+            transaction.progress[side] != Progress::Idle && is_asked(**transaction)
+        };
         for transaction in transactions.iter().filter(has_begun) {
             let mut steps = Steps::default();
             let app = transaction.app;
@@ -244,8 +270,13 @@ impl Detector {
             if !rule.payload.is_empty() {
                 self.trace_payload(rule, context, Some(flow), &mut steps);
             }
-            let id = transaction.id;
-            let place = TracePlace::Transaction { id, app };
+            let place = match transaction.frame {
+                Some(view) => TracePlace::Frame(view),
+                None => TracePlace::Transaction {
+                    id: transaction.id,
+                    app,
+                },
+            };
             tracer.records.push(record(context, Some(flow), place, steps));
         }
         if !transactions.iter().any(|transaction| has_begun(&transaction))
@@ -254,7 +285,11 @@ impl Detector {
             let mut steps = Steps::default();
             let app = flow.app.protocol;
             self.trace_common(rules, rule, context, Some(flow), app, &mut steps);
-            steps.add("a transaction of the protocol has begun", false, String::new);
+            let words = match is_over_frames {
+                true => "a frame of this kind has begun",
+                false => "a transaction of the protocol has begun",
+            };
+            steps.add(words, false, String::new);
             tracer
                 .records
                 .push(record(context, Some(flow), TracePlace::Packet, steps));

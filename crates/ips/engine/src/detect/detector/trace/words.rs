@@ -7,7 +7,7 @@ use millrace_ips_rules::options::number::NumberField;
 use crate::detect::compile::Names;
 use crate::detect::program::{
     AddressSide, AppTest, BitMode, BitTable, BufferTest, ContentTest, CounterTest, CounterValue, FlowTest,
-    Operand, Operation, PacketTest, ScoreTest, Side, StateTest,
+    Operand, Operation, PacketTest, ScoreTest, Side, StateTest, Step,
 };
 use crate::flow::Direction;
 use crate::packet::Packet;
@@ -142,7 +142,7 @@ fn content_words(content: &ContentTest) -> String {
 pub(super) fn buffer(test: &BufferTest) -> String {
     let names = test.buffer.names();
     let name = names.suricata.first().copied().unwrap_or(names.words);
-    let transforms: Vec<&str> = test.transforms.iter().map(|transform| transform.word()).collect();
+    let transforms: Vec<&str> = test.transforms.iter().map(Step::word).collect();
     match transforms.is_empty() {
         true => name.to_owned(),
         false => format!("{name} ({})", transforms.join(", ")),
@@ -273,6 +273,7 @@ pub(super) fn app(test: &AppTest) -> String {
             let not = if *is_negated { "not " } else { "" };
             format!("the application protocol is {not}{}", names.join(" or "))
         }
+        AppTest::Progress(progress) => format!("the message has come up to {progress:?}"),
         AppTest::Field(field, value) => format!("{} is {value}", field.words()),
         AppTest::Number(field, comparison, index) => {
             format!("{} {} ({index:?})", field.words(), comparison.words())
