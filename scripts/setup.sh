@@ -83,7 +83,7 @@ fi
 
 # Collectors that read sFlow of a switch in a test. None of them is started.
 if [ "${1:-}" = collectors ]; then
-    wanted=(pmacct nfdump nfdump-sflow)
+    wanted=(pmacct nfdump nfdump-sflow fastnetmon)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
