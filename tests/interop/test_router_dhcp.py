@@ -103,9 +103,9 @@ def server(folder):
         found = [ipaddress.ip_address(line[2]) for line in lines if len(line) == 5]
         return {version: {str(address) for address in found if address.version == version} for version in (4, 6)}
 
-    with running(folder, SERVER, "server", *command) as printed:
+    with running(folder, SERVER, "server", *command):
         wait_for_ports(SERVER)
-        yield given, printed
+        yield given
 
 
 def wait_for_ports(namespace):
@@ -151,7 +151,7 @@ def in_range(address, version):
 
 @pytest.mark.parametrize("relays", [isc_relays, dnsmasq_relay], ids=["dhcrelay", "dnsmasq"])
 def test_clients_of_a_vlan_get_addresses_from_a_server_in_another_by_a_relay(tmp_path, relays):
-    with clients(), Router(tmp_path / "m") as switch, server(tmp_path) as (given, printed):
+    with clients(), Router(tmp_path / "m") as switch, server(tmp_path) as given:
         wait_for("the router", lambda: reaches(SERVER, RELAYS[4]) and reaches(SERVER, RELAYS[6]))
         with relays(tmp_path), contextlib.ExitStack() as stack:
             for client in CLIENTS:
@@ -167,7 +167,8 @@ def test_clients_of_a_vlan_get_addresses_from_a_server_in_another_by_a_relay(tmp
             for version in (4, 6):
                 have = {held[client][version] for client in CLIENTS}
                 assert len(have) == 2 and all(in_range(address, version) for address in have)
-                assert given()[version] == have, printed()
+                # The server writes its file after it has answered.
+                wait_for(f"the leases of IPv{version}", lambda version=version, have=have: given()[version] == have)
                 # The addresses are good for packets that the router forwards.
                 for client in CLIENTS:
                     wait_for(f"{client} reaches the server", lambda client=client, version=version: reaches(client, SERVERS[version]))
