@@ -111,6 +111,11 @@ impl Tunnel {
         self.udp_port.or(self.kind.udp_port()).unwrap_or(0)
     }
 
+    /// Returns what tells the tunnel from others over one underlay: two that agree in it would receive the same packets.
+    pub(crate) fn end(&self) -> (TunnelKind, u16, IpAddr, IpAddr, TunnelKey) {
+        (self.kind, self.udp_port(), self.local, self.remote, self.key)
+    }
+
     /// Returns the time to live of the outer header.
     pub fn ttl(&self) -> u8 {
         self.ttl

@@ -300,15 +300,7 @@ impl Checks {
                 Some(_) => {}
             }
             if let Device::Tunnel(tunnel) = &port.device {
-                let end = (
-                    tunnel.kind(),
-                    tunnel.udp_port(),
-                    tunnel.local(),
-                    tunnel.remote(),
-                    tunnel.key(),
-                    name.clone(),
-                );
-                ends.check(end, &port.device, path, &mut self.issues);
+                ends.check((tunnel.end(), name.clone()), &port.device, path, &mut self.issues);
             } else if let Device::Nsh(nsh) = &port.device
                 && let Some(takes) = nsh.takes()
             {

@@ -172,15 +172,7 @@ impl Checks {
                         format!("there is no VRF `{vrf}`: expected the name of a [[vrf]] as underlay");
                     self.conflict(path.clone(), message);
                 }
-                let end = (
-                    tunnel.kind(),
-                    tunnel.udp_port(),
-                    tunnel.local(),
-                    tunnel.remote(),
-                    tunnel.key(),
-                    vrf,
-                );
-                ends.check(end, &port.device, path, &mut self.issues);
+                ends.check((tunnel.end(), vrf), &port.device, path, &mut self.issues);
             }
         }
     }

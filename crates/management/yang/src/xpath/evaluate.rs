@@ -224,7 +224,7 @@ impl<'a> Evaluation<'a> {
             }
             Function::Number | Function::Ceiling | Function::Floor | Function::Round => {
                 let number = self.number(Some(&first))?;
-                Ok(Value::Number(of_number(function, number).unwrap_or(number)))
+                Ok(Value::Number(of_number(function, number)))
             }
             Function::Substring => {
                 let text = self.text(&first)?;

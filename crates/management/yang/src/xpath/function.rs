@@ -70,14 +70,13 @@ impl Function {
     }
 }
 
-/// Returns the value of a function of numbers; `None` for another function.
-pub(super) fn of_number(function: Function, number: f64) -> Option<f64> {
+/// Returns the value of a function of numbers; `number()` returns its argument.
+pub(super) fn of_number(function: Function, number: f64) -> f64 {
     match function {
-        Function::Number => Some(number),
-        Function::Ceiling => Some(number.ceil()),
-        Function::Floor => Some(number.floor()),
-        Function::Round => Some(rounded(number)),
-        _ => None,
+        Function::Ceiling => number.ceil(),
+        Function::Floor => number.floor(),
+        Function::Round => rounded(number),
+        _ => number,
     }
 }
 
