@@ -131,6 +131,14 @@ class Following(Database):
         except OSError:
             return {"state": None}
 
+    def shown_current(self):
+        """Returns what `millrace show ovsdb` shows as soon as it says that the switch is up to date. A command of ovs-vsctl may
+        return a moment earlier: the server tells the database's clients of a transaction in an order of its own."""
+        def current():
+            shown = self.shown()
+            return shown if shown["next_cfg"] == shown["cur_cfg"] else None
+        return wait_for("the switch is up to date", current)
+
     def cli(self, *arguments, **kwargs):
         """Returns the output of `millrace`."""
         environment = os.environ | {"MILLRACE_API": f"unix:{self.api_socket}"}
