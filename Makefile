@@ -162,6 +162,8 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_oam_routers.py
 	@scripts/setup.sh collectors
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_sflow.py tests/interop/check_attacks.py
+	cargo build --locked -p millrace-ix-series --example month
+	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_percentiles.py
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_exchange.py
 	@# 50,000 frames a second and 100,000 entries need optimised switches.
 	cargo build --release --locked -p millraced -p millrace -p millrace-ix

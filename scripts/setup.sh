@@ -81,9 +81,9 @@ if [ "${1:-}" = evebox ] && [ ! -x target/evebox/bin/evebox ]; then
     rm -rf target/evebox-build
 fi
 
-# Collectors that read sFlow of a switch in a test. None of them is started.
+# Collectors that read sFlow of a switch in a test, and rrdtool. None of them is started.
 if [ "${1:-}" = collectors ]; then
-    wanted=(pmacct nfdump nfdump-sflow fastnetmon)
+    wanted=(pmacct nfdump nfdump-sflow fastnetmon rrdtool)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
