@@ -29,7 +29,7 @@ package millrace_nic_pkg;
 
   // Registers: byte offsets, number of 32-bit registers, fields
   localparam logic [31:0] REG_ID_VALUE = 32'h434e524d;
-  localparam logic [31:0] REG_VERSION_VALUE = 32'h10000;
+  localparam logic [31:0] REG_VERSION_VALUE = 32'h10001;
   localparam int unsigned REG_ID = 0;
   localparam int unsigned REG_ID_LEN = 1;
   localparam int unsigned REG_VERSION = 4;
@@ -84,6 +84,8 @@ package millrace_nic_pkg;
   localparam int unsigned REG_CYCLES_LEN = 2;
   localparam int unsigned REG_GENERATION = 200;
   localparam int unsigned REG_GENERATION_LEN = 1;
+  localparam int unsigned REG_CAP_DROPS = 204;
+  localparam int unsigned REG_CAP_DROPS_LEN = 1;
   localparam int unsigned REG_COUNT = 256;
   localparam int unsigned REG_COUNT_LEN = 12;
   localparam int unsigned REG_NO_BUFFER = 384;
@@ -194,6 +196,7 @@ package millrace_nic_pkg;
   localparam logic [7:0] OP_COMMIT = 8'h8;
   localparam logic [7:0] OP_FENCE = 8'h9;
   localparam logic [7:0] OP_READ_COUNT = 8'ha;
+  localparam logic [7:0] OP_READ_DROPS = 8'hb;
   localparam logic [7:0] COUNT_FRAMES = 8'h0;
   localparam logic [7:0] COUNT_FIFO_FULL = 8'h1;
   localparam logic [7:0] COUNT_BAD_FCS = 8'h2;

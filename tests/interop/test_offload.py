@@ -339,6 +339,62 @@ def test_an_entry_that_goes_from_flow_to_flow_makes_no_wrong_packet(tmp_path):
         assert offload["mismatches"] == 0 and offload["operations"] >= 5, offload
 
 
+def test_a_device_drops_what_entries_drop_and_none_after_the_reply_to_the_change_that_ended_it(tmp_path):
+    with wired(tmp_path) as bed:
+        bed.set_offload({"mode": "trust", "drops": True})
+        wrong, rounds = 0, 20 if LONG else 3
+        for _ in range(rounds):
+            bed.switch.ofctl("mod-flows", "ip,nw_dst=10.0.1.0,actions=drop")
+            before = bed.offload()
+            wrong += bed.send_until("drops by the device", lambda offload, least=before["dropped"] + 500: offload["dropped"] > least)
+            assert bed.offload()["drops"] == 1
+            # ovs-ofctl ends when the reply to its barrier is there.
+            bed.switch.ofctl("mod-flows", "ip,nw_dst=10.0.1.0,actions=output:2")
+            assert bed.offload()["drops"] == 0
+            wrong += bed.settle()
+            last, dropped = bed.sent, bed.offload()["dropped"]
+            for number in range(last, last + 64):
+                bed.wire.send(tagged(0, number))
+                bed.sent += 1
+            arrived = 0
+
+            def all_arrived():
+                nonlocal arrived
+                arrived += bed.received()[0].count(0)
+                return arrived >= 64
+
+            wait_for("all frames of the flow that is not dropped any more", all_arrived)
+            assert (arrived, bed.offload()["dropped"]) == (64, dropped)
+        wrong += bed.settle()
+        # Entries and port count every packet once, whoever dropped it.
+        wait_for("all packets are counted", lambda: bed.counted() == bed.switch.port_packets(1)[0])
+        offload = bed.offload()
+        assert wrong == 0 and offload["mismatches"] == 0, (wrong, offload)
+        assert bed.switch.port_packets(1)[0] == offload["packets"] + offload["dropped"]
+        assert str(offload["dropped"]) in bed.switch.cli("show", "offload")
+        metrics = bed.switch.rest.get("http://localhost/metrics", timeout=60).text
+        assert f'millrace_offload_dropped_packets_total{{bridge="br0",port="p1"}} {offload["dropped"]}' in metrics
+        print(f"N21: {rounds} rules ended over OpenFlow, {offload['dropped']} drops by the device, none after the reply, counted exactly")
+
+
+def test_a_device_that_dies_drops_nothing_and_entries_keep_what_it_has_counted(tmp_path):
+    with wired(tmp_path) as bed:
+        bed.set_offload({"mode": "trust", "drops": True})
+        bed.switch.ofctl("mod-flows", "ip,nw_dst=10.0.1.0,actions=drop")
+        bed.send_until("drops by the device", lambda offload: offload["dropped"] > 500)
+        bed.stop_nic()
+        wait_for("the link of p1 is down", lambda: not bed.is_up())
+        wait_for("no drops", lambda: bed.offload()["drops"] == 0)
+        bed.switch.ofctl("mod-flows", "ip,nw_dst=10.0.1.0,actions=output:2")
+        bed.start_nic()
+        wait_for("the link of p1", bed.is_up)
+        assert bed.send_until("marks in use again", lambda offload: offload["used"] > 500) + bed.settle() == 0
+        offload = bed.offload()
+        assert (offload["drops"], offload["dropped"]) == (0, 0), offload
+        # Counters of before stay: what the device has dropped until its last read.
+        assert bed.counted() >= offload["packets"] + 500
+
+
 def test_offload_of_a_device_without_entries_is_refused_with_the_next_step(tmp_path):
     config = tmp_path / "switch.toml"
     port = '[[bridge.port]]\nname = "p1"\nnumber = 1\ndevice = "kernel:of1a"\noffload = { mode = "auto" }\n'

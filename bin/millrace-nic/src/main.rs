@@ -144,6 +144,8 @@ fn run(options: &Options) -> Result<()> {
         capabilities: Capabilities {
             queues: options.queues,
             ports: 1,
+            // The RTL has no drop counters yet; the model has one for each entry.
+            drops: sizes.rows() as u32,
             ..sizes
         },
         ring_bits: 9,

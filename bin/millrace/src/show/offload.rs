@@ -48,6 +48,7 @@ pub(super) fn table(list: &[PortOffload]) -> Table {
         ">USED",
         ">VERIFIED",
         ">MISMATCHES",
+        ">DROPPED",
         ">OPS/S",
         ">SAVED NS",
         "REFUSED",
@@ -73,6 +74,7 @@ pub(super) fn table(list: &[PortOffload]) -> Table {
             share(offload.used, offload.packets),
             offload.verified.to_string(),
             offload.mismatches.to_string(),
+            offload.dropped.to_string(),
             offload.operations_per_second.to_string(),
             offload
                 .saved_nanos

@@ -11,6 +11,7 @@ pub(super) fn view(status: &OffloadStatus) -> view::Offload {
         ("shape", planner.refused_shape),
         ("capacity", planner.refused_capacity),
         ("transient", planner.refused_transient),
+        ("drop", status.drops_refused),
     ];
     let refusals = device
         .iter()
@@ -47,6 +48,8 @@ pub(super) fn view(status: &OffloadStatus) -> view::Offload {
         unknown: status.unknown,
         samples: planner.samples,
         samples_lost: status.samples_lost,
+        drops: status.drops as u64,
+        dropped: status.dropped,
         refusals: refusals.collect(),
         saved_nanos: status.saved_nanos,
     }

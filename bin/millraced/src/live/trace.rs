@@ -90,11 +90,20 @@ fn show<B: Backend>(
         dropped: None,
     };
     if let Some(marked) = control.datapath().mark_of(origin.in_port, &key(origin, frame)) {
-        let offload::MarkedKey { slot, mark, level } = marked;
+        let offload::MarkedKey {
+            slot,
+            mark,
+            level,
+            is_dropped,
+        } = marked;
         let level = super::offload::level(level);
-        trace.notes.push(format!(
-            "the device marks such packets with {mark:#x}: slot {slot}, level {level}; the trace goes through the tables"
-        ));
+        trace.notes.push(if is_dropped {
+            format!("the device drops such packets: slot {slot}; the trace goes through the tables")
+        } else {
+            format!(
+                "the device marks such packets with {mark:#x}: slot {slot}, level {level}; the trace goes through the tables"
+            )
+        });
     }
     // Packets that went into chains, in order.
     let mut entered = add_all(control, &mut trace, frame, explanation);

@@ -17,6 +17,9 @@ section! {
             pub entries: Option<OffloadEntries> = None,
             /// The maximum number of entries added and removed per second.
             pub operations_per_second: OffloadOperations = OffloadOperations::DEFAULT,
+            /// Lets a trusted device drop packets that flow entries without actions drop. Such entries count them up to a
+            /// second later; sFlow, captures and traces do not see them.
+            pub drops: bool = false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use millrace_nic::completion::flag;
+use millrace_nic::config::DROPS_MAX;
 use millrace_nic::key::Key;
 use millrace_nic::{
     Action, BUCKETS, Capabilities, Command, CommandCompletion, Completion, Config, Counter, FENCE_RESERVE,
@@ -76,6 +77,8 @@ pub struct Model {
     generation: u32,
     queues: Vec<Queue>,
     counters: [u64; 6],
+    /// Packets and bytes of each drop counter.
+    drops: Vec<[u64; 2]>,
 }
 
 impl Model {
@@ -96,6 +99,7 @@ impl Model {
             generation: 0,
             queues: vec![queue; capabilities.queues.into()],
             counters: [0; 6],
+            drops: vec![[0; 2]; capabilities.drops.min(DROPS_MAX) as usize],
             capabilities,
             config,
         }
@@ -168,6 +172,10 @@ impl Model {
         let Classified { action, queue, .. } = classified;
         let queue = redirect(queue);
         if action.drop {
+            if let Some([packets, bytes]) = self.drops.get_mut(action.mark as usize) {
+                *packets += 1;
+                *bytes += frame.len() as u64;
+            }
             return self.dropped(Counter::Dropped);
         }
         let to = &mut self.queues[usize::from(queue)];
@@ -317,6 +325,11 @@ impl Model {
                 fence = Some(number);
             }
             Command::ReadCount { counter, queue } => effect.0 = self.count(counter, queue),
+            Command::ReadDrops { .. } if self.drops.is_empty() => return Err(Status::Unknown),
+            Command::ReadDrops { half, counter } => {
+                let halves = self.drops.get(counter as usize).ok_or(Status::Range)?;
+                effect.0 = *halves.get(usize::from(half)).ok_or(Status::Range)?;
+            }
         }
         self.generation = self.generation.wrapping_add(changes_tables.into());
         effect.1 = fence.map(|number| Completion::fence(number, self.generation));

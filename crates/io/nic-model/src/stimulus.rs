@@ -175,7 +175,7 @@ impl Stimulus {
         let known = self.random.below(self.known.len());
         let port = self.random.below(self.capabilities.ports.into()) as u8;
         let key = parse(&self.known[known], port, &self.config).key;
-        let commands = match self.random.below(12) {
+        let commands = match self.random.below(13) {
             0 => {
                 let bank = (form - 1) % self.capabilities.banks;
                 let form = if self.random.once_in(8) { 0 } else { form };
@@ -207,6 +207,10 @@ impl Stimulus {
                     queue: self.random.below(32) as u16,
                 }]
             }
+            11 => vec![Command::ReadDrops {
+                half: self.random.below(3) as u8,
+                counter: self.random.bits() as u32 >> self.random.below(32),
+            }],
             _ => vec![Command::Nop],
         };
         for command in commands {

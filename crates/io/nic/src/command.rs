@@ -24,11 +24,16 @@ pub const FIELDS: [BitField; 14] = [
         "select",
         8,
         8,
-        "Half of the staged words, way, port, number of buckets, or counter.",
+        "Half of the staged words, way, port, number of buckets, counter, or half of a drop counter.",
     ),
     field("first", 16, 16, "First bucket, or the queue of a counter."),
     field("tag", 32, 32, "Number that the completion returns."),
-    field("index", 64, 32, "Row, rule, mask bank, or the number of a fence."),
+    field(
+        "index",
+        64,
+        32,
+        "Row, rule, mask bank, or the number of a fence or of a drop counter.",
+    ),
     field(
         "form",
         96,
@@ -36,7 +41,12 @@ pub const FIELDS: [BitField; 14] = [
         "Form of a row or a port, 1 to 15; of a port 0 as well.",
     ),
     field("fenced", 104, 1, "COMMIT also sends a fence."),
-    field("mark", 128, 32, "Mark of matching packets; 0 means no mark."),
+    field(
+        "mark",
+        128,
+        32,
+        "Mark of matching packets; 0 means no mark. With `drop`, the number of the drop counter.",
+    ),
     field(
         "queue",
         160,
@@ -59,7 +69,7 @@ pub const FIELDS: [BitField; 14] = [
 pub type Opcode = (u8, &'static str, &'static str, &'static str);
 
 /// All commands.
-pub const OPCODES: [Opcode; 11] = [
+pub const OPCODES: [Opcode; 12] = [
     (op::NOP, "NOP", "", "No effect."),
     (
         op::STAGE,
@@ -121,6 +131,12 @@ pub const OPCODES: [Opcode; 11] = [
         "select, first",
         "Returns the counter `select` (COUNT_*), of queue `first` where there is one for each queue.",
     ),
+    (
+        op::READ_DROPS,
+        "READ_DROPS",
+        "select, index",
+        "Returns the number of packets (select 0) or bytes (select 1) that drop counter `index` has counted. UNKNOWN for a device without drop counters.",
+    ),
 ];
 
 /// Numbers of commands.
@@ -137,13 +153,14 @@ pub mod op {
     pub const COMMIT: u8 = 8;
     pub const FENCE: u8 = 9;
     pub const READ_COUNT: u8 = 10;
+    pub const READ_DROPS: u8 = 11;
 }
 
 /// The action of an entry on packets that match. Where several entries match, the ternary rule with the lowest index decides,
 /// then the exact row; without either, the bucket decides about the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Action {
-    /// The mark; 0 means no mark.
+    /// The mark; 0 means no mark. With `drop`, the number of the drop counter.
     pub mark: u32,
     /// The queue, if it is not that of the bucket.
     pub queue: Option<u8>,
@@ -198,6 +215,11 @@ pub enum Command {
     ReadCount {
         counter: Counter,
         queue: u16,
+    },
+    /// `half` is 0 for packets and 1 for bytes; others are out of range.
+    ReadDrops {
+        half: u8,
+        counter: u32,
     },
 }
 
@@ -349,6 +371,11 @@ impl Command {
                     queue: first,
                 })
             }
+            // Devices without drop counters do not know the command, whatever it asks for: the device checks the fields.
+            op::READ_DROPS => Ok(Command::ReadDrops {
+                half: select,
+                counter: index,
+            }),
             _ => Err(Status::Unknown),
         }
     }
@@ -422,6 +449,11 @@ impl Command {
                 write(to, At::Select, *counter as u64);
                 write(to, At::First, (*queue).into());
             }
+            Command::ReadDrops { half, counter } => {
+                write(to, At::Opcode, op::READ_DROPS.into());
+                write(to, At::Select, (*half).into());
+                write(to, At::Index, (*counter).into());
+            }
         }
         bytes
     }
@@ -458,7 +490,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_command_or_have_a_status(mut bytes: [u8; SIZE], opcode in 0..12_u8, tag: u32) {
+        fn any_bytes_are_a_command_or_have_a_status(mut bytes: [u8; SIZE], opcode in 0..13_u8, tag: u32) {
             bytes[0] = opcode;
             bytes[1] %= 60;
             if let (_, Ok(command)) = Command::parse(&bytes) {

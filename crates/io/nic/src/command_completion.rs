@@ -47,7 +47,7 @@ pub const FIELDS: [BitField; 4] = [
         "value",
         64,
         64,
-        "The counter that READ_COUNT asks for; otherwise 0.",
+        "The counter that READ_COUNT or READ_DROPS asks for; otherwise 0.",
     ),
 ];
 
@@ -59,7 +59,7 @@ pub struct CommandCompletion {
     pub status: Status,
     /// The phase of the ring.
     pub phase: bool,
-    /// The counter that READ_COUNT asks for; otherwise 0.
+    /// The counter that READ_COUNT or READ_DROPS asks for; otherwise 0.
     pub value: u64,
 }
 

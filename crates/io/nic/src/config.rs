@@ -146,7 +146,12 @@ pub struct Capabilities {
     pub has_rows: bool,
     /// Number of ports, 1 to 16.
     pub ports: u8,
+    /// Number of drop counters, at most [`DROPS_MAX`]; 0 for a device that does not count by entry what entries drop.
+    pub drops: u32,
 }
+
+/// The most drop counters that a device has.
+pub const DROPS_MAX: u32 = 1 << 16;
 
 impl Capabilities {
     /// The pinned configuration for an ECP5 at 100 MHz: 4 × 512 rows, 32 rules.
@@ -157,6 +162,7 @@ impl Capabilities {
         row_bits: 9,
         has_rows: true,
         ports: 4,
+        drops: 0,
     };
     /// The pinned configuration for an UltraScale+ at 250 MHz: 4 × 16,384 rows, 64 rules.
     pub const FORTY: Capabilities = Capabilities {
@@ -166,6 +172,7 @@ impl Capabilities {
         row_bits: 14,
         has_rows: true,
         ports: 4,
+        drops: 0,
     };
 
     /// Returns the number of entries that the exact table holds.
@@ -174,20 +181,21 @@ impl Capabilities {
         if self.has_rows { WAYS << self.row_bits } else { 0 }
     }
 
-    /// Returns the values of CAP_QUEUES, CAP_ROWS and CAP_PORTS.
+    /// Returns the values of CAP_QUEUES, CAP_ROWS, CAP_PORTS and CAP_DROPS.
     #[must_use]
-    pub fn to_registers(self) -> [u32; 3] {
+    pub fn to_registers(self) -> [u32; 4] {
         let ways = if self.has_rows { WAYS as u32 } else { 0 };
         [
             u32::from(self.queues) | u32::from(self.banks) << 8 | u32::from(self.rules) << 16,
             u32::from(self.row_bits) | ways << 8,
             self.ports.into(),
+            self.drops,
         ]
     }
 
-    /// Returns the capabilities that are in CAP_QUEUES, CAP_ROWS and CAP_PORTS; `None` if one is out of its range.
+    /// Returns the capabilities that are in CAP_QUEUES, CAP_ROWS, CAP_PORTS and CAP_DROPS; `None` if one is out of its range.
     #[must_use]
-    pub fn from_registers([queues, rows, ports]: [u32; 3]) -> Option<Capabilities> {
+    pub fn from_registers([queues, rows, ports, drops]: [u32; 4]) -> Option<Capabilities> {
         let ways = (rows >> 8 & 0xff) as usize;
         let capabilities = Capabilities {
             queues: queues as u8,
@@ -196,6 +204,7 @@ impl Capabilities {
             row_bits: rows as u8,
             has_rows: ways != 0,
             ports: u8::try_from(ports).ok()?,
+            drops,
         };
         let in_range = |value: u8, max: usize| (1..=max).contains(&usize::from(value));
         let is_valid = in_range(capabilities.queues, QUEUES_MAX)
@@ -203,6 +212,7 @@ impl Capabilities {
             && in_range(capabilities.ports, PORTS_MAX)
             && capabilities.rules <= 256
             && capabilities.row_bits <= 16
+            && capabilities.drops <= DROPS_MAX
             && (ways == 0 || ways == WAYS);
         is_valid.then_some(capabilities)
     }
@@ -231,7 +241,11 @@ mod tests {
 
     #[test]
     fn capabilities_come_back_from_their_registers_and_impossible_ones_are_refused() {
-        for capabilities in [Capabilities::TEN, Capabilities::FORTY] {
+        let counting = Capabilities {
+            drops: DROPS_MAX,
+            ..Capabilities::TEN
+        };
+        for capabilities in [Capabilities::TEN, Capabilities::FORTY, counting] {
             let registers = capabilities.to_registers();
             assert_eq!(Capabilities::from_registers(registers), Some(capabilities));
             for (at, value) in [
@@ -242,6 +256,7 @@ mod tests {
                 (2, 0),
                 (2, 17),
                 (2, 257),
+                (3, DROPS_MAX + 1),
             ] {
                 let mut wrong = registers;
                 wrong[at] = value;

@@ -71,6 +71,13 @@ impl ExactTable {
         self.places.values().copied()
     }
 
+    /// Returns the place and the entry with a mark.
+    #[must_use]
+    pub fn find(&self, mark: u32) -> Option<(Place, Entry)> {
+        let place = *self.places.get(&mark)?;
+        self.row(place).map(|entry| (place, *entry))
+    }
+
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.rows.fill(None);
@@ -206,6 +213,8 @@ mod tests {
         }
         assert!(moves > 0, "some entries must have moved");
         for number in 0..wanted {
+            let (found_at, held) = table.find(number + 1).unwrap();
+            assert_eq!((device.get(&found_at), held), (Some(&held), entry(number)));
             let place = table.remove(number + 1).unwrap();
             assert_eq!(device.remove(&place).map(|entry| entry.mark), Some(number + 1));
         }

@@ -159,13 +159,14 @@ impl Memory {
             regions: Arc::new(regions),
             layout,
         };
-        let [queues, rows, ports] = layout.capabilities.to_registers();
+        let [queues, rows, ports, drops] = layout.capabilities.to_registers();
         for (name, value) in [
             ("ID", register::ID),
             ("VERSION", register::VERSION),
             ("CAP_QUEUES", queues),
             ("CAP_ROWS", rows),
             ("CAP_PORTS", ports),
+            ("CAP_DROPS", drops),
             (
                 "CAP_MEMORY",
                 u32::from(layout.ring_bits) | (layout.buffer_size / 64) << 16,
@@ -197,7 +198,8 @@ impl Memory {
         if u32::from(major) != register::VERSION >> 16 {
             return Err(MemoryError::Version { major, minor });
         }
-        let capabilities = Capabilities::from_registers(["CAP_QUEUES", "CAP_ROWS", "CAP_PORTS"].map(read));
+        let capabilities =
+            Capabilities::from_registers(["CAP_QUEUES", "CAP_ROWS", "CAP_PORTS", "CAP_DROPS"].map(read));
         let rings = read("CAP_MEMORY");
         let layout = capabilities.map(|capabilities| Layout {
             capabilities,

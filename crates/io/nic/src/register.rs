@@ -10,7 +10,7 @@ pub const WINDOW_SIZE: usize = 4096;
 /// Value of the register ID: "MRNC".
 pub const ID: u32 = 0x434e_524d;
 /// Value of the register VERSION: the major version in the upper half, the minor one in the lower.
-pub const VERSION: u32 = 0x0001_0000;
+pub const VERSION: u32 = 0x0001_0001;
 /// Number of tag protocol identifiers.
 pub const TPIDS: usize = 4;
 /// Number of UDP ports of tunnels.
@@ -63,7 +63,7 @@ const fn register(
 }
 
 /// All registers, by offset.
-pub const REGISTERS: [Register; 16] = [
+pub const REGISTERS: [Register; 17] = [
     register("ID", 0x000, 1, Access::Read, "0x434e524d, \"MRNC\".", &[]),
     register(
         "VERSION",
@@ -208,6 +208,14 @@ pub const REGISTERS: [Register; 16] = [
         1,
         Access::Read,
         "Number of table changes modulo 2^32: WRITE_ROW, CLEAR_ROW, WRITE_TERNARY, CLEAR_TERNARY, SET_MASK and COMMIT with status OK.",
+        &[],
+    ),
+    register(
+        "CAP_DROPS",
+        0x0cc,
+        1,
+        Access::Read,
+        "Number of drop counters, at most 65,536; 0 for a device without. Since version 1.1.",
         &[],
     ),
     register(

@@ -21,7 +21,12 @@ pub const FIELDS: [BitField; 9] = [
         "Form of the entry, 1 to 15; equals the form of the port.",
     ),
     field("key", 6, 512, "Masked key."),
-    field("mark", 518, 32, "Mark of matching packets; 0 means no mark."),
+    field(
+        "mark",
+        518,
+        32,
+        "Mark of matching packets; 0 means no mark. With `drop`, the number of the drop counter.",
+    ),
     field(
         "queue",
         550,

@@ -175,10 +175,11 @@ impl<B: Backend> Bridge<B> {
         u16::try_from(self.workers.len()).unwrap_or(u16::MAX)
     }
 
-    /// Publishes changes of the tables, and returns when no worker sees the previous state, as a barrier requires.
-    /// `changes` is empty afterwards.
+    /// Publishes changes of the tables, and returns when no worker sees the previous state, as a barrier requires, and no
+    /// device drops packets by it. `changes` is empty afterwards.
     pub fn publish(&mut self, changes: &mut Vec<Op>) {
         self.writer.publish(changes);
+        self.end_changed_drops();
     }
 
     /// Applies the changes of the last [`Bridge::publish`] to the second copy of the tables; no caller waits

@@ -154,6 +154,16 @@ impl Planner {
             })
     }
 
+    /// Returns the slots whose packets were counted since their entries are in the device, with their keys.
+    pub fn in_use(&self) -> impl Iterator<Item = (u32, &FlowKey)> {
+        (0..)
+            .zip(&self.slots)
+            .filter_map(|(number, slot)| match &slot.state {
+                SlotState::Installed(flow) if flow.rate > 0.0 => Some((number, &flow.key)),
+                _ => None,
+            })
+    }
+
     /// Counts the key of a sampled packet, masked with the bits that entries have.
     pub fn sample(&mut self, key: &FlowKey) {
         self.counts.samples += 1;

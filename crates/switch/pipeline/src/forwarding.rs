@@ -346,7 +346,7 @@ impl Forwarding {
     /// Returns the number of changes of tables so far. Values derived from the tables are valid while this number stays
     /// the same.
     #[inline]
-    pub(crate) fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.generation
     }
 

@@ -53,7 +53,7 @@ pub use flow_cache_policy::FlowCachePolicy;
 pub use forwarding::Forwarding;
 pub use fragments::{Assembled, Assembler, FragmentError, FragmentMode, FragmentView};
 pub use group::{CompiledGroup, Group, GroupKind};
-pub use marks::{MarkColumn, MarkCounts, MarkLevel, MarkObstacle, MarkState, SlotChange, Slots};
+pub use marks::{DropPath, MarkColumn, MarkCounts, MarkLevel, MarkObstacle, MarkState, SlotChange, Slots};
 pub use meter::{Band, BandKind, CompiledMeter, DEFAULT_BURST, Meter, MeterFlags};
 pub use normal_ingress::NormalIngress;
 pub use oam::{OamPort, OamPorts};

@@ -110,6 +110,8 @@ pub(super) fn offload() -> Offload {
         unknown: 0,
         samples: 390,
         samples_lost: 0,
+        drops: 3,
+        dropped: 40_000,
         refusals: vec![OffloadRefusal {
             reason: "fragment".to_owned(),
             count: 3,

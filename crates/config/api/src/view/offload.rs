@@ -47,6 +47,12 @@ pub struct Offload {
     pub samples_lost: u64,
     /// Refused entries and unsuitable packets, by reason.
     pub refusals: Vec<OffloadRefusal>,
+    /// The number of flows whose packets the device drops.
+    #[serde(default)]
+    pub drops: u64,
+    /// The number of packets that the device dropped, which are not among `packets`.
+    #[serde(default)]
+    pub dropped: u64,
     /// The nanoseconds that marks saved for a packet in the last trial, negative if they cost time; `null` before the
     /// first one.
     #[serde(default)]
@@ -57,7 +63,7 @@ pub struct Offload {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "server", derive(utoipa::ToSchema))]
 pub struct OffloadRefusal {
-    /// The reason: `shape`, `capacity` or `transient` of the device; otherwise the field or header because of which packets
+    /// The reason: `shape`, `capacity`, `transient` or `drop` of the device; otherwise the field or header because of which packets
     /// get no entry.
     pub reason: String,
     /// The number of entries or sampled packets.

@@ -3,7 +3,7 @@
 use millrace_types::BitRate;
 
 use super::checks::{Checks, Unique};
-use crate::choice::{ColorVerdict, PolicerKind};
+use crate::choice::{ColorVerdict, OffloadMode, PolicerKind};
 use crate::device::Device;
 use crate::error::Path;
 use crate::port::Port;
@@ -47,7 +47,29 @@ impl Checks {
             );
             self.conflict(path.key("offload"), message);
         }
+        self.drops(port, path);
         self.oam(port, path);
+    }
+
+    /// Checks that a device that may drop packets counts them, and is trusted.
+    fn drops(&mut self, port: &Port, path: &Path) {
+        let Some(offload) = port.offload.as_ref().filter(|offload| offload.drops) else {
+            return;
+        };
+        let path = path.key("offload").key("drops");
+        if matches!(offload.mode, OffloadMode::Dispatch | OffloadMode::Verify) {
+            let message = format!(
+                "a device drops packets only while its marks are trusted, and `mode` is {}: expected \"trust\" or \"auto\", or no `drops`",
+                offload.mode
+            );
+            self.conflict(path, message);
+        } else if !matches!(port.device, Device::Nic(_)) {
+            let message = format!(
+                "{} does not count what it drops: expected nic:PATH, or no `drops`",
+                port.device
+            );
+            self.conflict(path, message);
+        }
     }
 
     /// Checks that the addresses of BFD are of one family, and that the names of a maintenance association exist.

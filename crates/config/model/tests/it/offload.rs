@@ -21,18 +21,22 @@ fn assert_messages(text: &str, expected: &[&str]) {
 
 #[test]
 fn the_offload_of_a_port_is_read_and_written_back_the_same() {
-    let config = read("offload = { mode = \"trust\", entries = 100, operations_per_second = 5 }");
+    let config =
+        read("offload = { mode = \"trust\", entries = 100, operations_per_second = 5, drops = true }");
     let offload = config.bridges[0].ports[0].offload.as_ref().unwrap();
     assert_eq!(offload.mode, OffloadMode::Trust);
     assert_eq!(offload.entries.unwrap().get(), 100);
-    assert_eq!(offload.operations_per_second.get(), 5);
+    assert_eq!((offload.operations_per_second.get(), offload.drops), (5, true));
     assert_eq!(Config::from_toml("again", &config.to_toml()).unwrap(), config);
     assert_eq!(Config::from_toml("full", &config.to_toml_full()).unwrap(), config);
     assert_eq!(Config::from_json(&config.to_json()).unwrap(), config);
     let defaults = read("offload = {}");
     let offload = defaults.bridges[0].ports[0].offload.as_ref().unwrap();
     assert_eq!((offload.mode, offload.entries), (OffloadMode::Auto, None));
-    assert_eq!(offload.operations_per_second.get(), 2000);
+    assert_eq!(
+        (offload.operations_per_second.get(), offload.drops),
+        (2000, false)
+    );
     assert_eq!(read("").bridges[0].ports[0].offload, None);
 }
 
@@ -42,6 +46,7 @@ fn offload_begins_changes_and_ends_without_a_restart() {
         read(""),
         read("offload = {}"),
         read("offload = { mode = \"verify\" }"),
+        read("offload = { drops = true }"),
         read(""),
     ];
     for pair in all.windows(2) {
@@ -64,6 +69,27 @@ fn a_device_without_entries_is_told() {
             )],
         );
     }
+}
+
+#[test]
+fn drops_of_a_device_that_is_not_trusted_or_does_not_count_them_are_told() {
+    assert_messages(
+        &text(
+            "nic:/run/nic.sock",
+            "offload = { mode = \"verify\", drops = true }",
+        ),
+        &[
+            "m.toml:7:38: bridge[0].port[0].offload.drops: a device drops packets only while its marks are trusted, and `mode` is \
+           verify: expected \"trust\" or \"auto\", or no `drops`",
+        ],
+    );
+    assert_messages(
+        &text("0000:01:00.0", "offload = { mode = \"trust\", drops = true }"),
+        &[
+            "m.toml:7:38: bridge[0].port[0].offload.drops: 0000:01:00.0 does not count what it drops: expected nic:PATH, or no \
+           `drops`",
+        ],
+    );
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub(super) fn offload_of(port: &model::Port) -> Option<OffloadSettings> {
         },
         entries: given.entries.map(model::OffloadEntries::get),
         operations_per_second: given.operations_per_second.get(),
+        drops: given.drops,
     })
 }
 

@@ -290,6 +290,12 @@ fn a_drop_is_counted_and_takes_no_buffer() {
         }
     );
     assert_eq!(model.count(Counter::Dropped, 0), 1);
+    let read = Command::ReadDrops { half: 0, counter: 0 };
+    assert_eq!(
+        run(&mut model, &read),
+        Status::Unknown,
+        "the RTL has no drop counters"
+    );
     for size in [13, 9601] {
         let outcome = model.frame(0, &vec![0; size], 0);
         assert_eq!(
@@ -298,6 +304,51 @@ fn a_drop_is_counted_and_takes_no_buffer() {
                 counter: Counter::BadLength,
                 queue: 0
             }
+        );
+    }
+}
+
+#[test]
+fn a_drop_counter_counts_packets_and_bytes_of_the_entries_that_name_it_and_stays_when_they_go() {
+    let sizes = Capabilities {
+        drops: 8,
+        ..Capabilities::TEN
+    };
+    let mut model = Model::new(sizes, config(), COMPLETIONS);
+    let frame = udp();
+    let read = |model: &mut Model, counter: u32| {
+        [0, 1].map(|half| {
+            let (completion, _) = model.command(&Command::ReadDrops { half, counter }.to_bytes(1));
+            assert_eq!(completion.status, Status::Ok);
+            completion.value
+        })
+    };
+    let size = frame.len() as u64;
+    // The first counter, the last one, and one that the device does not have.
+    for (mark, counted) in [(0, true), (7, true), (8, false)] {
+        let action = Action {
+            mark,
+            drop: true,
+            ..Action::default()
+        };
+        let (way, row) = set_entry(&mut model, &frame, action);
+        for _ in 0..3 {
+            assert!(matches!(model.frame(0, &frame, 0), Outcome::Dropped { .. }));
+        }
+        run_all(&mut model, [Command::ClearRow { way, row }]);
+        if counted {
+            assert_eq!(read(&mut model, mark), [3, 3 * size]);
+        }
+    }
+    assert_eq!(
+        (read(&mut model, 0), read(&mut model, 1)),
+        ([3, 3 * size], [0, 0])
+    );
+    assert_eq!(model.count(Counter::Dropped, 0), 9);
+    for (half, counter) in [(0, 8), (2, 0)] {
+        assert_eq!(
+            run(&mut model, &Command::ReadDrops { half, counter }),
+            Status::Range
         );
     }
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use millrace_flow::{FlowKey, FlowMask};
 use millrace_offload::Load;
-use millrace_pipeline::{MarkLevel, MarkObstacle};
+use millrace_pipeline::{Forwarding, MarkLevel, MarkObstacle};
 use millrace_types::PortNo;
 
 use super::Bridge;
 use super::port::BridgePort;
 use crate::io::Backend;
 use crate::offload::key::entry_bits;
-use crate::offload::port::{MarkSetup, PortOffload, WorkerChange};
+use crate::offload::port::{DropCount, MarkSetup, PortOffload, WorkerChange};
 use crate::offload::{DeviceOperation, MarkedKey, OffloadBy, OffloadSettings, OffloadStatus};
 use crate::worker::{Command, PortMarks};
 
@@ -20,6 +20,10 @@ impl<B: Backend> Bridge<B> {
     /// distrust of the device. Returns false if there is no such port, or its device has no entries.
     pub fn set_offload(&mut self, port: PortNo, settings: Option<OffloadSettings>) -> bool {
         let (workers, now) = (self.workers.len(), self.now());
+        let held = self.ports.get(&port).and_then(|port| port.offload.as_ref());
+        if held.map(|offload| *offload.settings()) != settings {
+            self.end_drops_of(port);
+        }
         let Some(state) = self.ports.get_mut(&port) else {
             return false;
         };
@@ -51,15 +55,67 @@ impl<B: Backend> Bridge<B> {
             packets: load.packets + worker.counters.packets.read(),
             busy_nanos: load.busy_nanos + worker.counters.busy_nanos.read(),
         });
-        let mut all = Vec::new();
+        let (mut all, mut dropped) = (Vec::new(), Vec::new());
+        let forwarding = self.writer.read();
         for (number, port) in &mut self.ports {
+            if port.offload.is_none() {
+                continue;
+            }
+            let is_obstructed = drop_obstacle(forwarding, *number, port);
             if let (Some(offload), Some(device)) = (&mut port.offload, port.device.offload()) {
                 let changes = offload.tick(device, bits, load, now);
                 all.extend(changes.into_iter().map(|change| (*number, change)));
+                offload.tick_drops(forwarding, is_obstructed);
+                dropped.push((*number, offload.take_drop_counts()));
             }
         }
         for (port, change) in all {
             self.send_marks(port, &change);
+        }
+        for (port, counts) in dropped {
+            self.count_dropped(port, counts);
+        }
+    }
+
+    /// Ends the drops of devices that the tables do not ask for any more, and waits for it. Packets that were dropped until then
+    /// are counted by the entries of before.
+    pub(super) fn end_changed_drops(&mut self) {
+        let forwarding = self.writer.read();
+        let mut dropped = Vec::new();
+        for (number, port) in &mut self.ports {
+            if !port.offload.as_ref().is_some_and(|offload| offload.has_drops()) {
+                continue;
+            }
+            let is_obstructed = drop_obstacle(forwarding, *number, port);
+            if let Some(offload) = &mut port.offload {
+                offload.end_changed_drops(forwarding, is_obstructed);
+                dropped.push((*number, offload.take_drop_counts()));
+            }
+        }
+        for (port, counts) in dropped {
+            self.count_dropped(port, counts);
+        }
+    }
+
+    /// Ends the drops of a port's device, and counts them.
+    pub(super) fn end_drops_of(&mut self, port: PortNo) {
+        let offload = self.ports.get_mut(&port).and_then(|port| port.offload.as_mut());
+        let counts = offload.map_or_else(Vec::new, |offload| {
+            offload.end_drops();
+            offload.take_drop_counts()
+        });
+        self.count_dropped(port, counts);
+    }
+
+    /// Counts packets that the device of a port dropped, as the worker that received them would have.
+    fn count_dropped(&self, port: PortNo, counts: Vec<DropCount>) {
+        let now = self.now();
+        for DropCount { path, packets, bytes } in counts {
+            path.count(&self.counters, packets, bytes, now);
+            if let Some(port) = self.ports.get(&port) {
+                port.control_counters.rx_packets.add(packets);
+                port.control_counters.rx_bytes.add(bytes);
+            }
         }
     }
 
@@ -68,7 +124,7 @@ impl<B: Backend> Bridge<B> {
         let state = self.ports.get(&port)?;
         let mut status = state.offload.as_ref()?.status();
         if status.level != MarkLevel::Dispatch
-            && let Some(obstacle) = self.mark_obstacle(port, state)
+            && let Some(obstacle) = mark_obstacle(self.forwarding(), port, state)
         {
             (status.level, status.by) = (MarkLevel::Dispatch, OffloadBy::Obstacle(obstacle));
         }
@@ -79,28 +135,13 @@ impl<B: Backend> Bridge<B> {
     pub fn mark_of(&self, port: PortNo, key: &FlowKey) -> Option<MarkedKey> {
         let state = self.ports.get(&port)?;
         let marked = state.offload.as_ref()?.mark_of(key)?;
-        Some(match self.mark_obstacle(port, state) {
+        Some(match mark_obstacle(self.forwarding(), port, state) {
             None => marked,
             Some(_) => MarkedKey {
                 level: MarkLevel::Dispatch,
                 ..marked
             },
         })
-    }
-
-    /// Returns the setting because of which marks of a port are not used, if there is one.
-    fn mark_obstacle(&self, number: PortNo, port: &BridgePort) -> Option<&'static str> {
-        if port.policed.is_some() {
-            Some("policer")
-        } else if port
-            .retas
-            .iter()
-            .any(|reta| reta.is_on() && reta.receiver().is_some())
-        {
-            Some("spread")
-        } else {
-            self.forwarding().mark_obstacle(number).map(MarkObstacle::name)
-        }
     }
 
     /// Sends a change to the workers that receive from a port. Each of its queues has slots of its own.
@@ -123,4 +164,24 @@ impl<B: Backend> Bridge<B> {
             });
         }
     }
+}
+
+/// Returns the setting because of which marks of a port are not used, if there is one.
+fn mark_obstacle(forwarding: &Forwarding, number: PortNo, port: &BridgePort) -> Option<&'static str> {
+    if port.policed.is_some() {
+        Some("policer")
+    } else if port
+        .retas
+        .iter()
+        .any(|reta| reta.is_on() && reta.receiver().is_some())
+    {
+        Some("spread")
+    } else {
+        forwarding.mark_obstacle(number).map(MarkObstacle::name)
+    }
+}
+
+/// Returns true if a device must not drop packets of a port: marks of its packets are not used.
+fn drop_obstacle(forwarding: &Forwarding, number: PortNo, port: &BridgePort) -> bool {
+    port.lag.is_some() || mark_obstacle(forwarding, number, port).is_some()
 }

@@ -200,6 +200,7 @@ impl<B: Backend> Bridge<B> {
         for member in self.members_of(port) {
             self.remove_port(member);
         }
+        self.end_drops_of(port);
         let Some(removed) = self.ports.remove(&port) else {
             return false;
         };

@@ -200,7 +200,7 @@ impl RuleTable for DeviceRules {
         let spec = spec(rule, self.rx_queues).ok_or(Refusal::Shape)?;
         self.flows.create(&spec).map_err(|error| {
             tracing::debug!(%error, "the device refuses a mark rule");
-            refusal(error.errno().map(|errno| errno.number()))
+            refusal(error.errno().map(millrace_dpdk::Errno::number))
         })
     }
 

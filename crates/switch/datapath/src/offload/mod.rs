@@ -8,8 +8,9 @@
 //!   worker: PortMarks = Slots, samples            Offload: a device   [crate::io::nic], [crate::io::flow_entries]
 //! ```
 //! Nobody waits for a device: operations go into a queue, and outcomes come back. A change of a flow table writes nothing to a
-//! device, unless it changes the bits by which tables tell packets apart.
+//! device, unless it changes the bits by which tables tell packets apart. The exception is the end of a drop ([`DeviceDrops`]).
 
+mod drops;
 #[cfg_attr(
     not(any(feature = "dpdk", test)),
     allow(dead_code, reason = "only devices of DPDK have rules")
@@ -24,9 +25,12 @@ pub(crate) mod port;
 pub(crate) mod rule;
 mod status;
 
+use std::sync::Arc;
+
 use millrace_flow::{FlowKey, FlowMask};
 use millrace_offload::Outcome;
 
+pub use drops::{DeviceDrops, DropOperation};
 pub use status::{MarkedKey, OffloadBy, OffloadMode, OffloadSettings, OffloadStatus};
 
 /// The abilities of a device that is there.
@@ -93,4 +97,9 @@ pub trait Offload {
 
     /// Returns the next outcome.
     fn poll(&mut self) -> Option<DeviceOutcome>;
+
+    /// Returns the drops of the device that is there; `None` if it does not count by entry what it drops.
+    fn drops(&self) -> Option<Arc<DeviceDrops>> {
+        None
+    }
 }

@@ -14,14 +14,16 @@ use std::sync::Arc;
 use crossbeam_queue::ArrayQueue;
 use millrace_flow::{FlowKey, FlowMask};
 use millrace_offload::{Governor, Load, Operation, Outcome, Planner, PlannerSettings, Refusal, Standing};
-use millrace_pipeline::{MarkCounts, MarkLevel, MarkState, SlotChange};
+use millrace_pipeline::{Forwarding, MarkCounts, MarkLevel, MarkState, SlotChange};
 use millrace_types::{Duration, Time};
 
+pub(crate) use self::drops::DropCount;
+use self::drops::PortDrops;
 use super::key::{entry_bits, unsuitable};
 use super::rule::whole_fields;
 use super::{
-    DeviceOperation, DeviceOutcome, EntryFields, MarkedKey, Offload, OffloadBy, OffloadCapabilities,
-    OffloadMode, OffloadSettings, OffloadStatus,
+    DeviceDrops, DeviceOperation, DeviceOutcome, EntryFields, MarkedKey, Offload, OffloadBy,
+    OffloadCapabilities, OffloadMode, OffloadSettings, OffloadStatus,
 };
 
 /// The number of sampled keys that may wait for the bridge's thread.
@@ -63,6 +65,8 @@ struct Session {
     setup: Arc<MarkSetup>,
     planner: Planner,
     governor: Governor,
+    /// The drops, if the settings allow them and the device has them.
+    drops: Option<PortDrops>,
     /// The version of the match bits, and these bits with those that entries always compare.
     version: u64,
     match_bits: FlowMask,
@@ -82,6 +86,8 @@ pub(crate) struct PortOffload {
     is_distrusted: bool,
     /// Samples that get no entry, by reason.
     unsuitable: BTreeMap<&'static str, u64>,
+    /// Packets that the device dropped, whose entries have not counted them; of sessions that have ended.
+    dropped: Vec<DropCount>,
     /// The number of the last reset.
     resets: u64,
     /// Operations so far at the begin of this second, and in the last one.
@@ -96,6 +102,7 @@ impl PortOffload {
             session: None,
             is_distrusted: false,
             unsuitable: BTreeMap::new(),
+            dropped: Vec::new(),
             resets: 0,
             rate: (None, 0, 0),
         }
@@ -118,13 +125,14 @@ impl PortOffload {
         let known = self.session.as_ref().map(|session| session.capabilities.session);
         match device.capabilities() {
             None => {
-                if self.session.take().is_some() {
+                if self.end_session() {
                     changes.push(WorkerChange::Setup(None));
                 }
                 return changes;
             }
             Some(there) if known != Some(there.session) => {
-                let session = self.begin(there, bits, load, now);
+                self.end_session();
+                let session = self.begin(there, device.drops(), bits, load, now);
                 changes.push(WorkerChange::Setup(Some(Arc::clone(&session.setup))));
                 self.session = Some(session);
                 self.reset(device, now);
@@ -150,9 +158,22 @@ impl PortOffload {
         changes
     }
 
+    /// Forgets the session with a device, and returns true if there was one. What the device has dropped is counted.
+    fn end_session(&mut self) -> bool {
+        let Some(mut session) = self.session.take() else {
+            return false;
+        };
+        if let Some(drops) = &mut session.drops {
+            drops.end_all();
+            self.dropped.extend(drops.take_counts());
+        }
+        true
+    }
+
     fn begin(
         &self,
         capabilities: OffloadCapabilities,
+        drops: Option<Arc<DeviceDrops>>,
         (match_bits, version): (FlowMask, u64),
         load: Load,
         now: Time,
@@ -182,6 +203,7 @@ impl PortOffload {
                 operation_nanos: OPERATION_NANOS,
             }),
             governor: Governor::new(now, load),
+            drops: drops.filter(|_| self.settings.drops).map(PortDrops::new),
             version,
             entry_bits: bits_of(capabilities.fields, &match_bits),
             match_bits,
@@ -192,6 +214,7 @@ impl PortOffload {
 
     /// Forgets all slots, since packets are told apart by other bits. Workers ignore slots of the former version.
     fn change_bits(&mut self, (match_bits, version): (FlowMask, u64)) {
+        self.end_drops();
         if let Some(session) = &mut self.session {
             session.planner.clear();
             session.version = version;
@@ -269,9 +292,23 @@ impl PortOffload {
             session.planner.skip();
             return changes;
         }
-        let counts = &session.setup.counts;
-        let packets = |slot: u32| counts.iter().map(|count| count.of_slot(slot as usize)).sum();
-        for operation in session.planner.tick(now, packets) {
+        let (counts, drops) = (&session.setup.counts, &mut session.drops);
+        let packets = |slot: u32| {
+            let processed: u64 = counts.iter().map(|count| count.of_slot(slot as usize)).sum();
+            processed.wrapping_add(drops.as_ref().map_or(0, |drops| drops.of_slot(slot)))
+        };
+        let operations = session.planner.tick(now, packets);
+        if let Some(drops) = drops {
+            let removed: Vec<u32> = operations
+                .iter()
+                .filter_map(|operation| match operation {
+                    Operation::Remove { slot } => Some(*slot),
+                    Operation::Install { .. } => None,
+                })
+                .collect();
+            drops.end(&removed);
+        }
+        for operation in operations {
             let (slot, device_operation) = match operation {
                 Operation::Install { slot, mark, key } => {
                     changes.push(SlotChange {
@@ -295,6 +332,66 @@ impl PortOffload {
             }
         }
         changes
+    }
+
+    /// Returns true if the device may drop packets now.
+    pub(crate) fn has_drops(&self) -> bool {
+        let drops = self.session.as_ref().and_then(|session| session.drops.as_ref());
+        drops.is_some_and(|drops| drops.len() != 0)
+    }
+
+    /// Ends the drops of flows that `fwd` does not drop in the same way, or all if something keeps marks from being used. When
+    /// this returns, the device drops none of their packets.
+    pub(crate) fn end_changed_drops(&mut self, fwd: &Forwarding, is_obstructed: bool) {
+        if let Some(session) = &mut self.session
+            && let Some(drops) = &mut session.drops
+        {
+            if is_obstructed || session.version != fwd.match_bits().1 {
+                drops.end_all();
+            } else {
+                drops.end_changed(fwd);
+            }
+        }
+    }
+
+    /// Begins and ends drops.
+    pub(crate) fn tick_drops(&mut self, fwd: &Forwarding, is_obstructed: bool) {
+        let level = self.level().0;
+        let may_drop = !is_obstructed && !self.is_distrusted;
+        self.end_changed_drops(fwd, !may_drop);
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        // An entry drops only after packets with its mark were compared with its key, and found by it. Trials of the governor
+        // leave drops as they are.
+        if let Some(drops) = &mut session.drops
+            && may_drop
+            && level == MarkLevel::Trust
+            && session.is_ready
+            && session.version == fwd.match_bits().1
+        {
+            drops.begin(session.planner.in_use(), fwd);
+        }
+    }
+
+    /// Ends all drops. When this returns, the device drops no packet.
+    pub(crate) fn end_drops(&mut self) {
+        if let Some(session) = &mut self.session
+            && let Some(drops) = &mut session.drops
+        {
+            drops.end_all();
+        }
+    }
+
+    /// Returns the packets that the device dropped and no entry has counted yet.
+    pub(crate) fn take_drop_counts(&mut self) -> Vec<DropCount> {
+        let mut all = core::mem::take(&mut self.dropped);
+        if let Some(session) = &mut self.session
+            && let Some(drops) = &mut session.drops
+        {
+            all.extend(drops.take_counts());
+        }
+        all
     }
 
     /// Counts the operations of each second.
@@ -336,6 +433,7 @@ impl PortOffload {
     pub(crate) fn status(&self) -> OffloadStatus {
         let (level, by) = self.level();
         let session = self.session.as_ref();
+        let drops = session.and_then(|session| session.drops.as_ref());
         let counts = session.map_or(&[][..], |session| &session.setup.counts);
         let sum = |count: fn(&MarkCounts) -> u64| counts.iter().map(|counts| count(counts)).sum();
         OffloadStatus {
@@ -359,6 +457,9 @@ impl PortOffload {
                 .iter()
                 .map(|(reason, count)| (*reason, *count))
                 .collect(),
+            drops: drops.map_or(0, PortDrops::len),
+            dropped: drops.map_or(0, PortDrops::packets),
+            drops_refused: drops.map_or(0, PortDrops::refused),
             saved_nanos: session
                 .filter(|session| session.governor.standing() != Standing::Trial)
                 .and_then(|session| session.governor.saved_nanos()),
@@ -373,6 +474,7 @@ impl PortOffload {
             slot,
             mark,
             level: self.level().0,
+            is_dropped: session.drops.as_ref().is_some_and(|drops| drops.drops(slot)),
         })
     }
 }
@@ -386,6 +488,7 @@ fn bits_of(fields: EntryFields, match_bits: &FlowMask) -> FlowMask {
     }
 }
 
+mod drops;
 #[cfg(test)]
 mod rebinds;
 #[cfg(test)]

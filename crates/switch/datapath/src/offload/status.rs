@@ -25,6 +25,8 @@ pub struct OffloadSettings {
     pub entries: Option<u32>,
     /// The maximum number of operations per second.
     pub operations_per_second: u32,
+    /// True if the device may drop packets that the tables drop.
+    pub drops: bool,
 }
 
 /// The reason why a port has its level.
@@ -69,6 +71,12 @@ pub struct OffloadStatus {
     pub samples_lost: u64,
     /// Sampled packets that get no entry, by reason.
     pub unsuitable: Vec<(&'static str, u64)>,
+    /// Flows whose packets the device drops.
+    pub drops: usize,
+    /// Packets that the device dropped, which are not among the others.
+    pub dropped: u64,
+    /// Drops that the device refused.
+    pub drops_refused: u64,
     /// Nanoseconds that marks saved for a packet in the last trial.
     pub saved_nanos: Option<f64>,
 }
@@ -81,4 +89,6 @@ pub struct MarkedKey {
     pub mark: u32,
     /// The level of the port.
     pub level: MarkLevel,
+    /// True if the device drops such packets.
+    pub is_dropped: bool,
 }

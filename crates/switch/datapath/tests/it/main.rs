@@ -8,6 +8,7 @@
 )]
 
 mod congestion;
+mod drops;
 mod flow_hash;
 mod gso;
 mod lag;

@@ -29,6 +29,7 @@ const SETTINGS: OffloadSettings = OffloadSettings {
     mode: OffloadMode::Trust,
     entries: Some(16),
     operations_per_second: 10_000,
+    drops: false,
 };
 
 /// The entries of a device.

@@ -14,11 +14,13 @@
 //! copied, reassembled or rewritten has none.
 
 mod column;
+mod drops;
 mod obstacle;
 mod slots;
 mod state;
 
 pub use column::MarkColumn;
+pub use drops::DropPath;
 pub use obstacle::MarkObstacle;
 pub use slots::{SlotChange, Slots};
 pub use state::{MarkCounts, MarkLevel, MarkState};

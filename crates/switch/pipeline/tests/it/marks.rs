@@ -9,8 +9,10 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_flow::{Field, FlowKey, Instructions};
-use millrace_pipeline::{FlowCachePolicy, MarkColumn, MarkCounts, MarkLevel, MarkState, SlotChange, Slots};
-use millrace_types::PortNo;
+use millrace_pipeline::{
+    FlowCachePolicy, MarkColumn, MarkCounts, MarkLevel, MarkState, MeterFlags, SlotChange, Slots,
+};
+use millrace_types::{MeterId, PortNo, TableId};
 use millrace_wire::{Depth, Frame};
 use proptest::prelude::*;
 
@@ -31,6 +33,9 @@ pub(crate) enum Lie {
 pub(crate) struct Devices {
     level: MarkLevel,
     lie: Lie,
+    /// True if devices drop marked packets that the tables drop.
+    drops: bool,
+    dropped: u64,
     ports: BTreeMap<u32, Device>,
 }
 
@@ -88,18 +93,28 @@ impl Devices {
         Devices {
             level,
             lie,
+            drops: false,
+            dropped: 0,
             ports: BTreeMap::new(),
         }
+    }
+
+    /// Lets devices drop marked packets that the tables drop.
+    fn dropping(mut self, drops: bool) -> Devices {
+        self.drops = drops;
+        self
     }
 
     pub(crate) fn receive(&mut self, bridge: &mut Bridge, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
         let (level, lie) = (self.level, self.lie);
         let device = self.ports.entry(port).or_insert_with(|| Device::new(level));
         let bits = bridge.active.match_bits();
+        let drops = self.drops && bridge.active.mark_obstacle(PortNo::from_raw(port)).is_none();
         let mut recorder = Recorder::default();
         for frames in frames.chunks(BURST) {
             let mut column = MarkColumn::default();
-            for (i, bytes) in frames.iter().enumerate() {
+            let mut burst: ArrayVec<Frame, BURST> = ArrayVec::new();
+            for bytes in frames {
                 let mut key = FlowKey::default();
                 key.put(Field::InPort, port.into());
                 key.put(Field::InPhyPort, port.into());
@@ -114,10 +129,19 @@ impl Devices {
                 }
                 // Some packets have no mark, as mice have none.
                 let mark = if device.marked.is_multiple_of(7) { 0 } else { mark };
+                if drops
+                    && mark != 0
+                    && bytes.len() >= 14
+                    && let Some(path) = bridge.active.drop_path(&key.masked(&bits.0))
+                {
+                    path.count(bridge.processor.counters(), 1, bytes.len() as u64, bridge.now);
+                    self.dropped += 1;
+                    continue;
+                }
                 let hash = millrace_wire::flow_hash::FlowHash::new(1).of(bytes);
-                column.set(i, mark, Some((hash >> 32) as u32));
+                column.set(burst.len(), mark, Some((hash >> 32) as u32));
+                burst.push(Frame::new(bytes));
             }
-            let mut burst: ArrayVec<Frame, BURST> = frames.iter().map(|frame| Frame::new(frame)).collect();
             bridge.processor.process_marked_burst(
                 &bridge.active,
                 PortNo::from_raw(port),
@@ -146,18 +170,18 @@ proptest! {
     #[test]
     fn marks_make_no_difference_at_any_level_whatever_the_tables_do(
         steps in steps(),
-        level in prop::sample::select(vec![
-            (MarkLevel::Dispatch, Lie::Never),
-            (MarkLevel::Trust, Lie::Never),
-            (MarkLevel::Verify, Lie::Never),
-            (MarkLevel::Verify, Lie::Every(3)),
+        (level, lie, drops) in prop::sample::select(vec![
+            (MarkLevel::Dispatch, Lie::Never, false),
+            (MarkLevel::Trust, Lie::Never, false),
+            (MarkLevel::Trust, Lie::Never, true),
+            (MarkLevel::Verify, Lie::Never, false),
+            (MarkLevel::Verify, Lie::Every(3), false),
         ]),
         caches: bool,
     ) {
-        let (level, lie) = level;
         let mut without = bridge(FlowCachePolicy::Off);
         let mut with = bridge(if caches { FlowCachePolicy::Always } else { FlowCachePolicy::Off });
-        with.devices = Some(Devices::new(level, lie));
+        with.devices = Some(Devices::new(level, lie).dropping(drops));
         for (number, step) in steps.iter().enumerate() {
             let expected = carry_out(&mut without, step);
             let got = carry_out(&mut with, step);
@@ -212,6 +236,65 @@ fn a_mark_replaces_the_lookup_after_the_first_packet_of_its_slot() {
     assert_eq!((mismatches, is_distrusted), (0, false));
     let total: u64 = bridge.counts().iter().map(|(_, packets, _)| packets).sum();
     assert_eq!(total, 88, "entries count every packet");
+}
+
+#[test]
+fn only_packets_that_meet_idle_entries_until_they_are_dropped_have_a_path() {
+    let mut bridge = Bridge::new(3);
+    bridge.add_meter(MeterId(1), MeterFlags::KBPS, Vec::new());
+    let to_table_1 = || Instructions {
+        goto_table: Some(TableId(1)),
+        ..Instructions::default()
+    };
+    bridge.add(0, 2, "ip,nw_dst=10.0.0.1", Instructions::default());
+    bridge.add(0, 2, "ip,nw_dst=10.0.0.2", to_table_1());
+    bridge.add(0, 2, "ip,nw_dst=10.0.0.3", Instructions::apply([out(2)]));
+    let metered = Instructions {
+        meter: Some(MeterId(1)),
+        ..Instructions::default()
+    };
+    bridge.add(0, 2, "ip,nw_dst=10.0.0.4", metered);
+    let written = Instructions {
+        write_metadata: Some((1, 1)),
+        ..to_table_1()
+    };
+    bridge.add(0, 2, "ip,nw_dst=10.0.0.5", written);
+    let later = Instructions {
+        write_actions: Some([out(2)].into()),
+        ..to_table_1()
+    };
+    bridge.add(0, 2, "ip,nw_dst=10.0.0.6", later);
+    bridge.add(1, 1, "udp,tp_src=1", Instructions::default());
+    bridge.add(0, 2, "udp,nw_dst=10.0.0.7,tp_src=1", to_table_1());
+    bridge.add(0, 2, "tcp,nw_dst=10.0.0.8", to_table_1());
+    let path = |bridge: &Bridge, text: &str| {
+        let bytes = frame(text);
+        let mut key = FlowKey::default();
+        key.put(Field::InPort, 1);
+        key.read(&bytes, bytes.len(), Depth::All);
+        bridge.active.drop_path(&key)
+    };
+    for (number, has_path) in [1, 2, 3, 4, 5, 6, 7]
+        .into_iter()
+        .zip([true, true, false, false, false, false, true])
+    {
+        let text = format!("udp,nw_dst=10.0.0.{number},tp_src=1");
+        assert_eq!(path(&bridge, &text).is_some(), has_path, "{text}");
+    }
+    assert_eq!(
+        path(&bridge, "tcp,nw_dst=10.0.0.8,tp_src=1"),
+        None,
+        "table 1 has no entry"
+    );
+    assert_eq!(path(&bridge, "udp,nw_dst=10.0.0.9"), None, "table 0 has no entry");
+    // An entry that is replaced is another one, although it does the same.
+    let text = "udp,nw_dst=10.0.0.2,tp_src=1";
+    let before = path(&bridge, text);
+    assert_eq!(path(&bridge, text), before);
+    bridge.add(1, 1, "tcp,tp_src=1", Instructions::default());
+    assert_eq!(path(&bridge, text), before, "an entry for others");
+    bridge.add(1, 1, "udp,tp_src=1", Instructions::default());
+    assert_ne!(path(&bridge, text), before);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::view::{Bridge, Offload};
 /// Reads a number of the offload of a port.
 type Number = fn(&Offload) -> u64;
 
-const COUNTERS: [(&str, &str, Number); 6] = [
+const COUNTERS: [(&str, &str, Number); 7] = [
     (
         "millrace_offload_packets_total",
         "Packets that the port received since its device connected.",
@@ -37,6 +37,11 @@ const COUNTERS: [(&str, &str, Number); 6] = [
         "millrace_offload_operations_total",
         "Entries added to the device and removed from it.",
         |offload| offload.operations,
+    ),
+    (
+        "millrace_offload_dropped_packets_total",
+        "Packets that the device dropped for flow entries without actions.",
+        |offload| offload.dropped,
     ),
 ];
 

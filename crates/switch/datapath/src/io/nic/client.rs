@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use millrace_nic::connection::{Received, receive};
 use millrace_nic::driver::{Commands, Driver, Receiver, Violation};
 use millrace_nic::memory::{Memory, MemoryError};
-use millrace_nic::{BUCKETS, Command, Config, HashKeys, Status};
+use millrace_nic::{BUCKETS, Command, CommandCompletion, Config, HashKeys, Status};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -24,6 +24,7 @@ use super::state::Nic;
 use crate::io::OpenError;
 use crate::io::memif::{ConnectedRing, RingMailbox};
 use crate::io::peer::failed;
+use crate::offload::DeviceDrops;
 
 /// Interval between attempts to connect.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(200);
@@ -37,6 +38,10 @@ const FENCE_INTERVAL: Duration = Duration::from_millis(1);
 const MOVE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum number of operations between two looks at the connection.
 const OPERATIONS_BATCH: usize = 256;
+/// Interval at which drop counters are read. An idle timeout of a second needs several reads a second.
+const COUNT_INTERVAL: Duration = Duration::from_millis(200);
+/// The number of drop counters that are read between two looks at changes of drops.
+const COUNTS_BATCH: usize = 32;
 
 /// The reason why a connection ended.
 #[derive(Debug, Error)]
@@ -47,6 +52,8 @@ enum EndReason {
     Closed,
     #[error("the device has not answered for {} s", CONNECT_TIMEOUT.as_secs())]
     TooSlow,
+    #[error("the device has not ended drops in time")]
+    TooLate,
     #[error("the device sent something other than its memory")]
     Other,
     #[error("the device refuses a command with {0:?}")]
@@ -55,6 +62,12 @@ enum EndReason {
     Memory(#[from] MemoryError),
     #[error(transparent)]
     Violation(#[from] Violation),
+}
+
+impl From<Status> for EndReason {
+    fn from(status: Status) -> EndReason {
+        EndReason::Refused(status)
+    }
 }
 
 /// A client, which connects until it is dropped.
@@ -101,6 +114,9 @@ struct Control {
     commands: Commands,
     spare: Vec<Receiver>,
     installer: Installer,
+    /// The drops, if the device counts them, and the time at which their counters are read next.
+    drops: Option<Arc<DeviceDrops>>,
+    next_count: Instant,
     /// The queue of each bucket.
     queues: Vec<u8>,
     /// Number of queues that buckets may have.
@@ -173,6 +189,7 @@ impl ClientThread {
 
     fn disconnect(&self) {
         self.nic.is_connected.store(false, Ordering::Release);
+        self.nic.set_drops(None);
         self.nic.rx.iter().for_each(|mailbox| mailbox.post(None));
         self.nic.tx.post(None);
     }
@@ -221,11 +238,18 @@ impl ClientThread {
         let is_same_user = socket_peercred(socket).is_ok_and(|peer| peer.uid == geteuid());
         self.nic.is_same_user.store(is_same_user, Ordering::Relaxed);
         self.nic.entries.store(capabilities.rows(), Ordering::Relaxed);
+        let drops = (capabilities.drops != 0).then(|| {
+            let wake = Arc::clone(&self.nic.wake);
+            Arc::new(DeviceDrops::new(capabilities.drops as usize, move || wake.wake()))
+        });
+        self.nic.set_drops(drops.clone());
         let mut control = Control {
             commands,
             // Fences come to all queues, so those without a worker are read here.
             spare: receivers.collect(),
             installer: Installer::new(&self.config, capabilities.row_bits),
+            drops,
+            next_count: Instant::now() + COUNT_INTERVAL,
             queues: buckets,
             queues_len: queues,
             follows: table.is_some(),
@@ -239,10 +263,12 @@ impl ClientThread {
         outcome
     }
 
-    /// Fails if the port is closed, or the time for the handshake is over.
+    /// Fails if the port is closed, the bridge's thread has given the device up, or the time is over.
     fn check(&self, deadline: Instant) -> Result<(), EndReason> {
         if self.stop.load(Ordering::Acquire) {
             Err(EndReason::Stopped)
+        } else if self.nic.drops().is_some_and(|drops| drops.is_over()) {
+            Err(EndReason::TooLate)
         } else if Instant::now() >= deadline {
             Err(EndReason::TooSlow)
         } else {
@@ -258,8 +284,9 @@ impl ClientThread {
         deadline: Instant,
     ) -> Result<(), EndReason> {
         let wanted = bucket_commands(queues, None);
-        let statuses = self.execute(commands, &wanted, deadline)?;
-        match statuses.into_iter().find(|status| *status != Status::Ok) {
+        let completions = self.execute(commands, &wanted, deadline)?;
+        let mut statuses = completions.into_iter().map(|completion| completion.status);
+        match statuses.find(|status| *status != Status::Ok) {
             Some(status) => Err(EndReason::Refused(status)),
             None => Ok(()),
         }
@@ -298,8 +325,11 @@ impl ClientThread {
         let fence = self.nic.fences.next();
         moves.begin(fence, &control.queues, &wanted);
         let commands = bucket_commands(&wanted, Some(fence));
-        let statuses = self.execute(&mut control.commands, &commands, Instant::now() + CONNECT_TIMEOUT)?;
-        match statuses.iter().all(|status| *status == Status::Ok) {
+        let completions = self.execute(&mut control.commands, &commands, Instant::now() + CONNECT_TIMEOUT)?;
+        match completions
+            .iter()
+            .all(|completion| completion.status == Status::Ok)
+        {
             true => control.moving = Some((wanted, Instant::now())),
             // A queue has no room for the fence: all stays as it is, and the balancer asks again.
             false => {
@@ -310,15 +340,15 @@ impl ClientThread {
         Ok(())
     }
 
-    /// Executes commands in order, as many at a time as the ring holds. Returns their statuses.
+    /// Executes commands in order, as many at a time as the ring holds. Returns their completions.
     fn execute(
         &self,
         commands: &mut Commands,
         wanted: &[Command],
         deadline: Instant,
-    ) -> Result<Vec<Status>, EndReason> {
-        let (mut submitted, mut statuses) = (0, Vec::with_capacity(wanted.len()));
-        while statuses.len() < wanted.len() {
+    ) -> Result<Vec<CommandCompletion>, EndReason> {
+        let (mut submitted, mut completions) = (0, Vec::with_capacity(wanted.len()));
+        while completions.len() < wanted.len() {
             while wanted
                 .get(submitted)
                 .is_some_and(|command| commands.submit(command))
@@ -326,14 +356,39 @@ impl ClientThread {
                 submitted += 1;
             }
             match commands.poll()? {
-                Some(completion) => statuses.push(completion.status),
+                Some(completion) => completions.push(completion),
                 None => {
                     self.check(deadline)?;
                     std::thread::sleep(COMMAND_INTERVAL);
                 }
             }
         }
-        Ok(statuses)
+        Ok(completions)
+    }
+
+    /// Executes changes of drops, and reads drop counters that are due.
+    fn run_drops(&self, control: &mut Control) -> Result<(), EndReason> {
+        let Some(drops) = &control.drops else {
+            return Ok(());
+        };
+        if drops.is_over() {
+            return Err(EndReason::TooLate);
+        }
+        let (installer, commands) = (&mut control.installer, &mut control.commands);
+        let mut execute = |wanted: &[Command]| {
+            let deadline = Instant::now() + CONNECT_TIMEOUT;
+            self.execute(commands, wanted, deadline)
+        };
+        installer.run_drops(drops, &mut execute)?;
+        if Instant::now() < control.next_count {
+            return Ok(());
+        }
+        for slots in installer.dropping().chunks(COUNTS_BATCH) {
+            installer.read_drops(drops, slots, &mut execute)?;
+            installer.run_drops(drops, &mut execute)?;
+        }
+        control.next_count = Instant::now() + COUNT_INTERVAL;
+        Ok(())
     }
 
     /// Waits until the device closes the connection, a worker finds a violation, or the port is closed.
@@ -352,7 +407,8 @@ impl ClientThread {
                 Received::Closed => return Err(EndReason::Closed),
                 Received::Memory(_) | Received::Other => return Err(EndReason::Other),
             }
-            let is_pending = !self.nic.operations.is_empty();
+            let has_changes = control.drops.as_ref().is_some_and(|drops| drops.is_waiting());
+            let is_pending = !self.nic.operations.is_empty() || has_changes;
             if !is_pending {
                 let bound = match control.installer.is_waiting() || control.moving.is_some() {
                     true => FENCE_INTERVAL,
@@ -365,11 +421,14 @@ impl ClientThread {
                 receiver.receive(|_| true)?;
             }
             self.move_buckets(control)?;
+            self.run_drops(control)?;
             let commands = &mut control.commands;
             let batch = (OPERATIONS_BATCH, Instant::now());
-            control.installer.run(&self.nic, batch, |wanted| {
-                self.execute(commands, wanted, Instant::now() + CONNECT_TIMEOUT)
-            })?;
+            control
+                .installer
+                .run(&self.nic, control.drops.as_deref(), batch, |wanted| {
+                    self.execute(commands, wanted, Instant::now() + CONNECT_TIMEOUT)
+                })?;
             self.collect();
         }
     }

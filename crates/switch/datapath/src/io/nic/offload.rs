@@ -4,6 +4,8 @@
 //! into a queue. A removal is complete when a fence that was sent after it has come through every queue: packets before the
 //! fence may have the mark, and the worker has processed them when it sees the fence or soon after, in the same burst. A fence
 //! that does not come within [`FENCE_TIMEOUT`] is lost, and the slot is not used again.
+//!
+//! Changes of drops ([`DeviceDrops`]) go before operations, since the bridge's thread waits for them.
 
 use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
@@ -11,12 +13,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_nic::exact::{Entry, ExactTable, Place};
-use millrace_nic::{Action, Command, Config, Key, Status};
+use millrace_nic::{Action, Command, CommandCompletion, Config, Key, Status};
 use millrace_offload::{Outcome, Refusal};
 
 use super::state::Nic;
 use crate::offload::key::project;
-use crate::offload::{DeviceOperation, DeviceOutcome, EntryFields, Offload, OffloadCapabilities};
+use crate::offload::{
+    DeviceDrops, DeviceOperation, DeviceOutcome, DropOperation, EntryFields, Offload, OffloadCapabilities,
+};
 
 /// The width of the marks of the interface.
 const MARK_BITS: u32 = 32;
@@ -24,6 +28,9 @@ const MARK_BITS: u32 = 32;
 const PORT: u8 = 0;
 /// The forms that follow each other, so that no row of before a reset matches after it.
 const FORMS: u8 = 15;
+
+/// The most changes of drops that are executed together.
+const DROPS_BATCH: usize = 64;
 
 /// Time within which a fence comes through all queues: workers poll them many times in a second, even without packets.
 pub(super) const FENCE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -56,6 +63,16 @@ impl Offload for Entries {
     fn poll(&mut self) -> Option<DeviceOutcome> {
         self.nic.outcomes.pop()
     }
+
+    fn drops(&self) -> Option<Arc<DeviceDrops>> {
+        self.nic.drops()
+    }
+}
+
+fn are_ok(completions: &[CommandCompletion]) -> bool {
+    completions
+        .iter()
+        .all(|completion| completion.status == Status::Ok)
 }
 
 /// Entries that were removed, and the fence that must pass.
@@ -72,6 +89,8 @@ pub(super) struct Installer {
     table: ExactTable,
     /// The mark of each slot.
     marks: BTreeMap<u32, u32>,
+    /// The slots of the marks whose packets are dropped, which are the numbers of their drop counters.
+    dropping: BTreeMap<u32, u32>,
     mask: Key,
     form: u8,
     reset: u64,
@@ -85,6 +104,7 @@ impl Installer {
         Installer {
             table: ExactTable::new(config.keys.clone(), row_bits.into()),
             marks: BTreeMap::new(),
+            dropping: BTreeMap::new(),
             mask: Key::default(),
             form: 0,
             reset: 0,
@@ -99,20 +119,23 @@ impl Installer {
     }
 
     /// Takes up to `max` operations at `now`, and executes them. `execute` executes commands in order, and returns their statuses.
-    pub(super) fn run<E>(
+    pub(super) fn run<E: From<Status>>(
         &mut self,
         nic: &Nic,
+        drops: Option<&DeviceDrops>,
         (max, now): (usize, Instant),
-        mut execute: impl FnMut(&[Command]) -> Result<Vec<Status>, E>,
+        mut execute: impl FnMut(&[Command]) -> Result<Vec<CommandCompletion>, E>,
     ) -> Result<(), E> {
         for _ in 0..max {
+            if let Some(drops) = drops {
+                self.run_drops(drops, &mut execute)?;
+            }
             let Some(operation) = nic.operations.pop() else {
                 break;
             };
             match operation {
                 DeviceOperation::Reset { number, mask } => {
-                    let statuses = execute(&self.reset(number, project(&mask.0)))?;
-                    if statuses.iter().all(|status| *status == Status::Ok) {
+                    if are_ok(&execute(&self.reset(number, project(&mask.0)))?) {
                         let _full = nic.outcomes.push(DeviceOutcome::Reset { number });
                     }
                 }
@@ -126,8 +149,7 @@ impl Installer {
                                 .iter()
                                 .flat_map(|(place, entry)| self.write(*place, entry))
                                 .collect();
-                            let statuses = execute(&commands)?;
-                            let is_done = statuses.iter().all(|status| *status == Status::Ok);
+                            let is_done = are_ok(&execute(&commands)?);
                             if !is_done && writes.len() == 1 {
                                 self.table.remove(mark);
                                 self.marks.remove(&slot);
@@ -143,7 +165,11 @@ impl Installer {
                     self.answer(nic, slot, outcome);
                 }
                 DeviceOperation::Remove { slot } => {
-                    let place = self.marks.remove(&slot).and_then(|mark| self.table.remove(mark));
+                    let mark = self.marks.remove(&slot);
+                    let place = mark.and_then(|mark| {
+                        self.dropping.remove(&mark);
+                        self.table.remove(mark)
+                    });
                     let cleared = match place {
                         Some(place) => execute(&[Command::ClearRow {
                             way: place.way,
@@ -151,7 +177,7 @@ impl Installer {
                         }])?,
                         None => Vec::new(),
                     };
-                    if cleared == [Status::Ok] {
+                    if cleared.len() == 1 && are_ok(&cleared) {
                         self.needs_fence = true;
                         self.removals.push(Removal {
                             fence: 0,
@@ -167,6 +193,91 @@ impl Installer {
         }
         self.send_fence(nic, &mut execute)?;
         self.complete_removals(nic, now);
+        Ok(())
+    }
+
+    /// Executes changes of drops, and reads the counters of those that end. Fails with the status of a device that refuses to end
+    /// one: its connection must end then.
+    pub(super) fn run_drops<E: From<Status>>(
+        &mut self,
+        drops: &DeviceDrops,
+        execute: &mut impl FnMut(&[Command]) -> Result<Vec<CommandCompletion>, E>,
+    ) -> Result<(), E> {
+        loop {
+            let operations: Vec<DropOperation> =
+                core::iter::from_fn(|| drops.next()).take(DROPS_BATCH).collect();
+            if operations.is_empty() {
+                return Ok(());
+            }
+            let mut commands = Vec::with_capacity(3 * operations.len());
+            // By operation, its entry, if the slot has one.
+            let mut entries = Vec::with_capacity(operations.len());
+            for operation in &operations {
+                let (DropOperation::Drop { slot } | DropOperation::Pass { slot }) = *operation;
+                let entry = self.marks.get(&slot).and_then(|mark| self.table.find(*mark));
+                if let Some((place, entry)) = entry {
+                    match operation {
+                        DropOperation::Drop { .. } => self.dropping.insert(entry.mark, slot),
+                        DropOperation::Pass { .. } => self.dropping.remove(&entry.mark),
+                    };
+                    commands.extend(self.write(place, &entry));
+                }
+                entries.push(entry);
+            }
+            let completions = execute(&commands)?;
+            let mut written = completions.chunks(3).map(are_ok);
+            let mut ended = Vec::new();
+            for (operation, entry) in operations.iter().zip(&entries) {
+                let is_written = entry.is_some() && written.next() == Some(true);
+                match (operation, entry) {
+                    (DropOperation::Drop { .. }, _) if is_written => {}
+                    (DropOperation::Drop { .. }, entry) => {
+                        drops.refuse();
+                        if let Some((_, entry)) = entry {
+                            self.dropping.remove(&entry.mark);
+                        }
+                    }
+                    (DropOperation::Pass { slot }, Some((place, _))) if !is_written => {
+                        // A device that is full of faults may still clear the row.
+                        let clear = Command::ClearRow {
+                            way: place.way,
+                            row: place.row,
+                        };
+                        if let [CommandCompletion { status, .. }] = *execute(&[clear])?
+                            && status != Status::Ok
+                        {
+                            return Err(status.into());
+                        }
+                        ended.push(*slot);
+                    }
+                    (DropOperation::Pass { slot }, _) => ended.push(*slot),
+                }
+            }
+            self.read_drops(drops, &ended, execute)?;
+            operations.iter().for_each(|_| drops.done());
+        }
+    }
+
+    /// Returns the slots whose packets the device drops.
+    pub(super) fn dropping(&self) -> Vec<u32> {
+        self.dropping.values().copied().collect()
+    }
+
+    /// Reads the drop counters of some slots.
+    pub(super) fn read_drops<E>(
+        &self,
+        drops: &DeviceDrops,
+        slots: &[u32],
+        execute: &mut impl FnMut(&[Command]) -> Result<Vec<CommandCompletion>, E>,
+    ) -> Result<(), E> {
+        let read = |slot: &u32| [0, 1].map(|half| Command::ReadDrops { half, counter: *slot });
+        let commands: Vec<Command> = slots.iter().flat_map(read).collect();
+        let completions = execute(&commands)?;
+        for (slot, halves) in slots.iter().zip(completions.as_chunks::<2>().0) {
+            if are_ok(halves) {
+                drops.set_count(*slot, [0, 1].map(|half| halves[half].value));
+            }
+        }
         Ok(())
     }
 
@@ -188,6 +299,7 @@ impl Installer {
         let clear: Vec<Command> = clear.collect();
         self.table.clear();
         self.marks.clear();
+        self.dropping.clear();
         self.removals.clear();
         self.needs_fence = false;
         self.mask = mask;
@@ -207,8 +319,11 @@ impl Installer {
 
     fn write(&self, place: Place, entry: &Entry) -> [Command; 3] {
         let [lower, upper] = Command::stage(&entry.key);
+        // An entry that moves to another row goes on dropping.
+        let counter = self.dropping.get(&entry.mark).copied();
         let action = Action {
-            mark: entry.mark,
+            mark: counter.unwrap_or(entry.mark),
+            drop: counter.is_some(),
             ..Action::default()
         };
         let write = Command::WriteRow {
@@ -223,14 +338,14 @@ impl Installer {
     fn send_fence<E>(
         &mut self,
         nic: &Nic,
-        execute: &mut impl FnMut(&[Command]) -> Result<Vec<Status>, E>,
+        execute: &mut impl FnMut(&[Command]) -> Result<Vec<CommandCompletion>, E>,
     ) -> Result<(), E> {
         if !self.needs_fence {
             return Ok(());
         }
         let number = nic.fences.next();
         // A busy device has a queue without room; the next call tries again.
-        if execute(&[Command::Fence { number }])? == [Status::Ok] {
+        if are_ok(&execute(&[Command::Fence { number }])?) {
             self.needs_fence = false;
             for removal in self.removals.iter_mut().filter(|removal| removal.fence == 0) {
                 removal.fence = number;

@@ -1,7 +1,7 @@
 //! The state of one `nic:` port that its queues, its control thread and its device share.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_nic::driver::{Receiver, Sender, Violation};
@@ -11,7 +11,7 @@ use crate::io::BucketTable;
 use crate::io::memif::RingMailbox;
 use crate::io::peer::{CloseLog, Counters, WakeEvent};
 use crate::offload::fences::Fences;
-use crate::offload::{DeviceOperation, DeviceOutcome};
+use crate::offload::{DeviceDrops, DeviceOperation, DeviceOutcome};
 
 /// The number of operations that may wait; of outcomes, twice as many.
 const OPERATIONS_LEN: usize = 4096;
@@ -38,6 +38,8 @@ pub(super) struct Nic {
     pub(super) is_same_user: AtomicBool,
     pub(super) operations: ArrayQueue<DeviceOperation>,
     pub(super) outcomes: ArrayQueue<DeviceOutcome>,
+    /// The drops of the connected device, if it counts them.
+    drops: Mutex<Option<Arc<DeviceDrops>>>,
     /// The table of buckets, if the switch balances it.
     pub(super) table: OnceLock<Arc<dyn BucketTable>>,
     pub(super) moves: Moves,
@@ -64,6 +66,7 @@ impl Nic {
             is_same_user: AtomicBool::new(false),
             operations: ArrayQueue::new(OPERATIONS_LEN),
             outcomes: ArrayQueue::new(2 * OPERATIONS_LEN),
+            drops: Mutex::new(None),
             table: OnceLock::new(),
             moves: Moves::default(),
             fences: Fences::new(queues),
@@ -74,6 +77,19 @@ impl Nic {
     pub(super) fn has_passed(&self, number: u32) -> bool {
         let queues = self.queues_in_use.load(Ordering::Relaxed).into();
         self.fences.has_passed(number, queues)
+    }
+
+    /// Returns the drops of the connected device, if it counts them.
+    pub(super) fn drops(&self) -> Option<Arc<DeviceDrops>> {
+        self.drops.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Sets the drops of the connected device. Those of the former connection are over.
+    pub(super) fn set_drops(&self, drops: Option<Arc<DeviceDrops>>) {
+        let mut held = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(former) = core::mem::replace(&mut *held, drops) {
+            former.end();
+        }
     }
 
     /// Tells the control thread that the device violated the interface; called by a worker.

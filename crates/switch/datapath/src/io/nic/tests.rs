@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use millrace_flow::{Field, FlowKey, FlowMask};
 use millrace_nic::connection::send_memory;
 use millrace_nic::memory::{Layout, Memory};
-use millrace_nic::{Capabilities, Command, Completion, Config, HashKeys, Status};
+use millrace_nic::{Capabilities, Command, CommandCompletion, Completion, Config, HashKeys, Status};
 use millrace_nic_model::{Fault, SoftwareNic, frames};
 use millrace_offload::{Outcome, Refusal};
 use millrace_wire::{Depth, Frame, FramePool};
@@ -360,9 +360,14 @@ fn a_removal_whose_fence_does_not_come_is_a_leak_after_a_time() {
     }
     let start = Instant::now();
     let mut run = |after: Duration| {
-        let all_done =
-            |commands: &[Command]| Ok::<_, core::convert::Infallible>(vec![Status::Ok; commands.len()]);
-        installer.run(&nic, (10, start + after), all_done).unwrap();
+        let done = CommandCompletion {
+            tag: 0,
+            status: Status::Ok,
+            phase: false,
+            value: 0,
+        };
+        let all_done = |commands: &[Command]| Ok::<_, Status>(vec![done; commands.len()]);
+        installer.run(&nic, None, (10, start + after), all_done).unwrap();
         let outcomes: Vec<_> = core::iter::from_fn(|| nic.outcomes.pop()).collect();
         (outcomes, installer.is_waiting())
     };

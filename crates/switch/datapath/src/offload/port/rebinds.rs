@@ -101,6 +101,7 @@ fn wrong_packets(removed: Removed, operations: u64) -> u32 {
         mode: OffloadMode::Trust,
         entries: Some(1 << INDEX_BITS),
         operations_per_second: 10_000,
+        drops: false,
     };
     let mut offload = PortOffload::new(settings, 1);
     let bits = (bits(Field::Ipv4Dst), 1);

@@ -10,6 +10,7 @@ const SETTINGS: OffloadSettings = OffloadSettings {
     mode: OffloadMode::Trust,
     entries: Some(16),
     operations_per_second: 1000,
+    drops: false,
 };
 
 #[derive(Default)]

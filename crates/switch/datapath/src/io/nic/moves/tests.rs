@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use millrace_nic::driver::{Commands, Driver};
 use millrace_nic::memory::{Layout, Memory};
@@ -40,6 +41,8 @@ struct Bench {
     left: BTreeMap<u16, u16>,
     /// Bursts that were empty although the queue had packets.
     held: u64,
+    /// The time of each move, from its command until all packets of before have left.
+    times: Vec<Duration>,
 }
 
 /// Returns a UDP packet of a flow with a number.
@@ -95,6 +98,7 @@ impl Bench {
             sent: BTreeMap::new(),
             left: BTreeMap::new(),
             held: 0,
+            times: Vec::new(),
         };
         let queues: Vec<u8> = (0..BUCKETS).map(|bucket| (bucket % QUEUES) as u8).collect();
         assert!(bench.commit(&queues, None));
@@ -169,6 +173,7 @@ impl Bench {
             let (bucket, queue) = (self.below(BUCKETS as u64), self.below(QUEUES as u64));
             queues[bucket as usize] = queue as u8;
         }
+        let begun = Instant::now();
         let fence = self.nic.fences.next();
         self.nic.moves.begin(fence, &self.queues, &queues);
         while !self.commit(&queues, Some(fence)) {
@@ -182,6 +187,7 @@ impl Bench {
             steps += 1;
             assert!(steps < 100_000, "the move does not end");
         }
+        self.times.push(begun.elapsed());
     }
 
     fn drain(&mut self) {
@@ -211,9 +217,20 @@ fn moves_of_buckets_under_load_reorder_and_lose_nothing() {
         "every frame that the device took has left"
     );
     let packets: u64 = bench.sent.values().map(|count| u64::from(*count)).sum();
+    bench.times.sort();
+    let at = |share: f64| bench.times[((bench.times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+    let late = bench
+        .times
+        .iter()
+        .filter(|time| **time > Duration::from_millis(20))
+        .count();
     println!(
-        "N7: {moves} moves, {packets} packets, 0 reordered, 0 lost, {} bursts waited at a fence",
-        bench.held
+        "N7: {moves} moves, {packets} packets, 0 reordered, 0 lost, {} bursts waited at a fence; {late} took more than 20 ms, the \
+         longest {:.2} ms, of 1,000 the second {:.2} ms, the median {:.2} ms",
+        bench.held,
+        at(1.0),
+        at(0.999),
+        at(0.5)
     );
     assert!(bench.held > moves / 4, "queues waited {} times", bench.held);
 }
