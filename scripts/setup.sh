@@ -90,7 +90,7 @@ fi
 # Virtual machines of the lab: QEMU, the programs in a guest, and Debian's cloud kernel, unpacked and not installed.
 if [ "${1:-}" = guests ]; then
     cache=/var/cache/millrace/guest
-    wanted=(qemu-system-x86 busybox-static iperf3 ethtool)
+    wanted=(qemu-system-x86 busybox-static iperf3 ethtool libteam-utils)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
     if ! ls "$cache"/boot/vmlinuz-*cloud* >/dev/null 2>&1; then
         # The package without a version depends on the one with the version.

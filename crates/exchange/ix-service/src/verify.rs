@@ -201,6 +201,7 @@ impl Verifier {
                 }
             }
         }
+        checker.groups();
         checker.into_findings()
     }
 

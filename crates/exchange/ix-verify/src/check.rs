@@ -79,7 +79,7 @@ impl<'a> Checker<'a> {
         ways
     }
 
-    /// Checks everything: all ends of all services, frames of no end at all ports, and the filters of all switches.
+    /// Checks everything: all ends of all services, frames of no end at all ports, the filters and the groups of all switches.
     pub fn all(&mut self) {
         for service in self.register.services.keys() {
             self.service(*service, None);
@@ -90,6 +90,7 @@ impl<'a> Checker<'a> {
             }
         }
         self.filters();
+        self.groups();
     }
 
     /// Checks a service: the frames from all of its ends, or from some.

@@ -18,6 +18,7 @@ mod dead;
 mod delivery;
 mod effect;
 mod frames;
+mod group;
 mod lan;
 mod property;
 mod register;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_flow::{Action, Field, SetField};
 use millrace_ix_model::SwitchId;
-use millrace_ix_plan::{Entry, EntryId, FlowId, Matching, Plan, plan};
+use millrace_ix_plan::{Entry, EntryId, FlowId, GroupKind, Matching, Plan, plan};
 use millrace_types::{PortNo, Priority, TableId};
 
 use crate::fabric::Fabric;
@@ -235,4 +235,34 @@ fn a_fault_that_a_packet_can_tell_apart_is_found() {
     }
     println!("{found_all} faults that packets tell apart, all found: {told_apart:?}");
     assert!(told_apart.len() >= 6, "{told_apart:?}");
+}
+
+#[test]
+fn a_bucket_that_watches_another_port_than_it_sends_by_is_found() {
+    let mut changed = 0;
+    for seed in 0..30 {
+        let (world, _) = world(seed);
+        let mut plan = plan(&world.exchange, &SETTINGS);
+        let mut groups = plan.switches.values_mut().flat_map(BTreeMap::values_mut);
+        let several = groups.find_map(|entry| match entry {
+            Entry::Group(group) if group.kind == GroupKind::Select && group.buckets.len() > 1 => {
+                Some(&mut group.buckets)
+            }
+            _ => None,
+        });
+        let Some(buckets) = several else {
+            continue;
+        };
+        changed += 1;
+        let watched = buckets[1].watch_port;
+        buckets[0].watch_port = watched;
+        let found = findings(&world.exchange, &plan);
+        assert!(
+            found.iter().any(|finding| finding
+                .text
+                .contains(&format!("watches port {watched} and sends by port"))),
+            "world {seed}: port {watched}: {found:?}"
+        );
+    }
+    assert!(changed > 0, "a world has a LAG");
 }
