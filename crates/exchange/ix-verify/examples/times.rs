@@ -60,8 +60,8 @@ fn main() {
     let mut world = World::new(2, TrunkKind::Vxlan);
     let mut connections = [Vec::new(), Vec::new()];
     for port in 1..=40 {
+        let account = world.account(&format!("member {port}"));
         for (at, connections) in connections.iter_mut().enumerate() {
-            let account = world.account(&format!("member {at} {port}"));
             let ports = vec![world.port(at, port)];
             connections.push((account, world.connection(account, ports)));
         }
@@ -69,10 +69,11 @@ fn main() {
     let mut last = None;
     for number in 0..services {
         let (account, here) = connections[0][number % 40];
-        let (_, there) = connections[1][number / 7 % 40];
+        let (_, there) = connections[1][number % 40];
         let service = world.service(account, ServiceKind::P2pVc, None);
         for (connection, vlan) in [(here, number / 40), (there, number / 40 + 1000)] {
-            let _ = world.end(service, connection, c_tag(2 + vlan as u16 % 4000));
+            let end = world.end(service, connection, c_tag(2 + vlan as u16));
+            end.expect("each end has a VLAN of its own");
         }
         last = Some(service);
     }
@@ -95,6 +96,7 @@ fn main() {
     };
     register.wire(&mut fabric);
     let entries: usize = fabric.switches.values().map(Content::len).sum();
+    assert!(entries > services, "each service has entries at both sites");
     println!(
         "register, and mirror of {entries} entries: {:.2?}",
         started.elapsed()
