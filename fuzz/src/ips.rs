@@ -93,6 +93,7 @@ pub(crate) fn eve(bytes: &[u8]) {
     let layout = Layout {
         version,
         packets: true,
+        packet_anomalies: true,
     };
     let writer = Writer::new(layout, RuleTables::default().with_bits(&rules().names));
     let mut out = Vec::new();

@@ -91,6 +91,9 @@ pub(crate) struct ReadArgs {
     /// Also write an event for each frame of a protocol, as eve-log with the type frame
     #[arg(long, requires = "eve")]
     pub(crate) frames: bool,
+    /// Also write an event for each anomaly that the packet decoder and the TCP engine find
+    #[arg(long, requires = "eve")]
+    pub(crate) anomalies: bool,
     /// Add the packet to each alert, in Base64
     #[arg(long)]
     pub(crate) packets: bool,

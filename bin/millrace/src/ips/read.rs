@@ -11,7 +11,7 @@ use millrace_ips_engine::app::file::STORE_LIMIT;
 use millrace_ips_engine::detect::Ruleset;
 use millrace_ips_engine::event::Alert;
 use millrace_ips_engine::{Engine, Event, Events, Settings};
-use millrace_ips_eve::{Layout, RuleTables, Statistics, Storage, StorageLimits, Version, Writer};
+use millrace_ips_eve::{Census, Layout, RuleTables, Statistics, Storage, StorageLimits, Version, Writer};
 use millrace_ips_offline::{CaptureError, CaptureSummary, CapturedFrame, read};
 use millrace_types::Time;
 use pcap_file::DataLink;
@@ -90,7 +90,7 @@ struct Outputs {
     rules: Vec<((u32, u32), String)>,
     last: Time,
     alerts: u64,
-    flows: u64,
+    census: Census,
     line: Vec<u8>,
     failure: Option<anyhow::Error>,
 }
@@ -119,6 +119,8 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         policies,
         records: args.eve.is_some(),
         frames: args.frames,
+        // The statistics count them.
+        packet_events: writes_records,
         app: AppSettings {
             store_limit: if args.data.is_some() { STORE_LIMIT } else { 0 },
             ..defaults.app
@@ -179,6 +181,7 @@ impl Outputs {
                 _ => Version::Seven,
             },
             packets: args.packets,
+            packet_anomalies: args.anomalies,
         };
         let create =
             |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));
@@ -217,7 +220,7 @@ impl Outputs {
             rules,
             last: Time::ZERO,
             alerts: 0,
-            flows: 0,
+            census: Census::default(),
             line: Vec::new(),
             failure: None,
         })
@@ -240,19 +243,21 @@ impl Outputs {
     fn write(&mut self, events: &Events, frame: Option<&CapturedFrame>, writes_records: bool) -> Result<()> {
         if let Some(frame) = frame {
             self.last = self.last.max(frame.time);
+            if writes_records {
+                self.census.frame(&frame.bytes, frame.link);
+            }
         }
         let mut raised = Vec::new();
         for event in &events.list {
             if let Some(storage) = &mut self.storage {
                 storage.take(event)?;
             }
-            match event {
-                Event::Alert(alert) => {
-                    self.alerts += 1;
-                    raised.push((alert.gid, alert.sid, alert.rev));
-                }
-                Event::Flow(..) => self.flows += 1,
-                _ => {}
+            if let Event::Alert(alert) = event {
+                self.alerts += 1;
+                raised.push((alert.gid, alert.sid, alert.rev));
+            }
+            if writes_records {
+                self.census.event(event);
             }
             match (&mut self.eve, event) {
                 (Some(eve), event) if writes_records || matches!(event, Event::Alert(_)) => {
@@ -290,6 +295,9 @@ impl Outputs {
             bytes: summary.bytes,
             flows: engine.flow_counters().created,
             alerts: self.alerts,
+            alerts_lost: engine.detect_counters().alerts_lost,
+            rules: (summary.rules, summary.refused),
+            census: core::mem::take(&mut self.census),
         };
         self.line.clear();
         self.writer

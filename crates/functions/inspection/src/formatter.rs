@@ -70,6 +70,7 @@ pub(crate) fn make(settings: &Settings, zero_unix_millis: u64) -> Box<dyn Format
             _ => Version::Seven,
         },
         packets: false,
+        packet_anomalies: false,
     };
     Box::new(Eve {
         writer: Writer::new(layout.clone(), RuleTables::default()),

@@ -8,8 +8,9 @@ use millrace_types::Time;
 use crate::app::file::{FileHashes, FileState};
 use crate::app::record::Record;
 use crate::app::{AppEvent, AppProtocol, FrameReport, FrameView};
-use crate::detect::dataset::SetChange;
+use crate::detect::dataset::{FoundJson, SetChange};
 use crate::flow::{Direction, DirectionCounters, FlowKey, FlowState, FlowVerdict};
+use crate::packet::events::PacketEvents;
 use crate::policy::{Cause, Policy};
 use crate::verdict::{Action, DropReason};
 
@@ -30,6 +31,10 @@ pub struct Subject {
     pub ports: Option<(u16, u16)>,
     /// IP protocol.
     pub protocol: u8,
+    /// Type and code of ICMP or ICMPv6.
+    pub icmp: Option<(u8, u8)>,
+    /// VLAN identifiers, outermost first; 0 for none.
+    pub vlans: [u16; 3],
 }
 
 /// IP protocols and their names in EVE. The names are those of the IANA registry.
@@ -109,6 +114,8 @@ pub struct Alert {
     pub frame: Option<Box<FrameView>>,
     /// The tunnel that carries the packet; `None` for a packet outside of tunnels.
     pub tunnel: Option<Box<Tunnel>>,
+    /// The JSON values of sets that the rule found.
+    pub json: Vec<FoundJson>,
     /// Flow and transaction of the alert, if [`Settings::records`](crate::Settings::records) is set.
     pub context: Option<Box<AlertContext>>,
 }
@@ -160,6 +167,12 @@ pub struct FlowSummary {
     pub counters: [DirectionCounters; 2],
     /// Application protocol.
     pub app: Option<AppProtocol>,
+    /// Application protocol of each direction, by [`Direction::index`].
+    pub apps: [Option<AppProtocol>; 2],
+    /// The protocol before the last change of protocol.
+    pub original_app: Option<AppProtocol>,
+    /// Type and code of the first message of ICMP, by [`Direction::index`].
+    pub icmp: [Option<(u8, u8)>; 2],
     /// The decision about the flow.
     pub verdict: FlowVerdict,
     /// True if a rule raised an alert.
@@ -278,6 +291,9 @@ pub enum Event {
     Exception(Subject, Cause, Policy, Option<RuleId>),
     /// A frame ended. Reported if [`Settings::frames`](crate::Settings::frames) is set, too.
     Frame(Subject, Box<FrameReport>),
+    /// The decoder or the TCP engine found anomalies of a packet. Reported if
+    /// [`Settings::packet_events`](crate::Settings::packet_events) is set, too. A frame that carries no IP has unspecified addresses.
+    Packet(Subject, PacketEvents),
     /// A part of a file that a rule stores; reported whether records are kept or not.
     File(FilePart),
     /// A rule changed a set whose values are written to a file; reported whether records are kept or not.

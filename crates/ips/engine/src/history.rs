@@ -25,7 +25,10 @@ impl FlowSummary {
             last: flow.last,
             state: flow.state,
             counters: flow.counters,
-            app: flow.app.protocol,
+            app: flow.app.detected(),
+            apps: Direction::BOTH.map(|direction| flow.app.spoken_in(direction)),
+            original_app: flow.app.original_protocol,
+            icmp: flow.icmp,
             verdict: flow.verdict,
             is_alerted: flow.is_alerted,
             transactions: flow.app.transactions.begun(),
@@ -106,6 +109,8 @@ fn subject(flow: &Flow, packet: u64, time: Time) -> Subject {
         dst: flow.key.server,
         ports: Some((flow.key.client_port, flow.key.server_port)),
         protocol: flow.key.protocol,
+        icmp: None,
+        vlans: flow.key.vlans,
     }
 }
 
@@ -220,6 +225,8 @@ pub(crate) fn subject_of(packet: &Packet<'_>, flow: u64) -> Subject {
         dst: packet.dst,
         ports: packet.ports,
         protocol: packet.protocol,
+        icmp: packet.icmp.map(|icmp| (icmp.kind, icmp.code)),
+        vlans: packet.vlans,
     }
 }
 

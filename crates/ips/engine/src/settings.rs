@@ -96,6 +96,8 @@ pub struct Settings {
     pub records: bool,
     /// True if frames become events, too. Each flow of a protocol with frames then has the work and the memory of all of them.
     pub frames: bool,
+    /// True if the events of the decoder and of the TCP engine become events ([`Event::Packet`](crate::Event::Packet)).
+    pub packet_events: bool,
     /// Time for which fragments of a packet wait for the missing ones.
     pub fragment_timeout: Duration,
 }
@@ -131,6 +133,7 @@ impl Default for Settings {
             parser_bytes: 64 << 20,
             detect: DetectSettings::default(),
             records: false,
+            packet_events: false,
             frames: false,
             fragment_timeout: Duration::from_secs(60),
         }

@@ -3,15 +3,18 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ips_engine::app::{AppProtocol, FrameView};
+use millrace_ips_engine::detect::dataset::FoundJson;
 use millrace_ips_engine::event::{Alert, AlertContext, Tunnel, protocol_name};
 use millrace_ips_engine::packet::payload;
 use millrace_ips_engine::{Action, Direction, LinkType};
 use millrace_ips_rules::frames;
 
 use crate::app;
+use crate::event::protocols;
 use crate::object::Object;
 use crate::place::Place;
-use crate::text::{address, printable};
+use crate::tables::Target;
+use crate::text::{address, printable, text};
 use crate::timestamp::timestamp;
 use crate::writer::{Writer, counters, file, has_ports};
 
@@ -34,13 +37,30 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
             .field("signature", &texts.message)
             .field("category", &texts.category)
             .field("severity", texts.severity);
+        if let Some(target) = texts.target {
+            ends(out, alert, target);
+        }
         if !texts.metadata.is_empty() {
             out.field("metadata", &texts.metadata);
         }
+        for (name, is_extra) in [("context", false), ("extra", true)] {
+            let found: Vec<_> = alert
+                .json
+                .iter()
+                .filter(|found| found.is_extra == is_extra)
+                .collect();
+            if !found.is_empty() {
+                out.object(name, |out| json(out, &found));
+            }
+        }
     });
     line.object("verdict", |out| verdict(out, alert));
-    if let Some(app) = alert.app {
-        line.field("app_proto", app.name());
+    match (&alert.context, alert.app) {
+        (Some(context), Some(_)) => protocols(&mut line, &context.flow),
+        (None, Some(app)) => {
+            line.field("app_proto", app.name());
+        }
+        (_, None) => {}
     }
     if let Some(view) = &alert.frame {
         line.object("frame", |out| self::frame(out, view, None));
@@ -61,6 +81,35 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
             });
     }
     writer.end(line);
+}
+
+/// Writes the ends of an attack: the option `target` names the end that is attacked.
+fn ends(out: &mut Object<'_>, alert: &Alert, target: Target) {
+    let subject = &alert.subject;
+    let (source, destination) = match target {
+        Target::Destination => (*subject, subject.reversed()),
+        Target::Source => (subject.reversed(), *subject),
+    };
+    for (name, end) in [("source", source), ("target", destination)] {
+        out.object(name, |out| {
+            out.field("ip", address(end.src));
+            if let Some((port, _)) = end.ports.filter(|_| has_ports(end.protocol)) {
+                out.field("port", port);
+            }
+        });
+    }
+}
+
+/// Writes the JSON values of sets by their keys. Of several with a key, the first is written.
+fn json(out: &mut Object<'_>, found: &[&FoundJson]) {
+    for (at, value) in found.iter().enumerate() {
+        let is_known = found[..at].iter().any(|earlier| earlier.key == value.key);
+        if let Ok(object) = serde_json::from_slice::<serde_json::Value>(&value.json)
+            && !is_known
+        {
+            out.field(&text(&value.key), object);
+        }
+    }
 }
 
 /// Writes the decision about the packet, in which all matching rules and policies take part.

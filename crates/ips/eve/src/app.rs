@@ -1,10 +1,10 @@
 //! EVE fields of application protocols.
 
-use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::app::record::{
     DcerpcCall, FtpRecord, HttpRecord, Interfaces, MailStatus, Record, SipRecord, SmbRecord, SmtpRecord,
     SshRecord, TlsRecord,
 };
+use millrace_ips_engine::app::{AppProtocol, smb_status_name};
 
 use crate::object::{Object, values};
 use crate::place::Place;
@@ -67,7 +67,12 @@ pub(crate) fn record(
                 });
             }
             _ => {
-                out.object("smb", |out| smb(out, fields));
+                out.object("smb", |out| {
+                    if let Some(transaction) = transaction {
+                        out.field("id", transaction + 1);
+                    }
+                    smb(out, fields);
+                });
             }
         },
         Record::Sip(fields) => {
@@ -124,9 +129,7 @@ fn http(out: &mut Object<'_>, fields: &HttpRecord) {
         .optional("xff", fields.forwarded_for.as_ref())
         .optional("http_content_type", fields.content_type.as_ref());
     if let Some(range) = &fields.content_range {
-        out.object("content_range", |out| {
-            out.bytes("raw", range);
-        });
+        out.object("content_range", |out| content_range(out, range));
     }
     out.optional("http_refer", fields.referer.as_ref())
         .unless_empty("http_method", &fields.method)
@@ -138,6 +141,23 @@ fn http(out: &mut Object<'_>, fields: &HttpRecord) {
         .field("length", fields.length);
     if fields.request_length > 0 {
         out.field("request_body_len", fields.request_length);
+    }
+}
+
+/// Writes a Content-Range (RFC 9110, section 14.4): as it is, and its numbers.
+fn content_range(out: &mut Object<'_>, range: &[u8]) {
+    out.bytes("raw", range);
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let text = core::str::from_utf8(range).unwrap_or_default().trim();
+    let Some((span, size)) = text.strip_prefix("bytes").and_then(|rest| rest.split_once('/')) else {
+        return;
+    };
+    let span = span.split_once('-');
+    if let Some((start, end)) = span.and_then(|(start, end)| Some((number(start)?, number(end)?))) {
+        out.field("start", start).field("end", end);
+    }
+    if let Some(size) = number(size) {
+        out.field("size", size);
     }
 }
 
@@ -211,16 +231,26 @@ fn ftp(out: &mut Object<'_>, fields: &FtpRecord) {
         .texts("completion_code", &fields.completion_codes)
         .texts("reply", &fields.replies);
     if let Some(port) = fields.dynamic_port {
-        out.field("dynamic_port", port);
+        let is_active = matches!(fields.command.as_slice(), b"PORT" | b"EPRT");
+        out.field("dynamic_port", port)
+            .field("mode", if is_active { "active" } else { "passive" });
     }
+    let has_reply = !fields.completion_codes.is_empty();
+    out.field("reply_received", if has_reply { "yes" } else { "no" });
 }
 
 fn ssh(out: &mut Object<'_>, fields: &SshRecord) {
-    for (name, end) in [("client", &fields.client), ("server", &fields.server)] {
+    let ends = [("client", &fields.client), ("server", &fields.server)];
+    for ((name, end), hassh) in ends.into_iter().zip(&fields.hassh) {
         if let Some((protocol, software)) = end {
             out.object(name, |out| {
                 out.bytes("proto_version", protocol)
                     .bytes("software_version", software);
+                if let Some((hash, string)) = hassh {
+                    out.object("hassh", |out| {
+                        out.bytes("hash", hash).bytes("string", string);
+                    });
+                }
             });
         }
     }
@@ -230,7 +260,9 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
     out.unless_empty("dialect", &fields.dialect)
         .unless_empty("command", &fields.command);
     if let Some(status) = fields.status {
-        out.field("status_code", format!("0x{status:x}"));
+        let name = smb_status_name(status);
+        out.field("status", name.unwrap_or("UNKNOWN"))
+            .field("status_code", format!("0x{status:x}"));
     }
     out.field("session_id", fields.session_id)
         .field("tree_id", fields.tree_id)
@@ -247,6 +279,7 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
             out.field("opnum", call.operation);
         });
     }
+    values(out, &fields.more);
 }
 
 /// The names of the types of PDUs (C706, section 12.6.4), and of those that MS-RPCE adds.

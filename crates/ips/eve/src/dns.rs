@@ -146,13 +146,13 @@ fn version_3(out: &mut Object<'_>, fields: &DnsRecord, transaction: Option<u64>)
     }
     out.field("id", fields.id);
     flags(out, fields.flags);
-    out.field("opcode", fields.flags >> 11 & 15).array(
-        "queries",
-        &fields.questions,
-        |out, (name, kind, _)| {
-            out.bytes("rrname", name).field("rrtype", type_name(*kind));
-        },
-    );
+    out.field("opcode", fields.flags >> 11 & 15);
+    if !fields.is_answer {
+        out.field("rcode", rcode_name(fields.flags & 15));
+    }
+    out.array("queries", &fields.questions, |out, (name, kind, _)| {
+        out.bytes("rrname", name).field("rrtype", type_name(*kind));
+    });
     if fields.is_answer {
         answer(out, fields);
     }
@@ -259,6 +259,7 @@ mod tests {
         let layout = Layout {
             version,
             packets: false,
+            packet_anomalies: true,
         };
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);

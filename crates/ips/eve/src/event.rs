@@ -6,8 +6,9 @@ use millrace_ips_engine::event::{
     FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary, TransactionEvent,
 };
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
+use millrace_ips_engine::packet::events::PacketEvents;
 use millrace_ips_engine::verdict::DropReason;
-use millrace_ips_engine::{Cause, Counters, Direction, Event, Policy};
+use millrace_ips_engine::{Cause, Direction, Event, Policy};
 use millrace_types::Time;
 
 use crate::object::Object;
@@ -18,20 +19,6 @@ use crate::{Version, alert, app};
 
 /// The control bits of TCP from the lowest on (RFC 9293, section 3.1).
 const TCP_FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"];
-
-/// Counters at the end of a run.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Statistics {
-    /// Seconds since the start of the engine.
-    pub uptime: u64,
-    /// Counters of the engine.
-    pub engine: Counters,
-    /// Bytes of all frames.
-    pub bytes: u64,
-    /// Flows that began.
-    pub flows: u64,
-    pub alerts: u64,
-}
 
 impl Writer {
     /// Writes an event at the end of `out` as one line. A transaction may also have lines for its files and
@@ -55,42 +42,10 @@ impl Writer {
                 });
                 self.end(line);
             }
+            Event::Packet(subject, events) => self.packet_events(subject, *events, out),
             // These are for a Storage, and no records.
             Event::File(_) | Event::Set(_) => {}
         }
-    }
-
-    /// Writes the counters at the end of `out`, as a line.
-    pub fn write_statistics(&self, now: Time, statistics: &Statistics, out: &mut Vec<u8>) {
-        let engine = &statistics.engine;
-        let mut line = Object::begin(out);
-        line.field("timestamp", timestamp(now))
-            .field("event_type", "stats")
-            .object("stats", |out| {
-                out.field("uptime", statistics.uptime)
-                    .object("decoder", |out| {
-                        out.field("pkts", engine.frames)
-                            .field("bytes", statistics.bytes)
-                            .field("invalid", engine.invalid);
-                    })
-                    .object("flow", |out| {
-                        out.field("total", statistics.flows);
-                    })
-                    .object("tcp", |out| {
-                        out.field("sessions", engine.tcp.sessions)
-                            .field("reassembly_gap", engine.tcp.gaps)
-                            .field("overlap_diff_data", engine.tcp.conflicts);
-                    })
-                    .object("ips", |out| {
-                        out.field("accepted", engine.frames - engine.dropped)
-                            .field("blocked", engine.dropped)
-                            .field("replaced", engine.rewritten);
-                    })
-                    .object("detect", |out| {
-                        out.field("alert", statistics.alerts);
-                    });
-            });
-        line.end_line();
     }
 
     /// Writes named counters at the end of `out`, as a line. Millrace defines the names.
@@ -173,6 +128,22 @@ impl Writer {
         );
     }
 
+    /// Writes the events of the decoder and of the TCP engine, if the layout has them.
+    fn packet_events(&self, subject: &Subject, events: PacketEvents, out: &mut Vec<u8>) {
+        if !self.layout.packet_anomalies {
+            return;
+        }
+        let decode = events.decode_names().map(|name| ("decode", "decoder", name));
+        let stream = events.stream_names().map(|name| ("stream", "stream", name));
+        for (kind, prefix, name) in decode.chain(stream) {
+            let mut line = self.begin(subject, "anomaly", out);
+            line.object("anomaly", |out| {
+                out.field("type", kind).field("event", format!("{prefix}.{name}"));
+            });
+            self.end(line);
+        }
+    }
+
     /// Writes that a policy decided about a packet. Millrace adds the field `policy`.
     fn exception(
         &self,
@@ -229,11 +200,15 @@ impl Writer {
             dst: flow.key.server,
             ports: Some((flow.key.client_port, flow.key.server_port)),
             protocol: flow.key.protocol,
+            icmp: flow.icmp[0],
+            vlans: flow.key.vlans,
         };
         let mut line = self.begin(&subject, "flow", out);
-        if let Some(app) = flow.app {
-            line.field("app_proto", app.name());
+        if let Some((kind, code)) = flow.icmp[1] {
+            line.field("response_icmp_type", kind)
+                .field("response_icmp_code", code);
         }
+        protocols(&mut line, flow);
         line.object("flow", |out| {
             counters(out, flow);
             out.field("start", timestamp(flow.start))
@@ -283,18 +258,25 @@ impl Writer {
     fn dropped(&self, subject: &Subject, reason: DropReason, out: &mut Vec<u8>) {
         let mut line = self.begin(subject, "drop", out);
         line.object("drop", |out| {
-            out.field(
-                "reason",
-                match reason {
-                    DropReason::Rule => "rules",
-                    DropReason::Flow => "flow drop",
-                    DropReason::Normalizer => "stream error",
-                    DropReason::Memory => "stream memcap",
-                    DropReason::Policy(cause) => policy_reason(cause),
-                },
-            );
+            out.field("reason", drop_reason(reason));
         });
         self.end(line);
+    }
+}
+
+/// Writes the protocol of a flow, that of each direction which speaks another one, and that before a change.
+pub(crate) fn protocols(line: &mut Object<'_>, flow: &FlowSummary) {
+    let Some(app) = flow.app else {
+        return;
+    };
+    line.field("app_proto", app.name());
+    if let Some(original) = flow.original_app.filter(|original| *original != app) {
+        line.field("app_proto_orig", original.name());
+    }
+    for (name, other) in ["app_proto_ts", "app_proto_tc"].into_iter().zip(flow.apps) {
+        if let Some(other) = other.filter(|other| *other != app) {
+            line.field(name, other.name());
+        }
     }
 }
 
@@ -336,6 +318,17 @@ fn tcp(out: &mut Object<'_>, summary: &TcpSummary) {
         if has_gaps {
             out.field(name, true);
         }
+    }
+}
+
+/// Returns the reason that Suricata documents for a dropped packet.
+pub(crate) fn drop_reason(reason: DropReason) -> &'static str {
+    match reason {
+        DropReason::Rule => "rules",
+        DropReason::Flow => "flow drop",
+        DropReason::Normalizer => "stream error",
+        DropReason::Memory => "stream memcap",
+        DropReason::Policy(cause) => policy_reason(cause),
     }
 }
 

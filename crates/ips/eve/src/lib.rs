@@ -15,13 +15,14 @@ mod event;
 mod modbus;
 mod object;
 mod place;
+mod statistics;
 mod storage;
 mod tables;
 mod text;
 mod timestamp;
 mod writer;
 
-pub use event::Statistics;
+pub use statistics::{Census, Statistics};
 pub use storage::{Storage, StorageCounters, StorageError, StorageLimits};
 pub use tables::RuleTables;
 pub use writer::Writer;
@@ -44,4 +45,6 @@ pub struct Layout {
     pub version: Version,
     /// True if the packet of an alert and its payload are written, in Base64.
     pub packets: bool,
+    /// True if the events of the decoder and of the TCP engine are written as anomalies.
+    pub packet_anomalies: bool,
 }

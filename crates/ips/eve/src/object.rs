@@ -119,6 +119,7 @@ pub(crate) fn values(out: &mut Object<'_>, fields: &Fields) {
             Value::Flag(flag) => out.field(name, flag),
             Value::Text(text) => out.bytes(name, text),
             Value::Texts(texts) => out.texts(name, texts),
+            Value::Numbers(numbers) => out.field(name, numbers),
             Value::Object(fields) => out.object(name, |out| values(out, fields)),
             Value::Objects(list) => out.array(name, list, values),
         };

@@ -6,6 +6,14 @@ use millrace_ips_engine::detect::Names;
 use millrace_ips_rules::RuleSet;
 use millrace_ips_rules::files::Class;
 use millrace_ips_rules::options::RuleOption;
+use millrace_ips_rules::options::words::TextField;
+
+/// The end of a packet that is attacked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target {
+    Source,
+    Destination,
+}
 
 /// The texts of a rule that its alerts show.
 #[derive(Debug, Clone, Default)]
@@ -13,6 +21,8 @@ pub(crate) struct RuleTexts {
     pub(crate) message: String,
     pub(crate) category: String,
     pub(crate) severity: u32,
+    /// The end that is attacked.
+    pub(crate) target: Option<Target>,
     /// Values by key.
     pub(crate) metadata: BTreeMap<String, Vec<String>>,
 }
@@ -49,6 +59,12 @@ impl RuleTables {
                         }
                         None => texts.category.clone_from(name),
                     },
+                    RuleOption::Text(TextField::Target, end) => {
+                        texts.target = Some(match end.as_str() {
+                            "src_ip" => Target::Source,
+                            _ => Target::Destination,
+                        });
+                    }
                     RuleOption::Priority(number) => priority = Some(*number),
                     RuleOption::Metadata(pairs) => add_metadata(&mut texts.metadata, pairs),
                     _ => {}

@@ -45,8 +45,12 @@ impl Writer {
         if subject.packet != 0 {
             line.field("pcap_cnt", subject.packet);
         }
-        line.field("event_type", kind)
-            .field("src_ip", address(subject.src));
+        line.field("event_type", kind);
+        let vlans: Vec<u16> = subject.vlans.into_iter().take_while(|vlan| *vlan != 0).collect();
+        if !vlans.is_empty() {
+            line.field("vlan", vlans);
+        }
+        line.field("src_ip", address(subject.src));
         if let Some((source, _)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
             line.field("src_port", source);
         }
@@ -55,6 +59,9 @@ impl Writer {
             line.field("dest_port", destination);
         }
         line.field("proto", subject.protocol_name().as_ref());
+        if let Some((kind, code)) = subject.icmp {
+            line.field("icmp_type", kind).field("icmp_code", code);
+        }
         line.field(
             "ip_v",
             match subject.src.is_ipv4() {

@@ -138,7 +138,7 @@ pub(crate) fn parse(syntax: Syntax, file: &str, statement: &Statement) -> Result
     })?;
     let header = header::parse(syntax, &text[..open])
         .map_err(|(offset, part, reason)| refuse(offset, part, reason))?;
-    let body = text[open + 1..].trim_end();
+    let body = without_trailer(text[open + 1..].trim_end());
     let body = body.strip_suffix(')').ok_or_else(|| {
         refuse(
             text.len(),
@@ -198,6 +198,21 @@ pub(crate) fn parse(syntax: Syntax, file: &str, statement: &Statement) -> Result
         positions,
         is_enabled: statement.is_enabled,
     })
+}
+
+/// Returns the body of a rule up to its closing parenthesis, if only a semicolon or a comment follows that.
+fn without_trailer(body: &str) -> &str {
+    if body.ends_with(')') {
+        return body;
+    }
+    // A comment may have parentheses, too.
+    for (at, _) in body.rmatch_indices(')') {
+        let trailer = body[at + 1..].trim_start_matches([';', ' ', '\t']);
+        if trailer.is_empty() || trailer.starts_with('#') {
+            return &body[..=at];
+        }
+    }
+    body
 }
 
 /// Applies a modifier to the last content; returns false if the keyword is no modifier.

@@ -11,12 +11,13 @@ use millrace_ips_engine::app::record::{
 };
 use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::app::{AppProtocol, FrameReport, FrameView};
-use millrace_ips_engine::detect::dataset::SetChange;
+use millrace_ips_engine::detect::dataset::{FoundJson, SetChange};
 use millrace_ips_engine::event::{
     Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
     TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
+use millrace_ips_engine::packet::events::PacketEvents;
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
 
@@ -36,18 +37,19 @@ choices! {
 }
 
 structures! {
-    Subject { packet, time, flow, src, dst, ports, protocol }
+    Subject { packet, time, flow, src, dst, ports, protocol, icmp, vlans }
     RuleId { gid, sid }
     DirectionCounters { packets, bytes }
     FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
-    FlowSummary { id, key, start, last, state, counters, app, verdict, is_alerted, transactions, tcp }
+    FlowSummary { id, key, start, last, state, counters, app, apps, original_app, icmp, verdict, is_alerted, transactions, tcp }
+    FoundJson { is_extra, key, json }
     TcpSummary { flags, state, has_gaps }
     Tunnel { src, dst, ports, protocol, depth }
     AlertContext { flow, direction, record, files, bits }
     FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored }
     FilePart { sha256, size, offset, bytes }
     FileHashes { md5, sha1, sha256 }
-    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, context }
+    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, json, context }
     FrameView { id, kind, direction, begin, size, is_complete }
     FrameReport { view, app, payload }
     TransactionEvent { subject, id, app, record, files, anomalies }
@@ -66,8 +68,7 @@ structures! {
         helo, mail_from, rcpt_to, from, to, cc, subject, message_id, date, x_mailer, received, attachments, urls, body_md5, status,
     }
     FtpRecord { command, argument, completion_codes, replies, dynamic_port }
-    SshRecord { client, server }
-    SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc }
+    SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc, more }
     DcerpcCall { interfaces, operation, request, answer, identifier, fragments, stub_sizes, results }
     SipRecord { method, uri, version, code, reason }
     ModbusMessage { protocol, unit, function, data }
@@ -90,12 +91,14 @@ macro_rules! lists {
 }
 lists!(
     FileSummary,
+    FoundJson,
     DnsResource,
     (Vec<u8>, u16, u16),
     (Vec<u8>, u16),
     Dnp3Objects,
     u16,
     u32,
+    u64,
     &'static str,
     (&'static str, Value),
     Fields
@@ -226,6 +229,24 @@ impl Codec for ModbusRecord {
     }
 }
 
+impl Codec for SshRecord {
+    fn encode(&self, out: &mut Output<'_>) {
+        let [client, server] = &self.hassh;
+        self.client.encode(out);
+        self.server.encode(out);
+        client.encode(out);
+        server.encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<SshRecord> {
+        Some(SshRecord {
+            client: Codec::decode(input)?,
+            server: Codec::decode(input)?,
+            hassh: [Codec::decode(input)?, Codec::decode(input)?],
+        })
+    }
+}
+
 impl Codec for Fields {
     fn encode(&self, out: &mut Output<'_>) {
         self.list.encode(out);
@@ -256,6 +277,7 @@ fn value(input: &mut &[u8], depth: usize) -> Option<Value> {
         3 => Value::Texts(Codec::decode(input)?),
         6 => Value::Signed(Codec::decode(input)?),
         7 => Value::Float(Codec::decode(input)?),
+        8 => Value::Numbers(Codec::decode(input)?),
         4 => Value::Object(fields(input, depth)?),
         5 => {
             let len = u8::decode(input)?;
@@ -280,11 +302,22 @@ impl Codec for Value {
             Value::Objects(list) => tagged(5, &[list], out),
             Value::Signed(number) => tagged(6, &[number], out),
             Value::Float(bits) => tagged(7, &[bits], out),
+            Value::Numbers(numbers) => tagged(8, &[numbers], out),
         }
     }
 
     fn decode(input: &mut &[u8]) -> Option<Value> {
         value(input, FIELDS_DEPTH)
+    }
+}
+
+impl Codec for PacketEvents {
+    fn encode(&self, out: &mut Output<'_>) {
+        self.bits().encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<PacketEvents> {
+        Codec::decode(input).map(PacketEvents::from_bits)
     }
 }
 
@@ -298,6 +331,7 @@ impl Codec for Event {
             Event::Anomaly(subject, app, events) => tagged(5, &[subject, app, events], out),
             Event::Exception(subject, cause, policy, rule) => tagged(6, &[subject, cause, policy, rule], out),
             Event::Frame(subject, report) => tagged(9, &[subject, &**report], out),
+            Event::Packet(subject, events) => tagged(10, &[subject, events], out),
             Event::File(part) => tagged(7, &[part], out),
             Event::Set(change) => tagged(
                 8,
@@ -325,6 +359,7 @@ impl Codec for Event {
                 Codec::decode(input)?,
             ),
             9 => Event::Frame(Codec::decode(input)?, Codec::decode(input)?),
+            10 => Event::Packet(Codec::decode(input)?, Codec::decode(input)?),
             7 => Event::File(Codec::decode(input)?),
             8 => Event::Set(SetChange {
                 set: String::from_utf8(Codec::decode(input)?).ok()?.into(),

@@ -3,6 +3,7 @@
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
+use super::framed::fields;
 use super::parser::{Outcome, Parser};
 use super::transaction::{Progress, Transactions};
 use super::{AppProtocol, AppSettings};
@@ -52,6 +53,10 @@ impl Parser for FtpData {
                 Direction::ToServer => STOR,
             };
             transaction.number(NumberField::FtpDataCommand, self.direction, command);
+            fields(transaction, |out| {
+                out.text("filename", &self.name)
+                    .text("command", if command == RETR { b"RETR" } else { b"STOR" });
+            });
             let buffer = transaction.open(Buffer::FileData, None, self.direction, 0);
             transaction
                 .files

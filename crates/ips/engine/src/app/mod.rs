@@ -70,6 +70,7 @@ pub use parser::{Outcome, Parser};
 pub use probe::{ProtocolDetection, Transport, detect_protocol};
 pub use protocol::AppProtocol;
 pub use settings::{AppSettings, Asks};
+pub use smb::status_name as smb_status_name;
 pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions};
 
 use crate::flow::{Direction, FlowKey};
@@ -145,6 +146,8 @@ pub struct AppState {
     /// Bytes that wait for the inspection of the transactions before them, in the order in which they will be parsed.
     held: Vec<held::Held>,
     has_ended: [bool; 2],
+    /// The direction whose first bytes are of no known protocol, although those of the other are.
+    failed_direction: Option<Direction>,
     /// True once a datagram belongs to no known protocol.
     has_unknown_datagram: bool,
     /// True if bytes were parsed since the last call of [`AppState::take_changed`].

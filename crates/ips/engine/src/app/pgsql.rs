@@ -1,12 +1,13 @@
-//! PostgreSQL (PostgreSQL 17, chapter 53, "Frontend/Backend Protocol"): each message is a transaction.
+//! PostgreSQL (PostgreSQL 17, chapter 53, "Frontend/Backend Protocol"): each message of the client is a transaction, with all
+//! messages of the server up to the next one that ends a response.
 
 use millrace_ips_rules::buffers::Buffer;
 
 use super::AppProtocol;
-use super::framed::{self, Framed, Size, fields, number};
+use super::framed::{Framed, Size, fields, number, take};
 use super::parser::{Outcome, Parser};
-use super::record::Fields;
-use super::transaction::Transactions;
+use super::record::{FIELD_LIST, Fields, Value};
+use super::transaction::{Progress, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -35,6 +36,10 @@ enum State {
 pub(super) struct Pgsql {
     framed: Framed,
     state: State,
+    /// The transaction to which messages of the server belong.
+    current: Option<u64>,
+    /// The rows of its response, and the bytes of their columns.
+    rows: (u64, u64),
 }
 
 heap!(Pgsql { framed });
@@ -81,6 +86,43 @@ fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
+/// The names of parameters in records, by their names in messages (section 20.11, section 53.2.7).
+const PARAMETERS: &[(&str, &str)] = &[
+    ("application_name", "application_name"),
+    ("client_encoding", "client_encoding"),
+    ("database", "database"),
+    ("DateStyle", "date_style"),
+    ("datestyle", "date_style"),
+    ("default_transaction_read_only", "default_transaction_read_only"),
+    ("extra_float_digits", "extra_float_digits"),
+    ("in_hot_standby", "in_hot_standby"),
+    ("integer_datetimes", "integer_datetimes"),
+    ("IntervalStyle", "interval_style"),
+    ("is_superuser", "is_superuser"),
+    ("options", "options"),
+    ("replication", "replication"),
+    ("scram_iterations", "scram_iterations"),
+    ("search_path", "search_path"),
+    ("server_encoding", "server_encoding"),
+    ("server_version", "server_version"),
+    ("session_authorization", "session_authorization"),
+    ("standard_conforming_strings", "standard_conforming_strings"),
+    ("TimeZone", "time_zone"),
+    ("timezone", "time_zone"),
+    ("user", "user"),
+];
+
+/// Returns a parameter as an object with its name and its value.
+fn parameter(name: &[u8], value: &[u8]) -> Fields {
+    let mut one = Fields::default();
+    match PARAMETERS.iter().find(|(known, _)| known.as_bytes() == name) {
+        Some((_, known)) => one.text(known, value),
+        None => one.text("name", name).text("value", value),
+    };
+    one
+}
+
+/// Reads the message of a client without a type. Returns the state behind it.
 fn startup(bytes: &[u8], out: &mut Fields) -> Option<State> {
     let mut rest = bytes.get(4..)?;
     let code = number(&mut rest, 4)? as u32;
@@ -95,6 +137,9 @@ fn startup(bytes: &[u8], out: &mut Fields) -> Option<State> {
         }
         CANCEL => {
             out.text("message", b"cancel_request");
+            if let (Some(process), Some(key)) = (number(&mut rest, 4), number(&mut rest, 4)) {
+                out.number("process_id", process).number("secret_key", key);
+            }
             return Some(State::Startup);
         }
         _ => {}
@@ -111,11 +156,7 @@ fn startup(bytes: &[u8], out: &mut Fields) -> Option<State> {
                 b"user" => {
                     out.text("user", value);
                 }
-                name if optional.len() < super::record::FIELD_LIST => {
-                    let mut one = Fields::default();
-                    one.text("name", name).text("value", value);
-                    optional.push(one);
-                }
+                name if optional.len() < FIELD_LIST => optional.push(parameter(name, value)),
                 _ => {}
             }
         }
@@ -174,7 +215,77 @@ fn response_name(kind: u8) -> Option<&'static str> {
     })
 }
 
+/// Writes the fields of an error or a notice (section 53.8).
+fn problem(body: &[u8], out: &mut Fields) {
+    const NAMES: &[(u8, &str)] = &[
+        (b'S', "severity_localizable"),
+        (b'V', "severity_non_localizable"),
+        (b'C', "code"),
+        (b'M', "message"),
+        (b'D', "detail"),
+        (b'H', "hint"),
+        (b'P', "position"),
+        (b'F', "file"),
+        (b'L', "line"),
+        (b'R', "routine"),
+    ];
+    for field in body.split(|byte| *byte == 0).take(32) {
+        let Some((kind, value)) = field.split_first() else {
+            continue;
+        };
+        if let Some((_, name)) = NAMES.iter().find(|(known, _)| known == kind) {
+            out.text(name, value);
+        }
+    }
+}
+
+/// Writes a request of the server for an authentication, or its end (section 53.3); returns true if the client answers.
+fn authentication(mut body: &[u8], out: &mut Fields) -> bool {
+    let kind = number(&mut body, 4).unwrap_or(0);
+    match kind {
+        3 => out.text("message", b"authentication_cleartext_password"),
+        5 => out.text("authentication_md5_password", body),
+        7 => out.text("message", b"authentication_gss"),
+        9 => out.text("message", b"authentication_sspi"),
+        10 => {
+            let list = body.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+            out.texts("authentication_sasl", list)
+        }
+        11 => out.text("authentication_sasl_continue", body),
+        12 => out.text("authentication_sasl_final", body),
+        _ => out.text("message", b"authentication_ok"),
+    };
+    !matches!(kind, 0 | 12)
+}
+
+/// Sets a number, or adds to the one that is there.
+fn count(out: &mut Fields, name: &'static str, value: u64) {
+    match out.value(name) {
+        Some(Value::Number(known)) => *known = value,
+        _ => {
+            out.number(name, value);
+        }
+    }
+}
+
 impl Pgsql {
+    /// Begins the transaction of a message of the client. One whose response has no end ends here.
+    fn begin<'a>(&mut self, out: &'a mut Transactions) -> &'a mut Transaction {
+        self.end_current(out);
+        let transaction = out.start(AppProtocol::Pgsql);
+        transaction.advance(Direction::ToServer, Progress::Complete);
+        self.current = Some(transaction.id);
+        self.rows = (0, 0);
+        transaction
+    }
+
+    /// Ends the response in progress.
+    fn end_current(&mut self, out: &mut Transactions) {
+        if let Some(transaction) = self.current.take().and_then(|id| out.by_id(id)) {
+            transaction.advance(Direction::ToClient, Progress::Complete);
+        }
+    }
+
     fn request(&mut self, bytes: &[u8], out: &mut Transactions) -> bool {
         let direction = Direction::ToServer;
         if self.state == State::Startup {
@@ -183,8 +294,7 @@ impl Pgsql {
                 return false;
             };
             self.state = state;
-            let transaction = framed::message(AppProtocol::Pgsql, direction, out);
-            fields(transaction, |out| {
+            fields(self.begin(out), |out| {
                 out.object("request", |out| *out = record);
             });
             return true;
@@ -195,7 +305,8 @@ impl Pgsql {
         else {
             return false;
         };
-        let transaction = framed::message(AppProtocol::Pgsql, direction, out);
+        let has_response = !matches!(name, "termination_message" | "copy_data" | "flush");
+        let transaction = self.begin(out);
         if name == "simple_query" {
             transaction.publish(Buffer::PgsqlQuery, direction, text(body));
         }
@@ -208,6 +319,9 @@ impl Pgsql {
                 };
             });
         });
+        if !has_response {
+            self.end_current(out);
+        }
         true
     }
 
@@ -218,34 +332,129 @@ impl Pgsql {
         let Some((name, body)) = found else {
             return false;
         };
-        let transaction = framed::message(AppProtocol::Pgsql, Direction::ToClient, out);
+        let known = self.current.filter(|id| out.by_id(*id).is_some());
+        let id = match known {
+            Some(id) => id,
+            None if name == "ready_for_query" => return true,
+            None => {
+                // The request was not seen, or its response was over.
+                let transaction = out.start(AppProtocol::Pgsql);
+                transaction.advance(Direction::ToServer, Progress::Complete);
+                transaction.is_inspected[Direction::ToServer.index()] = true;
+                self.rows = (0, 0);
+                *self.current.insert(transaction.id)
+            }
+        };
+        let mut is_over = name == "ready_for_query";
+        if name == "data_row" {
+            self.rows.0 += 1;
+            self.rows.1 += row_size(body);
+        }
+        let rows = self.rows;
+        let Some(transaction) = out.by_id(id) else {
+            return true;
+        };
         fields(transaction, |out| {
-            out.object("response", |out| match name {
-                "error_response" | "notice_response" => {
-                    for field in body.split(|byte| *byte == 0).take(32) {
-                        match field {
-                            [b'S', value @ ..] => out.text("severity_localizable", value),
-                            [b'V', value @ ..] => out.text("severity_non_localizable", value),
-                            [b'C', value @ ..] => out.text("code", value),
-                            [b'M', value @ ..] => out.text("message", value),
-                            _ => out,
-                        };
+            let response = match out.list.iter().position(|(known, _)| *known == "response") {
+                Some(at) => at,
+                None => {
+                    out.object("response", |_| {});
+                    out.list.len() - 1
+                }
+            };
+            let Some((_, Value::Object(out))) = out.list.get_mut(response) else {
+                return;
+            };
+            if out.list.len() >= FIELD_LIST && name != "data_row" {
+                return;
+            }
+            match name {
+                "error_response" | "notice_response" => problem(body, out),
+                "authentication" => is_over |= authentication(body, out),
+                "parameter_status" => {
+                    let mut parts = body.split(|byte| *byte == 0);
+                    let (key, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                    let one = parameter(key, value);
+                    match out.value("parameter_status") {
+                        Some(Value::Objects(list)) if list.len() < FIELD_LIST => list.push(one),
+                        Some(_) => {}
+                        None => {
+                            out.objects("parameter_status", vec![one]);
+                        }
                     }
+                }
+                "backend_key_data" => {
+                    let mut body = body;
+                    if let (Some(process), Some(key)) = (number(&mut body, 4), number(&mut body, 4)) {
+                        out.number("process_id", process).number("secret_key", key);
+                    }
+                }
+                "notification_response" => {
+                    let mut body = body;
+                    let process = number(&mut body, 4).unwrap_or(0);
+                    let mut parts = body.split(|byte| *byte == 0);
+                    out.number("pid", process)
+                        .text("channel_name", parts.next().unwrap_or_default())
+                        .text("payload", parts.next().unwrap_or_default());
                 }
                 "command_completed" => {
                     out.text("command_completed", text(body));
                 }
                 "row_description" => {
                     let mut body = body;
-                    out.number("field_count", number(&mut body, 2).unwrap_or(0));
+                    count(out, "field_count", number(&mut body, 2).unwrap_or(0));
                 }
-                name => {
+                "data_row" => {
+                    count(out, "data_rows", rows.0);
+                    count(out, "data_size", rows.1);
+                }
+                "ready_for_query" => {}
+                name if out.value("message").is_none() => {
                     out.text("message", name.as_bytes());
                 }
-            });
+                _ => {}
+            }
         });
+        if is_over {
+            self.end_current(out);
+        }
         true
     }
+
+    /// Adds the answer of one byte to a request for encryption.
+    fn answer(&mut self, is_accepted: bool, out: &mut Transactions) {
+        if let Some(transaction) = self.current.and_then(|id| out.by_id(id)) {
+            fields(transaction, |out| {
+                out.object("response", |out| {
+                    match is_accepted {
+                        true => out.flag("ssl_accepted", true),
+                        false => out.flag("accepted", false),
+                    };
+                });
+            });
+        }
+        self.end_current(out);
+    }
+}
+
+/// Returns the size of the columns of a row in bytes.
+fn row_size(mut body: &[u8]) -> u64 {
+    let columns = number(&mut body, 2).unwrap_or(0);
+    let mut sum = 0;
+    for _ in 0..columns {
+        let Some(size) = number(&mut body, 4) else {
+            break;
+        };
+        // -1 is NULL.
+        if size == u64::from(u32::MAX) {
+            continue;
+        }
+        sum += size;
+        if take(&mut body, size as usize).is_none() {
+            break;
+        }
+    }
+    sum
 }
 
 impl Parser for Pgsql {
@@ -254,6 +463,7 @@ impl Parser for Pgsql {
         if chunk.direction == Direction::ToClient && self.state == State::AsksEncryption {
             match chunk.bytes.split_first() {
                 Some((b'S' | b'G', rest)) => {
+                    self.answer(true, out);
                     let bytes = [self.framed.rest(Direction::ToServer), rest.to_vec()];
                     let mut rest: [Vec<u8>; 2] = Default::default();
                     let [client, server] = bytes;
@@ -262,6 +472,7 @@ impl Parser for Pgsql {
                     return Outcome::Switch { rest };
                 }
                 Some((_, rest)) => {
+                    self.answer(false, out);
                     self.state = State::Startup;
                     chunk.bytes = rest;
                 }
@@ -314,5 +525,9 @@ impl Parser for Pgsql {
         outcome
     }
 
-    fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
+    fn end(&mut self, direction: Direction, out: &mut Transactions) {
+        if direction == Direction::ToClient {
+            self.end_current(out);
+        }
+    }
 }

@@ -304,6 +304,14 @@ impl AppState {
         }
     }
 
+    /// Returns the protocol of a direction for records: [`AppProtocol::Failed`] if its own bytes are of no known protocol.
+    pub(crate) fn spoken_in(&self, direction: Direction) -> Option<AppProtocol> {
+        match self.failed_direction == Some(direction) {
+            true => Some(AppProtocol::Failed),
+            false => self.detected_in(direction),
+        }
+    }
+
     /// Passes bytes to the parser of a direction that speaks another protocol, or to the detection of that protocol.
     pub(super) fn parse_other(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         if let Some(other) = self.other.take_if(|other| other.direction == chunk.direction) {
@@ -351,6 +359,7 @@ impl AppState {
             }
             ProtocolDetection::Undecided if other.bytes.len() < PROBE_SIZE => self.other = Some(other),
             ProtocolDetection::Undecided | ProtocolDetection::Unknown => {
+                self.failed_direction = Some(other.direction);
                 self.transactions.raise(ONE_DIRECTION);
             }
         }

@@ -41,6 +41,7 @@ pub enum Value {
     Flag(bool),
     Text(Vec<u8>),
     Texts(Vec<Vec<u8>>),
+    Numbers(Vec<u64>),
     Object(Fields),
     Objects(Vec<Fields>),
 }
@@ -94,6 +95,12 @@ impl Fields {
         self
     }
 
+    /// Adds numbers.
+    pub fn numbers(&mut self, name: &'static str, values: Vec<u64>) -> &mut Fields {
+        self.list.push((name, Value::Numbers(values)));
+        self
+    }
+
     /// Adds an object.
     pub fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Fields)) -> &mut Fields {
         let mut fields = Fields::default();
@@ -123,6 +130,7 @@ impl Heap for Value {
             Value::Number(_) | Value::Signed(_) | Value::Float(_) | Value::Flag(_) => 0,
             Value::Text(text) => text.heap(),
             Value::Texts(texts) => texts.heap(),
+            Value::Numbers(numbers) => numbers.heap(),
             Value::Object(fields) => fields.heap(),
             Value::Objects(list) => list.heap(),
         }
@@ -381,9 +389,15 @@ pub struct SshRecord {
     pub client: Option<(Vec<u8>, Vec<u8>)>,
     /// Protocol and software versions of the server.
     pub server: Option<(Vec<u8>, Vec<u8>)>,
+    /// HASSH of the client and of the server: its MD5 in hexadecimal digits, and its text.
+    pub hassh: [Option<(Vec<u8>, Vec<u8>)>; 2],
 }
 
-heap!(SshRecord { client, server });
+heap!(SshRecord {
+    client,
+    server,
+    hassh
+});
 
 /// An SMB command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -405,9 +419,12 @@ pub struct SmbRecord {
     pub ntlmssp: Option<(Vec<u8>, Vec<u8>)>,
     /// A call of DCE/RPC.
     pub dcerpc: Option<DcerpcCall>,
+    /// Further fields of the command and its answer.
+    pub more: Fields,
 }
 
 heap!(SmbRecord {
+    more,
     ntlmssp,
     dialect,
     command,

@@ -25,6 +25,8 @@ pub struct AppSettings {
     pub reports_frames: bool,
     /// Parts of messages that parsers look at only if rules ask for them.
     pub asks: Asks,
+    /// True if transactions become records.
+    pub keeps_records: bool,
     /// True if files are hashed.
     pub hashes_files: bool,
     /// Largest size in bytes of a file that a rule can store (`filestore`): its bytes are kept until it ends. With 0, none is
@@ -72,6 +74,7 @@ impl Default for AppSettings {
             frames: FrameSet::default(),
             reports_frames: false,
             asks: Asks::default(),
+            keeps_records: false,
             hashes_files: false,
             store_limit: 0,
             is_inline: false,

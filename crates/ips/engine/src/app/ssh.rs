@@ -20,6 +20,9 @@ const NEW_KEYS: u8 = 21;
 const KEX_INIT: u8 = 20;
 const KEX_INIT_SIZE: usize = 32 << 10;
 
+/// Largest size of the text of HASSH in records, in bytes.
+const HASSH_SIZE: usize = 2048;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     /// Before the version line; a server may send other lines first.
@@ -184,6 +187,10 @@ impl Ssh {
             Direction::ToClient => (Buffer::SshHasshServer, Buffer::SshHasshServerString),
         };
         if let Some(transaction) = self.transaction(out) {
+            if let Record::Ssh(record) = &mut transaction.record {
+                let shown = text[..text.len().min(HASSH_SIZE)].to_vec();
+                record.hassh[direction.index()] = Some((hash.as_bytes().to_vec(), shown));
+            }
             transaction.publish(hash_buffer, direction, hash.as_bytes());
             transaction.publish(text_buffer, direction, text);
         }

@@ -6,13 +6,40 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_ips_rules::Reason;
-use millrace_ips_rules::options::dataset::{SetCommand, SetTest, SetType};
+use millrace_ips_rules::options::dataset::{Enrichment, JsonForm, SetCommand, SetTest, SetType};
 
 use super::bytes;
 use super::program::{SetLookup, compare};
 
 /// Values of a set, each with its reputation; 0 for those without one.
 pub type Values = HashMap<Vec<u8>, u16>;
+
+/// The JSON values of a set, which alerts show.
+#[derive(Debug)]
+pub struct JsonSet {
+    /// The key of the object in alerts.
+    pub key: String,
+    /// True for an object in `extra`, false for one in `context`.
+    pub is_extra: bool,
+    /// The JSON text of each value.
+    pub values: HashMap<Vec<u8>, String>,
+}
+
+/// The JSON value of a set that a rule looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundJson {
+    /// True for an object in `extra` of the alert, false for one in `context`.
+    pub is_extra: bool,
+    /// The key of the object.
+    pub key: Vec<u8>,
+    /// The JSON text.
+    pub json: Vec<u8>,
+}
+
+/// Largest size of the JSON text of a value in bytes.
+const JSON_SIZE: usize = 1024;
+/// Largest number of JSON values that an evaluation of a rule finds.
+const FOUND_JSON: usize = 8;
 
 /// A change of a set whose values are written to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +73,8 @@ pub(super) struct Changes {
     sets: HashMap<Arc<str>, HashMap<Vec<u8>, bool>>,
     /// Changes of sets that are written to files, until the detector reports them.
     pub(super) reported: Vec<SetChange>,
+    /// The JSON values that the rule in evaluation has found.
+    pub(super) found: Vec<FoundJson>,
     /// Number of changes that were not made because a set had too many.
     pub(super) lost: u64,
 }
@@ -75,6 +104,16 @@ impl Changes {
             .get(&set.name)
             .and_then(|changes| changes.get(&key).copied());
         let has = changed.unwrap_or_else(|| set.values.contains_key(&key));
+        if let Some(json) = &set.json
+            && let Some(text) = json.values.get(&key)
+            && self.found.len() < FOUND_JSON
+        {
+            self.found.push(FoundJson {
+                is_extra: json.is_extra,
+                key: json.key.as_bytes().to_vec(),
+                json: text.as_bytes().to_vec(),
+            });
+        }
         match command {
             SetCommand::IsSet => has,
             SetCommand::IsNotSet => !has,
@@ -185,6 +224,99 @@ pub(super) fn read(kind: SetType, has_reputation: bool, text: &[u8]) -> Result<V
     Ok(values)
 }
 
+/// Returns the value of a key with dots between nested keys.
+fn nested<'a>(value: &'a serde_json::Value, key: &str) -> Option<&'a serde_json::Value> {
+    key.split('.').try_fold(value, |value, key| value.get(key))
+}
+
+/// Removes the value of a key with dots between nested keys.
+fn remove(value: &mut serde_json::Value, key: &str) {
+    let (object, last) = match key.rsplit_once('.') {
+        Some((parents, last)) => (
+            parents
+                .split('.')
+                .try_fold(value, |value, key| value.get_mut(key)),
+            last,
+        ),
+        None => (Some(value), key),
+    };
+    if let Some(serde_json::Value::Object(members)) = object {
+        members.remove(last);
+    }
+}
+
+/// Reads the file of a set with JSON values.
+///
+/// # Errors
+/// The reason, with the number of the first wrong line or object.
+pub(super) fn read_json(
+    kind: SetType,
+    name: &str,
+    form: &Enrichment,
+    text: &[u8],
+) -> Result<(Values, JsonSet), Reason> {
+    use serde_json::Value;
+    let wrong = |problem: String| Reason::Invalid {
+        problem,
+        expected: "objects of JSON of at most 1,024 bytes with the value at value_key: one on each line (ndjson), or in an array, which \
+            is the file or at array_key (json)",
+    };
+    let objects: Vec<Value> = match form.form {
+        JsonForm::Lines => {
+            let lines = text.split(|byte| *byte == b'\n').enumerate();
+            let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
+            let read = |(at, line): (usize, &[u8])| {
+                serde_json::from_slice(line)
+                    .map_err(|error| wrong(format!("line {} of the file: {error}", at + 1)))
+            };
+            lines.map(read).collect::<Result<_, _>>()?
+        }
+        JsonForm::Array => {
+            let whole: Value = serde_json::from_slice(text)
+                .map_err(|error| wrong(format!("the file is no JSON: {error}")))?;
+            let array = match &form.array_key {
+                Some(key) => nested(&whole, key),
+                None => Some(&whole),
+            };
+            match array {
+                Some(Value::Array(objects)) => objects.clone(),
+                _ => return Err(wrong("the file has no array there".to_owned())),
+            }
+        }
+    };
+    let mut values = Values::new();
+    let mut json = JsonSet {
+        key: form.key.clone().unwrap_or_else(|| name.to_owned()),
+        is_extra: form.is_extra,
+        values: HashMap::new(),
+    };
+    for (at, mut object) in objects.into_iter().enumerate() {
+        // Objects without the value are left out, as Suricata documents.
+        let Some(value) = nested(&object, &form.value_key).and_then(Value::as_str) else {
+            continue;
+        };
+        let value = match kind {
+            SetType::String => Some(value.as_bytes().to_vec()),
+            SetType::Md5 | SetType::Sha256 => unhex(value).and_then(|value| key(kind, &value)),
+            SetType::Ipv4 | SetType::Ip => key(kind, value.as_bytes()),
+        };
+        let value = value.ok_or_else(|| wrong(format!("the value of object {}", at + 1)))?;
+        if form.removes_key {
+            remove(&mut object, &form.value_key);
+        }
+        let text = object.to_string();
+        if text.len() > JSON_SIZE {
+            return Err(wrong(format!("object {} has {} bytes", at + 1, text.len())));
+        }
+        values.insert(value.clone(), 0);
+        json.values.insert(value, text);
+    }
+    match values.is_empty() {
+        true => Err(wrong(format!("no object has the key {}", form.value_key))),
+        false => Ok((values, json)),
+    }
+}
+
 /// Reads a list of digests (`filemd5`): hexadecimal digits at the beginning of each line.
 ///
 /// # Errors
@@ -218,6 +350,7 @@ mod tests {
             kind,
             test: SetTest::Member(command),
             values: Arc::new(values),
+            json: None,
             is_saved: true,
         }
     }
@@ -248,6 +381,47 @@ mod tests {
         }
         assert!(!changes.look_up(&set, b"more"));
         assert_eq!(changes.lost, 1);
+    }
+
+    #[test]
+    fn json_values_are_read_by_their_keys_and_found_with_the_value() {
+        let form = |form, array_key: Option<&str>, removes_key| Enrichment {
+            form,
+            key: None,
+            is_extra: false,
+            value_key: "host.name".to_owned(),
+            array_key: array_key.map(str::to_owned),
+            removes_key,
+        };
+        let lines = b"{\"host\":{\"name\":\"a\"},\"n\":1}\n\n{\"other\":2}\n";
+        let array = b"{\"r\":{\"list\":[{\"host\":{\"name\":\"a\"},\"n\":1}]}}";
+        for (text, form) in [
+            (&lines[..], form(JsonForm::Lines, None, true)),
+            (&array[..], form(JsonForm::Array, Some("r.list"), true)),
+        ] {
+            let (values, json) = read_json(SetType::String, "set", &form, text).unwrap();
+            let set = SetLookup {
+                json: Some(Arc::new(json)),
+                ..lookup(SetType::String, SetCommand::IsSet, values)
+            };
+            let mut changes = Changes::default();
+            assert!(changes.look_up(&set, b"a") && !changes.look_up(&set, b"b"));
+            let found = FoundJson {
+                is_extra: false,
+                key: b"set".to_vec(),
+                json: b"{\"host\":{},\"n\":1}".to_vec(),
+            };
+            assert_eq!(changes.found, [found]);
+        }
+        for (text, wrong) in [
+            (&b"{}\n"[..], form(JsonForm::Lines, None, false)),
+            (b"[1", form(JsonForm::Array, None, false)),
+            (b"{}", form(JsonForm::Array, None, false)),
+        ] {
+            assert!(read_json(SetType::String, "set", &wrong, text).is_err());
+        }
+        let address = form(JsonForm::Lines, None, false);
+        assert!(read_json(SetType::Ip, "set", &address, b"{\"host\":{\"name\":\"x\"}}\n").is_err());
     }
 
     #[test]

@@ -87,6 +87,7 @@ impl Scratch {
     pub fn begin(&mut self) {
         self.variables = Variables::default();
         self.limit = None;
+        self.sets.found.clear();
     }
 
     /// Records a limit that an operation exceeds, and returns the result of the operation.

@@ -139,8 +139,9 @@ fn has(
         },
         TextField::IkeChosenSaAttribute => value.split_once('=').is_some_and(|(name, number)| {
             let number = number.trim().parse::<u64>().ok();
+            let name = format!("{}_raw", name.trim());
             direction == Direction::ToClient
-                && matches!(field_of(transaction, name.trim()), Some(Value::Number(found)) if Some(*found) == number)
+                && matches!(field_of(transaction, &name), Some(Value::Number(found)) if Some(*found) == number)
         }),
         TextField::Krb5TicketEncryption => match field_of(transaction, "ticket_encryption") {
             Some(Value::Text(found)) => krb5_encryption(value, found),
@@ -206,7 +207,10 @@ pub(super) fn is_known(field: TextField, value: &str) -> bool {
             let mut conditions = value.split(',').skip(1).map(str::trim);
             conditions.all(|part| part == ANY_FRAGMENT || version_bound(part).is_some())
         }
-        TextField::DceOpnum => value.split(',').all(|part| operations(part).is_some()),
+        TextField::DceOpnum => value.split(',').all(|part| {
+            let part = part.trim();
+            operations(part.strip_prefix('!').unwrap_or(part)).is_some()
+        }),
         TextField::SipStatCode => all(&|word| word.parse::<u16>().is_ok()),
         _ => true,
     }
@@ -409,17 +413,30 @@ fn version_bound(part: &str) -> Option<(&str, u16)> {
     matches!(operator, "<" | ">" | "=" | "!").then_some((operator, bound))
 }
 
-/// Returns the numbers of a part of `dce_opnum`: one, or a range.
+/// Returns the numbers of a part of `dce_opnum`: one, a range, or those below or above a number.
 fn operations(part: &str) -> Option<core::ops::RangeInclusive<u16>> {
+    let part = part.trim();
+    let number = |text: &str| text.trim().parse::<u16>().ok();
+    if let Some(bound) = part.strip_prefix('<') {
+        return Some(0..=number(bound)?.checked_sub(1)?);
+    }
+    if let Some(bound) = part.strip_prefix('>') {
+        return Some(number(bound)?.checked_add(1)?..=u16::MAX);
+    }
+    let part = part.strip_prefix('=').unwrap_or(part);
     let (first, last) = part.split_once('-').unwrap_or((part, part));
-    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let (first, last) = (number(first)?, number(last)?);
     (first <= last).then_some(first..=last)
 }
 
-/// Returns true if a number is in a list of numbers and ranges.
+/// Returns true if a number is in a list of numbers and ranges, or is none of those that a `!` precedes.
 fn is_in_list(list: &str, number: u16) -> bool {
-    let mut parts = list.split(',').filter_map(operations);
-    parts.any(|part| part.contains(&number))
+    list.split(',')
+        .map(str::trim)
+        .any(|part| match part.strip_prefix('!') {
+            Some(part) => operations(part).is_some_and(|part| !part.contains(&number)),
+            None => operations(part).is_some_and(|part| part.contains(&number)),
+        })
 }
 
 /// Returns true if a number of the transaction satisfies a comparison.
@@ -530,6 +547,9 @@ mod tests {
         assert!(is_in_list("1,4-6", 5));
         assert!(is_in_list("1, 4-6", 1));
         assert!(!is_in_list("1,4-6", 7));
+        assert!(is_in_list(">10", 11) && !is_in_list(">10", 10));
+        assert!(is_in_list("<10", 9) && !is_in_list("<10", 10));
+        assert!(is_in_list("!7", 6) && !is_in_list("!7", 7));
     }
 
     #[test]

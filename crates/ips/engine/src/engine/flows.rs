@@ -90,6 +90,8 @@ impl Engine {
         if let Some(tcp) = &packet.tcp {
             // Eight of the nine control bits (RFC 9293, section 3.1).
             flow.tcp_flags[direction.index()] |= tcp.flags as u8;
+        } else if let Some(icmp) = packet.icmp.filter(|_| !is_quoted) {
+            flow.icmp[direction.index()].get_or_insert((icmp.kind, icmp.code));
         }
         flow.was_heard[direction.index()] |= !is_quoted;
         // The payloads of packets after the one with which encryption begins are not inspected.
@@ -173,7 +175,7 @@ impl Engine {
         flow: &mut Flow,
         direction: Direction,
     ) -> Result<Option<(Edits, SegmentLocation)>, TcpProblem> {
-        let Some(tcp) = packet.tcp.filter(|_| rules.has_packet_events()) else {
+        let Some(tcp) = packet.tcp.filter(|_| self.notes_packet_events(rules)) else {
             return self.transport(packet, flow, direction);
         };
         let before = (self.counters.tcp.gaps, self.counters.tcp.conflicts);
@@ -242,6 +244,7 @@ impl Engine {
         is_quoted: bool,
         out: &mut Events,
     ) {
+        self.report_events(packet, flow.id, out);
         if self.keeps_records() {
             history::report_drop(&flow, packet, verdict, out);
         }
@@ -330,6 +333,7 @@ impl Engine {
         // Rules need the digests, whether records have them or not.
         flow.app.settings.hashes_files |= rules.needs_digests;
         (flow.app.settings.frames, flow.app.settings.asks) = (rules.frames, rules.asks);
+        flow.app.settings.keeps_records = self.keeps_records();
         flow.app.settings.reports_frames = self.settings.frames && self.keeps_records();
         if self.overload.sheds_depth {
             flow.app.settings = flow.app.settings.half_as_deep();

@@ -11,7 +11,7 @@ use millrace_types::Time;
 use crate::app::Expectations;
 use crate::defragment::{DefragmentCounters, Defragmenter, Outcome, Refused};
 use crate::detect::{self, Detector, Inspection, Ruleset};
-use crate::event::{Events, FlowEnd, Tunnel};
+use crate::event::{Event, Events, FlowEnd, Tunnel};
 use crate::flow::{Direction, Flow, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tuple};
 use crate::hash::Seed;
 use crate::history;
@@ -194,7 +194,7 @@ impl Engine {
         };
         let first = out.list.len();
         let found = find_ip_header(link, bytes);
-        let context = match rules.has_packet_events() {
+        let context = match self.notes_packet_events(rules) {
             true => Context {
                 events: events::of_link(link, bytes, found.err()),
                 ..context
@@ -282,7 +282,7 @@ impl Engine {
         out: &mut Events,
     ) -> Verdict {
         let mut packet = Packet::EMPTY;
-        let context = match rules.has_packet_events() {
+        let context = match self.notes_packet_events(rules) {
             true => with_events(context, bytes, network),
             false => context,
         };
@@ -406,6 +406,7 @@ impl Engine {
             is_pseudo: false,
             ..Packet::EMPTY
         };
+        self.report_events(&packet, 0, out);
         self.inspect_events(rules, &packet, None, out)
     }
 
@@ -417,14 +418,28 @@ impl Engine {
         has_overlap: bool,
         out: &mut Events,
     ) -> Verdict {
-        if !has_overlap || !rules.has_packet_events() {
+        if !has_overlap || !self.notes_packet_events(rules) {
             return Verdict::Pass;
         }
         let packet = Packet {
             events: overlap_of(packet),
             ..*packet
         };
+        self.report_events(&packet, 0, out);
         self.inspect_events(rules, &packet, None, out)
+    }
+
+    /// Returns true if the events of packets are of interest: to rules, or for records.
+    fn notes_packet_events(&self, rules: &Ruleset) -> bool {
+        rules.has_packet_events() || self.settings.packet_events
+    }
+
+    /// Reports the events of a packet, if they become records.
+    fn report_events(&self, packet: &Packet<'_>, flow: u64, out: &mut Events) {
+        if self.settings.packet_events && self.keeps_records() && !packet.events.is_empty() {
+            let subject = history::subject_of(packet, flow);
+            out.push(Event::Packet(subject, packet.events));
+        }
     }
 
     /// Evaluates only the rules over events.
@@ -458,6 +473,7 @@ impl Engine {
 
     /// Inspects a packet that belongs to no flow.
     fn without_flow(&mut self, rules: &Ruleset, packet: &Packet<'_>, out: &mut Events) -> Verdict {
+        self.report_events(packet, 0, out);
         let inspection = Inspection {
             packet,
             flow: None,

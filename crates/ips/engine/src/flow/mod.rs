@@ -102,6 +102,8 @@ pub struct Flow {
     pub counters: [DirectionCounters; 2],
     /// All control bits of TCP that were seen, without NS, by [`Direction::index`].
     pub tcp_flags: [u8; 2],
+    /// Type and code of the first message of ICMP, by [`Direction::index`].
+    pub icmp: [Option<(u8, u8)>; 2],
     /// True if an end of the flow sent a packet, by [`Direction::index`]. An ICMP error about the flow does
     /// not count.
     pub was_heard: [bool; 2],
@@ -141,6 +143,7 @@ impl Flow {
             was_established: false,
             counters: Default::default(),
             tcp_flags: [0; 2],
+            icmp: [None; 2],
             was_heard: [false; 2],
             verdict: FlowVerdict::None,
             is_alerted: false,
@@ -210,6 +213,7 @@ impl Flow {
         core::mem::swap(&mut key.client_port, &mut key.server_port);
         self.counters.swap(0, 1);
         self.tcp_flags.swap(0, 1);
+        self.icmp.swap(0, 1);
         self.was_heard.swap(0, 1);
         self.detect.turn();
     }

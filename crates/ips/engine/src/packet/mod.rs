@@ -8,6 +8,7 @@
 
 pub mod events;
 mod ip;
+pub mod layers;
 mod link;
 mod transport;
 pub mod tunnel;

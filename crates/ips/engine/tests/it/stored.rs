@@ -1,6 +1,7 @@
 //! Files that rules store, sets whose changes are reported, and the reputation of addresses.
 
-use millrace_ips_engine::detect::CompileSettings;
+use millrace_ips_engine::detect::dataset::FoundJson;
+use millrace_ips_engine::detect::{CompileSettings, Ruleset};
 use millrace_ips_engine::event::FILE_PART;
 use millrace_ips_engine::{Engine, Event, Events, Frame, Mode, Settings};
 use millrace_types::Time;
@@ -10,6 +11,11 @@ use crate::frames::{RAW, alerts, rules, tcp, udp};
 /// Returns the events of frames, without records.
 fn events(text: &str, frames: &[Vec<u8>], mode: Mode, store_limit: usize) -> Vec<Event> {
     let rules = rules(text, &CompileSettings::default());
+    events_of(&rules, frames, mode, store_limit)
+}
+
+/// Returns the events of frames with a rule set, without records.
+fn events_of(rules: &Ruleset, frames: &[Vec<u8>], mode: Mode, store_limit: usize) -> Vec<Event> {
     let mut settings = Settings {
         mode,
         ..Settings::default()
@@ -24,9 +30,9 @@ fn events(text: &str, frames: &[Vec<u8>], mode: Mode, store_limit: usize) -> Vec
             time: Time::from_millis(at as u64),
             number: at as u64 + 1,
         };
-        engine.frame(&rules, frame, &mut events);
+        engine.frame(rules, frame, &mut events);
     }
-    engine.finish(&rules, &mut events);
+    engine.finish(rules, &mut events);
     events.list
 }
 
@@ -120,6 +126,39 @@ fn changes_of_sets_are_reported_if_their_values_are_written_to_a_file() {
         alert http any any -> any any (http.host; dataset:isset,seen,type string,save seen.lst; sid:2;)\n\
         alert http any any -> any any (http.method; dataset:set,other,type string; sid:3;)\n";
     assert_eq!(changes(text), [("seen".to_owned(), b"/up".to_vec(), true)]);
+}
+
+#[test]
+fn an_alert_has_the_json_value_of_the_set_that_its_rule_found() {
+    let lines = b"{\"host\":\"a\",\"origin\":\"x\"}\n{\"host\":\"b\",\"origin\":\"y\"}\n";
+    let settings = CompileSettings {
+        data: [(("test".to_owned(), "hosts".to_owned()), lines.to_vec())].into(),
+        ..CompileSettings::default()
+    };
+    let text = "alert http any any -> any any (http.host; \
+        dataset:isset,hosts,type string,load hosts,format ndjson,value_key host,context_key threat,remove_key; sid:1;)\n\
+        alert http any any -> any any (http.uri; content:\"/up\"; sid:2;)\n\
+        alert http any any -> any any (http.host; dataset:isnotset,hosts; sid:3;)\n";
+    let rules = rules(text, &settings);
+    for (mode, size) in [
+        (Mode::Ids, 1000),
+        (Mode::Ips, 1000),
+        (Mode::Ids, 1),
+        (Mode::Ips, 1),
+    ] {
+        let events = events_of(&rules, &conversation(b"x", b"y", size), mode, 0);
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let of = |found: &FoundJson| format!("{}={}", text(&found.key), text(&found.json));
+        let alert = |event: &Event| match event {
+            Event::Alert(alert) => Some((alert.sid, alert.json.iter().map(of).collect::<Vec<_>>())),
+            _ => None,
+        };
+        let found: Vec<(u32, Vec<String>)> = events.iter().filter_map(alert).collect();
+        let json = r#"threat={"origin":"x"}"#.to_owned();
+        assert!(found.contains(&(1, vec![json])), "{found:?}");
+        assert!(found.contains(&(2, Vec::new())), "{found:?}");
+        assert!(found.iter().all(|(sid, _)| *sid != 3), "{found:?}");
+    }
 }
 
 #[test]

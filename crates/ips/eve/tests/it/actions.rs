@@ -34,6 +34,7 @@ fn actions(rules: &str, mode: Mode) -> Vec<(u64, String, String)> {
     let layout = Layout {
         version: Version::Seven,
         packets: false,
+        packet_anomalies: true,
     };
     let writer = Writer::new(layout, RuleTables::default());
     let mut out = Vec::new();

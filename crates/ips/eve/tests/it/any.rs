@@ -8,6 +8,7 @@ use millrace_ips_engine::event::{
     TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
+use millrace_ips_engine::packet::events::PacketEvents;
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
 use millrace_ips_rules::buffers::Buffer;
@@ -35,9 +36,9 @@ fn time() -> impl Strategy<Value = Time> {
 prop_compose! {
     fn subject()(
         packet in any::<u64>(), time in time(), flow in 1..u64::MAX, ends in any::<(std::net::IpAddr, std::net::IpAddr)>(),
-        ports in any::<Option<(u16, u16)>>(), protocol in any::<u8>(),
+        ports in any::<Option<(u16, u16)>>(), protocol in any::<u8>(), icmp in any::<Option<(u8, u8)>>(), vlans in any::<[u16; 3]>(),
     ) -> Subject {
-        Subject { packet, time, flow, src: ends.0, dst: ends.1, ports, protocol }
+        Subject { packet, time, flow, src: ends.0, dst: ends.1, ports, protocol, icmp, vlans }
     }
 }
 
@@ -47,14 +48,15 @@ prop_compose! {
         protocol in any::<u8>(), times in (time(), time()), numbers in any::<[u64; 4]>(), is_alerted in any::<bool>(),
         state in select(vec![FlowState::New, FlowState::Established, FlowState::Closed]), app in option::of(app()),
         verdict in select(vec![FlowVerdict::None, FlowVerdict::Pass, FlowVerdict::Drop, FlowVerdict::Bypass]),
-        transactions in any::<u64>(), tcp in option::of(tcp()),
+        transactions in any::<u64>(), tcp in option::of(tcp()), apps in any::<[bool; 2]>(), icmp in any::<[Option<(u8, u8)>; 2]>(),
     ) -> FlowSummary {
+        let apps = apps.map(|is_failed| if is_failed { Some(AppProtocol::Failed) } else { app });
         let key = FlowKey {
             client: ends.0, server: ends.1, client_port: ports.0, server_port: ports.1, protocol, vlans: [0; 3], tunnel_depth: 0,
         };
         let [a, b, c, d] = numbers;
         let counters = [DirectionCounters { packets: a, bytes: b }, DirectionCounters { packets: c, bytes: d }];
-        FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, verdict, is_alerted, transactions, tcp }
+        FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, apps, original_app: app, icmp, verdict, is_alerted, transactions, tcp }
     }
 }
 
@@ -237,7 +239,7 @@ prop_compose! {
             operation,
             ..DcerpcCall::default()
         });
-        Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc }))
+        Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc, more: Fields::default() }))
     }
 }
 
@@ -293,7 +295,11 @@ fn record() -> impl Strategy<Value = Record> {
         ftp().boxed(),
         smb().boxed(),
         sip().boxed(),
-        (end(), end()).prop_map(|(client, server)| Record::Ssh(Box::new(SshRecord { client, server }))),
+        (end(), end(), end()).prop_map(|(client, server, hassh)| Record::Ssh(Box::new(SshRecord {
+            client,
+            server,
+            hassh: [hassh, None]
+        }))),
         (any::<u16>(), modbus(), modbus()).prop_map(|(identifier, request, response)| Record::Modbus(
             Box::new(ModbusRecord {
                 identifier,
@@ -356,7 +362,7 @@ prop_compose! {
             _ => app,
         };
         let context = Box::new(AlertContext { flow, direction, record, files, bits });
-        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), context: has_context.then_some(context) })
+        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), json: Vec::new(), context: has_context.then_some(context) })
     }
 }
 
@@ -399,6 +405,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         1 => (subject(), app(), frame(), collection::vec(any::<u8>(), 0..9)).prop_map(|(subject, app, view, payload)| {
             Event::Frame(subject, Box::new(FrameReport { view, app, payload }))
         }),
+        1 => (subject(), any::<[u64; 4]>()).prop_map(|(subject, bits)| Event::Packet(subject, PacketEvents::from_bits(bits))),
         1 => (subject(), app(), anomalies()).prop_map(|(subject, app, events)| Event::Anomaly(subject, app, events)),
         1 => (subject(), select(Cause::ALL), select(Policy::ALL), option::of((any::<u32>(), any::<u32>()))).prop_map(
             |(subject, cause, policy, rule)| Event::Exception(subject, cause, policy, rule.map(|(gid, sid)| RuleId { gid, sid }))

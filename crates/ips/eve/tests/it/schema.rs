@@ -17,6 +17,7 @@ fn writer(version: Version) -> Writer {
     let layout = Layout {
         version,
         packets: true,
+        packet_anomalies: true,
     };
     Writer::new(layout, RuleTables::default())
 }
@@ -54,6 +55,7 @@ fn counters_are_written_as_the_schema_says() {
         bytes: 2,
         flows: 3,
         alerts: 4,
+        ..Statistics::default()
     };
     writer.write_statistics(Time::from_secs(1), &statistics, &mut out);
     writer.write_counters(Time::from_secs(1), 1, &[("frames", 1)], &mut out);

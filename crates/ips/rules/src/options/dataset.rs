@@ -46,6 +46,32 @@ pub enum SetTest {
     Reputation(Comparison),
 }
 
+words! {
+    /// The form of a file with JSON values.
+    JsonForm "json, ndjson or jsonline" {
+        /// One array, or an object with an array.
+        Array "json";
+        /// One object on each line.
+        Lines "ndjson" | "jsonline";
+    }
+}
+
+/// The JSON values of a set, which alerts show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Enrichment {
+    pub form: JsonForm,
+    /// The key of the object in alerts; `None` for the name of the set.
+    pub key: Option<String>,
+    /// True if alerts have the object in `extra` (`enrichment_key`), false for `context` (`context_key`).
+    pub is_extra: bool,
+    /// The key of the value in each object, with dots between nested keys.
+    pub value_key: String,
+    /// The key of the array in the file, with dots between nested keys.
+    pub array_key: Option<String>,
+    /// True if alerts show the object without the value.
+    pub removes_key: bool,
+}
+
 /// An option `dataset` or `datarep`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataset {
@@ -59,19 +85,30 @@ pub struct Dataset {
     pub state: Option<String>,
     /// The file to which the values are written.
     pub save: Option<String>,
+    /// The JSON values of the file.
+    pub enrichment: Option<Enrichment>,
     /// The other arguments, which have no effect: `memcap` and `hashsize`.
     others: Vec<(String, String)>,
 }
 
 /// Largest size of the name of a set, in bytes.
 const NAME_SIZE: usize = 63;
+/// Largest size of a key of JSON values, in bytes.
+const KEY_SIZE: usize = 127;
 /// Largest size of the name of a file that is written, in bytes.
 const FILE_NAME_SIZE: usize = 255;
+
+/// Returns true if the text is the key of a JSON value.
+fn is_key(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= KEY_SIZE
+        && !text.contains(|c: char| c.is_control() || matches!(c, '"' | ';' | ','))
+}
 
 impl Dataset {
     /// Reads the value of `dataset`, or of `datarep`.
     pub(crate) fn parse(is_reputation: bool, value: Option<&str>) -> Result<Dataset, Reason> {
-        const SET: &str = "set|unset|isset|isnotset,NAME and type, load, save, state, memcap, hashsize, each with its value, with commas between them";
+        const SET: &str = "set|unset|isset|isnotset,NAME and type, load, save, state, memcap, hashsize, format, value_key, array_key, context_key, enrichment_key, each with its value, and remove_key, with commas between them";
         const REPUTATION: &str = "NAME,>|<|=,NUMBER and type, load, memcap, hashsize, each with its value, with commas between them";
         let form = if is_reputation { REPUTATION } else { SET };
         let text = required(value, form)?;
@@ -100,7 +137,17 @@ impl Dataset {
             load: None,
             state: None,
             save: None,
+            enrichment: None,
             others: Vec::new(),
+        };
+        let mut form_of_file = None;
+        let mut json = Enrichment {
+            form: JsonForm::Array,
+            key: None,
+            is_extra: true,
+            value_key: String::new(),
+            array_key: None,
+            removes_key: false,
         };
         for part in parts.filter(|part| !part.is_empty()) {
             let (key, value) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
@@ -114,13 +161,46 @@ impl Dataset {
                     set.others.push((key.to_owned(), value.to_owned()));
                 }
                 "format" if value == "csv" => {}
-                "format" | "enrichment_key" | "value_key" | "array_key" | "remove_key" => {
-                    return Err(Reason::Unsupported {
-                        why: "sets of data with JSON values, which alerts would show, are not there",
-                    });
+                "format" => form_of_file = Some(JsonForm::from_word(value)?),
+                "enrichment_key" | "context_key" if is_key(value) => {
+                    (json.key, json.is_extra) = (Some(value.to_owned()), key == "enrichment_key");
                 }
+                "value_key" if is_key(value) => value.clone_into(&mut json.value_key),
+                "array_key" if is_key(value) => json.array_key = Some(value.to_owned()),
+                "remove_key" if value.is_empty() => json.removes_key = true,
                 _ => return Err(wrong(part)),
             }
+        }
+        match form_of_file {
+            Some(form) if json.value_key.is_empty() => {
+                return Err(Reason::invalid(
+                    format!("the format {form} without value_key"),
+                    "value_key KEY",
+                ));
+            }
+            Some(_)
+                if !matches!(
+                    set.test,
+                    SetTest::Member(SetCommand::IsSet | SetCommand::IsNotSet)
+                ) =>
+            {
+                return Err(Reason::invalid(
+                    "JSON values of a set that rules change",
+                    "isset or isnotset with the formats json and ndjson",
+                ));
+            }
+            Some(form) => set.enrichment = Some(Enrichment { form, ..json }),
+            None if json.key.is_some()
+                || !json.value_key.is_empty()
+                || json.array_key.is_some()
+                || json.removes_key =>
+            {
+                return Err(Reason::invalid(
+                    "a key of JSON values without a format",
+                    "format json or format ndjson",
+                ));
+            }
+            None => {}
         }
         if set.state.is_some() && (set.load.is_some() || set.save.is_some()) {
             return Err(Reason::invalid("state with load or save", form));
@@ -183,6 +263,23 @@ impl fmt::Display for Dataset {
         }
         if let Some(save) = &self.save {
             write!(f, ",save {save}")?;
+        }
+        if let Some(json) = &self.enrichment {
+            write!(f, ",format {},value_key {}", json.form, json.value_key)?;
+            if let Some(key) = &json.key {
+                let name = if json.is_extra {
+                    "enrichment_key"
+                } else {
+                    "context_key"
+                };
+                write!(f, ",{name} {key}")?;
+            }
+            if let Some(key) = &json.array_key {
+                write!(f, ",array_key {key}")?;
+            }
+            if json.removes_key {
+                f.write_str(",remove_key")?;
+            }
         }
         self.others
             .iter()

@@ -92,8 +92,22 @@ pub enum RuleOption {
 }
 
 impl RuleOption {
-    /// Reads an option. A modifier is part of its content, and not an option.
+    /// Reads an option. A modifier is part of its content, and not an option. Suricata reads most values in quotes, too.
     pub(crate) fn parse(syntax: Syntax, name: &str, value: Option<&str>) -> Result<RuleOption, Reason> {
+        let reason = match RuleOption::parse_value(syntax, name, value) {
+            Err(reason) if syntax == Syntax::Suricata => reason,
+            read => return read,
+        };
+        match value.and_then(|value| inside_quotes(value).ok()) {
+            Some(inside) if !inside.contains('"') => {
+                RuleOption::parse_value(syntax, name, Some(inside.trim())).map_err(|_| reason)
+            }
+            _ => Err(reason),
+        }
+    }
+
+    /// Reads an option with its value as it is.
+    fn parse_value(syntax: Syntax, name: &str, value: Option<&str>) -> Result<RuleOption, Reason> {
         const NUMBER: &str = "a number of 32 bits";
         let positive = |value| number32(required(value, NUMBER)?, NUMBER);
         Ok(match name {
@@ -282,7 +296,8 @@ fn number(syntax: Syntax, field: NumberField, value: Option<&str>) -> Result<Rul
     if field == NumberField::Http2Setting {
         return Ok(RuleOption::Number(field, settings::parse(value)?, None));
     }
-    if let Some(count) = value.strip_prefix("count ").filter(|_| field.has_index()) {
+    let is_count = |rest: &&str| field.has_index() && !rest.starts_with(|c: char| c.is_ascii_alphabetic());
+    if let Some(count) = value.strip_prefix("count").filter(is_count) {
         let comparison = Comparison::parse(syntax, count)?;
         return Ok(RuleOption::Number(field, comparison, Some("count".to_owned())));
     }

@@ -57,7 +57,7 @@ fields! {
     TlsIssuer "tls.issuerdn" "the issuer of the certificate contains" "[!]\"TEXT\"";
     TlsFingerprint "tls.fingerprint" "the fingerprint of the certificate is" "[!]\"HEX:HEX:…\"";
     DceIface "dce_iface" | "dcerpc.iface" "the DCE/RPC interface is" "UUID, and <, >, = or ! with a version, and any_frag, with commas between them";
-    DceOpnum "dce_opnum" | "dcerpc.opnum" "the DCE/RPC operation is one of" "numbers to 65535 and ranges with commas between them";
+    DceOpnum "dce_opnum" | "dcerpc.opnum" "the DCE/RPC operation is one of" "numbers to 65535 and ranges with commas between them, or <, >, ! or = and a number";
     Tag "tag" "the engine does not record packets after the alert:" "session|host,COUNT,packets|seconds|bytes[,src|dst]";
     Modbus "modbus" "the Modbus request has" "unit RANGE, function [!]NUMBER|CATEGORY, subfunction NUMBER, access read|write [TABLE], address RANGE, value RANGE, with commas between them";
     ModbusFunc "modbus_func" "the Modbus function is" "a number to 255, or a name such as read_coils";
@@ -189,6 +189,7 @@ impl TextField {
             TextField::TlsSubject | TextField::TlsIssuer | TextField::TlsFingerprint => is_quoted(text),
             TextField::DceIface => is_uuid(parts.first().copied().unwrap_or_default()),
             TextField::DceOpnum => parts.iter().all(|part| {
+                let part = part.strip_prefix(['<', '>', '!', '=']).unwrap_or(part);
                 let (first, last) = part.split_once('-').unwrap_or((part, part));
                 is_number(first) && is_number(last)
             }),

@@ -52,6 +52,15 @@ fn lenient_forms_that_suricata_reads_are_read_and_printed_again() {
         "filesize:>100KB;",
         "dataset:set,seen,type string,state seen.lst,memcap 10mb;",
         "datarep:rep,>,200,load rep.lst,type md5;",
+        "http.host; dataset:isset,bad,type string,load bad.json,format json,value_key host,enrichment_key bad_ones,array_key a.b,remove_key;",
+        "ip.dst; dataset:isnotset,bad,type ip,load bad.lst,format ndjson,value_key ip,context_key bad_ones;",
+        "ip.dst; dataset:isset,bad,type ip,load bad.lst,format jsonline,value_key ip;",
+        "dcerpc.opnum:>10;",
+        "dcerpc.opnum:!10,12-15;",
+        "icmp_id:\"300\";",
+        "ssh.protoversion:\"1.99\";",
+        "http2.window:count>5;",
+        "http2.window:count <5;",
         "http.uri; from_base64:mode rfc2045,offset 2,bytes 8; xor:\"0d0a\"; subslice:-4,2; content:\"a\";",
         "http.uri; pcrexform:\"(a\\;b)\"; content:\"a\";",
         "mqtt.flags:dup,!retain;",
@@ -91,6 +100,31 @@ fn lenient_forms_that_suricata_reads_are_read_and_printed_again() {
             format!("{header} (sid:1;)")
         );
     }
+}
+
+#[test]
+fn sets_with_json_values_need_a_key_and_do_not_change() {
+    for wrong in [
+        "dataset:isset,a,type string,load a.json,format json;",
+        "dataset:set,a,type string,load a.json,format json,value_key v;",
+        "dataset:isset,a,type string,load a.json,value_key v;",
+        "dataset:isset,a,type string,load a.json,remove_key;",
+        "dataset:isset,a,type string,load a.json,format xml,value_key v;",
+    ] {
+        let text = format!("alert http any any -> any any (http.host; {wrong} sid:1;)");
+        let refusal = Rule::parse(Syntax::Suricata, "a", &text).unwrap_err();
+        assert_eq!(refusal.option, "dataset", "{wrong}");
+    }
+}
+
+#[test]
+fn a_semicolon_or_a_comment_may_follow_a_rule() {
+    let rule = "alert tcp any any -> any any (content:\"(x)\"; sid:1;)";
+    let expected = parsed(rule);
+    for trailer in [";", " ;", " # a comment", "# (see sid 2;)x"] {
+        assert_eq!(parsed(&format!("{rule}{trailer}")), expected, "{trailer}");
+    }
+    assert!(Rule::parse(Syntax::Suricata, "a", &format!("{rule} x")).is_err());
 }
 
 #[test]

@@ -15,6 +15,8 @@ fn subject() -> Subject {
         dst: "2001:db8::1".parse().unwrap(),
         ports: Some((40_000, 80)),
         protocol: 6,
+        icmp: Some((3, 1)),
+        vlans: [5, 7, 0],
     }
 }
 
@@ -35,6 +37,9 @@ fn flow() -> FlowSummary {
         state: FlowState::Established,
         counters: [DirectionCounters { packets: 3, bytes: 4 }; 2],
         app: Some(AppProtocol::Http),
+        apps: [Some(AppProtocol::Http), None],
+        original_app: None,
+        icmp: [None, Some((0, 0))],
         verdict: FlowVerdict::Drop,
         is_alerted: true,
         transactions: 2,
@@ -163,6 +168,11 @@ fn events() -> Vec<Event> {
                 protocol: 17,
                 depth: 2,
             })),
+            json: vec![FoundJson {
+                is_extra: true,
+                key: b"key".to_vec(),
+                json: b"{}".to_vec(),
+            }],
             context: Some(Box::new(AlertContext {
                 flow: flow(),
                 direction: Direction::ToServer,
@@ -190,6 +200,7 @@ fn events() -> Vec<Event> {
             offset: 1024,
             bytes: vec![5; FILE_PART],
         }),
+        Event::Packet(subject(), PacketEvents::from_bits([1, 0, 4, 0])),
         Event::Set(SetChange {
             set: "seen".into(),
             value: b"value".to_vec(),

@@ -4,10 +4,14 @@
 pub(super) mod dcerpc;
 mod files;
 mod large;
+mod log;
+mod names;
 mod ntlm;
 mod pipes;
 #[cfg(test)]
 mod tests;
+
+pub use names::status_name;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
@@ -21,6 +25,7 @@ use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 use files::Files;
 use large::{LargeTransfer, hides_calls, hides_commands};
+use log::Log;
 use pipes::{File, Pipes};
 
 /// Size of the header of a NetBIOS session message.
@@ -99,12 +104,14 @@ pub(super) struct Smb {
     notes_versions: bool,
     pipes: Pipes,
     files: Files,
+    log: Log,
 }
 
 heap!(Smb {
     pending,
     pipes,
-    files
+    files,
+    log
 });
 
 /// The bytes that a command writes to a file or reads from it.
@@ -127,6 +134,7 @@ impl Smb {
             has_failed: [false; 2],
             pipes: Pipes::default(),
             files: Files::new(settings),
+            log: Log::new(settings.keeps_records),
         }
     }
 
@@ -179,7 +187,11 @@ impl Smb {
                 // Each chained command holds the offset of the next.
                 loop {
                     let rest = data.get(chain.at..).unwrap_or_default();
+                    let begun = out.begun();
                     self.smb_2(rest, direction, &mut chain.related, out);
+                    if self.log.is_on {
+                        self.log_2(rest, direction, begun, out);
+                    }
                     match u32_at(rest, 20) {
                         Some(next) if next >= HEADER_2 && rest.len() > next => chain.at += next,
                         _ => return true,
@@ -197,6 +209,14 @@ impl Smb {
         true
     }
 
+    /// Records a command of SMB 2, which may answer a negotiation of SMB 1.
+    fn log_2(&mut self, data: &[u8], direction: Direction, begun: u64, out: &mut Transactions) {
+        let is_answer = direction == Direction::ToClient && u16_at(data, 12) == Some(0);
+        if !is_answer || self.log.negotiated_2(data, out).is_none() {
+            self.log.command_2(data, direction, begun, out);
+        }
+    }
+
     /// Parses the commands of a message of SMB 1. Each command holds the offset of the next (MS-CIFS, section
     /// 2.2.3.4).
     fn smb_1(&mut self, data: &[u8], direction: Direction, out: &mut Transactions) -> Option<()> {
@@ -207,7 +227,11 @@ impl Smb {
                 out.has_lost = true;
                 break;
             }
+            let begun = out.begun();
             self.command_1(command, data, at + 1, direction, out);
+            if self.log.is_on {
+                self.log.command_1((command, at + 1), data, direction, begun, out);
+            }
             let has_next = matches!(command, 0x24 | 0x2d..=0x2f | 0x73..=0x75 | 0xa2);
             let (next, offset) = (*data.get(at + 1)?, u16_at(data, at + 3)?);
             if !has_next || data[at] < 2 || next == 0xff || offset <= at {

@@ -25,7 +25,7 @@ use millrace_ips_rules::variables::Ranges;
 use millrace_ips_rules::{Refusal, RuleSet, Variables, limits};
 use millrace_ips_scan::Backend;
 
-use super::dataset::{SavedSet, Values};
+use super::dataset::{JsonSet, SavedSet, Values};
 use super::prefilter::Prefilter;
 use super::program::{AppTest, Disabled, Operation, Rule, Step};
 use super::reload::Numbers;
@@ -155,6 +155,8 @@ struct Interner {
     ranges: HashMap<String, Option<Arc<Ranges>>>,
     /// The types and first values of sets, by their names.
     sets: HashMap<String, (SetType, Arc<Values>)>,
+    /// The JSON values of sets, by their names.
+    json: HashMap<String, Arc<JsonSet>>,
     digests: HashMap<ListKey, Arc<HashSet<Vec<u8>>>>,
     /// The reputation of addresses.
     reputation: Arc<Reputation>,

@@ -40,11 +40,19 @@ impl Detector {
         {
             flow.detect.raised[direction.index()].push(index);
         }
+        let json = match self.scratch.sets.found.is_empty() {
+            true => None,
+            false => u16::try_from(self.found_json.len()).ok(),
+        };
+        if json.is_some() {
+            self.found_json.push(std::mem::take(&mut self.scratch.sets.found));
+        }
         self.matches.push(Match {
             rule: index,
             transaction,
             frame: None,
             is_reading: false,
+            json,
         });
     }
 
@@ -95,7 +103,7 @@ impl Detector {
                 decision = decision.max(action);
                 if rule.alerts_on_pass && outcome != rate::Outcome::Silent {
                     self.counters.alerts += 1;
-                    out.push(Event::Alert(alert(rule, found, subject, action, app)));
+                    out.push(Event::Alert(self.alert(rule, found, subject, action, app)));
                 }
                 if let Some(flow) = flow.as_deref_mut() {
                     match action {
@@ -117,7 +125,7 @@ impl Detector {
             alerts[kind] += 1;
             self.counters.alerts += 1;
             let action = self.reported_action(action);
-            out.push(Event::Alert(alert(rule, found, subject, action, app)));
+            out.push(Event::Alert(self.alert(rule, found, subject, action, app)));
         }
         matches.clear();
         self.matches = matches;
@@ -137,8 +145,36 @@ impl Detector {
                     transaction: None,
                     frame: None,
                     is_reading: false,
+                    json: None,
                 });
             }
+        }
+    }
+
+    /// Returns the alert of a match.
+    fn alert(
+        &self,
+        rule: &Rule,
+        found: &Match,
+        subject: event::Subject,
+        action: Action,
+        app: Option<AppProtocol>,
+    ) -> Alert {
+        let json = found.json.and_then(|at| self.found_json.get(usize::from(at)));
+        Alert {
+            subject,
+            sid: rule.sid,
+            gid: rule.gid,
+            rev: rule.rev,
+            rule: found.rule,
+            action,
+            packet_action: Action::None,
+            app,
+            transaction: found.transaction,
+            frame: found.frame.map(Box::new),
+            tunnel: None,
+            json: json.cloned().unwrap_or_default(),
+            context: None,
         }
     }
 
@@ -148,30 +184,6 @@ impl Detector {
             Action::DropPacket | Action::DropFlow if self.mode == Mode::Ids => Action::None,
             action => action,
         }
-    }
-}
-
-/// Returns the alert of a match.
-fn alert(
-    rule: &Rule,
-    found: &Match,
-    subject: event::Subject,
-    action: Action,
-    app: Option<AppProtocol>,
-) -> Alert {
-    Alert {
-        subject,
-        sid: rule.sid,
-        gid: rule.gid,
-        rev: rule.rev,
-        rule: found.rule,
-        action,
-        packet_action: Action::None,
-        app,
-        transaction: found.transaction,
-        frame: found.frame.map(Box::new),
-        tunnel: None,
-        context: None,
     }
 }
 
@@ -224,5 +236,7 @@ pub(super) fn subject(packet: &Packet<'_>, flow: Option<&Flow>) -> event::Subjec
         dst: packet.dst,
         ports: packet.ports,
         protocol: packet.protocol,
+        icmp: packet.icmp.map(|icmp| (icmp.kind, icmp.code)),
+        vlans: packet.vlans,
     }
 }

@@ -18,6 +18,7 @@ pub use profile::{Clock, Cost, Costs, GroupId};
 pub use trace::{Condition, TraceOutcome, TracePlace, TraceRecord};
 
 use super::compile::Ruleset;
+use super::dataset::FoundJson;
 use super::evaluate::{self, Limit, Scratch, Subject};
 use super::program::{AppTest, PacketTest, Rule, RuleType};
 use super::rate::Rates;
@@ -119,6 +120,8 @@ struct Match {
     frame: Option<FrameView>,
     /// True if the transaction is one of a further reading of its message.
     is_reading: bool,
+    /// The index in [`Detector::found_json`] of the JSON values of sets that the rule found.
+    json: Option<u16>,
 }
 
 /// State of detection of a lane: scratch memory, thresholds, bits of hosts and address pairs.
@@ -132,6 +135,8 @@ pub struct Detector {
     addresses: AddressBits,
     rates: Rates,
     matches: Vec<Match>,
+    /// The JSON values of sets that matching rules found.
+    found_json: Vec<Vec<FoundJson>>,
     counters: Counters,
     /// The steps of expressions for a packet and for a flow.
     budgets: (u64, u64),
@@ -207,6 +212,7 @@ impl Detector {
             addresses: AddressBits::new(settings.table_len),
             rates: Rates::new(settings.table_len),
             matches: Vec::new(),
+            found_json: Vec::new(),
             counters: Counters::default(),
             budgets: (settings.packet_steps, settings.flow_steps),
             budget: (0, 0),
@@ -308,6 +314,7 @@ impl Detector {
             reload::renumber(flow, &rules.numbers);
         }
         self.matches.clear();
+        self.found_json.clear();
         self.begin_budget(packet.number, flow.as_deref_mut());
         let budget = self.scratch.budget();
         self.ip_only(rules, context, flow.as_deref_mut());
@@ -334,6 +341,7 @@ impl Detector {
             stream: what.stream,
         };
         self.matches.clear();
+        self.found_json.clear();
         let mut flow = what.flow;
         self.begin_budget(what.packet.number, flow.as_deref_mut());
         let budget = self.scratch.budget();
@@ -358,6 +366,7 @@ impl Detector {
             stream: None,
         };
         self.matches.clear();
+        self.found_json.clear();
         let mut flow = what.flow;
         self.begin_budget(what.packet.number, flow.as_deref_mut());
         let budget = self.scratch.budget();

@@ -11,7 +11,7 @@ use millrace_ips_rules::options::entropy::Entropy;
 use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::transform::Transform;
 
-use crate::detect::dataset::Values;
+use crate::detect::dataset::{JsonSet, Values};
 use crate::flow::Direction;
 
 /// A number of a rule: known when the rule is loaded, or read from the traffic.
@@ -338,6 +338,8 @@ pub struct SetLookup {
     pub test: SetTest,
     /// The values of the file with which the set begins.
     pub values: Arc<Values>,
+    /// The JSON values, which alerts show.
+    pub json: Option<Arc<JsonSet>>,
     /// True if the values are written to a file.
     pub is_saved: bool,
 }

@@ -41,6 +41,16 @@ impl PacketEvents {
     /// The empty set.
     pub const NONE: PacketEvents = PacketEvents([0; 4]);
 
+    /// Returns the set as bits.
+    pub fn bits(self) -> [u64; 4] {
+        self.0
+    }
+
+    /// Returns the set with these bits.
+    pub fn from_bits(bits: [u64; 4]) -> PacketEvents {
+        PacketEvents(bits)
+    }
+
     /// Returns true if there is no event.
     #[inline]
     pub fn is_empty(self) -> bool {
@@ -72,6 +82,19 @@ impl PacketEvents {
         for (word, more) in self.0.iter_mut().zip(other.0) {
             *word |= more;
         }
+    }
+
+    /// Returns the names of the decoder's events.
+    pub fn decode_names(self) -> impl Iterator<Item = &'static str> {
+        (0..DECODE_EVENTS.len() as u8)
+            .map(PacketEvent)
+            .filter(move |event| self.has(*event))
+            .map(PacketEvent::name)
+    }
+
+    /// Returns the names of the TCP engine's events.
+    pub fn stream_names(self) -> impl Iterator<Item = &'static str> {
+        self.names().skip(self.decode_names().count())
     }
 
     /// Returns the names of the events.

@@ -408,8 +408,18 @@ pub(super) fn dcerpc() -> Case {
             "frame:dcerpc.pdu; content:\"stub\"; endswith; bsize:28;",
             "frame:dcerpc.hdr; content:\"|05 00 0b|\"; startswith; bsize:16;",
             "frame:dcerpc.data; content:\"stub\"; endswith; bsize:12;",
+            "dcerpc.opnum:15;",
+            "dcerpc.opnum:>10;",
+            "dcerpc.opnum:<16;",
+            "dcerpc.opnum:!7;",
+            "dcerpc.opnum:3,12-15;",
         ],
-        &["frame:dcerpc.hdr; content:\"stub\";"],
+        &[
+            "frame:dcerpc.hdr; content:\"stub\";",
+            "dcerpc.opnum:>15;",
+            "dcerpc.opnum:<15;",
+            "dcerpc.opnum:!15;",
+        ],
     )
 }
 

@@ -42,7 +42,15 @@ impl Builder<'_> {
                     None => &[],
                 };
                 let has_reputation = matches!(set.test, SetTest::Reputation(_));
-                let values = Arc::new(dataset::read(kind, has_reputation, text)?);
+                let values = match &set.enrichment {
+                    Some(form) => {
+                        let (values, json) = dataset::read_json(kind, &set.name, form, text)?;
+                        self.interner.json.insert(set.name.clone(), Arc::new(json));
+                        values
+                    }
+                    None => dataset::read(kind, has_reputation, text)?,
+                };
+                let values = Arc::new(values);
                 let entry = (kind, Arc::clone(&values));
                 self.interner.sets.insert(set.name.clone(), entry);
                 values
@@ -71,6 +79,7 @@ impl Builder<'_> {
             kind,
             test: set.test,
             values,
+            json: self.interner.json.get(&set.name).cloned(),
             is_saved: false,
         };
         self.push(self.list, Operation::Set(lookup));
