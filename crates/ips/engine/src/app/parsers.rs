@@ -46,7 +46,7 @@ pub(super) fn parser_of(
         AppProtocol::Enip => Some(Box::new(enip::Enip::new(transport))),
         AppProtocol::BittorrentDht => Some(Box::<bittorrent::Dht>::default()),
         AppProtocol::Snmp => Some(Box::<snmp::Snmp>::default()),
-        AppProtocol::Quic => Some(Box::new(quic::Quic)),
+        AppProtocol::Quic => Some(Box::<quic::Quic>::default()),
         AppProtocol::Tls => Some(Box::new(tls::Tls::new(settings))),
         AppProtocol::Mdns => Some(Box::new(mdns::Mdns)),
         AppProtocol::Dns => Some(Box::new(dns::Dns::new(key.protocol == TCP))),

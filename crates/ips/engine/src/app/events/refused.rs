@@ -158,12 +158,6 @@ pub const REFUSED_EVENTS: &[(&str, &str)] = &[
         "a flow with more transactions than are kept has the event applayer_inspection_incomplete",
     ),
     (
-        "quic.crypto_frag_too_long",
-        "the first packet of QUIC is not decrypted",
-    ),
-    ("quic.error_on_data", "the first packet of QUIC is not decrypted"),
-    ("quic.failed_decrypt", "the first packet of QUIC is not decrypted"),
-    (
         "sip.incomplete_data",
         "the event of the parser is sip.invalid_data",
     ),

@@ -386,7 +386,7 @@ fn of_port(data: &[u8], direction: Direction, transport: Transport, port: u16) -
         (Transport::Udp, 443) => {
             // QUIC version 1 (RFC 9000) and 2 (RFC 9369), long header.
             let version = data.get(1..5);
-            let is_known = version == Some(&[0, 0, 0, 1]) || version == Some(&[0x6b, 0x33, 0x43, 0xcf]);
+            let is_known = version.is_some_and(super::quic::is_standard);
             let is_long = data[0] & 0xc0 == 0xc0 && is_known;
             let is_google = direction == Direction::ToServer && super::quic::google_version(data).is_some();
             yes(AppProtocol::Quic, is_long || is_google)

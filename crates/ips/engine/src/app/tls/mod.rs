@@ -420,6 +420,45 @@ impl Tls {
     }
 }
 
+/// The fingerprints and the names of a hello, for QUIC.
+pub(super) struct Fingerprints {
+    pub(super) sni: Option<Vec<u8>>,
+    pub(super) alpns: Vec<Vec<u8>>,
+    /// JA3 of a client, JA3S of a server.
+    pub(super) ja3: String,
+    pub(super) ja3_hash: String,
+    /// JA4 of a client.
+    pub(super) ja4: Option<String>,
+    /// Types of the extensions, in order.
+    pub(super) extensions: Vec<u16>,
+}
+
+impl Fingerprints {
+    /// Returns those of the hello of a direction.
+    pub(super) fn of(body: &[u8], direction: Direction) -> Option<Fingerprints> {
+        let (hello, ja3, ja4) = match direction {
+            Direction::ToServer => {
+                let hello = Hello::client(body)?;
+                let (ja3, ja4) = (fingerprint::ja3(&hello), fingerprint::ja4(&hello, 'q'));
+                (hello, ja3, Some(ja4))
+            }
+            Direction::ToClient => {
+                let hello = Hello::server(body)?;
+                let ja3s = fingerprint::ja3s(&hello);
+                (hello, ja3s, None)
+            }
+        };
+        Some(Fingerprints {
+            sni: hello.names.into_iter().next(),
+            alpns: hello.alpns,
+            ja3_hash: fingerprint::md5(&ja3),
+            ja3,
+            ja4,
+            extensions: hello.extensions,
+        })
+    }
+}
+
 /// Returns the MD5 of a text in hexadecimal digits.
 pub(super) fn md5_text(text: &[u8]) -> String {
     use md5::Digest;

@@ -2,7 +2,7 @@
 
 use super::binary::{dhcp, ike, krb5_answer, krb5_request, mqtt, mqtt_connect, rfb, snmp_case, text};
 use super::records::enip;
-use super::{Message, ber, client, http2, server};
+use super::{Message, ber, client, http2, quic, server};
 
 /// Returns the flow that raises an anomaly of one of these protocols: the port, true for UDP, and the messages.
 pub(crate) fn anomaly(event: &str) -> Option<(u16, bool, Vec<Message>)> {
@@ -19,6 +19,7 @@ pub(crate) fn anomaly(event: &str) -> Option<(u16, bool, Vec<Message>)> {
             ],
         ))
     };
+    let quic_with = |datagram: Vec<u8>| Some((443, true, vec![client(datagram)]));
     let rfb_with = |messages: Vec<Message>| Some((5900, false, messages));
     if let Some(event) = event.strip_prefix("http2.") {
         return Some((80, false, http2::anomaly(event)));
@@ -50,6 +51,13 @@ pub(crate) fn anomaly(event: &str) -> Option<(u16, bool, Vec<Message>)> {
             let header = ber(0x30, &[&[2, 1, 1, 2, 2, 16, 0], &ber(4, &[&[4]]), &[2, 1, 5]]);
             let message = ber(0x30, &[&[2, 1, 3], &header, &ber(4, &[]), &ber(4, &[b"sealed"])]);
             Some((161, true, vec![client(message)]))
+        }
+        "quic.crypto_frag_too_long" => quic_with(quic::pieces()),
+        "quic.error_on_data" => quic_with(quic::stream_frame()),
+        "quic.failed_decrypt" => {
+            let mut datagram = quic::client_hello();
+            datagram[60] ^= 1;
+            quic_with(datagram)
         }
         "rfb.malformed_message" => rfb_with(vec![server("RFB 003.008\n"), client("GET / HTTP/1\n")]),
         "rfb.unimplemented_security_type" => rfb_with(vec![

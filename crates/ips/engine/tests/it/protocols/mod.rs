@@ -6,6 +6,7 @@ mod binary;
 mod bodies;
 mod frames;
 mod http2;
+mod quic;
 mod records;
 mod streams;
 mod text;
@@ -61,6 +62,7 @@ pub(crate) fn cases() -> Vec<Case> {
         records::ldap_case(),
         records::enip_case(),
         text::quic_case(),
+        text::quic_1_case(),
         text::ssh_case(),
         text::mail_case(),
         text::ftp_case(),

@@ -1,6 +1,6 @@
 //! Cases of protocols whose parsers are older than this test: text protocols, DNS, TLS, and QUIC.
 
-use super::{Case, client, server};
+use super::{Case, client, quic, server};
 
 pub(super) fn quic_case() -> Case {
     let tags: [(&[u8; 4], &[u8]); 3] = [(b"PAD\0", b"--"), (b"SNI\0", b"a.example"), (b"UAID", b"Chrome")];
@@ -27,6 +27,30 @@ pub(super) fn quic_case() -> Case {
             "quic.ua; content:\"Chrome\";",
         ],
         fail: vec!["quic.version; content:\"Q043\";"],
+    }
+}
+
+pub(super) fn quic_1_case() -> Case {
+    Case {
+        protocol: "quic",
+        is_udp: true,
+        port: 443,
+        messages: vec![client(quic::client_hello()), server(quic::server_hello())],
+        hold: vec![
+            "quic.version; content:\"1\"; bsize:1;",
+            "quic.sni; content:\"quic.example\"; bsize:12;",
+            "tls.sni; content:\"quic.example\"; endswith;",
+            "ja3.string; content:\"771,4865,0-16-57,,\";",
+            "ja3.hash; bsize:32;",
+            "ja3s.string; content:\"771,4865,43\";",
+            "ja4.hash; content:\"q12d0103h3_\"; startswith;",
+            "flow:to_client; quic.version; content:\"1\";",
+        ],
+        fail: vec![
+            "quic.sni; content:\"other\";",
+            "quic.version; content:\"Q\";",
+            "app-layer-event:quic.failed_decrypt;",
+        ],
     }
 }
 
