@@ -1,5 +1,7 @@
 //! EVE objects of events.
 
+use std::borrow::Cow;
+
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{
@@ -11,6 +13,7 @@ use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Cause, Direction, Event, Policy};
 use millrace_types::Time;
 
+use crate::dropped::headers;
 use crate::object::Object;
 use crate::place::Place;
 use crate::timestamp::timestamp;
@@ -28,7 +31,7 @@ impl Writer {
             Event::Alert(alert) => alert::write(self, alert, frame, out),
             Event::Transaction(transaction) => self.transaction(transaction, out),
             Event::Flow(flow, end) => self.flow(flow, *end, out),
-            Event::Drop(subject, reason) => self.dropped(subject, *reason, out),
+            Event::Drop(subject, reason) => self.dropped(subject, *reason, frame, out),
             Event::Anomaly(subject, protocol, events) => {
                 self.anomalies(subject, *protocol, None, events, out);
             }
@@ -184,7 +187,7 @@ impl Writer {
             line.object("anomaly", |out| {
                 out.field("app_proto", protocol.name())
                     .field("type", "applayer")
-                    .field("event", name.to_ascii_uppercase())
+                    .field("event", anomaly_name(event, name))
                     .field("layer", layer);
             });
             self.end(line);
@@ -255,12 +258,30 @@ impl Writer {
         self.end(line);
     }
 
-    fn dropped(&self, subject: &Subject, reason: DropReason, out: &mut Vec<u8>) {
+    fn dropped(
+        &self,
+        subject: &Subject,
+        reason: DropReason,
+        frame: Option<(&[u8], u32)>,
+        out: &mut Vec<u8>,
+    ) {
         let mut line = self.begin(subject, "drop", out);
         line.object("drop", |out| {
+            if let Some((bytes, link)) = frame {
+                headers(out, bytes, link);
+            }
             out.field("reason", drop_reason(reason));
         });
         self.end(line);
+    }
+}
+
+/// Returns the name of an anomaly as Suricata writes it: in capitals from the detection of protocols and from the parsers of
+/// DNP3, HTTP/1, SMTP and TLS, in small letters from others.
+fn anomaly_name<'a>(event: &str, name: &'a str) -> Cow<'a, str> {
+    match event.split_once('.') {
+        None | Some(("dnp3" | "http" | "smtp" | "tls", _)) => name.to_ascii_uppercase().into(),
+        Some(_) => name.into(),
     }
 }
 
@@ -342,5 +363,27 @@ fn policy_reason(cause: Cause) -> &'static str {
         Cause::InvalidTcp | Cause::OneSided | Cause::Urgent => "stream error",
         Cause::ParserError | Cause::AmbiguousMessage => "applayer error",
         Cause::ParserMemory | Cause::MatchLimit | Cause::Overload | Cause::NoRules => cause.name(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_anomaly_has_the_name_of_its_parser() {
+        for (event, expected) in [
+            ("http.unable_to_match_response_to_request", "UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"),
+            ("tls.invalid_record_type", "INVALID_RECORD_TYPE"),
+            ("http2.long_frame_data", "long_frame_data"),
+            ("mqtt.missing_connect", "missing_connect"),
+            (
+                "applayer_wrong_direction_first_data",
+                "APPLAYER_WRONG_DIRECTION_FIRST_DATA",
+            ),
+        ] {
+            let name = event.split_once('.').map_or(event, |(_, name)| name);
+            assert_eq!(anomaly_name(event, name), expected);
+        }
     }
 }

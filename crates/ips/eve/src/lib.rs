@@ -11,6 +11,7 @@ mod app;
 mod community_id;
 mod dnp3;
 mod dns;
+mod dropped;
 mod event;
 mod modbus;
 mod object;

@@ -9,4 +9,5 @@
 
 mod actions;
 mod any;
+mod dropped;
 mod schema;

@@ -1,0 +1,66 @@
+//! The headers of dropped packets.
+
+use core::net::IpAddr;
+
+use millrace_ips_engine::Event;
+use millrace_ips_engine::event::Subject;
+use millrace_ips_engine::verdict::DropReason;
+use millrace_ips_eve::{Layout, RuleTables, Writer};
+use millrace_types::Time;
+use serde_json::{Value, json};
+
+/// Returns the object of the event that a packet of IP was dropped.
+fn dropped(packet: &[u8]) -> Value {
+    let subject = Subject {
+        packet: 1,
+        time: Time::from_secs(1),
+        flow: 0,
+        src: IpAddr::from([10, 0, 0, 1]),
+        dst: IpAddr::from([10, 0, 0, 2]),
+        ports: None,
+        protocol: 6,
+        icmp: None,
+        vlans: Default::default(),
+    };
+    let writer = Writer::new(Layout::default(), RuleTables::default());
+    let mut out = Vec::new();
+    let event = Event::Drop(subject, DropReason::Rule);
+    writer.write(&event, Some((packet, 101)), &mut out);
+    let line: Value = serde_json::from_slice(&out).unwrap();
+    line["drop"].clone()
+}
+
+fn with(transport: &[u8], protocol: u8, fragment: u8) -> Vec<u8> {
+    let size = 20 + transport.len() as u8;
+    let ip = [
+        0x45, 8, 0, size, 1, 2, 0, fragment, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
+    [&ip[..], transport].concat()
+}
+
+#[test]
+fn a_dropped_packet_has_the_values_of_its_headers() {
+    let tcp = [
+        0, 80, 0, 9, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x12, 4, 0, 0, 0, 0, 7,
+    ];
+    let mut expected = json!({
+        "len": 40, "tos": 8, "ttl": 64, "ipid": 258, "tcpseq": 256, "tcpack": 512, "tcpwin": 1024, "syn": true,
+        "ack": true, "psh": false, "rst": false, "urg": false, "fin": false, "tcpres": 0, "tcpurgp": 7,
+        "reason": "rules",
+    });
+    assert_eq!(dropped(&with(&tcp, 6, 0)), expected);
+    // A later fragment has no transport header.
+    expected = json!({"len": 40, "tos": 8, "ttl": 64, "ipid": 258, "reason": "rules"});
+    assert_eq!(dropped(&with(&tcp, 6, 1)), expected);
+
+    let udp = dropped(&with(&[0, 9, 0, 9, 0, 10, 0, 0, b'a', b'b'], 17, 0));
+    assert_eq!((&udp["udplen"], udp.get("tcpseq")), (&json!(10), None));
+    let echo = dropped(&with(&[8, 0, 0, 0, 1, 0, 0, 3], 1, 0));
+    assert_eq!((&echo["icmp_id"], &echo["icmp_seq"]), (&json!(256), &json!(3)));
+
+    let mut v6 = vec![0x61, 0x20, 0, 5, 0, 8, 17, 63];
+    v6.extend([1; 32]);
+    v6.extend([0, 9, 0, 9, 0, 8, 0, 0]);
+    expected = json!({"len": 8, "tc": 18, "hoplimit": 63, "flowlbl": 5, "udplen": 8, "reason": "rules"});
+    assert_eq!(dropped(&v6), expected);
+}
