@@ -23,7 +23,11 @@ pub(crate) fn headers(out: &mut Object<'_>, frame: &[u8], link: u32) {
     let Some(packet) = ip_packet(frame, LinkType(link)) else {
         return;
     };
-    let u16_at = |at: usize| packet.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let u16_at = |at: usize| {
+        packet
+            .get(at..at + 2)
+            .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
     let transport = match packet.first().map(|byte| byte >> 4) {
         Some(4) => {
             let (Some(len), Some(id), Some(fragment)) = (u16_at(2), u16_at(4), u16_at(6)) else {
@@ -65,7 +69,11 @@ pub(crate) fn headers(out: &mut Object<'_>, frame: &[u8], link: u32) {
 }
 
 fn transport_header(out: &mut Object<'_>, protocol: u8, header: &[u8]) {
-    let u16_at = |at: usize| header.get(at..at + 2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
+    let u16_at = |at: usize| {
+        header
+            .get(at..at + 2)
+            .map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
+    };
     let u32_at = |at: usize| Some(u32::from(u16_at(at)?) << 16 | u32::from(u16_at(at + 2)?));
     if protocol == TCP
         && let (Some(sequence), Some(acknowledgment), Some(window), Some(urgent)) =

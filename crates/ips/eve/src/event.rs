@@ -258,13 +258,7 @@ impl Writer {
         self.end(line);
     }
 
-    fn dropped(
-        &self,
-        subject: &Subject,
-        reason: DropReason,
-        frame: Option<(&[u8], u32)>,
-        out: &mut Vec<u8>,
-    ) {
+    fn dropped(&self, subject: &Subject, reason: DropReason, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
         let mut line = self.begin(subject, "drop", out);
         line.object("drop", |out| {
             if let Some((bytes, link)) = frame {
@@ -373,7 +367,10 @@ mod tests {
     #[test]
     fn an_anomaly_has_the_name_of_its_parser() {
         for (event, expected) in [
-            ("http.unable_to_match_response_to_request", "UNABLE_TO_MATCH_RESPONSE_TO_REQUEST"),
+            (
+                "http.unable_to_match_response_to_request",
+                "UNABLE_TO_MATCH_RESPONSE_TO_REQUEST",
+            ),
             ("tls.invalid_record_type", "INVALID_RECORD_TYPE"),
             ("http2.long_frame_data", "long_frame_data"),
             ("mqtt.missing_connect", "missing_connect"),

@@ -108,7 +108,7 @@ words! {
 
 words! {
     /// The point of inspection at which a rule is evaluated, as in `http1:request_headers`.
-    Hook "all, pre_stream, pre_flow or flow_start with a transport protocol, or request_ or response_ and started, line, headers, body, trailer or complete with an application protocol" {
+    Hook "all, pre_stream, pre_flow or flow_start with a transport protocol, request_ or response_ and started, line, headers, body, trailer or complete with an application protocol, or a state of TLS or SSH" {
         /// Every packet.
         All "all";
         /// Before the stream is reassembled.
@@ -129,6 +129,29 @@ words! {
         ResponseBody "response_body";
         ResponseTrailer "response_trailer";
         ResponseComplete "response_complete";
+        /// The states of a client of TLS.
+        ClientInProgress "client_in_progress";
+        ClientHelloDone "client_hello_done";
+        ClientCertDone "client_cert_done";
+        ClientHandshakeDone "client_handshake_done";
+        ClientFinished "client_finished";
+        /// The states of a server of TLS.
+        ServerInProgress "server_in_progress";
+        ServerHello "server_hello";
+        ServerCertDone "server_cert_done";
+        ServerHelloDone "server_hello_done";
+        ServerHandshakeDone "server_handshake_done";
+        ServerFinished "server_finished";
+        /// The states of a client of SSH.
+        RequestInProgress "request_in_progress";
+        RequestBannerWaitEol "request_banner_wait_eol";
+        RequestBannerDone "request_banner_done";
+        RequestFinished "request_finished";
+        /// The states of a server of SSH.
+        ResponseInProgress "response_in_progress";
+        ResponseBannerWaitEol "response_banner_wait_eol";
+        ResponseBannerDone "response_banner_done";
+        ResponseFinished "response_finished";
     }
 }
 
@@ -160,6 +183,25 @@ impl Hook {
             self,
             Hook::All | Hook::PreStream | Hook::PreFlow | Hook::FlowStart
         )
+    }
+
+    /// Returns the only protocol that has the point; `None` if others have it, too.
+    fn only_of(self) -> Option<Protocol> {
+        use Hook::*;
+        match self {
+            ClientInProgress | ClientHelloDone | ClientCertDone | ClientHandshakeDone | ClientFinished
+            | ServerInProgress | ServerHello | ServerCertDone | ServerHelloDone | ServerHandshakeDone
+            | ServerFinished => Some(Protocol::Tls),
+            RequestInProgress
+            | RequestBannerWaitEol
+            | RequestBannerDone
+            | RequestFinished
+            | ResponseInProgress
+            | ResponseBannerWaitEol
+            | ResponseBannerDone
+            | ResponseFinished => Some(Protocol::Ssh),
+            _ => None,
+        }
     }
 }
 
@@ -328,6 +370,12 @@ fn protocol(syntax: Syntax, word: &str) -> Result<(Protocol, Option<Hook>), Reas
             return Err(Reason::invalid(
                 format!("the hook {} in rules of {protocol}", quote(hook.word())),
                 "a hook of packets with a transport protocol, or one of messages with an application protocol",
+            ));
+        }
+        if hook.only_of().is_some_and(|only| only != protocol) {
+            return Err(Reason::invalid(
+                format!("the hook {} in rules of {protocol}", quote(hook.word())),
+                "a state of TLS with tls, one of SSH with ssh",
             ));
         }
         return Ok((protocol, Some(hook)));

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::collections::HashSet;
 
 use millrace_ips_rules::buffers::Buffer;
-use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
+use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
 use millrace_ips_rules::options::words::TextField;
 use millrace_types::Time;
 
@@ -442,17 +442,15 @@ fn is_in_list(list: &str, number: u16) -> bool {
 /// Returns true if a number of the transaction satisfies a comparison.
 fn has_number(
     field: NumberField,
-    (comparison, index): (Comparison, Index),
+    (comparison, selection): (Comparison, Selection),
     transaction: &Transaction,
     direction: Direction,
 ) -> bool {
     if field >= NumberField::DnsRcode {
         let values = transaction.numbers(field, direction);
-        return match needs_end(comparison, index)
-            && transaction.progress[direction.index()] < Progress::Complete
-        {
+        return match needs_end(selection) && transaction.progress[direction.index()] < Progress::Complete {
             true => false,
-            false => compare_all(comparison, index, &values),
+            false => compare_all(comparison, selection, &values),
         };
     }
     match (field, &transaction.record) {
@@ -472,11 +470,13 @@ fn has_number(
 }
 
 /// Returns true if more values may make a comparison false.
-fn needs_end(_comparison: Comparison, index: Index) -> bool {
-    matches!(
-        index,
-        Index::All | Index::AllOrAbsent | Index::OrAbsent | Index::Times(_) | Index::Count
-    ) || matches!(index, Index::At(at) | Index::OutOfBoundsOr(at) if at < 0)
+fn needs_end(Selection { index, part }: Selection) -> bool {
+    part.is_some()
+        || matches!(
+            index,
+            Index::All | Index::AllOrAbsent | Index::OrAbsent | Index::Times(_) | Index::Count
+        )
+        || matches!(index, Index::At(at) | Index::OutOfBoundsOr(at) if at < 0)
         || matches!(index, Index::OutOfBoundsOr(_))
 }
 

@@ -16,18 +16,57 @@ const EXPIRE: u32 = 30;
 pub struct FlowBits {
     bits: Vec<u64>,
     counters: Vec<(u32, u32)>,
+    /// Bits of transactions, the oldest first: the number of the transaction, and the bit.
+    transactions: Vec<(u64, u32)>,
+    /// The transaction in evaluation.
+    pub(super) transaction: Option<u64>,
 }
+
+/// Largest number of bits of the transactions of a flow; the oldest is lost for another.
+const TRANSACTION_BITS: usize = 256;
 
 impl FlowBits {
     /// Clears all bits and counters, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.bits.clear();
         self.counters.clear();
+        self.transactions.clear();
+        self.transaction = None;
     }
 
     /// Returns the bytes that bits and counters have allocated.
     pub(crate) fn heap(&self) -> usize {
-        self.bits.capacity() * size_of::<u64>() + self.counters.capacity() * size_of::<(u32, u32)>()
+        self.bits.capacity() * size_of::<u64>()
+            + self.counters.capacity() * size_of::<(u32, u32)>()
+            + self.transactions.capacity() * size_of::<(u64, u32)>()
+    }
+
+    /// Returns true if a bit of the transaction in evaluation is set; `None` without one.
+    fn has_in_transaction(&self, bit: u32) -> Option<bool> {
+        let transaction = self.transaction?;
+        Some(self.transactions.contains(&(transaction, bit)))
+    }
+
+    fn set_in_transaction(&mut self, bit: u32, value: Option<bool>) {
+        let Some(transaction) = self.transaction else {
+            return;
+        };
+        let at = self
+            .transactions
+            .iter()
+            .position(|known| *known == (transaction, bit));
+        match (value.unwrap_or(at.is_none()), at) {
+            (true, None) => {
+                if self.transactions.len() >= TRANSACTION_BITS {
+                    self.transactions.remove(0);
+                }
+                self.transactions.push((transaction, bit));
+            }
+            (false, Some(at)) => {
+                self.transactions.remove(at);
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
     }
 
     /// Returns true if a bit is set.
@@ -115,7 +154,7 @@ pub(super) struct AddressBits {
 
 fn owner(table: BitTable, packet: &Packet<'_>) -> Option<Owner> {
     match table {
-        BitTable::Flow => None,
+        BitTable::Flow | BitTable::Transaction => None,
         BitTable::Source => Some((packet.src, None)),
         BitTable::Destination => Some((packet.dst, None)),
         BitTable::Pair => Some((packet.src.min(packet.dst), Some(packet.src.max(packet.dst)))),
@@ -197,9 +236,17 @@ pub(super) fn is_true(
         } => {
             let has = |bit: &u32| match owner(*table, packet) {
                 Some(owner) => addresses.has(owner, *bit, packet.time),
+                None if *table == BitTable::Transaction => {
+                    flow.is_some_and(|flow| flow.has_in_transaction(*bit) == Some(true))
+                }
                 None => flow.is_some_and(|flow| flow.has(*bit)),
             };
-            if *table == BitTable::Flow && flow.is_none() {
+            let is_there = match table {
+                BitTable::Flow => flow.is_some(),
+                BitTable::Transaction => flow.is_some_and(|flow| flow.transaction.is_some()),
+                _ => true,
+            };
+            if !is_there {
                 return false;
             }
             // A negated test with alternatives is true if at least one of the bits is not set.
@@ -233,6 +280,9 @@ pub(super) fn apply(
                     let value = value.unwrap_or_else(|| !addresses.has(owner, bit, packet.time));
                     addresses.set(owner, bit, value, *expire, packet.time);
                 }
+            }
+            (None, Some(flow)) if *table == BitTable::Transaction => {
+                bits.iter().for_each(|bit| flow.set_in_transaction(*bit, *value));
             }
             (None, Some(flow)) => {
                 for &bit in bits {

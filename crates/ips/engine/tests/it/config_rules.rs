@@ -112,6 +112,67 @@ fn a_rule_with_a_hook_is_evaluated_at_its_point() {
     }
 }
 
+/// Returns the rules that alert over a TCP connection, in order.
+fn alerts(mode: Mode, rules: &str, port: u16, messages: &[(bool, Vec<u8>)], size: usize) -> Vec<u32> {
+    let mut bed = bed(mode, rules);
+    bed.send_all(tcp(port, messages, size));
+    bed.finish();
+    let alerts = bed.events().iter().filter_map(|event| match event {
+        Event::Alert(alert) => Some(alert.sid),
+        _ => None,
+    });
+    let mut found: Vec<u32> = alerts.collect();
+    found.sort_unstable();
+    found
+}
+
+#[test]
+fn a_hook_of_ssh_is_a_state_of_the_handshake() {
+    let rules = "alert ssh:response_banner_done any any -> any any (ssh.software; content:\"OpenSSH\"; sid:1;)\n\
+        alert ssh:request_banner_done any any -> any any (msg:\"each client\"; sid:2;)\n\
+        alert ssh:request_banner_done any any -> any any (ssh.software; content:\"OpenSSH\"; sid:3;)\n";
+    let messages = [
+        (true, b"SSH-2.0-OpenSSH_9\r\n".to_vec()),
+        (false, b"SSH-2.0-PuTTY\r\n".to_vec()),
+    ];
+    for mode in [Mode::Ids, Mode::Ips] {
+        for size in [1000, 1, 7] {
+            assert_eq!(
+                alerts(mode, rules, 22, &messages, size),
+                [1, 2],
+                "{mode:?} {size}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_bit_of_a_transaction_is_not_in_the_next() {
+    let rules = "alert http any any -> any any (http.uri; content:\"/a\"; xbits:set,seen,track tx; noalert; sid:1;)\n\
+        alert http any any -> any any (flow:to_client; http.stat_code; content:\"200\"; xbits:isset,seen,track tx; sid:2;)\n\
+        alert http any any -> any any (flow:to_client; http.stat_code; content:\"200\"; xbits:isnotset,seen,track tx; sid:3;)\n\
+        alert tcp any any -> any any (flags:S; xbits:isnotset,seen,track tx; sid:4;)\n";
+    let exchange = |uri: &str| {
+        [
+            (
+                false,
+                format!("GET {uri} HTTP/1.1\r\nHost: a\r\n\r\n").into_bytes(),
+            ),
+            (true, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()),
+        ]
+    };
+    let messages = [exchange("/b"), exchange("/a"), exchange("/b")].concat();
+    for mode in [Mode::Ids, Mode::Ips] {
+        for size in [1000, 1, 7] {
+            assert_eq!(
+                alerts(mode, rules, 80, &messages, size),
+                [2, 3, 3],
+                "{mode:?} {size}"
+            );
+        }
+    }
+}
+
 #[test]
 fn rules_that_disable_something_without_its_conditions_are_refused() {
     for options in [
@@ -125,6 +186,7 @@ fn rules_that_disable_something_without_its_conditions_are_refused() {
         "alert tcp:request_line any any -> any any (sid:8;)",
         "alert http1:request_line any any -> any any (flow:to_client; sid:9;)",
         "accept:hook tcp:all any any <> any 80 (sid:10;)",
+        "alert http1:client_hello_done any any -> any any (sid:11;)",
     ] {
         let mut set = millrace_ips_rules::RuleSet::default();
         let file = millrace_ips_rules::files::parse(

@@ -90,6 +90,9 @@ const FORMS: &[(&str, &str)] = &[
     ),
     ("http1:request_headers", "http.uri; content:\"a\";"),
     ("tcp:flow_start", "flags:S;"),
+    ("tls:client_hello_done", "tls.sni; content:\"a\";"),
+    ("tls:server_cert_done", "tls.cert_subject; content:\"a\";"),
+    ("ssh:response_banner_done", "ssh.software; content:\"a\";"),
     ("ip", "requires: feature geoip, version >= 7.0.4 < 8 | >= 8.0.3;"),
 ];
 

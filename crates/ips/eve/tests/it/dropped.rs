@@ -40,9 +40,7 @@ fn with(transport: &[u8], protocol: u8, fragment: u8) -> Vec<u8> {
 
 #[test]
 fn a_dropped_packet_has_the_values_of_its_headers() {
-    let tcp = [
-        0, 80, 0, 9, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x12, 4, 0, 0, 0, 0, 7,
-    ];
+    let tcp = [0, 80, 0, 9, 0, 0, 1, 0, 0, 0, 2, 0, 0x50, 0x12, 4, 0, 0, 0, 0, 7];
     let mut expected = json!({
         "len": 40, "tos": 8, "ttl": 64, "ipid": 258, "tcpseq": 256, "tcpack": 512, "tcpwin": 1024, "syn": true,
         "ack": true, "psh": false, "rst": false, "urg": false, "fin": false, "tcpres": 0, "tcpurgp": 7,

@@ -319,7 +319,7 @@ fn number(syntax: Syntax, field: NumberField, value: Option<&str>) -> Result<Rul
             }
         }
         (field, Some(suffix)) if field.has_index() => {
-            Index::parse(suffix)?;
+            Index::parse_with_part(suffix)?;
         }
         (_, Some(suffix)) => {
             return Err(Reason::invalid(

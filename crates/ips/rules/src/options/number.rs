@@ -406,7 +406,66 @@ pub enum Index {
     Count,
 }
 
+/// The part of the values of a field to which an index refers: from the first position to the one behind the last. Negative
+/// positions count from the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    pub first: i32,
+    pub end: i32,
+}
+
+/// An index, and the part of the values to which it refers; all of them without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selection {
+    pub index: Index,
+    pub part: Option<Part>,
+}
+
+impl Selection {
+    /// One of all values.
+    pub const ANY: Selection = Selection {
+        index: Index::Any,
+        part: None,
+    };
+}
+
+impl Part {
+    /// Returns the part of the values; none of them if a position is out of bounds.
+    pub fn of(self, values: &[u64]) -> &[u64] {
+        let position = |at: i32| match usize::try_from(at) {
+            Ok(at) => Some(at),
+            Err(_) => values.len().checked_sub(at.unsigned_abs() as usize),
+        };
+        let range = position(self.first).zip(position(self.end));
+        range
+            .and_then(|(first, end)| values.get(first..end))
+            .unwrap_or_default()
+    }
+}
+
 impl Index {
+    /// Reads the text after the comparison, with the part of the values to which it refers: `any,2:4`.
+    ///
+    /// # Errors
+    /// The reason, if the text has another form.
+    pub fn parse_with_part(text: &str) -> Result<Selection, Reason> {
+        const FORM: &str = "an index, and FIRST:END with positions that may be negative";
+        let Some((index, part)) = text.split_once(',') else {
+            return Index::parse(text).map(|index| Selection { index, part: None });
+        };
+        let wrong = || Reason::invalid(format!("the part \"{part}\""), FORM);
+        let (first, end) = part.split_once(':').ok_or_else(wrong)?;
+        let position = |text: &str| text.trim().parse().map_err(|_| wrong());
+        let part = Part {
+            first: position(first)?,
+            end: position(end)?,
+        };
+        Ok(Selection {
+            index: Index::parse(index)?,
+            part: Some(part),
+        })
+    }
+
     /// Reads the text after the comparison.
     ///
     /// # Errors
@@ -461,6 +520,27 @@ impl fmt::Display for Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_the_values_is_named_by_positions_from_either_end() {
+        // The examples of Suricata's documentation.
+        let values = [1, 2, 3, 4, 5, 6];
+        for (text, expected) in [
+            ("2:4", &[3, 4][..]),
+            ("-4:-1", &[3, 4, 5]),
+            ("3:-1", &[4, 5]),
+            ("-4:4", &[3, 4]),
+            ("2:9", &[]),
+            ("-9:2", &[]),
+            ("4:2", &[]),
+        ] {
+            let selection = Index::parse_with_part(&format!("any, {text}")).unwrap();
+            assert_eq!(selection.part.unwrap().of(&values), expected, "{text}");
+        }
+        for wrong in ["any,2", "any,a:b", "any,1:2:3"] {
+            assert!(Index::parse_with_part(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_ends_of_a_range_are_excluded_in_the_syntax_of_suricata() {

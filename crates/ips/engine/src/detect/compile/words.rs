@@ -236,11 +236,7 @@ pub(super) fn bits(option: &Bits, interner: &mut Interner) -> Result<Shared, Rea
             (Some("track"), Some("ip_src")) | (Some("src"), None) => table = BitTable::Source,
             (Some("track"), Some("ip_dst")) | (Some("dst"), None) => table = BitTable::Destination,
             (Some("track"), Some("ip_pair")) | (Some("both"), None) => table = BitTable::Pair,
-            (Some("track"), Some("tx")) => {
-                return Err(Reason::Unsupported {
-                    why: "bits of transactions are not there",
-                });
-            }
+            (Some("track"), Some("tx")) => table = BitTable::Transaction,
             (Some("expire"), Some(seconds)) => {
                 expire = seconds
                     .parse()

@@ -106,8 +106,21 @@ impl Detector {
         flow.app.transactions.events = events;
     }
 
-    /// Evaluates the candidates that a transaction already has, and those that its new bytes add.
+    /// Evaluates the rules over a transaction, whose bits they may test and set.
     fn transaction(
+        &mut self,
+        rules: &Ruleset,
+        context: Context<'_>,
+        flow: &mut Flow,
+        transaction: &mut Transaction,
+    ) {
+        flow.detect.bits.transaction = transaction.frame.is_none().then_some(transaction.id);
+        self.candidates(rules, context, flow, transaction);
+        flow.detect.bits.transaction = None;
+    }
+
+    /// Evaluates the candidates that a transaction already has, and those that its new bytes add.
+    fn candidates(
         &mut self,
         rules: &Ruleset,
         context: Context<'_>,

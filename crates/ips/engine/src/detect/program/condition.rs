@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
+use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
 use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::reputation::Reputation;
 
@@ -67,7 +67,7 @@ pub enum PacketTest {
     /// An identifier of the VLAN tags, outermost first.
     Vlan {
         comparison: Comparison,
-        index: Index,
+        index: Selection,
     },
     /// The IPv4 header has an option of the type; with `None` any option.
     IpOption(Option<u8>),
@@ -153,7 +153,7 @@ pub enum AppTest {
     /// A value of the parser.
     Field(TextField, String),
     /// A number of the parser.
-    Number(NumberField, Comparison, Index),
+    Number(NumberField, Comparison, Selection),
     /// A file whose digest is in a list, or is not.
     Digest {
         field: TextField,
@@ -163,7 +163,9 @@ pub enum AppTest {
 }
 
 /// Returns true if values satisfy a comparison, as the index says.
-pub fn compare_all(comparison: Comparison, index: Index, values: &[u64]) -> bool {
+pub fn compare_all(comparison: Comparison, selection: Selection, values: &[u64]) -> bool {
+    let Selection { index, part } = selection;
+    let values = part.map_or(values, |part| part.of(values));
     let holds = |value: &u64| compare(comparison, *value);
     let at = |index: i32| match usize::try_from(index) {
         Ok(index) => values.get(index),

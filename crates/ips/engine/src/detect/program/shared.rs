@@ -6,10 +6,12 @@ use millrace_ips_rules::header::Action;
 use millrace_ips_rules::options::state::{Rate, SuppressTrack};
 use millrace_ips_rules::variables::Ranges;
 
-/// The object that has a bit: flow, address, or pair of addresses.
+/// The object that has a bit: flow, transaction, address, or pair of addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BitTable {
     Flow,
+    /// The transaction of the rule.
+    Transaction,
     /// The source address.
     Source,
     /// The destination address.

@@ -33,6 +33,30 @@ pub(crate) const BUFFER_TESTS: usize = 32;
 /// Priority of a rule without class and priority.
 const PRIORITY: u32 = 3;
 
+/// Returns the direction of a point in the handling of transactions, and how far the message has come there.
+fn point(hook: header::Hook) -> (Direction, Progress) {
+    use header::Hook::*;
+    let client = |progress| (Direction::ToServer, progress);
+    let server = |progress| (Direction::ToClient, progress);
+    match hook {
+        RequestHeaders | ClientHelloDone | RequestBannerDone => client(Progress::Headers),
+        RequestBody | RequestTrailer | ClientCertDone => client(Progress::Body),
+        RequestComplete | ClientHandshakeDone | ClientFinished | RequestFinished => {
+            client(Progress::Complete)
+        }
+        ResponseStarted | ResponseLine | ServerInProgress | ResponseInProgress | ResponseBannerWaitEol => {
+            server(Progress::Started)
+        }
+        ResponseHeaders | ServerHello | ResponseBannerDone => server(Progress::Headers),
+        ResponseBody | ResponseTrailer | ServerCertDone | ServerHelloDone => server(Progress::Body),
+        ResponseComplete | ServerHandshakeDone | ServerFinished | ResponseFinished => {
+            server(Progress::Complete)
+        }
+        All | PreStream | PreFlow | FlowStart | RequestStarted | RequestLine | ClientInProgress
+        | RequestInProgress | RequestBannerWaitEol => client(Progress::Started),
+    }
+}
+
 /// A rule under construction.
 struct Builder<'a> {
     interner: &'a mut Interner,
@@ -292,15 +316,7 @@ impl Builder<'_> {
         if hook.is_of_packets() {
             return Ok(());
         }
-        let direction = match hook {
-            Hook::ResponseStarted
-            | Hook::ResponseLine
-            | Hook::ResponseHeaders
-            | Hook::ResponseBody
-            | Hook::ResponseTrailer
-            | Hook::ResponseComplete => Direction::ToClient,
-            _ => Direction::ToServer,
-        };
+        let (direction, progress) = point(hook);
         if self.flow.direction.is_some_and(|asked| asked != direction) {
             return Err(Reason::Invalid {
                 problem: "a hook of one direction with flow of the other".to_owned(),
@@ -309,14 +325,7 @@ impl Builder<'_> {
         }
         (self.flow.is_present, self.flow.is_needed) = (true, true);
         self.flow.direction = Some(direction);
-        self.app.push(AppTest::Progress(match hook {
-            Hook::RequestHeaders | Hook::ResponseHeaders => Progress::Headers,
-            Hook::RequestBody | Hook::RequestTrailer | Hook::ResponseBody | Hook::ResponseTrailer => {
-                Progress::Body
-            }
-            Hook::RequestComplete | Hook::ResponseComplete => Progress::Complete,
-            _ => Progress::Started,
-        }));
+        self.app.push(AppTest::Progress(progress));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use millrace_ips_rules::frames;
 use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::content::{Content, Pcre};
 use millrace_ips_rules::options::entropy::Entropy;
-use millrace_ips_rules::options::number::{Comparison, Index, NumberField};
+use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
 use millrace_ips_rules::options::state::FlowState;
 use millrace_ips_rules::options::transform::Transform;
 use millrace_ips_rules::options::words::TextField;
@@ -344,7 +344,7 @@ impl Builder<'_> {
     ) -> Result<(), Reason> {
         match field {
             NumberField::VlanId => {
-                let index = suffix.map_or(Ok(Index::Any), Index::parse)?;
+                let index = suffix.map_or(Ok(Selection::ANY), Index::parse_with_part)?;
                 self.packet.push(PacketTest::Vlan { comparison, index });
             }
             NumberField::FlowPackets
@@ -380,16 +380,16 @@ impl Builder<'_> {
                 self.operations(list).push(Operation::Size(comparison));
             }
             NumberField::EnipCipService => {
-                self.app.push(AppTest::Number(field, comparison, Index::Any));
+                self.app.push(AppTest::Number(field, comparison, Selection::ANY));
                 let others = [NumberField::EnipCipClass, NumberField::EnipCipAttribute];
                 let parts = suffix.unwrap_or_default().split(',').map(str::trim);
                 for (field, part) in others.into_iter().zip(parts.filter(|part| !part.is_empty())) {
                     let comparison = Comparison::Equal(part.parse().unwrap_or_default());
-                    self.app.push(AppTest::Number(field, comparison, Index::Any));
+                    self.app.push(AppTest::Number(field, comparison, Selection::ANY));
                 }
             }
             field if fields::is_of_transaction(field) => {
-                let index = suffix.map_or(Ok(Index::Any), Index::parse)?;
+                let index = suffix.map_or(Ok(Selection::ANY), Index::parse_with_part)?;
                 // The documentation of `nfs_procedure` says that its ranges include their ends.
                 let comparison = match (field, comparison) {
                     (NumberField::NfsProcedure | NumberField::NfsVersion, Comparison::Between(low, high)) => {

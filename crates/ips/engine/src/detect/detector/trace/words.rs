@@ -298,6 +298,7 @@ pub(super) fn state(test: &StateTest, names: &Names) -> String {
         } => {
             let of = match table {
                 BitTable::Flow => "the flow",
+                BitTable::Transaction => "the transaction",
                 BitTable::Source => "the source address",
                 BitTable::Destination => "the destination address",
                 BitTable::Pair => "the pair of addresses",
