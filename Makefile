@@ -87,8 +87,9 @@ routing: setup ## run the long forms of the router's tests: churn beside `ip rou
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_router_restarts.py tests/interop/test_routing_recipes.py
 	MILLRACE_RSTP_NETWORKS=1500 cargo test --locked -p millrace-l2ctl --test it -- --nocapture random_networks
 
-bench-nic: build-switch ## measure what marks of a classifying NIC save (a minute; ARGS=--quick: seconds; rows in out/bench/nic.json)
+bench-nic: build-switch ## measure what marks of a classifying NIC save (a minute; ARGS=--quick: seconds; ARGS="--governed 25": the governor on all cases of forward and hostile, too; rows in out/bench/nic.json)
 	cargo build --release --locked -p millrace-pipeline --examples
+	cargo build --release --locked -p millrace-datapath --example governor
 	scripts/nic-check.py bench --bench="$(ARGS)"
 
 bench-route: build-switch ## measure the router against its gates, beside DPDK's structures (ten minutes; ARGS=--quick: one)
@@ -189,6 +190,7 @@ nic-check: setup build-switch ## check the NIC against its gates N1 to N21: RTL 
 	cargo build --locked -p millrace-nic-model --example records
 	cargo build --locked -p millraced -p millrace -p millrace-nic-device
 	cargo build --release --locked -p millrace-pipeline --examples
+	cargo build --release --locked -p millrace-datapath --example governor
 	target/venv/bin/python scripts/nic-check.py $(STEPS)
 
 nic-timing: setup ## place and route the NIC's configuration `ten` with three seeds (13 minutes of processor time each)

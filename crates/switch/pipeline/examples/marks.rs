@@ -346,7 +346,7 @@ impl Bench {
                 None => {
                     variant
                         .processor
-                        .process_burst(&self.forwarding, port, &mut burst, now, &mut self.pool)
+                        .process_burst(&self.forwarding, port, &mut burst, now, &mut self.pool);
                 }
                 Some(slots) => {
                     variant.processor.process_marked_burst(

@@ -19,6 +19,9 @@ pub struct NicArgs {
     /// One short round
     #[arg(long)]
     quick: bool,
+    /// Also measure the mode `auto` on each case of `forward` and `hostile`, for this many seconds each; 0 for none
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    governed: u32,
     /// The folder with the examples; `examples` beside the program unless given
     #[arg(long, value_name = "DIR")]
     examples: Option<PathBuf>,
@@ -40,6 +43,7 @@ impl NicArgs {
             rounds: if self.quick { 1 } else { self.rounds.into() },
             windows: if self.quick { 10 } else { 60 },
             flows: 10_000,
+            governed_seconds: self.governed,
         };
         let beside = || Some(std::env::current_exe().ok()?.parent()?.join("examples"));
         let experiment = Experiment {

@@ -6,6 +6,7 @@
 
 pub mod cli;
 mod error;
+mod governed;
 mod record;
 mod recorder;
 mod rows;
@@ -65,6 +66,11 @@ impl Experiment {
                     let reason = format!("{reason}. To fix it: {build}");
                     recorder.all_missing(all_rows(), &reason)?;
                 }
+            }
+        }
+        if recorder.length.governed_seconds != 0 {
+            for round in 0..recorder.length.rounds {
+                governed::measure(recorder, &self.examples, round)?;
             }
         }
         for (name, reason) in UNMEASURED {
@@ -204,6 +210,7 @@ mod tests {
             rounds: 1,
             windows: 2,
             flows: 64,
+            governed_seconds: 0,
         };
         let experiment = Experiment {
             examples: folder.path().to_owned(),

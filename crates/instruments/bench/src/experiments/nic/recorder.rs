@@ -15,6 +15,8 @@ pub struct RunLength {
     pub windows: u32,
     /// The number of flows.
     pub flows: u32,
+    /// The seconds for each case of `forward` and `hostile` in the mode `auto`; 0 for none.
+    pub governed_seconds: u32,
 }
 
 /// The recorder of the experiment.
