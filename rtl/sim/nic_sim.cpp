@@ -1,5 +1,6 @@
 // The simulator of the RTL: reads records on standard input, drives the Verilator model, writes records to standard output.
-// docs/nic-interface.md, "Records of a simulator", has the format. The program knows no protocol and judges nothing.
+// docs/nic-interface.md, "Records of a simulator", has the format. The program knows no protocol, and judges nothing but
+// what the registers read as at the end.
 //
 //   nic_sim_ten                        records in, records out
 //   nic_sim_ten --wire GBPS MHZ COUNT  sends the frames of the input in turn, COUNT in all, at wire rate and without looking
@@ -12,6 +13,8 @@
 #include <string>
 #include <vector>
 #include <deque>
+#include <map>
+#include <utility>
 #include <unistd.h>
 #include "verilated.h"
 #include "verilated_cov.h"
@@ -20,7 +23,7 @@
 #include "Vnic_forty___024root.h"
 using Top = Vnic_forty;
 #define ROWS nic_forty__DOT__core__DOT__tables__DOT__exact__DOT__rows__DOT__words
-static const int WIDTH = 512, ROW_BITS = 14;
+static const int WIDTH = 512, ROW_BITS = 14, BANKS = 8, RULES = 64;
 #else
 #include "Vnic_ten.h"
 #include "Vnic_ten___024root.h"
@@ -29,7 +32,7 @@ static const int WIDTH = 512, ROW_BITS = 14;
 #endif
 using Top = Vnic_ten;
 #define ROWS nic_ten__DOT__core__DOT__tables__DOT__exact__DOT__rows__DOT__words
-static const int WIDTH = 128, ROW_BITS = 9;
+static const int WIDTH = 128, ROW_BITS = 9, BANKS = 4, RULES = 32;
 #endif
 
 static const int BYTES = WIDTH / 8, QUEUES = 32, RING = 256;
@@ -180,13 +183,57 @@ static uint64_t read_count(int counter, int queue) {
     return count_value;
 }
 
+// The registers that the driver wrote, by offset.
+static std::map<int, uint32_t> written;
+
 static void configure(uint16_t offset, uint32_t value) {
+    written[offset] = value;
     top.register_write = 1;
     top.register_offset = offset;
     top.register_value = value;
     tick();
     if (offset == CONTROL && value & 1)
         while (!top.ready) tick();
+}
+
+static uint32_t read_register(int offset) {
+    top.register_offset = offset;
+    do {
+        top.register_read = 1;
+        tick();
+    } while (!top.register_done);
+    uint32_t value = top.register_result;
+    top.register_read = 0;
+    tick();
+    return value;
+}
+
+static uint64_t read_long(int offset) {
+    uint64_t low = read_register(offset);
+    return low | uint64_t(read_register(offset + 4)) << 32;
+}
+
+// Compares the registers with what they must read as: constants, what was written, and the counters of READ_COUNT.
+static bool registers_are_right() {
+    bool right = true;
+    auto expect = [&](int offset, uint64_t found, uint64_t expected) {
+        if (found == expected) return;
+        fprintf(stderr, "nic_sim: register 0x%x reads as 0x%llx, expected 0x%llx\n", offset, (unsigned long long)found, (unsigned long long)expected);
+        right = false;
+    };
+    const std::pair<int, uint32_t> constants[] = {
+        {0x000, 0x434e524d}, {0x004, 0x00010001}, {0x008, QUEUES | BANKS << 8 | RULES << 16}, {0x00c, ROW_BITS | 4 << 8},
+        {0x010, 4}, {0x014, 1}, {0x018, 1}, {0x01c, 0}, {0x0cc, 0}, {0xffc, 0}};
+    for (auto [offset, expected] : constants) expect(offset, read_register(offset), expected);
+    // Keys are secret, TPIDs and tunnel ports are not; each register has the bits of its fields.
+    for (int offset = 0x020; offset < 0x090; offset += 4) expect(offset, read_register(offset), 0);
+    for (int offset = 0x090; offset < 0x0c0; offset += 4) expect(offset, read_register(offset), written.count(offset) ? written[offset] : 0);
+    uint64_t before = read_long(0x0c0), after = read_long(0x0c0);
+    if (before >= after) expect(0x0c0, after, before + 1);
+    expect(0x0c8, read_register(0x0c8), read_register(0x0c8));
+    for (int counter = 0; counter < 6; counter++) expect(0x100 + 8 * counter, read_long(0x100 + 8 * counter), read_count(counter, 0));
+    for (int queue = 0; queue < QUEUES; queue++) expect(0x180 + 8 * queue, read_long(0x180 + 8 * queue), read_count(6, queue));
+    return right;
 }
 
 static void post(int queue, uint16_t buffer) {
@@ -296,8 +343,9 @@ int main(int argc, char** argv) {
                         for (int i = 0; i < 8; i++) body.push_back(value >> 8 * i);
                         put(COUNT, body);
                     }
+                bool right = registers_are_right();
                 write_out();
-                return 0;
+                return right ? 0 : 3;
             }
             default: fprintf(stderr, "nic_sim: unknown record type %u\n", record[0]); return 2;
         }
