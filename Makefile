@@ -87,7 +87,7 @@ routing: setup ## run the long forms of the router's tests: churn beside `ip rou
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_router_restarts.py tests/interop/test_routing_recipes.py
 	MILLRACE_RSTP_NETWORKS=1500 cargo test --locked -p millrace-l2ctl --test it -- --nocapture random_networks
 
-bench-nic: build-switch ## measure what marks of a classifying NIC save (a minute; ARGS=--quick: seconds; ARGS="--governed 25": the governor on all cases of forward and hostile, too; rows in out/bench/nic.json)
+bench-nic: build-switch ## measure what marks of a classifying NIC save (a minute; ARGS=--quick: seconds; ARGS="--governed 60": the governor on all cases of forward and hostile, too; rows in out/bench/nic.json)
 	cargo build --release --locked -p millrace-pipeline --examples
 	cargo build --release --locked -p millrace-datapath --example governor
 	scripts/nic-check.py bench --bench="$(ARGS)"

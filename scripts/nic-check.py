@@ -158,7 +158,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = ["rtl", *STEPS, "bench"]
     parser.add_argument("steps", nargs="*", choices=[*names, "none", []], metavar="STEP")
-    parser.add_argument("--bench", default="--quick --governed 25", help="options of `millrace bench nic` (--quick --governed 25)")
+    parser.add_argument("--bench", default="--quick --governed 60", help="options of `millrace bench nic` (--quick --governed 60)")
     options = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     kept = [(one["step"], one) for one in (json.loads(ROWS.read_text()) if ROWS.exists() else []) if "step" in one]
