@@ -131,14 +131,14 @@ bench-transport: build-switch ## measure bulk transfers against their gates, bes
 simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)
 	cargo test --release --locked -p millrace-transport-simulator --test it -- --ignored --nocapture
 
-management: setup ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, Mininet's larger tree, Neutron's library) and of etcd (random faults)
+management: setup ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, Mininet's larger tree, Neutron's library) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes)
 	@scripts/setup.sh python
 	@scripts/setup.sh management
 	@scripts/setup.sh neutron || echo "neutron: not available; its test is skipped"
 	cargo build --release --locked -p millraced -p millrace
 	MILLRACE_OVSDB_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_ovsdb.py tests/interop/test_ovsdb_many.py tests/interop/test_ovsdb_mininet.py tests/interop/test_ovsdb_neutron.py
 	cargo build --release --locked -p millrace-mgmt
-	MILLRACE_FLEET_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_fleet.py
+	MILLRACE_FLEET_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_fleet_faults.py
 
 kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and few bytes may be sent again
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture

@@ -30,12 +30,12 @@ class Member:
             self.tls = ["--cert-file", certificate, "--key-file", key]
         self.process = None
 
-    def start(self, cluster):
+    def start(self, cluster, state="new"):
         log = self.folder.with_suffix(".log").open("a")
         self.process = subprocess.Popen(
             ["etcd", "--name", self.name, "--data-dir", self.folder, "--listen-client-urls", self.url,
              "--advertise-client-urls", self.url, "--listen-peer-urls", self.peer, "--initial-advertise-peer-urls", self.peer,
-             "--initial-cluster", cluster, "--logger", "zap", "--log-level", "warn", *self.tls, *TIMES],
+             "--initial-cluster", cluster, "--initial-cluster-state", state, "--logger", "zap", "--log-level", "warn", *self.tls, *TIMES],
             stdout=log, stderr=log)
         log.close()
 
@@ -107,6 +107,21 @@ class Etcd:
         path.unlink(missing_ok=True)
         run("etcdctl", "--endpoints", self.members[0].url, "snapshot", "save", path, env=os.environ | {"ETCDCTL_API": "3"})
         return path
+
+    def replace(self, member):
+        """Gives the cluster a new member in the place of one that has ended and lost its data."""
+        others = ",".join(other.url for other in self.members if other is not member)
+
+        def ctl(*arguments, **kwargs):
+            return run("etcdctl", "--endpoints", others, *self.options, *arguments, env=os.environ | {"ETCDCTL_API": "3"}, **kwargs)
+
+        known = json.loads(ctl("member", "list", "-w", "json"))["members"]
+        ctl("member", "remove", f"{next(one['ID'] for one in known if one['peerURLs'] == [member.peer]):x}")
+        shutil.rmtree(member.folder)
+        # The others admit none until they have seen each other for a while.
+        wait_for("a new member", lambda: "added to cluster" in ctl("member", "add", member.name, f"--peer-urls={member.peer}", check=False))
+        member.start(self.cluster, "existing")
+        wait_for(f"etcd {member.name} answers", member.answers)
 
     def restore(self, path):
         """Replaces all members by what a backup holds."""

@@ -1,17 +1,69 @@
 //! A master: it carries roll-outs out while it holds the key of the leader.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use millrace_etcd::{Compare, EtcdError, KeyValue, Keys, Op, Txn};
-use millrace_fleet::{Ack, Document, Keyspace, LEASE_S, Leadership, Plan, Rollout, plan, to_bytes};
+use millrace_fleet::{Ack, Document, Keyspace, LEASE_S, Leadership, NodeView, Plan, Rollout, plan, to_bytes};
 use millrace_program::host_name;
 
 use super::store::{LOOK, Store, now, parsed};
 
 /// The longest wait for the lease of another master.
 const PATIENCE: Duration = Duration::from_secs(2 * LEASE_S);
+
+/// The most documents of one write: etcd takes 128 operations, and its reads 128 keys.
+const STEPS_MAX: usize = 48;
+/// The largest sum of documents of one write, in bytes, unless one alone is larger: etcd takes requests of 1.5 MiB.
+const STEPS_SIZE_MAX: usize = 768 << 10;
+
+/// The direction of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Forward,
+    Back,
+}
+
+/// Steps of a roll-out that are done together.
+#[derive(Debug, Default)]
+struct Steps {
+    nodes: Vec<(String, Way)>,
+    /// The record that results; `None` if nothing is to be done.
+    next: Option<Rollout>,
+}
+
+/// The writes of steps.
+#[derive(Debug, Default)]
+struct Documents {
+    txn: Txn,
+    /// The number of the first steps that it holds.
+    count: usize,
+}
+
+impl Steps {
+    /// Plans the steps that these views allow, with documents for at most `limit` nodes.
+    fn plan(&mut self, rollout: &Rollout, views: &BTreeMap<String, NodeView>, now: u64, limit: usize) {
+        loop {
+            let present = self.next.as_ref().unwrap_or(rollout);
+            let (node, way, next) = match plan(present, views, now) {
+                Plan::Wait => return,
+                Plan::Record(next) => {
+                    self.next = Some(next);
+                    continue;
+                }
+                Plan::Forward(node, next) => (node, Way::Forward, next),
+                Plan::Back(node, next) => (node, Way::Back, next),
+            };
+            // One write changes a key once.
+            if self.nodes.len() >= limit || self.nodes.iter().any(|(known, _)| *known == node) {
+                return;
+            }
+            self.nodes.push((node, way));
+            self.next = Some(next);
+        }
+    }
+}
 
 pub(super) struct Master {
     store: Store,
@@ -71,17 +123,19 @@ impl Master {
         }
     }
 
-    /// Writes, if this is still the master. Returns false if it is not, or if a condition did not hold.
-    fn write(&mut self, txn: Txn) -> Result<bool> {
+    /// Writes, if this is still the master. Returns the revision of the write; `None` if this is no master any more, or if a condition
+    /// did not hold.
+    fn write(&mut self, txn: Txn) -> Result<Option<u64>> {
         let Some(leadership) = self
             .leadership
             .filter(|leadership| leadership.may_write(self.start.elapsed()))
         else {
             self.leadership = None;
-            return Ok(false);
+            return Ok(None);
         };
         let txn = leadership.fenced(self.keys(), txn);
-        Ok(self.store.etcd.txn(&txn)?.succeeded)
+        let done = self.store.etcd.txn(&txn)?;
+        Ok(done.succeeded.then_some(done.revision))
     }
 
     /// Does all steps that are due.
@@ -110,91 +164,107 @@ impl Master {
         Ok(())
     }
 
-    /// Does the steps of one roll-out until it waits.
+    /// Does the steps of one roll-out until it waits. Those that the present answers allow are one write, so that a change of many
+    /// switches reaches them at once.
     fn carry_out(&mut self, mut rollout: Rollout, mut modified: u64) -> Result<()> {
         loop {
             let views = self.store.views(rollout.nodes())?;
-            let (next, ops, compare) = match plan(&rollout, &views, now()) {
-                Plan::Wait => return Ok(()),
-                Plan::Record(next) => (next, Vec::new(), Vec::new()),
-                Plan::Forward(node, next) => match self.forward(&rollout, &node) {
-                    Ok(Some((ops, compare))) => (next, ops, compare),
-                    Ok(None) => return Ok(()),
-                    Err(error) if error.is::<EtcdError>() => return Err(error),
-                    // A document that cannot be brought to its switch must not stop the other roll-outs.
-                    Err(error) => (rollout.returning(format!("{error:#}")), Vec::new(), Vec::new()),
-                },
-                Plan::Back(node, next) => {
-                    let (ops, compare) = self.back(&rollout, &node)?;
-                    (next, ops, compare)
+            let (mut steps, now) = (Steps::default(), now());
+            steps.plan(&rollout, &views, now, STEPS_MAX);
+            let mut txn = match self.documents(&rollout, &steps) {
+                Ok(Some(documents)) => {
+                    // As many as fit into one request.
+                    if documents.count < steps.nodes.len() {
+                        steps = Steps::default();
+                        steps.plan(&rollout, &views, now, documents.count);
+                    }
+                    documents.txn
+                }
+                Ok(None) => return Ok(()),
+                Err(error) if error.is::<EtcdError>() => return Err(error),
+                // A document that cannot be brought to its switch must not stop the other roll-outs.
+                Err(error) => {
+                    steps.next = Some(rollout.returning(format!("{error:#}")));
+                    Txn::default()
                 }
             };
+            let Some(next) = steps.next else { return Ok(()) };
             if !self.lead()? {
                 return Ok(());
             }
             let key = self.keys().rollout(&rollout.id);
-            let mut txn = Txn { compare, ops };
             txn.compare.push(Compare::Modified(key.clone(), modified));
-            txn.ops.push(Op::Put(key.clone(), to_bytes(&next), None));
+            txn.ops.push(Op::Put(key, to_bytes(&next), None));
             if next.state.is_over() {
                 txn.ops.push(Op::Delete(self.keys().all_next(&rollout.id)));
             }
-            if !self.write(txn)? {
+            match self.write(txn)? {
+                Some(revision) => modified = revision,
                 // Somebody else wrote: the next turn reads again.
-                return Ok(());
+                None => return Ok(()),
             }
             rollout = next;
-            let read = self.store.etcd.keys(&[Keys::One(key)])?;
-            modified = read.kvs.first().map_or(0, |kv| kv.mod_revision);
         }
     }
 
-    /// Keeps what a node has, and returns the writes and the conditions that bring it its document. `None` if this is no master any
-    /// more.
-    fn forward(&mut self, rollout: &Rollout, node: &str) -> Result<Option<(Vec<Op>, Vec<Compare>)>> {
-        let (next, config) = (self.keys().next(&rollout.id, node), self.keys().config(node));
-        let before = self.keys().before(&rollout.id, node);
-        let read = self
-            .store
-            .etcd
-            .read(&[Keys::One(next.clone()), Keys::One(config.clone())])?;
-        let bytes = &read
-            .get(&next)
-            .with_context(|| format!("{next} is gone from etcd"))?
-            .value;
-        let document = self.document(bytes, rollout.tag())?;
-        let present = read.get(&config);
-        if let Some(present) = present {
-            let keep = Op::Put(before, present.value.clone(), None);
-            if !self.write(Txn {
-                compare: Vec::new(),
-                ops: vec![keep],
-            })? {
-                return Ok(None);
+    /// Keeps what nodes have, and returns the writes and the conditions that bring them their documents, or bring back what they had.
+    /// `None` if this is no master any more.
+    fn documents(&mut self, rollout: &Rollout, steps: &Steps) -> Result<Option<Documents>> {
+        let mut found = Documents::default();
+        if steps.nodes.is_empty() {
+            return Ok(Some(found));
+        }
+        let source = |keys: &Keyspace, node: &str, way: Way| match way {
+            Way::Forward => keys.next(&rollout.id, node),
+            Way::Back => keys.before(&rollout.id, node),
+        };
+        let keys = self.keys().clone();
+        let selections: Vec<Keys> = steps
+            .nodes
+            .iter()
+            .flat_map(|(node, way)| [source(&keys, node, *way), keys.config(node)])
+            .map(Keys::One)
+            .collect();
+        let read = self.store.etcd.read(&selections)?;
+        let (mut keep, mut size) = (Vec::new(), 0);
+        for (node, way) in &steps.nodes {
+            let (from, config) = (source(&keys, node, *way), keys.config(node));
+            let (given, present) = (read.get(&from), read.get(&config));
+            let op = match (given, way) {
+                (Some(kv), Way::Forward) => {
+                    let document = self.document(&kv.value, rollout.tag())?;
+                    Op::Put(config.clone(), to_bytes(&document), None)
+                }
+                (Some(kv), Way::Back) => {
+                    let document = self.document(&kv.value, rollout.back_tag())?;
+                    Op::Put(config.clone(), to_bytes(&document), None)
+                }
+                (None, Way::Forward) => bail!("{from} is gone from etcd"),
+                (None, Way::Back) => Op::Delete(Keys::One(config.clone())),
+            };
+            size += given
+                .map_or(0, |kv| kv.value.len())
+                .max(present.map_or(0, |kv| kv.value.len()));
+            if found.count > 0 && size > STEPS_SIZE_MAX {
+                break;
+            }
+            found.count += 1;
+            found.txn.ops.push(op);
+            let modified = present.map_or(0, |kv| kv.mod_revision);
+            found.txn.compare.push(Compare::Modified(config, modified));
+            if let (Some(present), Way::Forward) = (present, way) {
+                let before = keys.before(&rollout.id, node);
+                keep.push(Op::Put(before, present.value.clone(), None));
             }
         }
-        let modified = present.map_or(0, |kv| kv.mod_revision);
-        let compare = vec![Compare::Modified(config.clone(), modified)];
-        Ok(Some((vec![Op::Put(config, to_bytes(&document), None)], compare)))
-    }
-
-    /// Returns the writes and the conditions that give a node what it had before.
-    fn back(&mut self, rollout: &Rollout, node: &str) -> Result<(Vec<Op>, Vec<Compare>)> {
-        let (before, config) = (self.keys().before(&rollout.id, node), self.keys().config(node));
-        let read = self
-            .store
-            .etcd
-            .read(&[Keys::One(before.clone()), Keys::One(config.clone())])?;
-        let op = match read.get(&before) {
-            Some(kv) => Op::Put(
-                config.clone(),
-                to_bytes(&self.document(&kv.value, rollout.back_tag())?),
-                None,
-            ),
-            None => Op::Delete(Keys::One(config.clone())),
+        let kept = Txn {
+            compare: Vec::new(),
+            ops: keep,
         };
-        let modified = read.get(&config).map_or(0, |kv| kv.mod_revision);
-        Ok((vec![op], vec![Compare::Modified(config, modified)]))
+        if !kept.ops.is_empty() && self.write(kept)?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(found))
     }
 
     /// Returns a document as this master writes it.
@@ -237,7 +307,7 @@ impl Master {
                 compare: vec![Compare::Modified(config.clone(), present.mod_revision)],
                 ops: vec![Op::Put(config, to_bytes(&document), None)],
             };
-            if !self.write(txn)? {
+            if self.write(txn)?.is_none() {
                 bail!("the document of {node} has changed meanwhile: try again");
             }
         }
@@ -267,5 +337,92 @@ impl Master {
             last.clear();
             self.store.wait(revision, LOOK);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_fleet::{Outcome, SCHEMA, State, Status, waves};
+
+    use super::*;
+
+    fn rollout(count: usize) -> Rollout {
+        let names: Vec<String> = (1..=count).map(|number| format!("sw{number:02}")).collect();
+        Rollout {
+            schema: SCHEMA,
+            id: "r1".to_owned(),
+            author: "alice".to_owned(),
+            comment: String::new(),
+            created: 0,
+            confirm_within: 60,
+            document_schema: SCHEMA,
+            hold: false,
+            state: State::Running,
+            wave: 0,
+            waves: waves(&names, count, 1),
+            reason: None,
+            undoes: None,
+        }
+    }
+
+    fn views(rollout: &Rollout) -> BTreeMap<String, NodeView> {
+        let status = Status {
+            schema: SCHEMA,
+            healthy: true,
+            ..Status::default()
+        };
+        let view = NodeView {
+            ack: None,
+            status: Some(status),
+        };
+        rollout
+            .nodes()
+            .map(|node| (node.to_owned(), view.clone()))
+            .collect()
+    }
+
+    fn answer(views: &mut BTreeMap<String, NodeView>, node: &str, outcome: Outcome) {
+        let ack = Ack {
+            schema: SCHEMA,
+            cluster: "a".to_owned(),
+            mod_revision: 1,
+            seen: 1,
+            seen_epoch: 1,
+            tag: Some("r1".to_owned()),
+            revision: Some(1),
+            outcome,
+            errors: Vec::new(),
+        };
+        views.get_mut(node).unwrap().ack = Some(ack);
+    }
+
+    #[test]
+    fn a_wave_is_one_write_up_to_a_limit_and_a_failure_is_seen_before_the_next() {
+        let (first, mut steps) = (rollout(5), Steps::default());
+        let mut views = views(&first);
+        steps.plan(&first, &views, 10, 3);
+        let names: Vec<&str> = steps.nodes.iter().map(|(node, _)| node.as_str()).collect();
+        assert_eq!(names, ["sw01", "sw02", "sw03"]);
+        // Answers and further documents are one step; nothing is left to do but to wait.
+        let second = steps.next.unwrap();
+        answer(&mut views, "sw01", Outcome::Applied);
+        let mut steps = Steps::default();
+        steps.plan(&second, &views, 11, 10);
+        assert_eq!(
+            steps.nodes,
+            [
+                ("sw04".to_owned(), Way::Forward),
+                ("sw05".to_owned(), Way::Forward)
+            ]
+        );
+        // One that refuses: all that were written go back, and nothing goes on.
+        answer(&mut views, "sw02", Outcome::Refused);
+        let mut steps = Steps::default();
+        steps.plan(&second, &views, 11, 10);
+        assert!(
+            steps.nodes.iter().all(|(_, way)| *way == Way::Back) && steps.nodes.len() == 3,
+            "{steps:?}"
+        );
+        assert_eq!(steps.next.unwrap().state, State::Returning);
     }
 }
