@@ -15,6 +15,36 @@
 
 static const int ANSWER_MS = 60000;
 
+/* The fields of a command. */
+#define FIELDS 5
+
+static NC_RPC_EDIT_DFLTOP
+default_operation(const char *word)
+{
+    if (word && !strcmp(word, "replace")) {
+        return NC_RPC_EDIT_DFLTOP_REPLACE;
+    }
+    return word && !strcmp(word, "none") ? NC_RPC_EDIT_DFLTOP_NONE : NC_RPC_EDIT_DFLTOP_MERGE;
+}
+
+static NC_RPC_EDIT_TESTOPT
+test_option(const char *word)
+{
+    if (word && !strcmp(word, "test-only")) {
+        return NC_RPC_EDIT_TESTOPT_TEST;
+    }
+    return word && !strcmp(word, "set") ? NC_RPC_EDIT_TESTOPT_SET : NC_RPC_EDIT_TESTOPT_UNKNOWN;
+}
+
+static NC_RPC_EDIT_ERROPT
+error_option(const char *word)
+{
+    if (word && !strcmp(word, "continue-on-error")) {
+        return NC_RPC_EDIT_ERROPT_CONTINUE;
+    }
+    return word && !strcmp(word, "rollback-on-error") ? NC_RPC_EDIT_ERROPT_ROLLBACK : NC_RPC_EDIT_ERROPT_UNKNOWN;
+}
+
 static struct nc_rpc *
 request(char *const *field, int fields)
 {
@@ -22,6 +52,7 @@ request(char *const *field, int fields)
     const char *first = fields > 1 && field[1][0] ? field[1] : NULL;
     const char *second = fields > 2 && field[2][0] ? field[2] : NULL;
     const char *third = fields > 3 && field[3][0] ? field[3] : NULL;
+    const char *fourth = fields > 4 && field[4][0] ? field[4] : NULL;
 
     if (!strcmp(name, "get")) {
         return nc_rpc_get(first, NC_WD_UNKNOWN, NC_PARAMTYPE_CONST);
@@ -34,6 +65,14 @@ request(char *const *field, int fields)
     } else if (!strcmp(name, "edit")) {
         return nc_rpc_edit(NC_DATASTORE_CANDIDATE, NC_RPC_EDIT_DFLTOP_MERGE, NC_RPC_EDIT_TESTOPT_UNKNOWN,
                            NC_RPC_EDIT_ERROPT_ROLLBACK, first, NC_PARAMTYPE_CONST);
+    } else if (!strcmp(name, "edit-by")) {
+        /* The options of the operation: default-operation, test-option, error-option. */
+        return nc_rpc_edit(NC_DATASTORE_CANDIDATE, default_operation(second), test_option(third), error_option(fourth), first,
+                           NC_PARAMTYPE_CONST);
+    } else if (!strcmp(name, "copy-config")) {
+        return nc_rpc_copy(NC_DATASTORE_CANDIDATE, NULL, NC_DATASTORE_CONFIG, first, NC_WD_UNKNOWN, NC_PARAMTYPE_CONST);
+    } else if (!strcmp(name, "validate-config")) {
+        return nc_rpc_validate(NC_DATASTORE_CONFIG, first, NC_PARAMTYPE_CONST);
     } else if (!strcmp(name, "copy")) {
         return nc_rpc_copy(NC_DATASTORE_CANDIDATE, NULL, NC_DATASTORE_RUNNING, NULL, NC_WD_UNKNOWN, NC_PARAMTYPE_CONST);
     } else if (!strcmp(name, "validate")) {
@@ -142,11 +181,11 @@ main(int argc, char **argv)
     printf("session %u\n.\n", nc_session_get_id(session));
     fflush(stdout);
     while ((length = getline(&line, &size, stdin)) > 0) {
-        char *field[4] = {line, "", "", ""};
+        char *field[FIELDS] = {line, "", "", "", ""};
         int fields = 1;
 
         line[length - 1] = 0;
-        for (char *at = line; (at = strchr(at, '\t')) && fields < 4;) {
+        for (char *at = line; (at = strchr(at, '\t')) && fields < FIELDS;) {
             *at++ = 0;
             field[fields++] = at;
         }

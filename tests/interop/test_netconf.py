@@ -1,5 +1,7 @@
 """NETCONF of a real switch: sessions over the server's socket, ncclient over OpenSSH, and the module by pyang and yanglint."""
 
+import html
+import json
 import os
 import re
 import shutil
@@ -11,7 +13,7 @@ import sys
 import pytest
 
 from front_ends import BASE, CLIENTS, MODEL, FrontEnds, Netconf, Sshd
-from switches import ROOT, TARGET, Millrace, free_port, opened, run, wait_for
+from switches import TARGET, Millrace, free_port, opened, run, wait_for
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="roles of users need root")
 GET = "<get-config><source><running/></source></get-config>"
@@ -191,26 +193,127 @@ def test_ncclient_over_openssh_edits_locks_and_commits(tmp_path, switch, front_e
                                 .replace("p7", "p8"))
 
 
-def test_the_module_is_valid_and_so_is_the_data_that_the_server_sends(tmp_path, front_ends):
-    module = ROOT / "crates" / "management" / "yang" / "millrace.yang"
+def handed_out(session, folder):
+    """Writes the modules that the server hands out into a folder, and returns their paths by name."""
+    folder.mkdir()
+    listed = session.call('<get><filter><netconf-state xmlns="urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"><schemas/></netconf-state>'
+                          "</filter></get>")
+    found = {}
+    for name, revision in re.findall(r"<identifier>(.*?)</identifier><version>(.*?)</version>", listed):
+        reply = session.call('<get-schema xmlns="urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"><identifier>'
+                             f"{name}</identifier><version>{revision}</version></get-schema>")
+        text = html.unescape(re.search(r"<data[^>]*>(.*)</data>", reply, re.DOTALL).group(1))
+        found[name] = folder / f"{name}@{revision}.yang"
+        found[name].write_text(text)
+    return found
+
+
+def data_of(reply):
+    return re.search(r"<data[^>]*>(.*)</data>", reply, re.DOTALL).group(1)
+
+
+WITH_ALL = '<with-defaults xmlns="urn:ietf:params:xml:ns:yang:ietf-netconf-with-defaults">report-all</with-defaults>'
+# A router, a LAG, queues, and whatever else has lists in lists.
+RICH = '''
+[[bridge.lag]]
+name = "lag1"
+member = [{ name = "m1", number = 21, device = "memory" }, { name = "m2", number = 22, device = "memory" }]
+[[bridge.port]]
+name = "uplink"
+number = 9
+device = "lag:lag1"
+[[bridge.port]]
+name = "shaped"
+number = 10
+device = "memory"
+down = true
+trunks = [10, 20]
+vlan = 5
+policer = { kind = "srtcm", cir = "1Mbps" }
+[[bridge.port.queue]]
+id = 1
+max_rate = "10Mbps"
+[[vrf]]
+name = "blue"
+[[interface]]
+name = "mr-ncv10"
+vrf = "blue"
+bridge = "br0"
+vlan = 10
+mtu = 1400
+address = ["10.0.10.1/24", "10.0.11.1/24", "2001:db8:10::1/64"]
+[[acl]]
+name = "edge"
+rules = ["permit tcp,tp_dst=22", "deny ip"]
+'''
+
+
+@pytest.mark.skipif(shutil.which("yanglint") is None, reason="yanglint: scripts/setup.sh management")
+def test_data_of_every_reply_is_valid_by_the_modules_that_the_server_hands_out(tmp_path):
+    with Millrace(tmp_path / "switch", ports=[(1, "memory")], extra=RICH) as switch, FrontEnds(tmp_path / "mgmt", switch) as front_ends, \
+            Netconf(front_ends.netconf) as session:
+        modules = handed_out(session, tmp_path / "modules")
+        assert set(modules) == {"millrace", "ietf-interfaces", "ietf-ip", "iana-if-type", "ietf-yang-types", "ietf-inet-types"}
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        both = (f'<filter><bridge xmlns="{MODEL}"/><switch_state xmlns="{MODEL}"/><interface xmlns="{MODEL}"/><vrf xmlns="{MODEL}"/>'
+                '<interfaces xmlns="urn:ietf:params:xml:ns:yang:ietf-interfaces"/></filter>')
+        replies = {
+            "running": ("config", GET), "candidate": ("config", GET.replace("running", "candidate")),
+            "defaults": ("config", f"<get-config><source><running/></source>{WITH_ALL}</get-config>"),
+            "filtered": ("config", f"<get-config><source><running/></source>{both}</get-config>"),
+            "state": ("get", f"<get>{both}</get>"), "state with defaults": ("get", f"<get>{both}{WITH_ALL}</get>"),
+        }
+        for name, (kind, operation) in replies.items():
+            data = data_of(session.call(operation))
+            assert "<ip>2001:db8:10::1</ip>" in data and ("<queue>" in data) and "ieee8023adLag" in data, data
+            path = tmp_path / f"{name}.xml"
+            path.write_text(data)
+            done = subprocess.run(["yanglint", "-p", tmp_path / "modules", "-F", "ietf-interfaces:if-mib", "-t", kind,
+                                   *(modules[one] for one in ("millrace", "ietf-interfaces", "ietf-ip", "iana-if-type")), path],
+                                  capture_output=True, text=True, timeout=60)
+            assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+        # The check can fail.
+        path.write_text(data.replace("<oper-status>", "<oper-status>very "))
+        assert subprocess.run(done.args, capture_output=True, timeout=60).returncode != 0
+
+
+def test_the_modules_are_valid_by_three_tools(tmp_path, front_ends):
     tools = 0
     with Netconf(front_ends.netconf) as session:
-        schema = session.call('<get-schema xmlns="urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"><identifier>millrace'
-                              "</identifier></get-schema>")
-        assert "module millrace {" in schema
-        data = re.search(r"<data[^>]*>(.*)</data>", session.call(GET), re.DOTALL).group(1)
+        modules = handed_out(session, tmp_path / "modules")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, CLIENTS.glob("lib/python3.*/site-packages")))}
+    where = ["-p", tmp_path / "modules"]
+
+    def checked(*command):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == 0 and "error" not in done.stderr, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout + done.stderr
+
     if shutil.which("yanglint"):
         tools += 1
-        (tmp_path / "data.xml").write_text(data)
-        done = subprocess.run(["yanglint", "-t", "config", module, tmp_path / "data.xml"], capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stdout + done.stderr
+        for path in modules.values():
+            checked("yanglint", *where, path)
     if (CLIENTS / "bin" / "pyang").exists():
         tools += 1
-        done = subprocess.run([sys.executable, CLIENTS / "bin" / "pyang", "--strict", module], capture_output=True, text=True, timeout=60,
-                              env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, CLIENTS.glob("lib/python3.*/site-packages")))})
-        assert done.returncode == 0 and "error" not in done.stderr, done.stdout + done.stderr
+        for path in modules.values():
+            checked(sys.executable, CLIENTS / "bin" / "pyang", *where, path)
+        # The rules for modules of the IETF do not hold for its own; those of RFC 8407 for all do.
+        checked(sys.executable, CLIENTS / "bin" / "pyang", "--strict", *where, modules["millrace"])
+        checked(sys.executable, CLIENTS / "bin" / "pyang", "--lint", *where, modules["millrace"])
+    if (CLIENTS / "bin" / "yangson").exists():
+        tools += 1
+        library = tmp_path / "library.json"
+        entries = [{"name": path.stem.split("@")[0], "revision": path.stem.split("@")[1], "namespace": namespace_of(path),
+                    "conformance-type": "import" if path.stem.startswith(("ietf-yang-types", "ietf-inet-types")) else "implement",
+                    **({"feature": ["if-mib"]} if path.stem.startswith("ietf-interfaces") else {})} for path in modules.values()]
+        library.write_text(json.dumps({"ietf-yang-library:modules-state": {"module-set-id": "1", "module": entries}}))
+        assert "bridge" in checked(sys.executable, CLIENTS / "bin" / "yangson", *where, "-t", library)
     if not tools:
-        pytest.skip("neither yanglint nor pyang is installed: scripts/setup.sh management")
+        pytest.skip("neither yanglint nor pyang nor yangson is installed: scripts/setup.sh management")
+
+
+def namespace_of(path):
+    return re.search(r'namespace\s+"(.*?)"', path.read_text()).group(1)
 
 
 def test_the_program_runs_as_a_user_whom_the_switch_admits_by_its_group(tmp_path):

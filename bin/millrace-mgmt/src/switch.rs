@@ -1,14 +1,20 @@
 //! The switch over REST.
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use millrace_agentx::Numbers;
 use millrace_api::client::{ChangeOptions, Client as Rest, ClientError, Event};
-use millrace_api::view::{LockTaken, Port, Problem};
+use millrace_api::view::{LockTaken, Port, Problem, RouterInterface, format_utc};
 use millrace_yang::datastore::{Change, Datastore, Failure, Pending, Snapshot};
 use serde_json::{Map, Value as Json, json};
 
 use crate::settings::Settings;
+
+/// Two times of the start of the daemon that are nearer than this are one.
+const STARTED_APART: Duration = Duration::from_secs(2);
 
 /// Returns a client of the switch that the settings name.
 pub(crate) fn connect(settings: &Settings) -> Result<Rest> {
@@ -153,31 +159,73 @@ impl Datastore for Session {
 
 /// Returns the state of the running ports, as the schema has it.
 pub(crate) fn state(rest: &Rest, revision: u64) -> Result<Map<String, Json>, Failure> {
-    let mut ports = Vec::new();
+    let mut found = Vec::new();
     for bridge in rest.bridges().map_err(failure)? {
         // A bridge may go between the two requests.
         match rest.ports(&bridge.name) {
-            Ok(of_bridge) => ports.extend(of_bridge.iter().map(port)),
+            Ok(of_bridge) => found.extend(of_bridge),
             Err(ClientError::Problem(problem)) if problem.status == 404 => {}
             Err(error) => return Err(failure(error)),
         }
     }
+    let interfaces = rest.router_interfaces().map_err(failure)?;
+    let names = found.iter().map(name_of);
+    let numbers = Numbers::of(names.chain(interfaces.iter().map(|one| one.name.clone())));
+    let ports: Json = found.iter().map(|one| port(one, &numbers)).collect();
+    let interfaces: Json = interfaces.iter().map(|one| interface(one, &numbers)).collect();
+    let uptime = rest.version().map_err(failure)?.uptime_seconds;
     Ok(Map::from_iter([
+        ("started".to_owned(), json!(started(uptime))),
         ("revision".to_owned(), json!(revision)),
-        ("port".to_owned(), Json::Array(ports)),
+        ("port".to_owned(), ports),
+        ("interface".to_owned(), interfaces),
     ]))
 }
 
-fn port(port: &Port) -> Json {
+/// Returns the name of a port as an interface.
+fn name_of(port: &Port) -> String {
+    format!("{}/{}", port.bridge, port.name)
+}
+
+/// Returns the time at which the daemon started, in the form of RFC 3339. Two readings of one time differ by what they took: the one
+/// before is kept then, because the counters have not been reset.
+fn started(uptime: f64) -> String {
+    static KNOWN: Mutex<Option<SystemTime>> = Mutex::new(None);
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = Duration::try_from_secs_f64(uptime).unwrap_or_default();
+    let found = SystemTime::now().checked_sub(before).unwrap_or(UNIX_EPOCH);
+    let is_known = |time: &SystemTime| {
+        let distance = time
+            .duration_since(found)
+            .or_else(|error| Ok::<_, ()>(error.duration()));
+        distance.is_ok_and(|distance| distance < STARTED_APART)
+    };
+    let time = *known.get_or_insert(found);
+    let time = if is_known(&time) { time } else { found };
+    *known = Some(time);
+    format_utc(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()).replace(' ', "T")
+}
+
+fn port(port: &Port, numbers: &Numbers) -> Json {
     let counters = |counters: &millrace_api::view::Counters| {
         json!({
             "packets": counters.packets, "bytes": counters.bytes, "drops": counters.drops, "errors": counters.errors,
         })
     };
     json!({
-        "bridge": port.bridge, "name": port.name, "number": port.number, "device": port.device, "driver": port.driver,
-        "mac": port.mac, "mtu": port.mtu, "admin": port.admin, "link": port.link, "speed_bps": port.speed_bps,
-        "rx": counters(&port.rx), "tx": counters(&port.tx),
+        "bridge": port.bridge, "name": port.name, "number": port.number, "if_index": numbers.get(&name_of(port)),
+        "device": port.device, "driver": port.driver, "mac": port.mac, "mtu": port.mtu, "admin": port.admin, "link": port.link,
+        "speed_bps": port.speed_bps, "rx": counters(&port.rx), "tx": counters(&port.tx),
+    })
+}
+
+fn interface(interface: &RouterInterface, numbers: &Numbers) -> Json {
+    let dropped: u64 = interface.drops.iter().map(|drop| drop.packets).sum();
+    json!({
+        "name": interface.name, "if_index": numbers.get(&interface.name), "mac": interface.mac,
+        "link": if interface.up { "up" } else { "down" },
+        "rx": {"packets": interface.rx_packets, "bytes": interface.rx_bytes, "drops": dropped, "errors": 0},
+        "tx": {"packets": interface.tx_packets, "bytes": interface.tx_bytes, "drops": 0, "errors": 0},
     })
 }
 

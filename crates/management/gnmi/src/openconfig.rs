@@ -15,6 +15,9 @@
 
 use std::sync::LazyLock;
 
+use millrace_yang::interfaces::{
+    Link, MTU_DEFAULT, Port, counter, link, ports, retain_ports, set_enabled, set_mtu, word,
+};
 use millrace_yang::schema::{Kind, Node, Type};
 use serde_json::{Map, Value as Json, json};
 use tonic::Status;
@@ -27,8 +30,6 @@ const AGGREGATE: &str = "openconfig-if-aggregate";
 const VLAN: &str = "openconfig-vlan";
 /// The largest VLAN id.
 const VLAN_MAX: u64 = 4094;
-/// The default MTU of a port, in bytes.
-const MTU_DEFAULT: u64 = 1500;
 
 /// Returns the models of the view, with the revisions of ygot v0.36.0.
 pub fn models() -> Vec<ModelData> {
@@ -186,39 +187,6 @@ fn interface() -> Vec<Node> {
     ]
 }
 
-fn each_port(
-    document: &Map<String, Json>,
-) -> impl Iterator<Item = (String, &Map<String, Json>, &Map<String, Json>)> {
-    let bridges = document
-        .get("bridge")
-        .and_then(Json::as_array)
-        .into_iter()
-        .flatten();
-    bridges.filter_map(Json::as_object).flat_map(|bridge| {
-        let ports = bridge.get("port").and_then(Json::as_array).into_iter().flatten();
-        ports.filter_map(Json::as_object).map(move |port| {
-            (
-                format!("{}/{}", word(bridge, "name"), word(port, "name")),
-                bridge,
-                port,
-            )
-        })
-    })
-}
-
-fn word<'a>(table: &'a Map<String, Json>, key: &str) -> &'a str {
-    table.get(key).and_then(Json::as_str).unwrap_or_default()
-}
-
-/// Returns the LAG that is the device of a port.
-fn lag<'a>(bridge: &'a Map<String, Json>, port: &Map<String, Json>) -> Option<&'a Map<String, Json>> {
-    let name = word(port, "device").strip_prefix("lag:")?;
-    let lags = bridge.get("lag")?.as_array()?;
-    lags.iter()
-        .filter_map(Json::as_object)
-        .find(|lag| word(lag, "name") == name)
-}
-
 /// Returns the VLAN settings of a port; empty for one that carries every VLAN.
 fn switched_vlan(port: &Map<String, Json>) -> Map<String, Json> {
     let trunks = port
@@ -245,32 +213,26 @@ fn switched_vlan(port: &Map<String, Json>) -> Map<String, Json> {
 }
 
 /// Returns the configuration of an interface in the view.
-fn config(name: &str, bridge: &Map<String, Json>, port: &Map<String, Json>) -> Map<String, Json> {
-    let kind = match lag(bridge, port) {
-        Some(_) => "iana-if-type:ieee8023adLag",
-        None => "iana-if-type:ethernetCsmacd",
-    };
-    let enabled = port.get("down").and_then(Json::as_bool) != Some(true);
-    let mtu = port.get("mtu").cloned().unwrap_or_else(|| json!(MTU_DEFAULT));
+fn config(port: &Port<'_>) -> Map<String, Json> {
     Map::from_iter([
-        ("name".to_owned(), json!(name)),
-        ("type".to_owned(), json!(kind)),
-        ("mtu".to_owned(), mtu),
-        ("enabled".to_owned(), json!(enabled)),
+        ("name".to_owned(), json!(port.name)),
+        ("type".to_owned(), json!(port.kind())),
+        ("mtu".to_owned(), port.mtu()),
+        ("enabled".to_owned(), json!(port.is_enabled())),
     ])
 }
 
 /// Returns `/interfaces/interface` without state: what a Set edits.
 pub(crate) fn configuration(document: &Map<String, Json>) -> Map<String, Json> {
-    let entries: Vec<Json> = each_port(document)
-        .map(|(name, bridge, port)| {
+    let entries: Vec<Json> = ports(document)
+        .map(|port| {
             let mut entry = Map::new();
-            entry.insert("config".to_owned(), Json::Object(config(&name, bridge, port)));
-            let vlan = switched_vlan(port);
+            entry.insert("config".to_owned(), Json::Object(config(&port)));
+            let vlan = switched_vlan(port.port);
             if !vlan.is_empty() {
                 entry.insert("ethernet".to_owned(), json!({"switched-vlan": {"config": vlan}}));
             }
-            entry.insert("name".to_owned(), json!(name));
+            entry.insert("name".to_owned(), json!(port.name));
             Json::Object(entry)
         })
         .collect();
@@ -283,24 +245,18 @@ pub(crate) fn configuration(document: &Map<String, Json>) -> Map<String, Json> {
 
 /// Returns `/interfaces` with the state of running ports.
 pub(crate) fn interfaces(document: &Map<String, Json>, state: &Map<String, Json>) -> Json {
-    let ports = state
-        .get("port")
-        .and_then(Json::as_array)
-        .map_or(&[][..], Vec::as_slice);
     let mut top = configuration(document);
     let mut interfaces = top
         .remove("interfaces")
         .unwrap_or_else(|| json!({"interface": []}));
     let entries = interfaces.get_mut("interface").and_then(Json::as_array_mut);
-    for (entry, (_, bridge, port)) in entries.into_iter().flatten().zip(each_port(document)) {
-        let is_it =
-            |one: &&Json| one.get("bridge") == bridge.get("name") && one.get("name") == port.get("name");
-        let running = ports.iter().find(is_it).and_then(Json::as_object);
+    for (entry, port) in entries.into_iter().flatten().zip(ports(document)) {
+        let running = port.running(state);
         let mut shown = entry.get("config").cloned().unwrap_or_default();
         if let (Some(table), Some(running)) = (shown.as_object_mut(), running) {
             fill(table, running);
         }
-        let vlan = switched_vlan(port);
+        let vlan = switched_vlan(port.port);
         let mut ethernet = Map::new();
         if let Some(mac) = running.and_then(|running| running.get("mac")) {
             ethernet.insert(
@@ -316,7 +272,7 @@ pub(crate) fn interfaces(document: &Map<String, Json>, state: &Map<String, Json>
             if !ethernet.is_empty() {
                 table.insert("ethernet".to_owned(), Json::Object(ethernet));
             }
-            if let Some(lag) = lag(bridge, port) {
+            if let Some(lag) = port.lag() {
                 let kind = match word(lag, "mode") {
                     "on" => "STATIC",
                     _ => "LACP",
@@ -341,26 +297,19 @@ fn fill(table: &mut Map<String, Json>, running: &Map<String, Json>) {
         _ => "UP",
     };
     set("admin-status", json!(admin));
-    let oper = match word(running, "link") {
-        "up" => "UP",
-        "missing" => "NOT_PRESENT",
-        _ => "DOWN",
+    let oper = match link(running) {
+        Link::Up => "UP",
+        Link::Missing => "NOT_PRESENT",
+        Link::Down => "DOWN",
     };
     set("oper-status", json!(oper));
-    let counter = |direction: &str, name: &str| {
-        let table = running.get(direction).and_then(Json::as_object);
-        table
-            .and_then(|table| table.get(name))
-            .cloned()
-            .unwrap_or_else(|| json!(0))
-    };
     let counters = json!({
-        "in-octets": counter("rx", "bytes"),
-        "in-discards": counter("rx", "drops"),
-        "in-errors": counter("rx", "errors"),
-        "out-octets": counter("tx", "bytes"),
-        "out-discards": counter("tx", "drops"),
-        "out-errors": counter("tx", "errors"),
+        "in-octets": counter(running, "rx", "bytes"),
+        "in-discards": counter(running, "rx", "drops"),
+        "in-errors": counter(running, "rx", "errors"),
+        "out-octets": counter(running, "tx", "bytes"),
+        "out-discards": counter(running, "tx", "drops"),
+        "out-errors": counter(running, "tx", "errors"),
     });
     set("counters", counters);
 }
@@ -376,7 +325,7 @@ pub(crate) fn write_back(view: &Map<String, Json>, document: &mut Map<String, Js
         .and_then(|top| top.get("interface"))
         .and_then(Json::as_array)
         .unwrap_or(&none);
-    let names: Vec<String> = each_port(document).map(|(name, ..)| name).collect();
+    let names: Vec<String> = ports(document).map(|port| port.name).collect();
     for entry in entries {
         let name = entry.get("name").and_then(Json::as_str).unwrap_or_default();
         if !names.iter().any(|known| known == name) {
@@ -391,27 +340,10 @@ pub(crate) fn write_back(view: &Map<String, Json>, document: &mut Map<String, Js
             .iter()
             .find(|entry| entry.get("name").and_then(Json::as_str) == Some(name))
     };
-    let bridges = document.get_mut("bridge").and_then(Json::as_array_mut);
-    for bridge in bridges.into_iter().flatten().filter_map(Json::as_object_mut) {
-        let of_bridge = word(bridge, "name").to_owned();
-        let full = bridge.clone();
-        let Some(ports) = bridge.get_mut("port").and_then(Json::as_array_mut) else {
-            continue;
-        };
-        let mut kept = Vec::new();
-        for mut port in std::mem::take(ports) {
-            let Some(table) = port.as_object_mut() else {
-                continue;
-            };
-            let name = format!("{of_bridge}/{}", word(table, "name"));
-            if let Some(entry) = find(&name) {
-                update(&name, entry, &full, table)?;
-                kept.push(port);
-            }
-        }
-        *ports = kept;
-    }
-    Ok(())
+    retain_ports(document, |name, bridge, port| match find(name) {
+        Some(entry) => update(name, entry, bridge, port).map(|()| true),
+        None => Ok(false),
+    })
 }
 
 fn update(
@@ -422,7 +354,11 @@ fn update(
 ) -> Result<(), Status> {
     let empty = Map::new();
     let wanted = entry.get("config").and_then(Json::as_object).unwrap_or(&empty);
-    let present = config(name, bridge, port);
+    let present = config(&Port {
+        name: name.to_owned(),
+        bridge,
+        port,
+    });
     for fixed in ["name", "type"] {
         let given = wanted.get(fixed).map(bare);
         if given.is_some_and(|given| Some(given) != present.get(fixed).map(bare)) {
@@ -435,8 +371,8 @@ fn update(
     }
     let enabled = wanted.get("enabled").and_then(Json::as_bool).unwrap_or(true);
     let mtu = wanted.get("mtu").cloned().unwrap_or_else(|| json!(MTU_DEFAULT));
-    set(port, "down", json!(!enabled), &json!(false));
-    set(port, "mtu", mtu, &json!(MTU_DEFAULT));
+    set_enabled(port, enabled);
+    set_mtu(port, mtu);
     let vlan = entry
         .get("ethernet")
         .and_then(|ethernet| ethernet.get("switched-vlan"))
@@ -453,14 +389,6 @@ fn update(
 fn bare(value: &Json) -> String {
     let text = millrace_yang::schema::text_of(value);
     text.rsplit(':').next().unwrap_or_default().to_owned()
-}
-
-/// Sets a key of a trimmed table.
-fn set(table: &mut Map<String, Json>, key: &str, value: Json, default: &Json) {
-    match value == *default {
-        true => drop(table.remove(key)),
-        false => drop(table.insert(key.to_owned(), value)),
-    }
 }
 
 fn set_vlan(name: &str, vlan: &Map<String, Json>, port: &mut Map<String, Json>) -> Result<(), Status> {

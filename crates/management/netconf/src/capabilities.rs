@@ -1,8 +1,9 @@
 //! The capabilities of the server (RFC 6241, section 8), and the namespaces of the modules that it implements.
 
-use millrace_yang::{MODULE, NAMESPACE, REVISION};
-
 use millrace_yang::edit::NETCONF;
+use millrace_yang::ietf;
+use millrace_yang::schema::namespace_of;
+use millrace_yang::{MODULE, NAMESPACE, REVISION};
 
 use crate::notification::{self, NOTIFICATION, STREAMS};
 
@@ -17,16 +18,33 @@ pub(crate) const MONITORING: &str = "urn:ietf:params:xml:ns:yang:ietf-netconf-mo
 /// The namespace of ietf-yang-library.
 pub(crate) const LIBRARY: &str = "urn:ietf:params:xml:ns:yang:ietf-yang-library";
 
-/// A module that the server implements.
+/// The name of the set of modules: another one after each change of the set.
+pub(crate) const MODULE_SET: &str = "millrace-2026-11-29-2";
+
+/// A module of the server.
+#[derive(Clone, Copy)]
 pub(crate) struct Module {
     pub(crate) name: &'static str,
     pub(crate) revision: &'static str,
     pub(crate) namespace: &'static str,
     pub(crate) features: &'static [&'static str],
+    /// False for a module of types alone, which others import.
+    pub(crate) is_implemented: bool,
 }
 
-/// The modules that the server implements.
-pub(crate) const MODULES: [Module; 8] = [
+/// Returns the modules of the server: its own, those of the protocol, and those of the views.
+pub(crate) fn modules() -> impl Iterator<Item = Module> {
+    let of_views = ietf::MODULES.iter().map(|known| Module {
+        name: known.name,
+        revision: known.revision,
+        namespace: namespace_of(known.name),
+        features: known.features,
+        is_implemented: known.is_implemented,
+    });
+    MODULES.into_iter().chain(of_views)
+}
+
+const MODULES: [Module; 8] = [
     module(MODULE, REVISION, NAMESPACE, &[]),
     module(
         "ietf-netconf",
@@ -64,6 +82,7 @@ const fn module(
         revision,
         namespace,
         features,
+        is_implemented: true,
     }
 }
 
@@ -75,6 +94,7 @@ impl Module {
             revision,
             namespace,
             features,
+            ..
         } = self;
         let list = match features.is_empty() {
             true => String::new(),
@@ -99,10 +119,10 @@ pub(crate) fn capabilities() -> Vec<String> {
         of("interleave:1.0"),
         of("with-defaults:1.0?basic-mode=trim&also-supported=report-all"),
         of(&format!(
-            "yang-library:1.0?revision=2016-06-21&module-set-id={REVISION}"
+            "yang-library:1.0?revision=2016-06-21&module-set-id={MODULE_SET}"
         )),
     ]
     .into_iter()
-    .chain(MODULES.iter().map(Module::capability))
+    .chain(modules().map(|module| module.capability()))
     .collect()
 }

@@ -1,8 +1,10 @@
 //! Replies and errors (RFC 6241, sections 4.2 and 4.3, appendix A).
 
+use millrace_yang::MODULE;
 use millrace_yang::datastore::Failure;
 use millrace_yang::edit::{EditError, NETCONF, Problem};
-use millrace_yang::xml::{Attribute, Element};
+use millrace_yang::schema::namespace_of;
+use millrace_yang::xml::{Attribute, Element, XMLNS};
 
 /// An `rpc-error`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,12 +123,31 @@ impl From<EditError> for RpcError {
     }
 }
 
-/// Returns an instance as XPath with the prefix of the module: `/mr:bridge[mr:name='br0']`.
+/// The prefixes of paths, and their modules.
+const PREFIXES: [(&str, &str); 3] = [("mr", MODULE), ("if", "ietf-interfaces"), ("ip", "ietf-ip")];
+
+/// Returns an instance as XPath with the prefixes of its modules: `/mr:bridge[mr:name='br0']`.
 fn prefixed(path: &str) -> String {
-    path.replace("[.=", "[\u{1}=")
-        .replace('/', "/mr:")
-        .replace('[', "[mr:")
-        .replace("[mr:\u{1}=", "[.=")
+    let with = |path: &str, prefix: &str| {
+        path.replace("[.=", "[\u{1}=")
+            .replace('/', &format!("/{prefix}:"))
+            .replace('[', &format!("[{prefix}:"))
+            .replace(&format!("[{prefix}:\u{1}="), "[.=")
+    };
+    // The name of an interface has a slash.
+    let Some(rest) = path.strip_prefix("/interfaces") else {
+        return with(path, "mr");
+    };
+    let (entry, inner) = match rest.split_once("']") {
+        Some((entry, inner)) => (format!("{entry}']"), inner),
+        None => (rest.to_owned(), ""),
+    };
+    let entry = entry
+        .replacen("/interface", "/if:interface", 1)
+        .replacen("[name=", "[if:name=", 1);
+    let is_ip = inner.starts_with("/ipv4") || inner.starts_with("/ipv6");
+    let inner = with(inner, if is_ip { "ip" } else { "if" });
+    format!("/if:interfaces{entry}{inner}")
 }
 
 /// The content of a reply.
@@ -158,14 +179,17 @@ impl Reply {
                 .iter()
                 .map(|error| {
                     let mut element = error.element();
-                    // `error-path` uses the prefix.
+                    // `error-path` uses the prefixes.
                     if error.path.is_some() {
-                        element.attributes.push(Attribute {
-                            written: "xmlns:mr".to_owned(),
-                            namespace: millrace_yang::xml::XMLNS.to_owned(),
-                            name: "xmlns:mr".to_owned(),
-                            value: millrace_yang::NAMESPACE.to_owned(),
-                        });
+                        for (prefix, module) in PREFIXES {
+                            let written = format!("xmlns:{prefix}");
+                            element.attributes.push(Attribute {
+                                written: written.clone(),
+                                namespace: XMLNS.to_owned(),
+                                name: written,
+                                value: namespace_of(module).to_owned(),
+                            });
+                        }
                     }
                     element
                 })

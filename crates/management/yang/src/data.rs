@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::schema::{Kind, Node, text_of};
-use crate::xml::Element;
+use crate::schema::{Kind, Node, Type, namespace_of, text_of};
+use crate::xml::{Attribute, Element, XMLNS};
 
 /// The treatment of values that equal their defaults (RFC 6243, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,6 +71,8 @@ pub fn completed(nodes: &[Node], document: &Map<String, Json>) -> Map<String, Js
                 .clone()
                 .filter(|default| *default != Json::Array(vec![])),
             (Kind::Container { presence: true, .. }, None) | (Kind::List { .. }, None) => None,
+            // State has no defaults.
+            (Kind::Container { .. }, None) if !node.config => None,
             (Kind::Container { nodes, .. }, value) => {
                 let inner = value.map(|value| table(nodes, value)).unwrap_or_default();
                 Some(Json::Object(completed(nodes, &inner)))
@@ -88,16 +90,36 @@ pub fn completed(nodes: &[Node], document: &Map<String, Json>) -> Map<String, Js
     result
 }
 
-/// Returns a document as XML elements of a namespace.
+/// Returns a leaf as XML.
+fn leaf(element: Element, kind: &Type, value: &Json) -> Element {
+    let text = text_of(value);
+    let Type::Identity { module, prefix } = kind else {
+        return element.with_text(text);
+    };
+    let bare = text.rsplit(':').next().unwrap_or_default();
+    let name = format!("xmlns:{prefix}");
+    Element {
+        attributes: vec![Attribute {
+            written: name.clone(),
+            namespace: XMLNS.to_owned(),
+            name,
+            value: namespace_of(module).to_owned(),
+        }],
+        ..element.with_text(format!("{prefix}:{bare}"))
+    }
+}
+
+/// Returns a document as XML elements; those of nodes without a module of their own are in `namespace`.
 pub fn to_xml(nodes: &[Node], document: &Map<String, Json>, namespace: &str) -> Vec<Element> {
     let mut elements = Vec::new();
     for node in nodes {
         let Some(value) = document.get(&node.name).filter(|value| !value.is_null()) else {
             continue;
         };
+        let namespace = node.namespace(namespace);
         let element = || Element::new(namespace, &node.name);
         match &node.kind {
-            Kind::Leaf(_) => elements.push(element().with_text(text_of(value))),
+            Kind::Leaf(kind) => elements.push(leaf(element(), kind, value)),
             Kind::LeafList(_) => {
                 let values = value.as_array().into_iter().flatten();
                 elements.extend(values.map(|value| element().with_text(text_of(value))));

@@ -97,7 +97,7 @@ pub enum Problem {
     #[error("`{0}` is no node here: expected one of {1}")]
     UnknownElement(String, String),
     /// The element belongs to a namespace without data.
-    #[error("the namespace `{0}` has no nodes here: expected `{ns}`", ns = crate::NAMESPACE)]
+    #[error("the namespace `{0}` has no nodes here: expected `{ns}`, or that of a standard view (docs/netconf.md)", ns = crate::NAMESPACE)]
     UnknownNamespace(String),
     /// An entry of a list lacks a key.
     #[error("the key `{0}` is missing: expected it in each entry")]

@@ -6,6 +6,7 @@
 //!   XML -> xml -> data --+--> edit            a document of REST, edited
 //!   XML <- xml <- data --+
 //!               filter                        RFC 6241, section 6
+//! interfaces --> ietf                         ports as interfaces, and ietf-interfaces over them
 //! datastore                                   the switch behind it, as a trait
 //! ```
 //!
@@ -18,6 +19,8 @@ pub mod data;
 pub mod datastore;
 pub mod edit;
 pub mod filter;
+pub mod ietf;
+pub mod interfaces;
 pub mod module;
 pub mod schema;
 pub mod xml;

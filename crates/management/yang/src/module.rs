@@ -152,7 +152,10 @@ fn write_type(kind: &Type, level: usize, out: &mut String) {
                 }
             }
         }
-        Type::Text(_) | Type::NumberOrText(_) => statement(level, "type", "string", out),
+        // The schema of the switch has no identities.
+        Type::Text(_) | Type::NumberOrText(_) | Type::Identity { .. } => {
+            statement(level, "type", "string", out)
+        }
         Type::Choice(words) => {
             indent(level, out);
             out.push_str("type enumeration {\n");

@@ -6,6 +6,8 @@ use millrace_model::Config;
 use millrace_model::schema::{Section, Shape};
 use serde_json::{Map, Value as Json};
 
+use crate::NAMESPACE;
+
 /// A node of the schema (RFC 7950, section 4.2.2).
 #[derive(Debug, Clone)]
 pub struct Node {
@@ -68,6 +70,13 @@ pub enum Type {
     NumberOrText(String),
     /// One of these words, each with its documentation.
     Choice(Vec<(String, String)>),
+    /// An identity of a module, with the prefix that XML uses for it.
+    Identity {
+        /// The module.
+        module: &'static str,
+        /// The prefix.
+        prefix: &'static str,
+    },
 }
 
 /// A text that is no value of a type.
@@ -122,6 +131,12 @@ impl Type {
                 .iter()
                 .find(|(word, _)| word == text)
                 .map(|(word, _)| Json::from(word.as_str())),
+            // The prefix is the client's own, or the name of the module.
+            Type::Identity { module, .. } => text
+                .rsplit(':')
+                .next()
+                .filter(|bare| !bare.is_empty())
+                .map(|bare| Json::from(format!("{module}:{bare}"))),
         };
         found.ok_or_else(|| self.wrong(text))
     }
@@ -167,6 +182,7 @@ impl Type {
                 let words: Vec<&str> = words.iter().map(|(word, _)| word.as_str()).collect();
                 words.join(" or ")
             }
+            Type::Identity { module, .. } => format!("an identity of {module}"),
         }
     }
 }
@@ -180,6 +196,14 @@ pub fn text_of(value: &Json) -> String {
 }
 
 impl Node {
+    /// Returns the XML namespace of the node; `outer` is that of the node above.
+    pub fn namespace<'a>(&self, outer: &'a str) -> &'a str {
+        match self.module {
+            "" => outer,
+            own => namespace_of(own),
+        }
+    }
+
     /// Returns the node inside with this name.
     pub fn child(&self, name: &str) -> Option<&Node> {
         find(self.nodes(), name)
@@ -204,6 +228,18 @@ impl Node {
             required: false,
             config: false,
         }
+    }
+}
+
+/// Returns the XML namespace of a module.
+pub fn namespace_of(module: &str) -> &'static str {
+    match module {
+        "ietf-interfaces" => "urn:ietf:params:xml:ns:yang:ietf-interfaces",
+        "ietf-ip" => "urn:ietf:params:xml:ns:yang:ietf-ip",
+        "iana-if-type" => "urn:ietf:params:xml:ns:yang:iana-if-type",
+        "ietf-yang-types" => "urn:ietf:params:xml:ns:yang:ietf-yang-types",
+        "ietf-inet-types" => "urn:ietf:params:xml:ns:yang:ietf-inet-types",
+        _ => NAMESPACE,
     }
 }
 
@@ -359,10 +395,18 @@ fn switch_state() -> Node {
         let presence = false;
         Node::state(name, doc, Kind::Container { presence, nodes })
     };
+    let if_index = || {
+        leaf(
+            "if_index",
+            "The number of the interface in SNMP (ifIndex).",
+            number(u64::from(i32::MAX.unsigned_abs())),
+        )
+    };
     let port = vec![
         leaf("bridge", "The name of the bridge.", text()),
         leaf("name", "The name of the port.", text()),
         leaf("number", "The OpenFlow number.", number(u64::from(u32::MAX))),
+        if_index(),
         leaf("device", "The device.", text()),
         leaf("driver", "The driver of the device.", text()),
         leaf("mac", "The MAC address.", text()),
@@ -385,7 +429,27 @@ fn switch_state() -> Node {
         counters("rx", "Received packets."),
         counters("tx", "Sent packets."),
     ];
+    let interface = vec![
+        leaf("name", "The name of the interface.", text()),
+        if_index(),
+        leaf("mac", "The MAC address.", text()),
+        leaf(
+            "link",
+            "The operational state.",
+            words(&[
+                ("up", "A port of the VLAN has a link."),
+                ("down", "No port of the VLAN has a link."),
+            ]),
+        ),
+        counters("rx", "Packets received from the bridge."),
+        counters("tx", "Packets forwarded to the bridge."),
+    ];
     let nodes = vec![
+        leaf(
+            "started",
+            "The time at which the daemon started: counters count from then on.",
+            text(),
+        ),
         leaf(
             "revision",
             "The newest revision of the configuration.",
@@ -397,6 +461,14 @@ fn switch_state() -> Node {
             Kind::List {
                 keys: vec!["bridge".to_owned(), "name".to_owned()],
                 nodes: port,
+            },
+        ),
+        Node::state(
+            "interface",
+            "The interfaces of the router.",
+            Kind::List {
+                keys: vec!["name".to_owned()],
+                nodes: interface,
             },
         ),
     ];

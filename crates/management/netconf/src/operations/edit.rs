@@ -1,8 +1,10 @@
 //! `edit-config`, `copy-config`, `validate`, `discard-changes`, `lock` and `unlock`.
 
+use millrace_yang::NAMESPACE;
 use millrace_yang::data::completed;
 use millrace_yang::datastore::{Change, Failure};
-use millrace_yang::edit::{Editor, Operation, from_xml};
+use millrace_yang::edit::{Edit, Editor, Operation, from_xml};
+use millrace_yang::ietf::{self, INTERFACES, editable};
 use millrace_yang::schema::configuration;
 use millrace_yang::xml::Element;
 use serde_json::{Map, Value as Json};
@@ -52,14 +54,15 @@ pub(super) fn edit_config(operation: &Element, context: &mut Context<'_>) -> Out
         stops_at_errors: option != ErrorOption::Continue,
         ..Editor::default()
     };
-    let edits = from_xml(configuration(), &config.children, "", &mut editor.errors);
+    let edits = from_xml(editable(), &config.children, NAMESPACE, "", &mut editor.errors);
     // Elements that are no data of the schema are refused before anything is done.
     let is_readable = editor.errors.is_empty();
     if is_readable {
-        if default == Operation::Replace {
-            edited.document = Map::new();
-        }
-        editor.apply(configuration(), &mut edited.document, &edits, default, "");
+        let start = match default {
+            Operation::Replace => Start::Empty,
+            _ => Start::Present,
+        };
+        edited.document = apply(&mut editor, &edits, &edited.document, default, start);
     }
     let has_failed = !editor.errors.is_empty();
     if is_tested && !has_failed {
@@ -88,12 +91,58 @@ fn only_candidate(operation: &Element) -> Result<(), Vec<RpcError>> {
     }
 }
 
-/// Returns the document that the element `config` of a request holds.
-fn given(config: &Element, base: u64) -> Result<Candidate, Vec<RpcError>> {
+/// The document to which edits apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// The one that is there.
+    Present,
+    /// None: the edits are the whole.
+    Empty,
+}
+
+/// Returns a document after edits of it, of the module of the switch and of the views together.
+fn apply(
+    editor: &mut Editor,
+    edits: &[Edit],
+    document: &Map<String, Json>,
+    default: Operation,
+    start: Start,
+) -> Map<String, Json> {
+    let before = ietf::view(document);
+    let mut target = match start {
+        Start::Present => document.iter().chain(&before).map(cloned).collect(),
+        Start::Empty => Map::new(),
+    };
+    editor.apply(editable(), &mut target, edits, default, "");
+    let after = target.remove(INTERFACES);
+    let is_given = start == Start::Present || after.is_some();
+    let after: Map<String, Json> = after
+        .into_iter()
+        .map(|view| (INTERFACES.to_owned(), view))
+        .collect();
+    if is_given {
+        let removes = start == Start::Present;
+        ietf::write_back(&before, &after, removes, &mut target, &mut editor.errors);
+    }
+    target
+}
+
+fn cloned((key, value): (&String, &Json)) -> (String, Json) {
+    (key.clone(), value.clone())
+}
+
+/// Returns the document that the element `config` of a request holds, in the place of another one.
+fn given(config: &Element, before: &Candidate) -> Result<Candidate, Vec<RpcError>> {
     let mut editor = Editor::default();
-    let edits = from_xml(configuration(), &config.children, "", &mut editor.errors);
-    let mut document = Map::<String, Json>::new();
-    editor.apply(configuration(), &mut document, &edits, Operation::Merge, "");
+    let edits = from_xml(editable(), &config.children, NAMESPACE, "", &mut editor.errors);
+    let document = apply(
+        &mut editor,
+        &edits,
+        &before.document,
+        Operation::Merge,
+        Start::Empty,
+    );
+    let base = before.base;
     match editor.errors.is_empty() {
         true => Ok(Candidate { base, document }),
         false => Err(editor.errors.into_iter().map(RpcError::from).collect()),
@@ -107,7 +156,7 @@ pub(super) fn copy_config(operation: &Element, context: &mut Context<'_>) -> Out
     unlocked(&state, context.id)?;
     let present = running(context.store)?;
     let copied = match source.name.as_str() {
-        "config" => given(source, present.base)?,
+        "config" => given(source, &present)?,
         _ => match datastore(source)? {
             Name::Running => present,
             Name::Candidate => return Err(invalid("source: expected another datastore than the target")),
@@ -120,10 +169,7 @@ pub(super) fn copy_config(operation: &Element, context: &mut Context<'_>) -> Out
 pub(super) fn validate(operation: &Element, context: &mut Context<'_>) -> Outcome {
     let source = named(operation, "source")?;
     let wanted = match source.name.as_str() {
-        "config" => {
-            let base = running(context.store)?.base;
-            given(source, base)?
-        }
+        "config" => given(source, &running(context.store)?)?,
         _ => match datastore(source)? {
             Name::Running => return Ok(Reply::Ok),
             Name::Candidate => candidate(&context.shared.state(), context.store)?,

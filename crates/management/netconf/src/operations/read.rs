@@ -2,9 +2,9 @@
 
 use millrace_yang::data::{Defaults, completed, to_xml};
 use millrace_yang::edit::NETCONF;
-use millrace_yang::schema::{all, configuration};
+use millrace_yang::schema::{Node, all, configuration};
 use millrace_yang::xml::Element;
-use millrace_yang::{MODULE, NAMESPACE, REVISION, module};
+use millrace_yang::{NAMESPACE, ietf};
 use serde_json::{Map, Value as Json};
 
 use super::context::{
@@ -19,13 +19,19 @@ use crate::reply::{Reply, RpcError};
 pub(super) fn get(operation: &Element, context: &mut Context<'_>) -> Outcome {
     let defaults = with_defaults(operation)?;
     let filter = Filter::of(operation, context.attributes)?;
-    let document = document(running(context.store)?.document, defaults);
-    let mut data = to_xml(configuration(), &document, NAMESPACE);
+    let trimmed = running(context.store)?.document;
     let state = context.store.state().map_err(one)?;
+    let view = ietf::view_with_state(&trimmed, &state);
+    let mut data = to_xml(
+        configuration(),
+        &written(configuration(), trimmed, defaults),
+        NAMESPACE,
+    );
     let state: Map<String, Json> = [("switch_state".to_owned(), Json::Object(state))]
         .into_iter()
         .collect();
     data.extend(to_xml(all(), &state, NAMESPACE));
+    data.extend(interfaces(view, defaults));
     data.push(monitoring::netconf_state(&context.shared.sessions()));
     data.push(monitoring::modules_state());
     data.push(monitoring::streams());
@@ -39,14 +45,29 @@ pub(super) fn get_config(operation: &Element, context: &mut Context<'_>) -> Outc
         Name::Running => running(context.store)?,
         Name::Candidate => candidate(&context.shared.state(), context.store)?,
     };
-    let document = document(read.document, defaults);
-    reply(to_xml(configuration(), &document, NAMESPACE), filter.as_ref())
+    let view = ietf::view(&read.document);
+    let mut data = to_xml(
+        configuration(),
+        &written(configuration(), read.document, defaults),
+        NAMESPACE,
+    );
+    data.extend(interfaces(view, defaults));
+    reply(data, filter.as_ref())
 }
 
-fn document(document: Map<String, Json>, defaults: Defaults) -> Map<String, Json> {
+/// Returns the view of the interfaces as a reply has it: nothing without entries.
+fn interfaces(view: Map<String, Json>, defaults: Defaults) -> Vec<Element> {
+    match view.is_empty() {
+        true => Vec::new(),
+        false => to_xml(ietf::nodes(), &written(ietf::nodes(), view, defaults), NAMESPACE),
+    }
+}
+
+/// Returns a trimmed document as a reply has it.
+fn written(nodes: &[Node], document: Map<String, Json>, defaults: Defaults) -> Map<String, Json> {
     match defaults {
         Defaults::Trim => document,
-        Defaults::All => completed(configuration(), &document),
+        Defaults::All => completed(nodes, &document),
     }
 }
 
@@ -103,14 +124,22 @@ pub(super) fn get_schema(operation: &Element) -> Outcome {
     // The format is an identity, with or without a prefix.
     let format = text("format").unwrap_or_else(|| "yang".to_owned());
     let is_yang = format.rsplit(':').next() == Some("yang");
-    if identifier != MODULE || !(version.is_empty() || version == REVISION) || !is_yang {
+    let is_it = |schema: &monitoring::Schema| {
+        schema.name == identifier && (version.is_empty() || schema.revision == version)
+    };
+    let found = monitoring::schemas().find(is_it).filter(|_| is_yang);
+    let Some(schema) = found else {
+        let known: Vec<String> = monitoring::schemas()
+            .map(|schema| format!("{} of {}", schema.name, schema.revision))
+            .collect();
         let message = format!(
-            "no schema {}: expected {MODULE}, revision {REVISION}, format yang",
-            shortened(&identifier)
+            "no schema {}: expected format yang, and one of {}",
+            shortened(&identifier),
+            known.join(", ")
         );
         return Err(invalid(message));
-    }
+    };
     Ok(Reply::Elements(vec![
-        Element::new(MONITORING, "data").with_text(module::text()),
+        Element::new(MONITORING, "data").with_text(schema.text),
     ]))
 }

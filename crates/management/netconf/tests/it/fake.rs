@@ -36,7 +36,12 @@ pub(crate) struct Store {
 
 impl Switch {
     pub(crate) fn new() -> Arc<Mutex<Switch>> {
-        let config = Config::from_toml("test", BASE).unwrap();
+        Switch::of(BASE)
+    }
+
+    /// Returns a switch with this configuration.
+    pub(crate) fn of(toml: &str) -> Arc<Mutex<Switch>> {
+        let config = Config::from_toml("test", toml).unwrap();
         Arc::new(Mutex::new(Switch {
             revisions: vec![(config, String::new())],
             pending: None,
@@ -134,8 +139,12 @@ impl Datastore for Store {
     }
 
     fn state(&mut self) -> Result<Map<String, Json>, Failure> {
-        let port = serde_json::json!({"bridge": "br0", "name": "p1", "number": 1, "link": "up", "rx": {"packets": 7}});
+        let port = serde_json::json!({
+            "bridge": "br0", "name": "p1", "number": 1, "if_index": 17, "admin": "up", "link": "up", "mac": "02:00:00:00:00:01",
+            "speed_bps": 1_000_000_000, "rx": {"packets": 7, "bytes": 700}, "tx": {"bytes": 3},
+        });
         Ok(Map::from_iter([
+            ("started".to_owned(), Json::from(LOGIN)),
             ("revision".to_owned(), Json::from(0)),
             ("port".to_owned(), Json::Array(vec![port])),
         ]))

@@ -11,6 +11,7 @@ mod candidate;
 mod confirmed;
 mod fake;
 mod hello;
+mod interfaces;
 mod locks;
 mod notifications;
 mod reads;

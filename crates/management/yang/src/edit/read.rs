@@ -3,12 +3,18 @@
 use serde_json::{Map, Value as Json};
 
 use super::{Content, Edit, EditError, Insert, NETCONF, Operation, Problem, YANG};
-use crate::NAMESPACE;
 use crate::schema::{Kind, Node, find};
 use crate::xml::Element;
 
-/// Returns the edits of the elements of `config`. All problems are collected: an element with one is left out.
-pub fn from_xml(nodes: &[Node], elements: &[Element], path: &str, errors: &mut Vec<EditError>) -> Vec<Edit> {
+/// Returns the edits of the elements of `config`; nodes without a module of their own are in `namespace`. All problems are collected:
+/// an element with one is left out.
+pub fn from_xml(
+    nodes: &[Node],
+    elements: &[Element],
+    namespace: &str,
+    path: &str,
+    errors: &mut Vec<EditError>,
+) -> Vec<Edit> {
     let mut edits = Vec::new();
     for element in elements {
         let at = format!("{path}/{}", element.name);
@@ -16,14 +22,15 @@ pub fn from_xml(nodes: &[Node], elements: &[Element], path: &str, errors: &mut V
             path: at.clone(),
             problem,
         };
-        if element.namespace != NAMESPACE {
-            errors.push(fail(Problem::UnknownNamespace(
-                element.namespace.chars().take(100).collect(),
-            )));
-            continue;
-        }
-        let Some(node) = find(nodes, &element.name) else {
-            errors.push(unknown(nodes, &element.name, path));
+        let is_in = |node: &&Node| node.namespace(namespace) == element.namespace;
+        let Some(node) = nodes.iter().filter(is_in).find(|node| node.name == element.name) else {
+            let is_known = element.namespace == namespace || nodes.iter().any(|node| is_in(&node));
+            errors.push(match is_known {
+                true => unknown(nodes, &element.name, path),
+                false => fail(Problem::UnknownNamespace(
+                    element.namespace.chars().take(100).collect(),
+                )),
+            });
             continue;
         };
         let (operation, insert) = match attributes(element) {
@@ -35,8 +42,9 @@ pub fn from_xml(nodes: &[Node], elements: &[Element], path: &str, errors: &mut V
         };
         let content = match &node.kind {
             Kind::Leaf(_) | Kind::LeafList(_) => Content::Text(element.text.clone()),
-            Kind::Container { nodes, .. } | Kind::List { nodes, .. } => {
-                Content::Nodes(from_xml(nodes, &element.children, &at, errors))
+            Kind::Container { nodes: inside, .. } | Kind::List { nodes: inside, .. } => {
+                let inner = node.namespace(namespace);
+                Content::Nodes(from_xml(inside, &element.children, inner, &at, errors))
             }
         };
         edits.push(Edit {

@@ -40,7 +40,13 @@ fn edited(inner: &str, default: Operation) -> Result<Map<String, Json>, Problem>
         stops_at_errors: true,
         ..Editor::default()
     };
-    let edits = from_xml(configuration(), &element.children, "", &mut editor.errors);
+    let edits = from_xml(
+        configuration(),
+        &element.children,
+        NAMESPACE,
+        "",
+        &mut editor.errors,
+    );
     let mut document = base();
     editor.apply(configuration(), &mut document, &edits, default, "");
     match editor.errors.into_iter().next() {
@@ -239,7 +245,7 @@ fn a_document_written_as_xml_and_merged_into_nothing_is_the_same_document() {
     let text: String = elements.iter().map(ToString::to_string).collect();
     let read = Element::parse(format!("<c>{text}</c>").as_bytes()).unwrap();
     let mut editor = Editor::default();
-    let edits = from_xml(configuration(), &read.children, "", &mut editor.errors);
+    let edits = from_xml(configuration(), &read.children, NAMESPACE, "", &mut editor.errors);
     let mut result = Map::new();
     editor.apply(configuration(), &mut result, &edits, Operation::Merge, "");
     assert_eq!((editor.errors, &result), (vec![], &document));
@@ -255,7 +261,7 @@ proptest! {
         let text = format!(r#"<config xmlns:nc="urn:ietf:params:xml:ns:netconf:base:1.0" xmlns="{NAMESPACE}">{text}</config>"#);
         if let Ok(element) = Element::parse(text.as_bytes()) {
             let mut editor = Editor::default();
-            let edits = from_xml(configuration(), &element.children, "", &mut editor.errors);
+            let edits = from_xml(configuration(), &element.children, NAMESPACE, "", &mut editor.errors);
             let mut document = base();
             editor.apply(configuration(), &mut document, &edits, Operation::Merge, "");
             prop_assert_eq!(data::trimmed(configuration(), &document), document);
