@@ -136,6 +136,30 @@ if [ "${1:-}" = management ] && ! cmp -s tests/interop/requirements-management.t
     cp tests/interop/requirements-management.txt target/management-clients/.requirements
 fi
 
+# Clients of gNMI in Go: those of the reference implementation, and one whose structs are generated from the OpenConfig modules that
+# ygot carries. They need Go 1.21 or newer, which fetches the toolchain that go.mod names; Debian 12 has 1.19.
+if [ "${1:-}" = gnmi-clients ]; then
+    src=tests/interop/gnmi_client
+    out=target/gnmi-clients
+    if ! command -v go >/dev/null || ! go version | grep -qE 'go1\.(2[1-9]|[3-9][0-9])'; then
+        echo "setup: no Go 1.21 or newer: the tests with clients in Go are skipped"
+    elif ! (cd "$src" && cat go.mod go.sum main.go tools.go) | cmp -s - "$out/.built"; then
+        rm -rf "$out" && mkdir -p "$out/src/oc"
+        cp "$src"/go.mod "$src"/go.sum "$src"/*.go "$out/src"
+        (
+            cd "$out/src"
+            ygot=github.com/openconfig/ygot
+            go mod download $ygot
+            yang=$(go list -m -f '{{.Dir}}' $ygot)/demo/getting_started/yang
+            go run $ygot/generator -path="$yang" -output_file=oc/oc.go -package_name=oc -generate_fakeroot -fakeroot_name=device \
+                -compress_paths=false -exclude_modules=ietf-interfaces \
+                "$yang"/openconfig-{interfaces,if-ethernet,if-aggregate,if-ip,vlan}.yang
+            go build -o .. . github.com/openconfig/gnmi/cmd/gnmi_cli github.com/openconfig/gnmi/cmd/gnmi_collector
+        )
+        (cd "$src" && cat go.mod go.sum main.go tools.go) >"$out/.built"
+    fi
+fi
+
 # Neutron's library, with two hundred packages that it needs: only the long tests of OVSDB use it.
 if [ "${1:-}" = neutron ]; then
     wanted=(python3-neutron)

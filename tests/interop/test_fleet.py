@@ -184,30 +184,47 @@ def test_a_rollout_stops_at_the_first_switch_that_fails_and_all_go_back(tmp_path
         assert code == 1 and "sw3 is away" in out and [follower.config() for follower in switches] == before, out
 
 
-def test_a_document_that_cuts_the_way_to_etcd_comes_back_by_itself(tmp_path):
-    here, there, host = ("mr-fl1", "mr-fl2"), ("mr-fl3", "mr-fl4"), "10.77.9.1"
-    with namespaces.made("mr-fleet"), namespaces.cables(here, there):
-        run("ip", "address", "add", f"{host}/24", "dev", here[1])
-        run("ip", "link", "set", there[1], "netns", "mr-fleet")
-        namespaces.inside("mr-fleet", "ip", "address", "add", "10.77.9.2/24", "dev", there[1])
-        namespaces.inside("mr-fleet", "ip", "link", "set", there[1], "up")
-        ports = [(1, f"kernel:{here[0]}"), (2, f"kernel:{there[0]}")]
-        inside = ["ip", "netns", "exec", "mr-fleet"]
-        with Etcd(tmp_path / "etcd", host=host) as etcd, \
-                Follower(tmp_path, "sw1", etcd, ports, before=inside, extra=["cleartext = true"]) as follower:
-            # The agent reaches etcd through the switch that it configures.
-            follower.attach()
-            before = follower.config()
+def test_a_document_that_cuts_the_way_to_etcd_comes_back_on_every_canary_and_stops_there(tmp_path):
+    host, nodes = "10.77.9.1", ("sw1", "sw2")
+    here = {node: (f"mr-{node}p", f"mr-{node}q") for node in nodes}
+    there = {node: (f"mr-{node}r", f"mr-{node}s") for node in nodes}
+    names = [f"mr-{node}" for node in nodes]
+    with namespaces.made(*names), namespaces.cables(*here.values(), *there.values()), contextlib.ExitStack() as stack:
+        run("ip", "address", "add", f"{host}/32", "dev", "lo")
+        stack.callback(run, "ip", "address", "del", f"{host}/32", "dev", "lo", check=False)
+        etcd = stack.enter_context(Etcd(tmp_path / "etcd", host=host))
+        switches = []
+        for number, node in enumerate(nodes):
+            # The agent of each canary reaches etcd through the switch that it configures.
+            inner, outer, space = there[node][1], here[node][1], f"mr-{node}"
+            run("ip", "address", "add", f"10.77.10.{4 * number + 1}/30", "dev", outer)
+            run("ip", "link", "set", inner, "netns", space)
+            namespaces.inside(space, "ip", "address", "add", f"10.77.10.{4 * number + 2}/30", "dev", inner)
+            namespaces.inside(space, "ip", "link", "set", inner, "up")
+            namespaces.inside(space, "ip", "route", "add", host, "via", f"10.77.10.{4 * number + 1}")
+            ports = [(1, f"kernel:{here[node][0]}"), (2, f"kernel:{there[node][0]}")]
+            switches.append(stack.enter_context(Follower(tmp_path, node, etcd, ports, before=["ip", "netns", "exec", space],
+                                                         extra=["cleartext = true"])).attach())
+        last = stack.enter_context(Follower(tmp_path, "sw3", etcd, [(1, "memory")], extra=["cleartext = true"])).attach()
+        before = [follower.config() for follower in (*switches, last)]
+        revisions = len(last.revisions())
 
-            def cut(config):
-                bridge(config)["port"].pop()
+        def cut(config):
+            bridge(config)["port"].pop()
 
-            out, code = follower.fleet("push", "sw1", follower.file(cut), "--confirm-within", "5s", check=False)
-            assert code == 1 and "sw1 took back the document" in out and "not reached etcd" in out, out
+        folder = tmp_path / "wanted"
+        folder.mkdir()
+        for follower, edit in ((switches[0], cut), (switches[1], cut), (last, tables(2000))):
+            shutil.copy(follower.file(edit), folder / f"{follower.node}.json")
+        out, code = last.fleet("rollout", folder, "--first", "2", "--wave", "5", "--confirm-within", "5s", check=False)
+        assert code == 1 and "took back the document" in out and "not reached etcd" in out, out
+        for follower, config in zip(switches, before):
             follower.wait_ack("applied")
-            assert follower.config() == before
+            assert follower.config() == config
             kinds = [revision["operation"]["kind"] for revision in follower.revisions()]
-            assert "expired" in kinds, kinds
+            assert "expired" in kinds, (follower.node, kinds)
+        # The second wave was never touched.
+        assert last.config() == before[2] and len(last.revisions()) == revisions
 
 
 def test_over_tls_a_switch_writes_its_own_answers_and_no_document(tmp_path):

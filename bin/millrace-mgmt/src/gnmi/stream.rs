@@ -75,11 +75,11 @@ async fn run(
             "the first message: expected a SubscriptionList",
         ));
     };
-    let started = Instant::now();
-    let mut subscriptions = Subscriptions::new(&list, Duration::ZERO)?;
+    let started = tree.epoch;
+    let mut subscriptions = Subscriptions::new(&list, started.elapsed())?;
     let mut changes = tree.changes();
     changes.mark_unchanged();
-    let view = tree.read(started).await?;
+    let view = tree.read(Instant::now()).await?;
     if !send(sender, subscriptions.snapshot(&view, nanos())?).await || !sync(sender).await {
         return Ok(());
     }

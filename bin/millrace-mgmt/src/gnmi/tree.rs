@@ -24,6 +24,8 @@ type Read = (Instant, Arc<View>);
 #[derive(Clone)]
 pub(crate) struct Tree {
     pub(crate) rest: Rest,
+    /// The moment from which the times of samples are counted, one for all clients.
+    pub(crate) epoch: Instant,
     last: Arc<tokio::sync::Mutex<Option<Read>>>,
     changes: Arc<Mutex<Option<watch::Receiver<u64>>>>,
 }
@@ -33,6 +35,7 @@ impl Tree {
     pub(crate) fn new(rest: &Rest) -> Tree {
         Tree {
             rest: rest.clone(),
+            epoch: Instant::now(),
             last: Arc::default(),
             changes: Arc::default(),
         }

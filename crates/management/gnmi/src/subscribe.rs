@@ -9,7 +9,8 @@
 //! | `ON_CHANGE` | never: a path of counters alone is refused | when they change, and at each heartbeat |
 //! | `TARGET_DEFINED` | every 10 s | when they change |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -20,7 +21,7 @@ use crate::path::{Absolute, Step, to_proto};
 use crate::proto::gnmi::subscription_list::Mode;
 use crate::proto::gnmi::{Encoding, Notification, Path, SubscriptionList, SubscriptionMode, Update};
 use crate::value::{encoding, typed};
-use crate::view::{Leaf, Selection, View, leaves};
+use crate::view::{Leaf, Sample, Selection, View, leaves};
 
 /// The shortest interval of samples: the switch reads counters no faster.
 pub const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -42,23 +43,38 @@ struct Subscription {
     heartbeat: Option<Duration>,
     next_sample: Duration,
     next_heartbeat: Duration,
-    /// The values that were sent.
+    /// The values that were sent, where later ones are compared with them.
     sent: BTreeMap<Vec<Step>, Json>,
+    /// The last sample, of a subscription whose samples are sent as a whole.
+    shown: Option<Arc<Sample>>,
+}
+
+/// Returns the first multiple of an interval after `now`. Samples of all clients fall on the same times, so that one reading of the switch
+/// serves them.
+fn next_after(now: Duration, interval: Duration) -> Duration {
+    let past = now.as_nanos() / interval.as_nanos().max(1);
+    let next = (past + 1).saturating_mul(interval.as_nanos());
+    u64::try_from(next).map_or(Duration::MAX, Duration::from_nanos)
 }
 
 impl Subscription {
     /// Returns true for a sample, and for a heartbeat, whose time has come, and sets the times of the next ones. A late one is
-    /// not made up for: the next is an interval after `now`.
+    /// not made up for.
     fn advance(&mut self, now: Duration) -> (bool, bool) {
         let samples = self.sample.filter(|_| self.next_sample <= now);
         let beats = self.heartbeat.filter(|_| self.next_heartbeat <= now);
         if let Some(interval) = samples {
-            self.next_sample = now + interval;
+            self.next_sample = next_after(now, interval);
         }
         if let Some(interval) = beats {
-            self.next_heartbeat = now + interval;
+            self.next_heartbeat = next_after(now, interval);
         }
         (samples.is_some(), beats.is_some())
+    }
+
+    /// Returns true if each sample is sent as a whole, whatever was sent before.
+    fn is_whole(&self) -> bool {
+        self.sample.is_some() && !self.is_target_defined && !self.suppresses
     }
 }
 
@@ -148,9 +164,10 @@ impl Subscriptions {
                 is_target_defined: wanted == SubscriptionMode::TargetDefined,
                 suppresses: one.suppress_redundant,
                 heartbeat,
-                next_sample: now + sample.unwrap_or_default(),
-                next_heartbeat: now + heartbeat.unwrap_or_default(),
+                next_sample: sample.map_or(now, |interval| next_after(now, interval)),
+                next_heartbeat: heartbeat.map_or(now, |interval| next_after(now, interval)),
                 sent: BTreeMap::new(),
+                shown: None,
             });
         }
         Ok(Subscriptions {
@@ -169,8 +186,13 @@ impl Subscriptions {
     pub fn snapshot(&mut self, view: &View, nanos: i64) -> Result<Vec<Notification>, Status> {
         let mut out = Vec::new();
         for index in 0..self.list.len() {
-            let all = self.select(index, view)?;
-            let messages = self.compare(index, &all, Which::All, nanos, |_| true);
+            let messages = match self.list[index].is_whole() {
+                true => self.whole(index, view, nanos)?,
+                false => {
+                    let all = self.select(index, view)?;
+                    self.compare(index, &all, Which::All, nanos, |_| true)
+                }
+            };
             if !self.updates_only {
                 out.extend(messages);
             }
@@ -212,6 +234,10 @@ impl Subscriptions {
                 true => Which::Changed,
                 false => Which::All,
             };
+            if one.is_whole() {
+                out.extend(self.whole(index, view, nanos)?);
+                continue;
+            }
             let only_counters = one.is_target_defined && !beats;
             let all = self.select(index, view)?;
             out.extend(self.compare(index, &all, which, nanos, |leaf| {
@@ -236,6 +262,32 @@ impl Subscriptions {
             [sample, heartbeat]
         });
         times.flatten().min()
+    }
+
+    /// Returns messages with all values of a path, and with the paths of those that are gone. The values of a reading are made once for
+    /// all clients that ask for them.
+    fn whole(&mut self, index: usize, view: &View, nanos: i64) -> Result<Vec<Notification>, Status> {
+        let one = &self.list[index];
+        let sample = view.sample(&one.path, &one.origin, self.encoding)?;
+        let before = self.list[index].shown.replace(Arc::clone(&sample));
+        let deleted = before.map(|before| before.without(&sample)).unwrap_or_default();
+        Ok(self.messages(&sample.updates, &deleted, nanos))
+    }
+
+    fn messages(&self, updates: &[Update], deleted: &[Path], nanos: i64) -> Vec<Notification> {
+        let message = |update: &[Update], delete: &[Path]| Notification {
+            timestamp: nanos,
+            prefix: self.prefix.clone(),
+            update: update.to_vec(),
+            delete: delete.to_vec(),
+            ..Notification::default()
+        };
+        let mut out: Vec<Notification> = deleted
+            .chunks(UPDATES_MAX)
+            .map(|paths| message(&[], paths))
+            .collect();
+        out.extend(updates.chunks(UPDATES_MAX).map(|updates| message(updates, &[])));
+        out
     }
 
     fn select(&self, index: usize, view: &View) -> Result<Vec<Leaf>, Status> {
@@ -272,8 +324,7 @@ impl Subscriptions {
             }
         }
         let gone: Vec<Vec<Step>> = {
-            let present: std::collections::BTreeSet<&Vec<Step>> =
-                all.iter().map(|leaf| &leaf.steps).collect();
+            let present: BTreeSet<&Vec<Step>> = all.iter().map(|leaf| &leaf.steps).collect();
             one.sent
                 .keys()
                 .filter(|steps| !present.contains(steps))
@@ -284,19 +335,7 @@ impl Subscriptions {
             one.sent.remove(steps);
         }
         let deleted: Vec<Path> = gone.iter().map(|steps| to_proto(steps, &one.origin)).collect();
-        let message = |update: &[Update], delete: &[Path]| Notification {
-            timestamp: nanos,
-            prefix: self.prefix.clone(),
-            update: update.to_vec(),
-            delete: delete.to_vec(),
-            ..Notification::default()
-        };
-        let mut out: Vec<Notification> = deleted
-            .chunks(UPDATES_MAX)
-            .map(|paths| message(&[], paths))
-            .collect();
-        out.extend(updates.chunks(UPDATES_MAX).map(|updates| message(updates, &[])));
-        out
+        self.messages(&updates, &deleted, nanos)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The tree of a switch: the OpenConfig view, the configuration and the state, as one document.
 
-use std::sync::LazyLock;
+use std::collections::BTreeSet;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use millrace_yang::MODULE;
 use millrace_yang::data::completed;
@@ -9,7 +10,9 @@ use serde_json::{Map, Value as Json};
 use tonic::Status;
 
 use crate::openconfig;
-use crate::path::{ANY, Absolute, Origin, Step, check_keys, named};
+use crate::path::{ANY, Absolute, Origin, Step, check_keys, named, to_proto};
+use crate::proto::gnmi::{Encoding, Path, Update};
+use crate::value::typed;
 
 /// The kind of data that a client asks for (`GetRequest.DataType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -41,6 +44,50 @@ pub struct View {
     /// The revision of the configuration.
     pub revision: u64,
     data: Map<String, Json>,
+    samples: Samples,
+}
+
+/// The number of samples that a view keeps.
+const SAMPLES_MAX: usize = 64;
+
+/// The values of a path, as a message has them.
+#[derive(Debug)]
+pub struct Sample {
+    steps: Vec<Vec<Step>>,
+    origin: String,
+    /// An update for each leaf.
+    pub updates: Vec<Update>,
+}
+
+impl Sample {
+    /// Returns the paths that this sample has and another one has not.
+    pub fn without(&self, other: &Sample) -> Vec<Path> {
+        if self.steps == other.steps {
+            return Vec::new();
+        }
+        let present: BTreeSet<&Vec<Step>> = other.steps.iter().collect();
+        let gone = self.steps.iter().filter(|steps| !present.contains(steps));
+        gone.map(|steps| to_proto(steps, &self.origin)).collect()
+    }
+}
+
+/// What a sample is of.
+type SampleOf = (Absolute, String, Encoding);
+
+/// The samples that clients asked for. They follow from the data, so that views with the same data are equal.
+#[derive(Debug, Default)]
+struct Samples(Mutex<Vec<(SampleOf, Arc<Sample>)>>);
+
+impl Clone for Samples {
+    fn clone(&self) -> Samples {
+        Samples::default()
+    }
+}
+
+impl PartialEq for Samples {
+    fn eq(&self, _: &Samples) -> bool {
+        true
+    }
 }
 
 /// A node that a path selects.
@@ -73,7 +120,41 @@ impl View {
         data.insert("switch_state".to_owned(), Json::Object(state.clone()));
         let interfaces = openconfig::interfaces(&data, state);
         data.insert("interfaces".to_owned(), interfaces);
-        View { revision, data }
+        View {
+            revision,
+            data,
+            samples: Samples::default(),
+        }
+    }
+
+    /// Returns the values of a path. They are made once for all who ask for the same ones.
+    ///
+    /// # Errors
+    /// As [`View::select`].
+    pub fn sample(&self, path: &Absolute, origin: &str, encoding: Encoding) -> Result<Arc<Sample>, Status> {
+        let mut known = self.samples.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_it = |(of, _): &&(SampleOf, Arc<Sample>)| of.0 == *path && of.1 == origin && of.2 == encoding;
+        if let Some((_, sample)) = known.iter().find(is_it) {
+            return Ok(Arc::clone(sample));
+        }
+        let mut all = Vec::new();
+        for one in self.select(path, Selection::All)? {
+            leaves(&one, &mut all);
+        }
+        let update = |leaf: &Leaf| Update {
+            path: Some(to_proto(&leaf.steps, origin)),
+            val: Some(typed(leaf.node, &leaf.value, "", encoding)),
+            ..Update::default()
+        };
+        let sample = Arc::new(Sample {
+            updates: all.iter().map(update).collect(),
+            steps: all.into_iter().map(|leaf| leaf.steps).collect(),
+            origin: origin.to_owned(),
+        });
+        if known.len() < SAMPLES_MAX {
+            known.push(((path.clone(), origin.to_owned(), encoding), Arc::clone(&sample)));
+        }
+        Ok(sample)
     }
 
     /// Returns the nodes that a path selects. The root is one match for each node at the top.
