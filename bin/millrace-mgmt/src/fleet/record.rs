@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use millrace_fleet::{Record, to_bytes};
-use nix::fcntl::{Flock, FlockArg};
 
 const NAME: &str = "fleet.json";
 
@@ -13,8 +12,8 @@ const NAME: &str = "fleet.json";
 pub(crate) struct RecordFile {
     folder: PathBuf,
     record: Option<Record>,
-    /// Held for the life of the process.
-    _lock: Flock<File>,
+    /// Its lock goes when it is closed: the sandbox has no call that would remove it before.
+    _lock: File,
 }
 
 impl RecordFile {
@@ -27,7 +26,7 @@ impl RecordFile {
             .write(true)
             .open(&path)
             .with_context(|| path.display().to_string())?;
-        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|_| {
+        file.try_lock().map_err(|_| {
             anyhow!(
                 "{}: another process follows etcd with this folder",
                 path.display()
@@ -47,7 +46,7 @@ impl RecordFile {
         Ok(RecordFile {
             folder: folder.to_owned(),
             record,
-            _lock: lock,
+            _lock: file,
         })
     }
 

@@ -102,7 +102,7 @@ impl Master {
             self.leadership = None;
         }
         let leader = self.keys().leader();
-        if self.store.etcd.keys(&[Keys::One(leader)])?.kvs.first().is_some() {
+        if !self.store.etcd.keys(&[Keys::One(leader)])?.kvs.is_empty() {
             return Ok(false);
         }
         let lease = self.store.etcd.grant(LEASE_S)?;

@@ -264,7 +264,8 @@ fn of_interface(interface: &Map<String, Json>) -> Map<String, Json> {
     entry
 }
 
-fn with_entries(entries: Vec<Json>) -> Map<String, Json> {
+fn with_entries(entries: impl Iterator<Item = Json>) -> Map<String, Json> {
+    let entries: Vec<Json> = entries.collect();
     match entries.is_empty() {
         true => Map::new(),
         false => Map::from_iter([(INTERFACES.to_owned(), json!({"interface": entries}))]),
@@ -275,7 +276,7 @@ fn with_entries(entries: Vec<Json>) -> Map<String, Json> {
 pub fn view(document: &Map<String, Json>) -> Map<String, Json> {
     let entries = ports(document).map(|port| of_port(&port));
     let entries = entries.chain(tables(document, "interface").map(of_interface));
-    with_entries(entries.map(Json::Object).collect())
+    with_entries(entries.map(Json::Object))
 }
 
 /// Returns the view of a document with the state of the running switch.
@@ -302,7 +303,7 @@ pub fn view_with_state(document: &Map<String, Json>, state: &Map<String, Json>) 
         }
         entries.push(Json::Object(entry));
     }
-    with_entries(entries)
+    with_entries(entries.into_iter())
 }
 
 /// Adds the state of an interface.

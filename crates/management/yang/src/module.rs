@@ -154,7 +154,7 @@ fn write_type(kind: &Type, level: usize, out: &mut String) {
         }
         // The schema of the switch has no identities.
         Type::Text(_) | Type::NumberOrText(_) | Type::Identity { .. } => {
-            statement(level, "type", "string", out)
+            statement(level, "type", "string", out);
         }
         Type::Choice(words) => {
             indent(level, out);
