@@ -125,7 +125,7 @@ fi
 
 # Tools of operators that the tests drive the switch with.
 if [ "${1:-}" = management ]; then
-    wanted=(ansible-core etcd-client etcd-server mininet openvswitch-testcontroller openssh-server libnetconf2-dev libssh-dev libssl-dev libyang2-dev libyang2-tools libyuma-base snmp snmpd yangcli)
+    wanted=(ansible-core python3-ovsdbapp etcd-client etcd-server mininet openvswitch-testcontroller openssh-server libnetconf2-dev libssh-dev libssl-dev libyang2-dev libyang2-tools libyuma-base snmp snmpd yangcli)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 

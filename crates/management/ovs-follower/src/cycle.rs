@@ -19,7 +19,7 @@ const ATTEMPTS: usize = 20;
 /// The result of a cycle.
 pub(crate) struct Cycle {
     /// The rows without those that were taken out.
-    pub(crate) translation: Translation,
+    pub(crate) translation: Arc<Translation>,
     pub(crate) state: State,
     /// The fate of the desired state.
     pub(crate) commit: Commit,
@@ -57,7 +57,7 @@ pub(crate) fn run(
         }
     }
     Cycle {
-        translation,
+        translation: Arc::new(translation),
         state: switch.state(),
         commit,
     }
