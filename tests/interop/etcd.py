@@ -11,7 +11,7 @@ import subprocess
 import urllib.request
 
 from front_ends import FrontEnds
-from switches import TARGET, Millrace, end, free_port, run, wait_for
+from switches import TARGET, Millrace, end, free_port, rest_over, run, wait_for
 
 # Members elect a leader anew in under a second, also on a busy machine.
 TIMES = ["--heartbeat-interval", "100", "--election-timeout", "1000"]
@@ -192,11 +192,16 @@ class Follower:
             return ack if ack.get("mod_revision") == self.document_revision() and ack["outcome"] == outcome else None
         return wait_for(f"{self.node}: {outcome}", is_there)
 
+    def asked(self, path):
+        """Returns an answer of REST over a connection of its own: the switch closes those that are idle, also just when one is used again."""
+        with rest_over(self.switch.api_socket) as rest:
+            return rest.get(f"{self.switch.url}/{path}", timeout=60).json()
+
     def config(self):
-        return self.switch.rest.get(f"{self.switch.url}/config", timeout=60).json()
+        return self.asked("config")
 
     def revisions(self):
-        return self.switch.rest.get(f"{self.switch.url}/revisions?limit=200", timeout=60).json()["revisions"]
+        return self.asked("revisions?limit=200")["revisions"]
 
     def file(self, edit, name="wanted"):
         """Returns a file with the configuration of the switch, which `edit` changes in place."""

@@ -24,7 +24,7 @@ for folder in sorted(CLIENTS.glob("lib/python3.*/site-packages")):
 class FrontEnds:
     """A `millrace-mgmt` that serves a switch."""
 
-    def __init__(self, folder, switch, settings="", gnmi="", before=(), program=TARGET / "millrace-mgmt"):
+    def __init__(self, folder, switch, settings="", gnmi="", before=(), program=TARGET / "millrace-mgmt", log="debug"):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.netconf, self.gnmi = self.folder / "netconf.sock", self.folder / "gnmi.sock"
@@ -34,7 +34,7 @@ class FrontEnds:
             f'switch = "unix:{switch.api_socket}"', settings,
             "[netconf]", f'socket = "{self.netconf}"', "[gnmi]", f'socket = "{self.gnmi}"', gnmi,
         ]) + "\n")
-        self.command = [*before, program, "--log", "debug", "serve", "--config", self.config]
+        self.command = [*before, program, "--log", log, "serve", "--config", self.config]
         self.process = None
 
     def start(self):

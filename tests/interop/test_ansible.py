@@ -43,7 +43,7 @@ def play(switch, tasks, must_pass=True):
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
     }
     done = subprocess.run(["ansible-playbook", "-c", "local", "-i", "localhost,", book], env=environment,
-                          capture_output=True, text=True, timeout=300)
+                          capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(report.read_text())
     if must_pass:
@@ -76,6 +76,31 @@ TASKS = [
     {"millrace.switch.config": {"state": "deleted", "config": {"bridge": [{"name": "br1"}]}}},
     {"millrace.switch.config": {"state": "overridden", "config": {"bridge": [{"name": "br9"}]}}},
 ]
+#: More of them, for the long form: each is run four times.
+MORE = [
+    {"millrace.switch.bridge": {"name": "br3"}},
+    *({"millrace.switch.bridge": {"name": "br3", "settings": settings}} for settings in (
+        {"tables": 10}, {"mac_table_size": 2000, "mac_ageing_s": 60}, {"lldp": {}}, {"rstp": {}}, {"fail_mode": "standalone"},
+    )),
+    {"millrace.switch.port": {"bridge": "br3", "name": "p1", "number": 1, "device": "memory"}},
+    *({"millrace.switch.port": {"bridge": "br3", "name": "p1", "settings": settings}} for settings in (
+        {"mtu": 1400}, {"down": True}, {"down": False}, {"trunks": [10, 20]}, {"vlan": 5, "trunks": [10]}, {"rate": "10Mbps"},
+        {"policer": {"kind": "srtcm", "cir": "1Mbps"}}, {"lldp": "off"},
+    )),
+    {"millrace.switch.port": {"bridge": "br3", "name": "p2", "number": 2, "device": "memory", "settings": {"queue": [{"id": 1, "max_rate": "1Mbps"}]}}},
+    {"millrace.switch.config": {"config": {"acl": [{"name": "edge", "rules": ["permit tcp,tp_dst=22", "deny ip"]}]}}},
+    {"millrace.switch.config": {"config": {"acl": [{"name": "edge", "rules": ["deny ip"]}]}}},
+    {"millrace.switch.config": {"config": {"vrf": [{"name": "red"}]}}},
+    {"millrace.switch.interface": {"name": "v20", "settings": {
+        "vrf": "red", "bridge": "br3", "vlan": 10, "address": ["10.0.20.1/24"], "acl_in": "edge"}}},
+    {"millrace.switch.interface": {"name": "v20", "settings": {"mtu": 1400}}},
+    {"millrace.switch.interface": {"name": "v20", "state": "absent"}},
+    {"millrace.switch.config": {"state": "deleted", "config": {"acl": [{"name": "edge"}], "vrf": [{"name": "red"}]}}},
+    {"millrace.switch.config": {"state": "overridden", "config": {"bridge": [{"name": "br9"}]}}},
+]
+if os.environ.get("MILLRACE_ANSIBLE_LONG"):
+    TASKS = [*TASKS[:-1], *MORE]
+    assert len(TASKS) >= 40
 
 
 def test_check_mode_predicts_each_diff_and_a_second_run_changes_nothing(switch):

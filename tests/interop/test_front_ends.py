@@ -11,8 +11,10 @@ import traceback
 
 import pytest
 
+from etcd import Etcd, Follower, bridge
 from front_ends import MODEL, FrontEnds, Netconf, over_unix
 from switches import TARGET, Millrace, end, listens, opened, rest_over, run, wait_for
+from test_snmp import Mgmt, Snmpd
 
 NOBODY = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user needs root")
@@ -30,6 +32,9 @@ REST = [(method, f"/api/v1/{path}") for method, path in (
 CLI = [["show", "status"], ["show", "config"], ["apply", "{config}"], ["rollback", "0"], ["confirm"], ["bridge", "add", "br9"],
        ["flow", "add", "br0", "actions=drop"], ["lock", "take"], ["own", "br0", "--local"], ["log", "debug"]]
 OVSDB = [["show"], ["add-br", "br9"], ["del-br", "br0"], ["set", "Open_vSwitch", ".", "other_config:x=y"], ["list", "Bridge"]]
+# `millrace fleet`, of a user whom neither etcd nor the switch knows.
+FLEET = [["status"], ["metrics"], ["attach"], ["detach"], ["diff", "sw1"], ["push", "sw1", "{config}"], ["rollout", "{folder}"], ["history"],
+         ["pause", "x"], ["confirm", "x"], ["rollback", "x"], ["adopt", "sw1"]]
 # Verbs of gNMI, each a function of the stub and of the messages' module.
 GNMI = {
     "Capabilities": lambda stub, pb: stub.Capabilities(pb.CapabilityRequest(), timeout=60),
@@ -140,14 +145,58 @@ def gnmi_refusals(front_ends):
     return as_nobody(action)
 
 
-@pytest.mark.parametrize("front_end", ["REST", "CLI", "OVSDB", "NETCONF", "gNMI"])
+def fleet_refusals(folder, switch, program):
+    """What becomes of each command with an etcd that asks for users, and as a user whom the switch does not know."""
+    with Etcd(folder / "etcd") as etcd:
+        etcd.ctl("user", "add", "root:secret")
+        etcd.ctl("user", "grant-role", "root", "root")
+        etcd.ctl("auth", "enable")
+        settings, wanted = folder / "fleet.toml", folder / "wanted"
+        settings.write_text(etcd.settings("sw1"))
+        wanted.mkdir()
+        shutil.copy(switch.config, wanted / "sw1.toml")
+        lines = [["fleet", "--settings", settings, *(word.format(config=switch.config, folder=wanted) for word in line)] for line in FLEET]
+        lines = [[str(word) for word in line] for line in lines]
+        found = command_refusals(program, lines, switch.environment, ["no access to", "user name is empty", "permission denied"])
+        etcd.options += ["--user", "root:secret"]
+        assert not etcd.ctl("get", "--prefix", "/millrace/").strip(), "nothing was written"
+        return found
+
+
+def snmp_refusals(folder, switch):
+    """What becomes of a Set of each column, although snmpd allows its user to write everything."""
+    with Snmpd(folder / "snmpd", writes=True) as snmpd, Mgmt(folder / "agentx", switch, snmpd):
+        objects = wait_for("the objects", lambda: snmpd.walk("1.3.6.1.2.1"))
+        # One object of each column: of those whose names differ in the last number alone, the first.
+        columns = {name.rsplit(".", 1)[0]: name for name in reversed(sorted(objects))}
+        found = []
+        for name in columns.values():
+            done = subprocess.run(["snmpset", "-v2c", "-c", "switch", "-On", f"127.0.0.1:{snmpd.port}", f".1.3.6.1.2.1.{name}", "i", "1"],
+                                  capture_output=True, text=True, timeout=60)
+            text = done.stdout + done.stderr
+            is_refused = done.returncode != 0 and any(word in text for word in ("notWritable", "noAccess", "readOnly"))
+            found.append((name, "refused" if is_refused else text))
+        assert len(found) > 20
+        return found
+
+
+@pytest.mark.parametrize("front_end", ["REST", "CLI", "OVSDB", "NETCONF", "gNMI", "fleet", "SNMP"])
 def test_a_foreign_user_is_refused_on_every_verb(front_end, tmp_path, switch, front_ends):
     before = history(switch)
+    program = tmp_path / "millrace"
+    if front_end in ("CLI", "fleet"):
+        shutil.copy(TARGET / "millrace", program)
+    if front_end == "fleet" and not shutil.which("etcd"):
+        pytest.skip("etcd: scripts/setup.sh management")
+    if front_end == "SNMP" and not shutil.which("snmpd"):
+        pytest.skip("snmpd: scripts/setup.sh management")
     if front_end == "REST":
         outcomes = rest_refusals(switch)
+    elif front_end == "fleet":
+        outcomes = fleet_refusals(tmp_path, switch, program)
+    elif front_end == "SNMP":
+        outcomes = snmp_refusals(tmp_path, switch)
     elif front_end == "CLI":
-        program = tmp_path / "millrace"
-        shutil.copy(TARGET / "millrace", program)
         lines = [[word.format(config=switch.config) for word in line] for line in CLI]
         outcomes = command_refusals(program, lines, switch.environment, ["no access to"])
     elif front_end == "OVSDB":
@@ -254,3 +303,75 @@ def test_front_ends_that_write_at_once_neither_merge_nor_lose_nor_reorder_a_chan
         assert change["new"] == seen.get(change["path"], change["old"]) + 1, (number, change)
         seen[change["path"]] = change["new"]
     assert len(seen) == len(writers)
+
+
+@pytest.mark.skipif(not shutil.which("etcd"), reason="etcd: scripts/setup.sh management")
+def test_documents_of_etcd_and_changes_of_people_at_once_lose_nothing_of_each_other(tmp_path):
+    """The bridge br0 belongs to etcd, br1 to people, who change it by REST, NETCONF and gNMI while documents arrive. Each value only rises."""
+    with Etcd(tmp_path / "etcd") as etcd, Follower(tmp_path, "sw1", etcd, ports=[(1, "memory")]) as follower:
+        follower.attach()
+        switch = follower.switch
+        switch.change(lambda config: config["bridge"].append({"name": "br1", "fail_mode": "standalone", "mac_ageing_s": 1000}))
+        faults, seen, over = [], [], threading.Event()
+
+        def values():
+            found = {one["name"]: one for one in switch.rest.get(f"{switch.url}/config", timeout=60).json()["bridge"]}
+            return found["br0"]["mac_table_size"], found["br1"]["mac_ageing_s"], found["br1"]["tables"]
+
+        def documents():
+            for number in range(ROUNDS):
+                def edit(config, number=number):
+                    config["bridge"] = [one for one in config["bridge"] if one["name"] == "br0"]
+                    bridge(config)["mac_table_size"] = 3000 + number
+                follower.fleet("push", "sw1", follower.file(edit))
+
+        def people():
+            with Netconf(follower.agent.netconf) as session:
+                value = 1000
+                while value < 1000 + ROUNDS:
+                    session.edit(f"<mac_ageing_s>{value + 1}</mac_ageing_s>", bridge="br1")
+                    reply = session.call("<commit/>")
+                    if "<ok/>" in reply:
+                        value += 1
+                    else:
+                        # A document that waits for its confirmation is in the way, or came first.
+                        assert any(word in reply for word in ("stale", "conflict", "waits for its confirmation")), reply
+                        session.ok("<discard-changes/>")
+
+        def others():
+            done = 0
+            while done < ROUNDS:
+                answer = switch.rest.get(f"{switch.url}/config", timeout=60)
+                config = answer.json()
+                own = next(one for one in config["bridge"] if one["name"] == "br1")
+                own["tables"] = 100 + done
+                answer = switch.rest.put(f"{switch.url}/config", json=config, headers={"If-Match": answer.headers["ETag"]}, timeout=60)
+                assert answer.status_code in (200, 409, 412), answer.text
+                done += answer.status_code == 200
+
+        def guarded(writer):
+            try:
+                writer()
+            except BaseException:
+                faults.append(traceback.format_exc())
+
+        def watch():
+            while not over.is_set():
+                seen.append(values())
+
+        threads = [threading.Thread(target=guarded, args=(writer,)) for writer in (documents, people, others)]
+        watcher = threading.Thread(target=guarded, args=(watch,))
+        watcher.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=400)
+            assert not thread.is_alive()
+        over.set()
+        watcher.join(timeout=60)
+        assert not faults, faults[0]
+        assert values() == (3000 + ROUNDS - 1, 1000 + ROUNDS, 100 + ROUNDS - 1)
+        # What was there before the first change of each is another value.
+        for column, least in zip(zip(*seen), (3000, 1000, 100)):
+            rising = [value for value in column if least <= value < least + ROUNDS + 1]
+            assert len(rising) > 1 and rising == sorted(rising), rising

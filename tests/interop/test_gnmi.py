@@ -78,13 +78,17 @@ def test_get_and_set_by_both_models(switch, front_ends):
     assert newest["author"] == "root (alice)" and newest["comment"] == "gNMI Set"
 
 
-def test_one_bad_path_changes_nothing(switch, front_ends):
-    before = config(switch)
-    with client(front_ends, "alice") as gnmi, pytest.raises(Exception) as refused:
-        gnmi.set(update=[("millrace:/bridge[name=br0]", {"tables": 9}), ("millrace:/bridge[name=br0]", {"tabels": 9})],
-                 encoding="json_ietf")
-    assert code(refused) == grpc.StatusCode.INVALID_ARGUMENT
-    assert config(switch) == before
+def test_one_bad_path_of_twenty_changes_nothing(switch, front_ends):
+    before, revisions = config(switch), switch.rest.get(f"{switch.url}/revisions?limit=1", timeout=60).json()["revisions"][0]["number"]
+    good = [("millrace:/bridge[name=br0]/port[name=p2]", {"mtu": 1400 + number}) for number in range(19)]
+    for bad, reason in ((("millrace:/bridge[name=br0]", {"tabels": 9}), "tabels"), (("millrace:/bridge[name=br0]", {"tables": 999}), "255"),
+                        (("openconfig:/interfaces/interface[name=br0/p9]/config", {"enabled": False}), "br0/p9")):
+        for at in (0, 10, 19):
+            with client(front_ends, "alice") as gnmi, pytest.raises(Exception) as refused:
+                gnmi.set(update=[*good[:at], bad, *good[at:]], encoding="json_ietf")
+            assert code(refused) == grpc.StatusCode.INVALID_ARGUMENT and reason in str(refused.value), refused.value
+            assert config(switch) == before
+    assert switch.rest.get(f"{switch.url}/revisions?limit=1", timeout=60).json()["revisions"][0]["number"] == revisions
 
 
 def test_a_client_has_the_role_of_its_certificate_and_none_without(switch, front_ends):

@@ -27,7 +27,7 @@ HC_IN_UCAST, FDB_PORT, BASE_PORT_IF = "1.3.6.1.2.1.31.1.1.1.7", "1.3.6.1.2.1.17.
 class Snmpd:
     """Debian's snmpd as the master agent, with the switch in the context `sw` (community `switch`) or in the default one (`public`)."""
 
-    def __init__(self, folder, arguments=()):
+    def __init__(self, folder, arguments=(), writes=False):
         self.folder, self.port, self.trap_port = folder, free_port(), free_port()
         folder.mkdir(parents=True, exist_ok=True)
         self.socket = folder / "agentx"
@@ -35,7 +35,7 @@ class Snmpd:
         config.write_text("\n".join([
             "master agentx", f"agentXSocket {self.socket}", "agentXTimeout 10", "rocommunity public 127.0.0.1",
             "com2sec -Cn sw switchsec default switch", "group switchgroup v2c switchsec", "view everything included .1",
-            "access switchgroup sw v2c noauth exact everything none none", f"trap2sink 127.0.0.1:{self.trap_port} public"]) + "\n")
+            f"access switchgroup sw v2c noauth exact everything {'everything' if writes else 'none'} none", f"trap2sink 127.0.0.1:{self.trap_port} public"]) + "\n")
         self.log = folder / "snmpd.log"
         environment = os.environ | {"SNMP_PERSISTENT_DIR": str(folder / "persistent")}
         self.process = subprocess.Popen(
