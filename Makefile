@@ -131,7 +131,7 @@ bench-transport: build-switch ## measure bulk transfers against their gates, bes
 simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)
 	cargo test --release --locked -p millrace-transport-simulator --test it -- --ignored --nocapture
 
-management: setup ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of gNMI (50 subscribers; clients in Go) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes)
+management: setup ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of NETCONF (bounds of times), of gNMI (50 subscribers; clients in Go), of Ansible (40 tasks) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes)
 	@scripts/setup.sh python
 	@scripts/setup.sh management
 	@scripts/setup.sh neutron || echo "neutron: not available; its test is skipped"
@@ -139,7 +139,9 @@ management: setup ## run the long forms of the tests of OVSDB (500 ports beside 
 	cargo build --release --locked -p millraced -p millrace
 	MILLRACE_OVSDB_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_ovsdb.py tests/interop/test_ovsdb_many.py tests/interop/test_ovsdb_mininet.py tests/interop/test_ovsdb_neutron.py
 	cargo build --release --locked -p millrace-mgmt
+	MILLRACE_NETCONF_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_netconf.py tests/interop/test_netconf_scenario.py
 	MILLRACE_GNMI_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_gnmi_load.py tests/interop/test_gnmi_go.py
+	MILLRACE_ANSIBLE_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_ansible.py
 	MILLRACE_FLEET_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_fleet_faults.py
 
 kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and few bytes may be sent again

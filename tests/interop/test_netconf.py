@@ -7,8 +7,10 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -191,6 +193,35 @@ def test_ncclient_over_openssh_edits_locks_and_commits(tmp_path, switch, front_e
         with pytest.raises(Exception, match="does not exist"):
             session.edit_config(target="candidate", config=config.replace("<port>", '<port xmlns:nc="%s" nc:operation="delete">' % BASE)
                                 .replace("p7", "p8"))
+
+
+@pytest.mark.skipif(shutil.which("sshd", path="/usr/sbin") is None, reason="openssh-server is not installed")
+def test_a_time_that_is_over_and_a_connection_that_is_reset_are_noticed_in_seconds(tmp_path, switch, front_ends):
+    """The bounds hold on a machine that does nothing else (`make management`); on a loaded one, the test has those of every wait."""
+    manager = pytest.importorskip("ncclient.manager", reason="ncclient: scripts/setup.sh management")
+    with Netconf(front_ends.netconf) as session:
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        began = time.monotonic()
+        session.ok(COMMIT_CONFIRMED.format(1, "<persist>x</persist>"))
+        assert ageing(switch) == 600
+        wait_for("the time takes it back", lambda: ageing(switch) == 300)
+        returned = time.monotonic() - began - 1
+    change = {"headers": {"content-type": "application/merge-patch+json"}, "timeout": 60, "data": '{"system": {"idle": "busy"}}'}
+    with Sshd(tmp_path / "ssh", front_ends, free_port()) as sshd:
+        session = manager.connect(host="127.0.0.1", port=sshd.port, username="root", key_filename=str(sshd.key), hostkey_verify=False,
+                                  allow_agent=False, look_for_keys=False, timeout=60)
+        session.lock("running")
+        assert switch.rest.patch(f"{switch.url}/config", **change).status_code == 423
+        # RST instead of FIN.
+        connection = session._session._transport.sock
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        began = time.monotonic()
+        os.close(connection.detach())
+        wait_for("the lock is free", lambda: switch.rest.patch(f"{switch.url}/config", **change).status_code == 200)
+        freed = time.monotonic() - began
+    said = f"a time-out is over after {1000 * returned:.0f} ms more, a lock is free {1000 * freed:.0f} ms after the reset of its connection"
+    print(said)
+    assert not os.environ.get("MILLRACE_NETCONF_LONG") or (returned < 1 and freed < 2), said
 
 
 def handed_out(session, folder):
