@@ -324,8 +324,9 @@ fn opened(create: usize, options: usize, out: &mut Fields) {
     }
 }
 
-fn cut(text: Vec<u8>) -> Vec<u8> {
-    text[..text.len().min(FIELD_SIZE)].to_vec()
+fn cut(mut text: Vec<u8>) -> Vec<u8> {
+    text.truncate(FIELD_SIZE);
+    text
 }
 
 fn request_2(command: u16, data: &[u8], record: &mut SmbRecord) -> Option<()> {
