@@ -337,9 +337,8 @@ impl Switch {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [flows, packets, seconds] = &arguments[..] else {
-        panic!("expected FLOWS PACKETS SECONDS");
-    };
+    let given: Result<&[String; 3], _> = arguments[..].try_into();
+    let [flows, packets, seconds] = given.expect("three arguments: FLOWS PACKETS SECONDS");
     let lines = std::fs::read_to_string(flows).expect("the flow entries");
     let seconds: u64 = seconds.parse().expect("a number of seconds");
     let auto = OffloadSettings {
