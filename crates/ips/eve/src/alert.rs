@@ -10,7 +10,6 @@ use millrace_ips_engine::{Action, Direction, LinkType};
 use millrace_ips_rules::frames;
 
 use crate::app;
-use crate::event::protocols;
 use crate::object::Object;
 use crate::place::Place;
 use crate::tables::Target;
@@ -56,7 +55,7 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
     });
     line.object("verdict", |out| verdict(out, alert));
     match (&alert.context, alert.app) {
-        (Some(context), Some(_)) => protocols(&mut line, &context.flow),
+        (Some(context), Some(_)) => app::protocols(&mut line, &context.flow),
         (None, Some(app)) => {
             line.field("app_proto", app.name());
         }

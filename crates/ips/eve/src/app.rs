@@ -5,6 +5,7 @@ use millrace_ips_engine::app::record::{
     SshRecord, TlsRecord,
 };
 use millrace_ips_engine::app::{AppProtocol, smb_status_name};
+use millrace_ips_engine::event::FlowSummary;
 
 use crate::object::{Object, values};
 use crate::place::Place;
@@ -20,6 +21,22 @@ pub(crate) fn event_type(protocol: AppProtocol) -> &'static str {
         // Both versions have one type.
         AppProtocol::Http2 => "http",
         other => other.name(),
+    }
+}
+
+/// Writes the protocol of a flow, that of each direction which speaks another one, and that before a change.
+pub(crate) fn protocols(line: &mut Object<'_>, flow: &FlowSummary) {
+    let Some(app) = flow.app else {
+        return;
+    };
+    line.field("app_proto", app.name());
+    if let Some(original) = flow.original_app.filter(|original| *original != app) {
+        line.field("app_proto_orig", original.name());
+    }
+    for (name, other) in ["app_proto_ts", "app_proto_tc"].into_iter().zip(flow.apps) {
+        if let Some(other) = other.filter(|other| *other != app) {
+            line.field(name, other.name());
+        }
     }
 }
 

@@ -211,7 +211,7 @@ impl Writer {
             line.field("response_icmp_type", kind)
                 .field("response_icmp_code", code);
         }
-        protocols(&mut line, flow);
+        app::protocols(&mut line, flow);
         line.object("flow", |out| {
             counters(out, flow);
             out.field("start", timestamp(flow.start))
@@ -276,22 +276,6 @@ fn anomaly_name<'a>(event: &str, name: &'a str) -> Cow<'a, str> {
     match event.split_once('.') {
         None | Some(("dnp3" | "http" | "smtp" | "tls", _)) => name.to_ascii_uppercase().into(),
         Some(_) => name.into(),
-    }
-}
-
-/// Writes the protocol of a flow, that of each direction which speaks another one, and that before a change.
-pub(crate) fn protocols(line: &mut Object<'_>, flow: &FlowSummary) {
-    let Some(app) = flow.app else {
-        return;
-    };
-    line.field("app_proto", app.name());
-    if let Some(original) = flow.original_app.filter(|original| *original != app) {
-        line.field("app_proto_orig", original.name());
-    }
-    for (name, other) in ["app_proto_ts", "app_proto_tc"].into_iter().zip(flow.apps) {
-        if let Some(other) = other.filter(|other| *other != app) {
-            line.field(name, other.name());
-        }
     }
 }
 
