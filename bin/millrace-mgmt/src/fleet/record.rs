@@ -12,7 +12,7 @@ const NAME: &str = "fleet.json";
 pub(crate) struct RecordFile {
     folder: PathBuf,
     record: Option<Record>,
-    /// Its lock goes when it is closed: the sandbox has no call that would remove it before.
+    /// The lock goes when the file is closed: the sandbox has no call that would remove it before.
     _lock: File,
 }
 

@@ -71,7 +71,7 @@ impl Sample {
     }
 }
 
-/// What a sample is of.
+/// A sample's path, name and encoding.
 type SampleOf = (Absolute, String, Encoding);
 
 /// The samples that clients asked for. They follow from the data, so that views with the same data are equal.

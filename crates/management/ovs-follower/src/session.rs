@@ -291,7 +291,7 @@ impl Following<'_> {
         self.shared.change(|status| status.waits_for = waits_for);
         work.settle_state(&mut state, translation.statistics_interval_ms);
         if is_placed && work.state == state {
-            // What was written is what is: at rest, a cycle with thousands of ports compares and does no more.
+            // The rows have this state already: at rest, a cycle with thousands of ports compares and does no more.
             return;
         }
         for bridge in &translation.rows {

@@ -10,9 +10,7 @@ pub const MTU_DEFAULT: u64 = 1500;
 pub struct Port<'a> {
     /// The name of the interface.
     pub name: String,
-    /// The bridge.
     pub bridge: &'a Map<String, Json>,
-    /// The port.
     pub port: &'a Map<String, Json>,
 }
 

@@ -72,9 +72,7 @@ pub enum Type {
     Choice(Vec<(String, String)>),
     /// An identity of a module, with the prefix that XML uses for it.
     Identity {
-        /// The module.
         module: &'static str,
-        /// The prefix.
         prefix: &'static str,
     },
 }

@@ -118,7 +118,7 @@ fn what_the_standard_says_is_written_and_the_rest_stays() {
         (&interface["mtu"], &interface["vlan"]),
         (&json!(9000), &json!(10))
     );
-    // What is deleted is gone, and an edit that changes nothing is none.
+    // Deleted interfaces are gone, and an edit that changes nothing is none.
     peer.ok(&edits(
         "<interface nc:operation=\"delete\"><name>br0/p2</name></interface>
          <interface nc:operation=\"delete\"><name>v10</name></interface>",

@@ -34,7 +34,7 @@ const SETTINGS: OffloadSettings = OffloadSettings {
     drops: true,
 };
 
-/// What the thread of the device does and sees, by flow.
+/// Orders to the thread of the device, and its observations, by flow.
 struct Wire {
     is_fed: AtomicBool,
     is_hung: AtomicBool,

@@ -38,7 +38,7 @@ const RECORDED: usize = 512;
 /// Largest number of proposals and of vendors that records have.
 const LISTED: usize = 16;
 
-/// What an end has sent in version 1.
+/// The payloads of version 1 that an end has sent.
 #[derive(Debug, Default)]
 struct End {
     key_exchange: Vec<u8>,
@@ -52,7 +52,7 @@ heap!(End { key_exchange, nonce });
 /// The parser of a flow.
 #[derive(Debug, Default)]
 pub(super) struct Ike {
-    /// What both ends have sent in version 1, by [`Direction::index`].
+    /// Payloads of version 1 of both ends, by [`Direction::index`].
     ends: [End; 2],
     /// Vendors of version 1.
     vendors: Vec<Vec<u8>>,
