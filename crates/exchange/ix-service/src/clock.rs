@@ -11,7 +11,7 @@
 //! engine that starts before NTP has set the clock must not take what exists for something of the future.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use millrace_ix_model::Timestamp;
 use millrace_ix_store::UnixMillis;
@@ -152,26 +152,57 @@ fn timestamp(nanos: u128) -> Timestamp {
     Timestamp::from_millis(u64::try_from(nanos / NANOS_PER_MILLI).unwrap_or(u64::MAX))
 }
 
+/// The clocks of a machine.
+pub trait Clocks: Send + Sync + std::fmt::Debug {
+    /// Returns the time of the monotonic clock since its start.
+    fn monotonic(&self) -> Duration;
+    /// Returns the time of the system clock since the Unix epoch.
+    fn system(&self) -> Duration;
+}
+
+/// The clocks of this machine. The monotonic one begins at the start of the engine.
+#[derive(Debug)]
+pub(crate) struct MachineClocks(Instant);
+
+impl MachineClocks {
+    pub(crate) fn new() -> MachineClocks {
+        MachineClocks(Instant::now())
+    }
+}
+
+impl Clocks for MachineClocks {
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    fn system(&self) -> Duration {
+        SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+    }
+}
+
 /// The clock of an engine. Clones share one state.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    start: Instant,
+    machine: Arc<dyn Clocks>,
     wall: Arc<Mutex<WallClock>>,
 }
 
 impl Clock {
     /// Returns a clock that does not run behind `newest`, the newest time in the database.
-    pub(crate) fn new(newest: UnixMillis) -> Clock {
+    pub(crate) fn new(machine: Arc<dyn Clocks>, newest: UnixMillis) -> Clock {
+        let (monotonic, system) = (machine.monotonic().as_nanos(), machine.system().as_nanos());
         Clock {
-            start: Instant::now(),
-            wall: Arc::new(Mutex::new(WallClock::new(0, system(), newest))),
+            wall: Arc::new(Mutex::new(WallClock::new(monotonic, system, newest))),
+            machine,
         }
     }
 
     pub(crate) fn now(&self) -> Now {
         let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
-        let elapsed = self.start.elapsed().as_nanos();
-        let now = wall.read(elapsed, system());
+        let elapsed = self.machine.monotonic().as_nanos();
+        let now = wall.read(elapsed, self.machine.system().as_nanos());
         Now {
             time: Time::from_nanos(u64::try_from(elapsed).unwrap_or(u64::MAX)),
             wall: UnixMillis(timestamp(now).millis()),
@@ -195,14 +226,6 @@ impl Clock {
             jumps: wall.jumps.clone(),
         }
     }
-}
-
-/// Returns the time of the system clock, in nanoseconds since the Unix epoch.
-fn system() -> u128 {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_nanos()
 }
 
 #[cfg(test)]
@@ -289,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_jump_is_taken_once_and_stays_in_the_status() {
-        let clock = Clock::new(UnixMillis(4_000_000_000_000));
+        let clock = Clock::new(Arc::new(MachineClocks::new()), UnixMillis(4_000_000_000_000));
         let taken = clock.take_jumps();
         assert_eq!(taken.len(), 1);
         assert_eq!(clock.take_jumps(), []);

@@ -39,6 +39,8 @@ mod quarantine;
 mod reader;
 mod reports;
 mod rows;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod snapshot;
 pub mod text;
 mod thread;
@@ -46,7 +48,7 @@ mod verify;
 mod wording;
 
 pub use crate::core::{Core, FabricRequest, Now, Output};
-pub use clock::{ClockJump, ClockStatus};
+pub use clock::{ClockJump, ClockStatus, Clocks};
 pub use decision::Unconfirmed;
 pub use error::{OrderError, StartError};
 pub use event::{EventKind, ServiceEvent};

@@ -7,7 +7,7 @@ use millrace_ix_store::{Leader, Role, SignedHead, SigningKey, Standing, Store, U
 use millrace_types::{Duration, Time};
 use tokio::sync::{broadcast, watch};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Clocks, MachineClocks};
 use crate::core::{Core, FabricRequest, Now, Output};
 use crate::error::StartError;
 use crate::event::{EventKind, ServiceEvent};
@@ -56,11 +56,24 @@ impl Service {
     /// # Errors
     /// [`StartError`] if the database cannot be read, or if the thread cannot be started.
     pub fn start(
-        mut store: Box<dyn Store>,
+        store: Box<dyn Store>,
         settings: Settings,
         fabric: impl FnMut(FabricRequest) + Send + 'static,
     ) -> Result<Service, StartError> {
-        let clock = Clock::new(store.newest_time()?);
+        Service::start_with_clocks(store, settings, Arc::new(MachineClocks::new()), fabric)
+    }
+
+    /// Starts like [`Service::start`], by other clocks than those of this machine.
+    ///
+    /// # Errors
+    /// As [`Service::start`].
+    pub fn start_with_clocks(
+        mut store: Box<dyn Store>,
+        settings: Settings,
+        clocks: Arc<dyn Clocks>,
+        fabric: impl FnMut(FabricRequest) + Send + 'static,
+    ) -> Result<Service, StartError> {
+        let clock = Clock::new(clocks, store.newest_time()?);
         // The newest signature is sent again after a start, because the engine may have ended before it was sent.
         let newest_head = store.signed_heads().map_err(StartError::Store)?.pop();
         let verifies = settings.engine.verification.is_some();

@@ -8,7 +8,7 @@ use millrace_ix_service::{Handle, OrderOptions, Ordered, Service, Settings};
 use millrace_ix_store::{Sqlite, Store};
 use serde_json::json;
 
-use crate::medium::Medium;
+use millrace_ix_service::simulation::Medium;
 
 fn start(store: Box<dyn Store>) -> Service {
     let settings = Settings {
@@ -43,7 +43,7 @@ fn order_at_once(handle: &Handle, threads: usize, orders: usize, answered: &(dyn
 
 #[test]
 fn orders_that_wait_together_are_one_write_and_answered_after_it() {
-    let (store, medium) = Medium::new();
+    let (store, medium) = Medium::over(Sqlite::in_memory().unwrap());
     let service = start(Box::new(store));
     let handle = service.handle();
     medium.delay_ms.store(5, Ordering::SeqCst);

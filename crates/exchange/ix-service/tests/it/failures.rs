@@ -11,14 +11,14 @@ use millrace_ix_store::{ChangeState, Sqlite};
 use millrace_types::Duration;
 use serde_json::json;
 
-use crate::medium::Medium;
 use crate::world::{World, is_marker};
+use millrace_ix_service::simulation::Medium;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_full_disk_refuses_orders_with_the_reason_and_sends_nothing_that_the_journal_does_not_hold() {
-    let (store, medium) = Medium::new();
+    let (store, medium) = Medium::over(Sqlite::in_memory().unwrap());
     let mut world = World::with(Box::new(store));
     let (first, _) = world.circuit("first", [(0, 100), (2, 100)]);
     // The disk fills while the change is between two states.
@@ -57,7 +57,7 @@ fn a_full_disk_refuses_orders_with_the_reason_and_sends_nothing_that_the_journal
 
 #[test]
 fn a_group_of_orders_that_cannot_be_written_leaves_everything_as_it_was() {
-    let (store, medium) = Medium::new();
+    let (store, medium) = Medium::over(Sqlite::in_memory().unwrap());
     let mut world = World::with(Box::new(store));
     let (service, _) = world.circuit("first", [(0, 100), (2, 100)]);
     world.run(5 * SECOND);

@@ -15,7 +15,6 @@ mod dry_runs;
 mod engines;
 mod failures;
 mod links;
-mod medium;
 mod orders;
 mod quarantine;
 mod random_orders;

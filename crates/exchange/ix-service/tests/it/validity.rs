@@ -179,7 +179,7 @@ fn a_start_behind_the_database_is_said_and_ends_the_filters_whose_time_is_over()
 
 #[test]
 fn entries_that_are_over_leave_the_switches_while_the_database_cannot_be_written() {
-    let (store, medium) = crate::medium::Medium::new();
+    let (store, medium) = millrace_ix_service::simulation::Medium::over(Sqlite::in_memory().unwrap());
     let mut world = World::lan_with(Box::new(store));
     let config = *world.core().exchange().configs.keys().next().unwrap();
     let until = millrace_ix_model::Timestamp::from_millis(world.now().wall.0 + 10_000);

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use millrace_ix_engine::{Content, Event, Modification, Session, Settings};
+use millrace_ix_engine::{Content, Event, Settings};
 use millrace_ix_model::{Actor, ConnectionId, ObjectId, Operation, ServiceId, SwitchId};
+use millrace_ix_service::simulation::ModelSwitch;
 use millrace_ix_service::{
-    Core, Entry, Fabric, FabricKey, FabricRequest, Now, OrderError, OrderOptions, OrderRequest, Ordered,
-    Output, ServiceEvent, Verifier, VerifyRequest,
+    Core, Fabric, FabricKey, FabricRequest, Now, OrderError, OrderOptions, OrderRequest, Ordered, Output,
+    ServiceEvent, Verifier, VerifyRequest,
 };
 use millrace_ix_store::{Sqlite, Store, UnixMillis};
 use millrace_types::{Duration, PortNo, Time};
@@ -19,49 +20,12 @@ const LATENCY: Duration = Duration::from_millis(5);
 /// The time from the loss of a connection to the next connection.
 const RECONNECT: Duration = Duration::from_millis(300);
 
-/// A commit: the number and the modifications.
-type Commit = (u64, Vec<Modification<FabricKey, Entry>>);
-
-/// A switch of the simulated world: it applies commits to a map and counts them.
-#[derive(Debug, Default)]
-pub(crate) struct ModelSwitch {
-    pub(crate) content: Content<Fabric>,
-    /// The number of times that each entry was written.
-    pub(crate) writes: BTreeMap<FabricKey, u32>,
-    pub(crate) session: Option<Session>,
-    pub(crate) commits: u32,
-    /// True if the switch refuses commits that add flow entries.
-    pub(crate) is_full: bool,
-    /// True if the switch answers nothing.
-    pub(crate) is_deaf: bool,
-    /// The unanswered operations: the time of the answer, and the commit, or `None` for a dump.
-    waiting: Vec<(Time, Option<Commit>)>,
-}
-
-impl ModelSwitch {
-    fn apply(&mut self, modifications: Vec<Modification<FabricKey, Entry>>) -> Result<(), String> {
-        let adds = |change: &Modification<FabricKey, Entry>| {
-            change.from.is_none() && matches!(change.key, FabricKey::Flow(_))
-        };
-        if self.is_full && modifications.iter().any(adds) {
-            return Err("OFPFMFC_TABLE_FULL".to_owned());
-        }
-        self.commits += 1;
-        for Modification { key, to, .. } in modifications {
-            *self.writes.entry(key.clone()).or_default() += 1;
-            match to {
-                Some(entry) => self.content.insert(key, entry),
-                None => self.content.remove(&key),
-            };
-        }
-        Ok(())
-    }
-}
-
 pub(crate) struct World {
     pub(crate) time: Time,
     pub(crate) core: Option<Core>,
     pub(crate) switches: BTreeMap<SwitchId, ModelSwitch>,
+    /// The requests that each switch has not answered, with the times of the answers.
+    waiting: BTreeMap<SwitchId, Vec<(Time, FabricRequest)>>,
     reconnect: BTreeMap<SwitchId, Time>,
     sessions: u64,
     /// The frames that the core sent by ports.
@@ -99,6 +63,7 @@ impl World {
             time: Time::from_secs(1),
             core: None,
             switches: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             reconnect: BTreeMap::new(),
             sessions: 0,
             frames: Vec::new(),
@@ -186,7 +151,7 @@ impl World {
         for number in numbers {
             let switch = self.switches.get_mut(&number).unwrap();
             switch.session = None;
-            switch.waiting.clear();
+            self.waiting.remove(&number);
             self.reconnect.insert(number, self.time + RECONNECT);
         }
     }
@@ -196,10 +161,10 @@ impl World {
         let mut core = self.core.take().unwrap();
         // The requests that the core has not sent are lost with it.
         drop(core.outputs());
-        for switch in self.switches.values_mut() {
-            for (_, operation) in std::mem::take(&mut switch.waiting) {
-                if let (true, Some((_, modifications))) = (applied, operation) {
-                    let _ = switch.apply(modifications);
+        for (id, requests) in std::mem::take(&mut self.waiting) {
+            for (_, request) in requests {
+                if applied {
+                    let _ = self.switches.get_mut(&id).unwrap().answer(request);
                 }
             }
         }
@@ -289,8 +254,8 @@ impl World {
 
     /// Ends the connection of a switch.
     pub(crate) fn disconnect(&mut self, switch: SwitchId) {
+        self.waiting.remove(&switch);
         let found = self.switches.get_mut(&switch).unwrap();
-        found.waiting.clear();
         let session = found.session.take().unwrap();
         let now = self.now();
         let switch = switch.0;
@@ -309,24 +274,17 @@ impl World {
         let Some(core) = &mut self.core else { return };
         for output in core.outputs() {
             match output {
-                Output::Request(FabricRequest::Dump { switch, session }) => {
-                    let switch = self.switches.get_mut(&switch).unwrap();
-                    assert_eq!(switch.session, Some(session));
-                    switch.waiting.push((at, None));
-                }
-                Output::Request(FabricRequest::Commit {
-                    switch,
-                    session,
-                    commit,
-                    modifications,
-                }) => {
-                    let switch = self.switches.get_mut(&switch).unwrap();
-                    assert_eq!(switch.session, Some(session));
-                    switch.waiting.push((at, Some((commit, modifications))));
-                }
                 Output::Request(FabricRequest::PacketOut {
                     switch, port, frame, ..
                 }) => self.frames.push((switch, port, frame)),
+                Output::Request(request) => {
+                    let (FabricRequest::Dump { switch, session }
+                    | FabricRequest::Commit { switch, session, .. }
+                    | FabricRequest::PacketOut { switch, session, .. }) = &request;
+                    let switch = *switch;
+                    assert_eq!(self.switches[&switch].session, Some(*session));
+                    self.waiting.entry(switch).or_default().push((at, request));
+                }
                 Output::Event(event) => self.events.push(event),
                 Output::Verify(request) => self.to_verify.push_back(request),
             }
@@ -346,8 +304,8 @@ impl World {
 
     /// Processes the next event that is due until `until`. Returns false if there is none.
     pub(crate) fn step(&mut self, until: Time) -> bool {
-        let answers = self.switches.values().filter(|switch| !switch.is_deaf);
-        let answers = answers.flat_map(|switch| switch.waiting.iter().map(|(at, _)| *at));
+        let answers = self.waiting.iter().filter(|(id, _)| !self.switches[id].is_deaf);
+        let answers = answers.flat_map(|(_, requests)| requests.iter().map(|(at, _)| *at));
         let deadline = self.core.as_ref().and_then(Core::deadline);
         let next = answers
             .chain(self.reconnect.values().copied())
@@ -382,34 +340,13 @@ impl World {
         let ids: Vec<SwitchId> = self.switches.keys().copied().collect();
         for id in ids {
             let switch = self.switches.get_mut(&id).unwrap();
-            let due = switch
-                .waiting
+            let requests = self.waiting.entry(id).or_default();
+            let due = requests
                 .iter()
                 .position(|(at, _)| *at <= now.time)
                 .filter(|_| !switch.is_deaf);
-            let (Some(due), Some(session)) = (due, switch.session) else {
+            let Some(event) = due.and_then(|due| switch.answer(requests.remove(due).1)) else {
                 continue;
-            };
-            let event = match switch.waiting.remove(due).1 {
-                None => Event::Dumped {
-                    switch: id.0,
-                    session,
-                    content: Ok(switch.content.clone()),
-                },
-                Some((commit, modifications)) => match switch.apply(modifications) {
-                    Ok(()) => Event::Committed {
-                        switch: id.0,
-                        session,
-                        commit,
-                    },
-                    Err(reason) => Event::Refused {
-                        switch: id.0,
-                        session,
-                        commit,
-                        reason,
-                        partly: false,
-                    },
-                },
             };
             self.core().handle(event, now);
             self.deliver();

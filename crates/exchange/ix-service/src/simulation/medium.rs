@@ -1,4 +1,4 @@
-//! A database on a simulated medium: a test makes it slow or full, and counts its writes.
+//! A database on a simulated medium, which is slow or full at times, and counts its writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,21 +10,22 @@ use millrace_ix_store::{
 };
 use serde_json::Value;
 
-/// The state of a medium, which a test reads and sets while the engine uses it.
+/// The state of a medium, which is read and set while the engine uses it.
 #[derive(Debug, Default)]
-pub(crate) struct Controls {
+pub struct Controls {
     /// True if the medium has no space.
-    pub(crate) is_full: AtomicBool,
+    pub is_full: AtomicBool,
     /// The time that each write to the medium takes, in milliseconds.
-    pub(crate) delay_ms: AtomicU64,
+    pub delay_ms: AtomicU64,
     /// The number of writes to the medium.
-    pub(crate) writes: AtomicU64,
+    pub writes: AtomicU64,
     /// The newest revision on the medium.
-    pub(crate) revision: AtomicU64,
+    pub revision: AtomicU64,
 }
 
 /// A database in memory that counts its writes to the medium, delays them, and has no space at times.
-pub(crate) struct Medium {
+#[derive(Debug)]
+pub struct Medium {
     inner: Sqlite,
     controls: Arc<Controls>,
     /// The newest revision of the group.
@@ -32,11 +33,11 @@ pub(crate) struct Medium {
 }
 
 impl Medium {
-    /// Returns an empty database and the state of its medium.
-    pub(crate) fn new() -> (Medium, Arc<Controls>) {
+    /// Returns a database on a medium, and the state of the medium.
+    pub fn over(inner: Sqlite) -> (Medium, Arc<Controls>) {
         let controls = Arc::new(Controls::default());
         let medium = Medium {
-            inner: Sqlite::in_memory().unwrap(),
+            inner,
             controls: Arc::clone(&controls),
             written: 0,
         };
