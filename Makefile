@@ -204,7 +204,7 @@ nic-timing: setup ## place and route the NIC's configuration `ten` with three se
 
 portal-check: portal ## test the web page: units, journeys in Chromium against the API, and a path ordered from a running engine
 	@scripts/setup.sh portal
-	cargo build --locked -p millrace-ix-api --example portal --features fake
+	cargo build --locked -p millrace-ix-api --example portal --features demo
 	cd portal && npm run check && npm test && npm run journeys
 	cargo build --locked -p millraced -p millrace-ix
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_page.py

@@ -1,4 +1,4 @@
-// Takes pictures of screens over an exchange in memory:
+// Takes pictures of screens over the exchange of the demonstrations:
 //   node tests/shots.mjs FOLDER WIDTH SCHEME LANGUAGE [POST,POST] USER:PATH...
 // A POST is the rest of a /test/ address of the example `portal`, such as quarantine/dirty.
 import { mkdirSync } from "node:fs";

@@ -131,7 +131,8 @@ export const journeys = [
       await dialogOf(page).getByRole("button", { name: t("attack.drop"), exact: true }).click();
       await dialogOf(page).waitFor({ state: "hidden" });
       await page.getByText(t("attack.made", { destination: "203.0.113.7/32" })).waitFor();
-      await page.locator(".big-value").nth(1).getByText("6.4 Gbit/s").waitFor();
+      // The rates are those of the last half minute.
+      await page.locator(".big-value").nth(1).getByText("6.4 Gbit/s").waitFor({ timeout: 45_000 });
     },
   },
   {
@@ -181,7 +182,7 @@ export const journeys = [
       await dialog.getByText(t("filterForm.destinationMissing")).waitFor();
       await page.locator("input#filter-destination, #filter-destination input").fill("192.0.2.1");
       await dialog.getByRole("button", { name: t("filterForm.title") }).click();
-      await dialog.getByText(t("reason.no-object", { kind: "route", destination: "192.0.2.1/32", origins: "AS64500" })).first().waitFor();
+      await dialog.getByText(t("reason.no-object", { kind: "route", destination: "192.0.2.1/32", origins: "AS64500, AS-AOBA@RIPE" })).first().waitFor();
       await page.locator("input#filter-destination, #filter-destination input").fill("203.0.113.40");
       await dialog.getByRole("button", { name: t("filterForm.title") }).click();
       await dialog.waitFor({ state: "hidden" });

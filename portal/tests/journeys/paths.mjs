@@ -282,7 +282,7 @@ export const journeys = [
       await down();
       await page.locator(".stale").waitFor({ timeout: 20_000 });
       await restart();
-      // The exchange in memory has forgotten the session: the page asks for it above the draft.
+      // The database in memory has forgotten the session: the page asks for it above the draft.
       await page.getByText(t("session.ended")).waitFor({ timeout: 30_000 }).catch(() => {});
       if (await page.locator("#signin-password").isVisible()) {
         await page.locator("#signin-password").fill(PASSWORD);

@@ -1,4 +1,4 @@
-// Journeys through the page in Chromium, against the API over an exchange in memory:
+// Journeys through the page in Chromium, against the API over an engine between simulated switches:
 //   node tests/journeys/run.mjs [--only TEXT] [--quick] [--all] [--small] [--measure] [--pictures FOLDER]
 // Each journey runs in English at 1,440 px, and in Japanese or Korean (in turn) at 390 px. `--quick` leaves out the second run,
 // `--small` the first one; `--all` runs every combination of language and width. `--measure` adds the

@@ -1,23 +1,26 @@
-//! Serves the API and the page for an exchange in memory: `portal ADDRESS [FOLDER_OF_THE_PAGE]`.
+//! Serves the API and the page for an engine between simulated switches: `portal ADDRESS [FOLDER_OF_THE_PAGE]`.
 //!
-//! The users and their password are defined in `millrace_ix_api::fake::demo`; operators have the TOTP secret
-//! `GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ`. `POST /test/...` changes state that an engine would observe; the tests
-//! of the page use it. `GET /test/mail` answers with the letters that the exchange has sent. The environment variables `OIDC_ISSUER`, `OIDC_SECRET` and `OIDC_REDIRECT` configure a
+//! The users and their password are defined in `millrace_ix_api::demo::demo`; operators have the TOTP secret
+//! `GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ`. `POST /test/...` changes what surrounds the engine: switches, clocks, the database; the
+//! tests of the page use it. `GET /test/mail` answers with the letters that the exchange has sent. The environment variables `OIDC_ISSUER`, `OIDC_SECRET` and `OIDC_REDIRECT` configure a
 //! provider for sign-ins.
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use axum::Router;
+use axum::extract::Path;
+use axum::http::StatusCode;
 use axum::routing::{get, post};
-use millrace_ix_api::fake::{FakeExchange, Mailbox, PASSWORD, RouteServerReads, demo};
-use millrace_ix_api::observed::Check;
+use millrace_ix_api::demo::{Mailbox, PASSWORD, RouteServerReads, Script, World, WorldError, demo};
+use millrace_ix_api::engine::EngineCredentials;
 use millrace_ix_api::route_servers::{usual_poll_secs, usual_reject_cause};
-use millrace_ix_api::service::SwitchState;
-use millrace_ix_api::session::{MemoryCredentials, Sealer, TotpSecret};
+use millrace_ix_api::session::{Sealer, TotpSecret};
 use millrace_ix_api::{App, MailSettings, OidcSettings, Page, RouteServer, Settings, router};
-use millrace_ix_model::Role;
+use millrace_ix_model::{Operation, Role, Timestamp};
+use millrace_ix_service::OrderRequest;
+use millrace_types::PortNo;
 
 /// Returns the provider that the environment configures; `None` if a variable is missing.
 fn provider() -> Option<OidcSettings> {
@@ -46,6 +49,73 @@ fn route_server() -> Result<RouteServer, Box<dyn std::error::Error>> {
     })
 }
 
+/// The time between two deliveries of what the switches have sampled.
+const SAMPLING: Duration = Duration::from_millis(200);
+/// The error of a switch that refuses a change of a rate.
+const NO_METER: &str = "OFPMMFC_OUT_OF_METERS: the switch has no free meter";
+
+fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
+
+/// Lets the switches send samples, for ever.
+async fn measure(world: Arc<World>) {
+    let mut script = Script::attack(now());
+    loop {
+        world.sample(&mut script, now());
+        tokio::time::sleep(SAMPLING).await;
+    }
+}
+
+/// Changes the first switch.
+fn set_switch(world: &World, state: &str) {
+    let Some(switch) = world.first_switch() else {
+        return;
+    };
+    if state == "unreachable" {
+        world.fabric.disconnect(switch);
+        return;
+    }
+    let down = PortNo::ordinary(100).ok().filter(|_| state == "trunk-down");
+    world.fabric.set_down(switch, down.as_slice());
+    if !world.fabric.is_connected(switch) {
+        world.fabric.connect(switch);
+    }
+}
+
+/// Orders a rate that the first switch refuses after the change has begun there, or lets it accept the rate.
+async fn set_stuck(world: &World, is_stuck: bool) -> Result<(), WorldError> {
+    let Some(switch) = world.first_switch() else {
+        return Ok(());
+    };
+    let refuses = is_stuck.then_some(NO_METER);
+    world
+        .fabric
+        .change(switch, |model| model.refuses_meters = refuses);
+    if !is_stuck {
+        return Ok(());
+    }
+    let exchange = Arc::clone(&world.engine.snapshot().exchange);
+    let mut services = exchange.services.iter();
+    let korea = services.find(|(_, service)| service.name == "private-korea");
+    let mut ends = korea.into_iter().flat_map(|(id, _)| exchange.ends(*id));
+    let is_there = |connection| {
+        exchange
+            .connections
+            .get(connection)
+            .and_then(|found| found.switch())
+            == Some(switch)
+    };
+    if let Some((config, _)) = ends.find(|(_, end)| is_there(&end.connection)) {
+        let order = OrderRequest::of_system(vec![Operation::SetRate {
+            config,
+            capacity_mbps: Some(99),
+        }]);
+        world.engine.order(order).await?;
+    }
+    Ok(())
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -53,24 +123,33 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .ok_or("expected an address, such as 127.0.0.1:8080")?;
     let page = match arguments.next() {
-        Some(folder) => Page::from_folder(Path::new(&folder))?,
+        Some(folder) => Page::from_folder(std::path::Path::new(&folder))?,
         None => Page::embedded(),
     };
     let listener = tokio::net::TcpListener::bind(address).await?;
     let mailbox = Mailbox::start().await?;
     let here = format!("http://localhost:{}", listener.local_addr()?.port());
-    let service = FakeExchange::new(demo()?);
+    let world = Arc::new(World::start(demo()?).await?);
+    world.record_series()?;
+    let server = route_server()?;
+    world.read_route_server(&server, RouteServerReads::Succeed);
+    tokio::spawn(measure(Arc::clone(&world)));
     let settings = Settings {
         name: "Millrace IX".to_owned(),
         page,
-        route_servers: vec![route_server()?],
+        route_servers: vec![server.clone()],
         webhooks_to_private: false,
         oidc: provider(),
         mail: Some(MailSettings::new(mailbox.relay(), "noc@ix.example", &here, "en")?),
         ixf_id: None,
     };
-    let credentials = Arc::new(MemoryCredentials::default());
-    let app = App::new(service.clone(), credentials, Sealer::new(&[7; 32])?, settings)?;
+    let credentials = Arc::new(EngineCredentials::new(world.handle.clone()));
+    let app = App::new(
+        Arc::clone(&world.engine),
+        credentials,
+        Sealer::new(&[7; 32])?,
+        settings,
+    )?;
     let secret =
         TotpSecret::from_base32("GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ").ok_or("the secret is no Base32")?;
     for (id, user) in &demo()?.users {
@@ -79,82 +158,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             app.set_totp(*id, &secret)?;
         }
     }
-    let test = Router::new()
-        .route(
-            "/test/switch/{state}",
-            post({
-                let service = Arc::clone(&service);
-                async move |axum::extract::Path(state): axum::extract::Path<String>| {
-                    let (state, down): (_, &[u32]) = match state.as_str() {
-                        "unreachable" => (SwitchState::Unreachable, &[]),
-                        "trunk-down" => (SwitchState::InSync, &[100]),
-                        _ => (SwitchState::InSync, &[]),
-                    };
-                    let switches =
-                        demo().map(|exchange| exchange.switches.keys().copied().collect::<Vec<_>>());
-                    for switch in switches.unwrap_or_default().into_iter().take(1) {
-                        service.set_switch(switch, state, down);
-                    }
-                }
-            }),
-        )
-        .route(
-            "/test/quarantine/{state}",
-            post({
-                let service = Arc::clone(&service);
-                async move |axum::extract::Path(state): axum::extract::Path<String>| match state.as_str() {
-                    "passed" => service.pass_quarantine(),
-                    _ => {
-                        let frame = [
-                            0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0x64, 1, 0x88, 0xcc, 2, 7, 4,
-                        ];
-                        service.offend(
-                            Check::Lldp,
-                            &millrace_ix_model::reason::frame_protocol("LLDP"),
-                            &frame,
-                        );
-                    }
-                }
-            }),
-        )
-        .route("/test/mail", get(async move || axum::Json(mailbox.letters())))
-        .route(
-            "/test/change/{state}",
-            post({
-                let service = Arc::clone(&service);
-                async move |axum::extract::Path(state): axum::extract::Path<String>| {
-                    service.set_stuck_change(state == "stuck");
-                }
-            }),
-        )
-        .route(
-            "/test/confirmation/over",
-            post({
-                let service = Arc::clone(&service);
-                async move || service.expire_unconfirmed()
-            }),
-        )
-        .route(
-            "/test/route-server/{state}",
-            post({
-                let service = Arc::clone(&service);
-                async move |axum::extract::Path(state): axum::extract::Path<String>| {
-                    service.set_route_server(match state.as_str() {
-                        "stale" => RouteServerReads::Fail,
-                        "unreachable" => RouteServerReads::NeverSucceeded,
-                        _ => RouteServerReads::Succeed,
-                    });
-                }
-            }),
-        )
-        .route(
-            "/test/database/{state}",
-            post(
-                async move |axum::extract::Path(state): axum::extract::Path<String>| {
-                    service.set_unavailable(state == "away");
-                },
-            ),
-        );
+    let test =
+        conditions(&world, server).route("/test/mail", get(async move || axum::Json(mailbox.letters())));
     let line = format!("serving http://{}\n", listener.local_addr()?);
     std::io::Write::write_all(&mut std::io::stdout(), line.as_bytes())?;
     let all = test
@@ -162,4 +167,63 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, all).await?;
     Ok(())
+}
+
+/// The answer to a condition that could not be set.
+type Failure = (StatusCode, String);
+
+fn failure(error: &WorldError) -> Failure {
+    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+}
+
+/// Returns the routes by which the tests of the page set conditions.
+fn conditions(world: &Arc<World>, server: RouteServer) -> Router {
+    let worlds = [0; 6].map(|_| Arc::clone(world));
+    let [switch, quarantine, change, confirmation, reads, database] = worlds;
+    Router::new()
+        .route(
+            "/test/switch/{state}",
+            post(async move |Path(state): Path<String>| set_switch(&switch, &state)),
+        )
+        .route(
+            "/test/quarantine/{state}",
+            post(async move |Path(state): Path<String>| {
+                let done = match state.as_str() {
+                    "passed" => quarantine.pass_quarantine().await,
+                    _ => quarantine.offend().await,
+                };
+                done.map_err(|error| failure(&error))
+            }),
+        )
+        .route(
+            "/test/change/{state}",
+            post(async move |Path(state): Path<String>| {
+                let done = set_stuck(&change, state == "stuck").await;
+                done.map_err(|error| failure(&error))
+            }),
+        )
+        .route(
+            "/test/confirmation/over",
+            post(async move || {
+                let over = confirmation.pass(Duration::from_secs(601)).await;
+                over.map_err(|error| failure(&error))
+            }),
+        )
+        .route(
+            "/test/route-server/{state}",
+            post(async move |Path(state): Path<String>| {
+                reads.read_route_server(
+                    &server,
+                    match state.as_str() {
+                        "stale" => RouteServerReads::Fail,
+                        "unreachable" => RouteServerReads::NeverSucceeded,
+                        _ => RouteServerReads::Succeed,
+                    },
+                );
+            }),
+        )
+        .route(
+            "/test/database/{state}",
+            post(async move |Path(state): Path<String>| database.set_full(state == "away")),
+        )
 }

@@ -12,6 +12,7 @@ use millrace_ix_store::AuditEntry;
 use millrace_types::Time;
 use tokio::sync::Semaphore;
 
+use crate::engine::Engine;
 use crate::events::EventLog;
 use crate::idempotency::InFlight;
 use crate::mail::{Mail, MailSettings};
@@ -20,7 +21,7 @@ use crate::page::Page;
 use crate::problem::{Problem, ProblemKind};
 use crate::reads::Reads;
 use crate::route_servers::RouteServer;
-use crate::service::{ExchangeService, Snapshot};
+use crate::service::Snapshot;
 use crate::session::{
     Attempts, CredentialError, CredentialStore, Failure, Failures, Next, PasswordError, SealError, Sealer,
     Sessions, Tokens, TotpSecret, UserCredentials, WrongCodes, hash_password,
@@ -66,7 +67,7 @@ pub struct App(Arc<Inner>);
 
 /// The state behind all clones of an [`App`].
 pub struct Inner {
-    pub(crate) service: Arc<dyn ExchangeService>,
+    pub(crate) engine: Arc<Engine>,
     pub(crate) credentials: Arc<dyn CredentialStore>,
     pub(crate) sealer: Sealer,
     pub(crate) sessions: Sessions,
@@ -142,12 +143,12 @@ impl App {
     /// # Errors
     /// [`CredentialError`].
     pub fn new(
-        service: Arc<dyn ExchangeService>,
+        engine: Arc<Engine>,
         credentials: Arc<dyn CredentialStore>,
         sealer: Sealer,
         settings: Settings,
     ) -> Result<App, CredentialError> {
-        let app = App::reader(service, credentials, sealer, settings)?;
+        let app = App::reader(engine, credentials, sealer, settings)?;
         crate::v2::sweep_sessions(&app)?;
         for (id, webhook) in app.records.all() {
             app.webhooks.start(&app, &id, webhook, app.events.newest());
@@ -162,7 +163,7 @@ impl App {
     /// # Errors
     /// [`CredentialError`].
     pub fn reader(
-        service: Arc<dyn ExchangeService>,
+        engine: Arc<Engine>,
         credentials: Arc<dyn CredentialStore>,
         sealer: Sealer,
         settings: Settings,
@@ -175,8 +176,8 @@ impl App {
         Ok(App(Arc::new(Inner {
             known: Known::of(&document),
             ix_known: Known::of(&ix_document),
-            events: EventLog::start(Arc::clone(&service)),
-            service,
+            events: EventLog::start(Arc::clone(&engine)),
+            engine,
             credentials,
             sealer,
             sessions,
@@ -344,12 +345,12 @@ impl App {
 
     /// Returns the newest snapshot.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        self.service.snapshot()
+        self.engine.snapshot()
     }
 
     /// Returns the time of the engine's clock, which is used for every period of validity.
     pub(crate) fn now(&self) -> Timestamp {
-        self.service.now()
+        self.engine.now()
     }
 
     /// Returns the time of the system's clock, for times that another party compares with that party's clock:
@@ -379,7 +380,7 @@ impl App {
             object: object.to_string(),
             detail,
         };
-        Ok(self.service.record(entry).await?)
+        Ok(self.engine.record(entry).await?)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Implements the traits of this crate with the engine of `millrace-ix-service`.
+//! The engine as this crate uses it: a snapshot to read from, orders, the journal, the audit chain, events, and what the engine
+//! observes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,8 +10,8 @@ use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
 use millrace_ix_samples::{Pair, Shared, Traffic};
-use millrace_ix_service::{Handle, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
-use millrace_ix_store::{Answer, AuditEntry, ChangeState, IdempotencyKey, JournalRecord, UnixMillis};
+use millrace_ix_service::{Handle, OrderError, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
+use millrace_ix_store::{Answer, AuditEntry, AuditRecord, ChangeRecord, IdempotencyKey, JournalRecord};
 use serde_json::Value;
 use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
@@ -19,10 +20,8 @@ use crate::counters::FilterCounters;
 use crate::observed::{Attack, FilterCounter, Load, SampleReceiver, Session, Target, Verdict};
 use crate::route_servers::{RouteServer, RouteServerStatus, RouteServers};
 use crate::samples;
-use crate::series::{Recorded, Series};
-use crate::service::{
-    AuditRecord, ChangeRecord, Event, ExchangeService, Reply, Snapshot, StepRecord, SwitchHealth, SwitchState,
-};
+use crate::series::Recorded;
+use crate::service::{Event, Snapshot, SwitchHealth, SwitchState};
 use crate::session::{CredentialError, CredentialStore};
 use crate::translate::{switch_state, translate};
 
@@ -118,40 +117,6 @@ impl Engine {
             ports_down: Some(ports_down).filter(|_| state != SwitchState::Unreachable),
         }
     }
-
-    fn record(&self, record: &millrace_ix_store::ChangeRecord) -> ChangeRecord {
-        let detail = &record.detail;
-        let operations = detail["operations"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-        let objects = detail["objects"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let snapshot = self.handle.snapshot();
-        let open = snapshot.changes.iter().find(|change| change.change == record.id);
-        ChangeRecord {
-            id: record.id,
-            operation: operations
-                .first()
-                .map(|operation| text(&operation["operation"]))
-                .unwrap_or_default(),
-            actor: text(&detail["actor"]),
-            objects: objects
-                .iter()
-                .filter_map(|id| id.as_str()?.parse::<ObjectId>().ok())
-                .collect(),
-            state: record.state.name().to_owned(),
-            accepted_at: time(record.accepted_at),
-            updated_at: time(record.updated_at),
-            waiting_for: open
-                .map(|change| change.switches.iter().map(|id| SwitchId(*id)).collect())
-                .unwrap_or_default(),
-            error: snapshot.stuck.get(&record.id).cloned(),
-        }
-    }
 }
 
 /// Forwards events until the engine ends.
@@ -184,25 +149,15 @@ fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
 }
 
-fn time(millis: UnixMillis) -> Timestamp {
-    Timestamp::from_millis(millis.0)
-}
-
-/// Returns a step of the journal. The detail contains the reason.
-fn step(record: &JournalRecord) -> StepRecord {
-    StepRecord {
-        state: record.state.name().to_owned(),
-        at: time(record.at),
-        detail: record.detail["reason"].as_str().map(str::to_owned),
-    }
-}
-
-impl ExchangeService for Engine {
-    fn now(&self) -> Timestamp {
+impl Engine {
+    /// Returns the time of the engine's clock. Jumps of the system's clock do not affect it.
+    pub fn now(&self) -> Timestamp {
         self.handle.now()
     }
 
-    fn check_filter(
+    /// Returns the verdict on a filter of an account, for frames of all members or of `peers`. An engine without routes permits
+    /// no filter.
+    pub fn check_filter(
         &self,
         account: AccountId,
         matching: &FilterMatch,
@@ -224,17 +179,21 @@ impl ExchangeService for Engine {
         }
     }
 
-    fn lookup(&self, prefix: Prefix) -> Option<Vec<FoundRoute>> {
+    /// Returns the live routes of route servers to a prefix, at most 100; `None` if the engine has no BGP sessions. Those that a
+    /// member announces to the exchange itself, for example for its filters, are nobody else's business.
+    pub fn lookup(&self, prefix: Prefix) -> Option<Vec<FoundRoute>> {
         let filters = self.filters.as_ref()?;
         let exchange = &self.handle.snapshot().exchange;
-        Some(filters.lookup(exchange, prefix, self.now()))
+        Some(filters.lookup(exchange, SessionKind::RouteServer, prefix, self.now()))
     }
 
-    fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
+    /// Returns the counters of active filters, as far as they are known.
+    pub fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
         self.counters.sums()
     }
 
-    fn bgp_sessions(&self) -> Vec<Session> {
+    /// Returns the BGP sessions.
+    pub fn bgp_sessions(&self) -> Vec<Session> {
         let sessions = self.filters.iter().flat_map(millrace_ix_filter::Shared::sessions);
         sessions
             .map(|session| Session {
@@ -254,20 +213,23 @@ impl ExchangeService for Engine {
             .collect()
     }
 
-    fn route_server_status(&self, server: &RouteServer) -> RouteServerStatus {
+    /// Returns the latest status of a route server.
+    pub fn route_server_status(&self, server: &RouteServer) -> RouteServerStatus {
         let statuses = self.route_servers.get();
         statuses
             .map(|statuses| statuses.status(&server.fqdn))
             .unwrap_or_default()
     }
 
-    fn recheck_filters(&self, account: AccountId) {
+    /// Queries the routes and registry objects of an account again, and checks its filters again.
+    pub fn recheck_filters(&self, account: AccountId) {
         if let Some(filters) = &self.filters {
             filters.recheck(account);
         }
     }
 
-    fn loads(&self) -> BTreeMap<ObjectId, Load> {
+    /// Returns the present rates of connections and trunks, as far as they are measured.
+    pub fn loads(&self) -> BTreeMap<ObjectId, Load> {
         let found = self.handle.snapshot();
         let loads = self
             .samples
@@ -276,22 +238,26 @@ impl ExchangeService for Engine {
         loads.unwrap_or_default()
     }
 
-    fn sample_receiver(&self) -> Option<SampleReceiver> {
+    /// Returns the counters of the sFlow receiver; `None` without one.
+    pub fn sample_receiver(&self) -> Option<SampleReceiver> {
         self.samples.get().map(samples::receiver)
     }
 
-    fn traffic(&self, account: AccountId) -> Option<Traffic> {
+    /// Returns the traffic of an account by peer and service over the last half minute; `None` if nothing is sampled.
+    pub fn traffic(&self, account: AccountId) -> Option<Traffic> {
         let found = self.handle.snapshot();
         let samples = self.samples.get()?;
         Some(samples.traffic(&found.exchange, account, now()))
     }
 
-    fn matrix(&self) -> Option<Vec<Pair>> {
+    /// Returns the traffic and the BGP sessions between accounts over the last half minute; `None` if nothing is sampled.
+    pub fn matrix(&self) -> Option<Vec<Pair>> {
         let found = self.handle.snapshot();
         Some(self.samples.get()?.matrix(&found.exchange, now()))
     }
 
-    fn targets(&self, account: AccountId) -> Vec<Target> {
+    /// Returns the destinations of an account in descending order of their excess.
+    pub fn targets(&self, account: AccountId) -> Vec<Target> {
         let found = self.handle.snapshot();
         let targets = self
             .samples
@@ -300,17 +266,19 @@ impl ExchangeService for Engine {
         targets.unwrap_or_default()
     }
 
-    fn attack(&self, account: AccountId, target: Prefix) -> Option<Attack> {
+    /// Returns the traffic to a destination of an account; `None` if it is not measured.
+    pub fn attack(&self, account: AccountId, target: Prefix) -> Option<Attack> {
         let found = self.handle.snapshot();
         samples::attack(self.samples.get()?, &found.exchange, account, target, now())
     }
 
-    fn series(&self) -> Option<&dyn Series> {
-        let series: &dyn Series = self.series.get()?;
-        Some(series)
+    /// Returns the time series; `None` if the exchange keeps none.
+    pub(crate) fn series(&self) -> Option<&Recorded> {
+        self.series.get()
     }
 
-    fn snapshot(&self) -> Arc<Snapshot> {
+    /// Returns the newest snapshot.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
         let found = self.handle.snapshot();
         let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         // The service makes a new snapshot also for changes without an event, such as checklists of
@@ -332,109 +300,128 @@ impl ExchangeService for Engine {
         snapshot
     }
 
-    fn order(&self, order: OrderRequest) -> Reply<'_, Ordered> {
-        Box::pin(async move {
-            let began = Instant::now();
-            let ordered = self
-                .handle
-                .order(order.operations, order.actor, order.options)
-                .await?;
-            tracing::debug!(change = ordered.change, elapsed = ?began.elapsed(), "order");
-            Ok(ordered)
-        })
+    /// Executes an order.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub async fn order(&self, order: OrderRequest) -> Result<Ordered, OrderError> {
+        let began = Instant::now();
+        let ordered = self
+            .handle
+            .order(order.operations, order.actor, order.options)
+            .await?;
+        tracing::debug!(change = ordered.change, elapsed = ?began.elapsed(), "order");
+        Ok(ordered)
     }
 
-    fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>> {
-        Box::pin(async move {
-            let records = self.handle.changes(before.unwrap_or(NO_BOUND), limit).await?;
-            Ok(records.iter().map(|record| self.record(record)).collect())
-        })
+    /// Returns up to `limit` changes below `before`, newest first.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn changes(&self, before: Option<u64>, limit: usize) -> Result<Vec<ChangeRecord>, OrderError> {
+        self.handle.changes(before.unwrap_or(NO_BOUND), limit).await
     }
 
-    fn change(&self, id: u64) -> Reply<'_, Option<(ChangeRecord, Vec<StepRecord>)>> {
-        Box::pin(async move {
-            let Some(before) = id.checked_add(1).filter(|before| *before < NO_BOUND) else {
-                return Ok(None);
-            };
-            let records = self.handle.changes(before, 1).await?;
-            let Some(record) = records.first().filter(|record| record.id == id) else {
-                return Ok(None);
-            };
-            let steps = self.handle.journal(id).await?;
-            let mut found = self.record(record);
-            let undone = steps
-                .iter()
-                .find(|record| record.state == ChangeState::RolledBack);
-            found.error = undone.and_then(|record| step(record).detail).or(found.error);
-            Ok(Some((found, steps.iter().map(step).collect())))
-        })
+    /// Returns one change with its steps.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn change(&self, id: u64) -> Result<Option<(ChangeRecord, Vec<JournalRecord>)>, OrderError> {
+        let Some(before) = id.checked_add(1).filter(|before| *before < NO_BOUND) else {
+            return Ok(None);
+        };
+        let found = self.handle.changes(before, 1).await?.into_iter().next();
+        let Some(record) = found.filter(|record| record.id == id) else {
+            return Ok(None);
+        };
+        Ok(Some((record, self.handle.journal(id).await?)))
     }
 
-    fn changes_open(&self) -> BTreeSet<u64> {
+    /// Returns the numbers of the changes under way.
+    pub fn changes_open(&self) -> BTreeSet<u64> {
         self.handle.snapshot().change_objects.keys().copied().collect()
     }
 
-    fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>> {
+    /// Returns the switches that a change waits for.
+    pub(crate) fn waits_for(&self, change: u64) -> Vec<SwitchId> {
+        let snapshot = self.handle.snapshot();
+        let found = snapshot.changes.iter().find(|open| open.change == change);
+        let switches = found.map(|open| open.switches.iter().map(|id| SwitchId(*id)).collect());
+        switches.unwrap_or_default()
+    }
+
+    /// Returns the error of the switch that refuses the present step of a change.
+    pub(crate) fn refusal_of(&self, change: u64) -> Option<String> {
+        self.handle.snapshot().stuck.get(&change).cloned()
+    }
+
+    /// Returns the changes that are undone unless somebody confirms them.
+    pub fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>> {
         Arc::clone(&self.handle.snapshot().unconfirmed)
     }
 
-    fn confirm(&self, change: u64, actor: Actor) -> Reply<'_, ()> {
-        Box::pin(async move { self.handle.confirm(change, actor).await })
+    /// Confirms a change, which then stays.
+    ///
+    /// # Errors
+    /// [`OrderError`] if the change does not wait for a confirmation, or the actor may not undo it.
+    pub async fn confirm(&self, change: u64, actor: Actor) -> Result<(), OrderError> {
+        self.handle.confirm(change, actor).await
     }
 
-    fn revert(&self, change: u64, actor: Actor) -> Reply<'_, Option<u64>> {
-        Box::pin(async move {
-            let undone = self.handle.revert(change, actor).await?;
-            Ok(undone.change)
-        })
+    /// Undoes a change that waits for its confirmation. Returns the number of the change that undoes it.
+    ///
+    /// # Errors
+    /// As [`Engine::confirm`].
+    pub async fn revert(&self, change: u64, actor: Actor) -> Result<Option<u64>, OrderError> {
+        let undone = self.handle.revert(change, actor).await?;
+        Ok(undone.change)
     }
 
-    fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>> {
-        Box::pin(async move {
-            let before = before.unwrap_or(u64::MAX);
-            let records = self.handle.audit_before(before, limit).await?;
-            let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-            let read = |record: millrace_ix_store::AuditRecord| AuditRecord {
-                serial: record.serial,
-                time: Timestamp::from_millis(record.body["time"].as_u64().unwrap_or(0)),
-                actor: text(&record.body["actor"]),
-                action: text(&record.body["action"]),
-                object: text(&record.body["object"]),
-                detail: record.body["detail"].clone(),
-                hash: record.hash,
-            };
-            Ok(records.into_iter().map(read).collect())
-        })
+    /// Returns up to `limit` entries of the audit chain below `before`, newest first.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn audit(&self, before: Option<u64>, limit: usize) -> Result<Vec<AuditRecord>, OrderError> {
+        self.handle.audit_before(before.unwrap_or(u64::MAX), limit).await
     }
 
-    fn record(&self, entry: AuditEntry) -> Reply<'_, ()> {
-        Box::pin(self.handle.record(entry))
+    /// Adds an entry to the audit chain.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database cannot be written; then the act must not happen.
+    pub async fn record(&self, entry: AuditEntry) -> Result<(), OrderError> {
+        self.handle.record(entry).await
     }
 
-    fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>> {
+    /// Returns the text that [`Engine::put_answer`] stored under a scope and key in the last 24 hours.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database fails.
+    pub async fn answer(&self, scope: String, key: String) -> Result<Option<String>, OrderError> {
         let key = IdempotencyKey { scope, key };
-        Box::pin(async move {
-            let found = self.handle.store(move |store, now| store.answer(&key, now)).await;
-            let body = found?.map(|stored| stored.answer.body);
-            Ok(body.and_then(|body| body.as_str().map(str::to_owned)))
-        })
+        let found = self.handle.store(move |store, now| store.answer(&key, now)).await;
+        let body = found?.map(|stored| stored.answer.body);
+        Ok(body.and_then(|body| body.as_str().map(str::to_owned)))
     }
 
-    fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()> {
+    /// Stores a text under a scope and key for 24 hours.
+    ///
+    /// # Errors
+    /// [`OrderError::Unavailable`] if the database cannot be written.
+    pub async fn put_answer(&self, scope: String, key: String, text: String) -> Result<(), OrderError> {
         let key = IdempotencyKey { scope, key };
         let answer = Answer {
             request_hash: String::new(),
             body: Value::String(text),
         };
-        Box::pin(async move {
-            let stored = self
-                .handle
-                .store(move |store, now| store.put_answer(&key, &answer, now));
-            stored.await
-        })
+        let stored = self
+            .handle
+            .store(move |store, now| store.put_answer(&key, &answer, now));
+        stored.await
     }
 
-    fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
+    /// Returns the events from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<Arc<Event>> {
         self.events.subscribe()
     }
 }

@@ -15,7 +15,8 @@ use millrace_ix_model::{AccountId, Exchange, ObjectId, Timestamp};
 use tokio::sync::{broadcast, watch};
 
 use crate::access::Principal;
-use crate::service::{Event, ExchangeService};
+use crate::engine::Engine;
+use crate::service::Event;
 
 /// The maximum number of events that are kept for clients that reconnect.
 const KEPT: usize = 8192;
@@ -62,7 +63,7 @@ pub(crate) struct EventLog {
 
 impl EventLog {
     /// Starts and returns a log that follows the engine until the engine ends.
-    pub(crate) fn start(service: Arc<dyn ExchangeService>) -> Arc<EventLog> {
+    pub(crate) fn start(engine: Arc<Engine>) -> Arc<EventLog> {
         let boot = crate::session::random::<6>().unwrap_or_default();
         let boot = boot
             .iter()
@@ -72,8 +73,8 @@ impl EventLog {
             kept: Mutex::new(VecDeque::new()),
             newest: watch::Sender::new(0),
         });
-        let receiver = service.subscribe();
-        tokio::spawn(follow(Arc::downgrade(&log), service, receiver));
+        let receiver = engine.subscribe();
+        tokio::spawn(follow(Arc::downgrade(&log), engine, receiver));
         log
     }
 
@@ -164,7 +165,7 @@ fn now() -> Timestamp {
 
 async fn follow(
     log: std::sync::Weak<EventLog>,
-    service: Arc<dyn ExchangeService>,
+    engine: Arc<Engine>,
     mut receiver: broadcast::Receiver<Arc<Event>>,
 ) {
     loop {
@@ -173,7 +174,7 @@ async fn follow(
             return;
         };
         match event {
-            Ok(event) => log.push(&event, &service.snapshot().exchange),
+            Ok(event) => log.push(&event, &engine.snapshot().exchange),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "events were missed; streams begin again");
                 log.reset();
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn an_event_of_an_object_that_is_gone_reaches_those_whom_it_concerned() {
-        let before = Arc::new(crate::fake::demo().unwrap());
+        let before = Arc::new(crate::demo::demo().unwrap());
         let shared = before.services.iter().find(|(_, service)| service.peer.is_some());
         let (id, service) = shared.unwrap();
         let log = EventLog {

@@ -240,7 +240,7 @@ fn canonical(body: &[u8]) -> String {
 }
 
 async fn load(app: &App, scope: &str, key: &str) -> Result<Option<Stored>, Problem> {
-    let Some(text) = app.service.answer(scope.to_owned(), key.to_owned()).await? else {
+    let Some(text) = app.engine.answer(scope.to_owned(), key.to_owned()).await? else {
         return Ok(None);
     };
     let opened = STANDARD.decode(text).ok().and_then(|sealed| {
@@ -257,7 +257,7 @@ async fn save(app: &App, scope: &str, key: &str, stored: &Stored) -> Result<(), 
     let text = serde_json::to_vec(stored).map_err(|error| failed(&error))?;
     let sealed = app.sealer.seal(PURPOSE, &text).map_err(|error| failed(&error))?;
     let answer = app
-        .service
+        .engine
         .put_answer(scope.to_owned(), key.to_owned(), STANDARD.encode(sealed));
     Ok(answer.await?)
 }
@@ -299,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_that_is_too_large_to_be_stored_is_sent() {
-        let exchange = crate::fake::demo().unwrap();
+        let exchange = crate::demo::demo().unwrap();
         let (user, _) = exchange
             .users
             .iter()
@@ -323,8 +323,14 @@ mod tests {
             mail: None,
             ixf_id: None,
         };
-        let service = crate::fake::FakeExchange::new(exchange);
-        let app = App::new(service, credentials, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
+        let world = crate::demo::World::start(exchange.clone()).await.unwrap();
+        let app = App::new(
+            Arc::clone(&world.engine),
+            credentials,
+            Sealer::new(&[7; 32]).unwrap(),
+            settings,
+        )
+        .unwrap();
         let large = post(|| async { "x".repeat(ANSWER_MAX + 1) });
         let router: Router = Router::new()
             .route("/api/v1/large", large)

@@ -3,10 +3,10 @@
 //! ```text
 //!  request --> guard (Host, origin, headers) --> Principal (session or API key) --> Access<K> (permission table)
 //!                                                                                     |
-//!   page <-- files built from portal/                      view <-- render <-- Snapshot    orders --> ExchangeService
+//!   page <-- files built from portal/                      view <-- render <-- Snapshot    orders --> Engine
 //! ```
 //! This crate contains no permissions: a table in `millrace-ix-model` defines all of them.
-//! [`ExchangeService`] is the engine.
+//! [`Engine`](engine::Engine) is the running exchange.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -19,10 +19,10 @@ mod app;
 mod blocking;
 pub mod counters;
 mod cross_connects;
+#[cfg(feature = "demo")]
+pub mod demo;
 pub mod engine;
 mod events;
-#[cfg(feature = "fake")]
-pub mod fake;
 mod guard;
 mod idempotency;
 mod index;
@@ -61,5 +61,4 @@ pub use problem::{InvalidValue, Problem, ProblemKind};
 pub use route_servers::RouteServer;
 pub use routes::openapi_json;
 pub use serve::{Limits, router, serve};
-pub use service::ExchangeService;
 pub use v2::openapi_json as ix_openapi_json;

@@ -156,14 +156,14 @@ pub(crate) async fn metrics(State(app): State<App>, principal: Principal) -> Res
     text.single(
         "changes_open",
         "Changes that are under way.",
-        app.service.changes_open().len() as u64,
+        app.engine.changes_open().len() as u64,
     );
     text.single(
         "letters_waiting",
         "Letters that the mail relay has not taken yet.",
         app.mail.waiting() as u64,
     );
-    if let Some(receiver) = app.service.sample_receiver() {
+    if let Some(receiver) = app.engine.sample_receiver() {
         let help = "Samples of packets that the switches sent by sFlow.";
         text.counter("sflow_samples_total", help, receiver.samples);
         let help = "UDP packets from switches that were no valid sFlow datagrams.";

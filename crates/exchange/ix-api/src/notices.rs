@@ -323,7 +323,7 @@ pub(crate) fn letters(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::demo;
+    use crate::demo::{World, demo};
 
     #[test]
     fn a_notice_is_planned_then_running_then_over_and_a_cancelled_one_is_cancelled() {
@@ -351,15 +351,16 @@ mod tests {
         assert_eq!(notice.event("no-7", "ix.example").uid, "notice-7@ix.example");
     }
 
-    #[test]
-    fn a_notice_without_objects_concerns_every_member_and_no_authority() {
+    #[tokio::test]
+    async fn a_notice_without_objects_concerns_every_member_and_no_authority() {
         let exchange = demo().unwrap();
         let members = exchange
             .accounts
             .values()
             .filter(|account| matches!(account.kind, AccountKind::Member | AccountKind::Reseller))
             .count();
-        let snapshot = Snapshot::new(std::sync::Arc::new(exchange), 1);
+        let world = World::start(exchange.clone()).await.unwrap();
+        let snapshot = world.engine.snapshot();
         let notice = Notice {
             kind: NoticeKind::Incident,
             title: String::new(),

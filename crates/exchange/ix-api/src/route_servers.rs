@@ -154,6 +154,12 @@ impl RouteServers {
         })
     }
 
+    /// Forgets what was read of a route server, as after a start.
+    #[cfg(feature = "demo")]
+    pub(crate) fn forget(&self, fqdn: &str) {
+        self.change(fqdn, |status| *status = RouteServerStatus::default());
+    }
+
     /// Returns the status of a route server.
     pub fn status(&self, fqdn: &str) -> RouteServerStatus {
         let statuses = self.0.lock().unwrap_or_else(PoisonError::into_inner);

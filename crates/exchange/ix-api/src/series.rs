@@ -19,19 +19,6 @@ pub struct Figures {
     pub of: BTreeMap<ConnectionId, Figure>,
 }
 
-/// The time series of an exchange.
-pub trait Series: Send + Sync {
-    /// Returns the points of a graph up to `now`, in seconds since the Unix epoch, for each key.
-    fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>>;
-    /// Returns the peers of an account with the most traffic over the last day, at most 15.
-    fn heaviest_peers(&self, account: AccountId) -> Vec<AccountId>;
-    /// Returns the connections that were measured since the start of a month, also those that were deleted; `None` stands
-    /// for the present month.
-    fn measured(&self, month: Option<Month>) -> BTreeSet<ConnectionId>;
-    /// Returns the figures of connections for a month, or for the present one as far as it has gone.
-    fn figures(&self, connections: &BTreeSet<ConnectionId>, month: Option<Month>) -> Figures;
-}
-
 /// The time after which a graph is read again although no interval was written, in seconds: its first point moves.
 const INTERVAL_SECS: u64 = Level::Raw.step();
 /// The largest number of graphs that are kept until the next reading.
@@ -67,8 +54,9 @@ impl Recorded {
     }
 }
 
-impl Series for Recorded {
-    fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
+impl Recorded {
+    /// Returns the points of a graph up to `now`, in seconds since the Unix epoch, for each key.
+    pub(crate) fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
         let of = (self.series.written(), now / INTERVAL_SECS);
         let lock = || {
             let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -107,13 +95,16 @@ impl Series for Recorded {
             .collect()
     }
 
-    fn heaviest_peers(&self, account: AccountId) -> Vec<AccountId> {
+    /// Returns the peers of an account with the most traffic over the last day, at most 15.
+    pub(crate) fn heaviest_peers(&self, account: AccountId) -> Vec<AccountId> {
         let now = self.now();
         let peers = blocking::wait(|| self.series.heaviest_peers(account.0, now));
         peers.into_iter().map(AccountId).collect()
     }
 
-    fn measured(&self, month: Option<Month>) -> BTreeSet<ConnectionId> {
+    /// Returns the connections that were measured since the start of a month, also those that were deleted; `None` stands
+    /// for the present month.
+    pub(crate) fn measured(&self, month: Option<Month>) -> BTreeSet<ConnectionId> {
         let month = month.unwrap_or_else(|| self.series.month_of(self.now()));
         let found = blocking::wait(|| match self.series.frozen(month) {
             Some(figures) => figures.into_keys().collect(),
@@ -122,7 +113,8 @@ impl Series for Recorded {
         found.into_iter().map(ConnectionId).collect()
     }
 
-    fn figures(&self, connections: &BTreeSet<ConnectionId>, month: Option<Month>) -> Figures {
+    /// Returns the figures of connections for a month, or for the present one as far as it has gone.
+    pub(crate) fn figures(&self, connections: &BTreeSet<ConnectionId>, month: Option<Month>) -> Figures {
         let now = self.now();
         let month = month.unwrap_or_else(|| self.series.month_of(now));
         blocking::wait(|| {

@@ -1,29 +1,14 @@
-//! The engine as this crate uses it: a snapshot to read from, orders, the journal, the audit chain, events.
-//!
-//! [`ExchangeService`] is a trait. Tests can therefore run the whole API over an exchange in memory, and this
-//! crate depends on neither the database nor the switches.
+//! The exchange as this crate reads it: a snapshot of its objects with the states of its switches, and events.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
 use millrace_ix_engine::Mode;
-use millrace_ix_filter::FoundRoute;
 use millrace_ix_model::state::Realisation;
-use millrace_ix_model::{
-    AccountId, Actor, ConfigId, Exchange, FilterId, FilterMatch, ObjectId, PortId, Prefix, ServiceId,
-    SwitchId, Timestamp, reason,
-};
-use millrace_ix_samples::{Pair, Traffic};
-use millrace_ix_service::{OrderError, OrderRequest, Ordered, Unconfirmed};
-use millrace_ix_store::AuditEntry;
-use tokio::sync::broadcast;
+use millrace_ix_model::{ConfigId, Exchange, ObjectId, PortId, ServiceId, SwitchId, Timestamp};
 
 use crate::index::Index;
-use crate::observed::{Attack, FilterCounter, Load, Quarantined, SampleReceiver, Session, Target, Verdict};
-use crate::route_servers::{RouteServer, RouteServerStatus};
-use crate::series::Series;
+use crate::observed::Quarantined;
 
 /// The state of a switch relative to the plan, as the fabric page shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,16 +51,11 @@ pub struct SwitchHealth {
 }
 
 /// The exchange at one revision, with the engine's knowledge of its state in the switches.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Snapshot {
     /// The objects.
     pub exchange: Arc<Exchange>,
     pub revision: u64,
-    /// The revision at which each object was last written. Objects that are not listed have the snapshot's
-    /// revision.
-    pub(crate) revisions: BTreeMap<ObjectId, u64>,
-    /// The state of each service in the switches. A service that is not listed is planned.
-    pub(crate) realisations: BTreeMap<ServiceId, Realisation>,
     /// The state of each switch. The state of a switch that is not listed is unknown.
     pub switches: BTreeMap<SwitchId, SwitchHealth>,
     /// Why the database cannot be written, so that the engine accepts no orders; `None` if it can.
@@ -84,10 +64,9 @@ pub struct Snapshot {
     pub silent_since: Option<Timestamp>,
     /// The checklists of the ends in quarantine.
     pub quarantine: Arc<BTreeMap<ConfigId, Quarantined>>,
-    /// The engine's snapshot. If present, it replaces `revisions` and `realisations`, whose values are then
-    /// looked up on demand. To collect them for 10,000 services at every event would cost more than all
-    /// requests.
-    source: Option<Arc<millrace_ix_service::Snapshot>>,
+    /// The engine's snapshot. Realisations and revisions are looked up in it on demand. To collect them for 10,000 services at
+    /// every event would cost more than all requests.
+    source: Arc<millrace_ix_service::Snapshot>,
     index: Arc<OnceLock<Index>>,
 }
 
@@ -106,15 +85,6 @@ fn unwritable(source: &millrace_ix_service::Snapshot) -> Option<String> {
 }
 
 impl Snapshot {
-    /// Returns a snapshot.
-    pub fn new(exchange: Arc<Exchange>, revision: u64) -> Snapshot {
-        Snapshot {
-            exchange,
-            revision,
-            ..Snapshot::default()
-        }
-    }
-
     /// Returns the engine's snapshot for the API. The index of `before` is reused and updated.
     pub(crate) fn of_engine(
         source: Arc<millrace_ix_service::Snapshot>,
@@ -130,34 +100,24 @@ impl Snapshot {
         Snapshot {
             exchange: Arc::clone(&source.exchange),
             revision: source.revision.0,
+            switches: BTreeMap::new(),
             unwritable: unwritable(&source),
             silent_since: source.silent_since.map(|since| Timestamp::from_millis(since.0)),
             quarantine: Arc::clone(&source.quarantine),
             index,
-            source: Some(source),
-            ..Snapshot::default()
+            source,
         }
     }
 
     /// Returns the revision at which an object was last written.
     pub fn revision_of(&self, object: ObjectId) -> u64 {
-        let found = match &self.source {
-            Some(source) => source.revisions.get(&object).map(|revision| revision.0),
-            None => self.revisions.get(&object).copied(),
-        };
-        found.unwrap_or(self.revision)
+        let found = self.source.revisions.get(&object);
+        found.map_or(self.revision, |revision| revision.0)
     }
 
     /// Returns the realisation of a service in the switches.
     pub(crate) fn realisation(&self, service: ServiceId) -> Realisation {
-        match &self.source {
-            Some(source) => source.realisation(service),
-            None => self
-                .realisations
-                .get(&service)
-                .cloned()
-                .unwrap_or(Realisation::Planned),
-        }
+        self.source.realisation(service)
     }
 
     /// Returns true if a port has a link; `None` if that is not known.
@@ -175,70 +135,15 @@ impl Snapshot {
     /// Returns the switch whose entries are newer than the database, so that the engine sends nothing until an operator
     /// decides; `None` while the engine writes.
     pub fn read_only(&self) -> Option<SwitchId> {
-        match self.source.as_ref().map(|source| source.mode) {
-            Some(Mode::ReadOnly { switch, .. }) => Some(SwitchId(switch)),
-            Some(Mode::Normal) => None,
-            None => {
-                let mut switches = self.switches.iter();
-                let drifted = switches.find(|(_, health)| health.state == SwitchState::Drifted);
-                drifted.map(|(id, _)| *id)
-            }
+        match self.source.mode {
+            Mode::ReadOnly { switch, .. } => Some(SwitchId(switch)),
+            Mode::Normal => None,
         }
     }
 
     pub(crate) fn index(&self) -> &Index {
         self.index.get_or_init(|| Index::of(&self.exchange))
     }
-}
-
-/// A change in the journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChangeRecord {
-    /// The number.
-    pub id: u64,
-    /// The operation as a word.
-    pub operation: String,
-    /// The actor's name in the journal.
-    pub actor: String,
-    /// The objects concerned.
-    pub objects: Vec<ObjectId>,
-    /// The state as a word.
-    pub state: String,
-    /// The time of the order.
-    pub accepted_at: Timestamp,
-    /// The time of the last step.
-    pub updated_at: Timestamp,
-    /// The switches that have not answered.
-    pub waiting_for: Vec<SwitchId>,
-    /// The error of a switch, or the reason of a rollback.
-    pub error: Option<String>,
-}
-
-/// A step of a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StepRecord {
-    /// The state as a word.
-    pub state: String,
-    pub at: Timestamp,
-    /// Details in words.
-    pub detail: Option<String>,
-}
-
-/// An entry of the audit chain.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AuditRecord {
-    /// The position in the chain.
-    pub serial: u64,
-    pub time: Timestamp,
-    pub actor: String,
-    /// The act.
-    pub action: String,
-    /// The object, or empty.
-    pub object: String,
-    /// Further facts.
-    pub detail: serde_json::Value,
-    /// The hash of the entry, in hexadecimal.
-    pub hash: String,
 }
 
 /// A notification from the engine, such as a changed object.
@@ -252,99 +157,4 @@ pub struct Event {
     pub change: Option<u64>,
     /// The exchange before the transaction, which decides who may know of a deleted object.
     pub before: Arc<Exchange>,
-}
-
-/// The future that a call returns if it may wait.
-pub type Reply<'a, T> = Pin<Box<dyn Future<Output = Result<T, OrderError>> + Send + 'a>>;
-
-/// The engine.
-pub trait ExchangeService: Send + Sync {
-    /// Returns the time of the engine's clock. Jumps of the system's clock do not affect it.
-    fn now(&self) -> Timestamp;
-    /// Returns the newest snapshot.
-    fn snapshot(&self) -> Arc<Snapshot>;
-    /// Executes an order.
-    fn order(&self, order: OrderRequest) -> Reply<'_, Ordered>;
-    /// Returns up to `limit` changes below `before`, newest first.
-    fn changes(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<ChangeRecord>>;
-    /// Returns one change with its steps.
-    fn change(&self, id: u64) -> Reply<'_, Option<(ChangeRecord, Vec<StepRecord>)>>;
-    /// Returns the numbers of the changes under way.
-    fn changes_open(&self) -> BTreeSet<u64>;
-    /// Returns the changes that are undone unless somebody confirms them.
-    fn unconfirmed(&self) -> Arc<BTreeMap<u64, Unconfirmed>>;
-    /// Confirms a change, which then stays.
-    fn confirm(&self, change: u64, actor: Actor) -> Reply<'_, ()>;
-    /// Undoes a change that waits for its confirmation. Returns the number of the change that undoes it.
-    fn revert(&self, change: u64, actor: Actor) -> Reply<'_, Option<u64>>;
-    /// Returns up to `limit` entries of the audit chain below `before`, newest first.
-    fn audit(&self, before: Option<u64>, limit: usize) -> Reply<'_, Vec<AuditRecord>>;
-    /// Adds an entry to the audit chain.
-    fn record(&self, entry: AuditEntry) -> Reply<'_, ()>;
-    /// Returns the text that [`put_answer`](ExchangeService::put_answer) stored under a scope and key in the last
-    /// 24 hours.
-    fn answer(&self, scope: String, key: String) -> Reply<'_, Option<String>>;
-    /// Stores a text under a scope and key for 24 hours.
-    fn put_answer(&self, scope: String, key: String, text: String) -> Reply<'_, ()>;
-    /// Returns the events from now on.
-    fn subscribe(&self) -> broadcast::Receiver<Arc<Event>>;
-    /// Returns the verdict on a filter of an account, for frames of all members or of `peers`. An engine
-    /// without routes permits no filter.
-    fn check_filter(
-        &self,
-        _account: AccountId,
-        _matching: &FilterMatch,
-        _peers: &BTreeSet<AccountId>,
-    ) -> Verdict {
-        Verdict {
-            reason: Some(reason::ownership_unchecked()),
-            ..Verdict::default()
-        }
-    }
-    /// Queries the routes and registry objects of an account again, and checks its filters again.
-    fn recheck_filters(&self, _account: AccountId) {}
-    /// Returns the counters of active filters, as far as they are known.
-    fn filter_counters(&self) -> BTreeMap<FilterId, FilterCounter> {
-        BTreeMap::new()
-    }
-    /// Returns the present rates of connections and trunks, as far as they are measured.
-    fn loads(&self) -> BTreeMap<ObjectId, Load> {
-        BTreeMap::new()
-    }
-    /// Returns the counters of the sFlow receiver; `None` without one.
-    fn sample_receiver(&self) -> Option<SampleReceiver> {
-        None
-    }
-    /// Returns the traffic of an account by peer and service over the last half minute; `None` if nothing is sampled.
-    fn traffic(&self, _account: AccountId) -> Option<Traffic> {
-        None
-    }
-    /// Returns the traffic and the BGP sessions between accounts over the last half minute; `None` if nothing is sampled.
-    fn matrix(&self) -> Option<Vec<Pair>> {
-        None
-    }
-    /// Returns the destinations of an account in descending order of their excess.
-    fn targets(&self, _account: AccountId) -> Vec<Target> {
-        Vec::new()
-    }
-    /// Returns the traffic to a destination of an account; `None` if it is not measured.
-    fn attack(&self, _account: AccountId, _target: Prefix) -> Option<Attack> {
-        None
-    }
-    /// Returns the time series; `None` if the exchange keeps none.
-    fn series(&self) -> Option<&dyn Series> {
-        None
-    }
-    /// Returns the BGP sessions.
-    fn bgp_sessions(&self) -> Vec<Session> {
-        Vec::new()
-    }
-    /// Returns the live routes to a prefix, at most 100; `None` if the engine has no BGP sessions.
-    fn lookup(&self, _prefix: Prefix) -> Option<Vec<FoundRoute>> {
-        None
-    }
-    /// Returns the latest status of a route server.
-    fn route_server_status(&self, _server: &RouteServer) -> RouteServerStatus {
-        RouteServerStatus::default()
-    }
 }

@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_port_concerns_its_connection_with_the_circuits_over_it_and_its_trunk() {
-        let exchange = crate::fake::demo().unwrap();
+        let exchange = crate::demo::demo().unwrap();
         let (id, connection) = exchange
             .connections
             .iter()

@@ -17,8 +17,6 @@ pub struct FoundRoute {
     pub prefix: Prefix,
     /// The address of the peer that announces it.
     pub peer: IpAddr,
-    /// The type of the peer's session.
-    pub session: SessionKind,
     /// The account of the member that announces it, as far as it is known.
     pub account: Option<AccountId>,
     /// The AS path as text.
@@ -32,13 +30,25 @@ pub struct FoundRoute {
 }
 
 impl FilterController {
-    /// Returns the routes to the longest prefix with routes that covers `prefix`, and the routes to its parts, at most 100.
-    pub fn lookup(&self, exchange: &Exchange, prefix: Prefix, now: Timestamp) -> Vec<FoundRoute> {
+    /// Returns the routes of sessions of a type to the longest prefix with routes that covers `prefix`, and the routes to its parts,
+    /// at most 100.
+    pub fn lookup(
+        &self,
+        exchange: &Exchange,
+        kind: SessionKind,
+        prefix: Prefix,
+        now: Timestamp,
+    ) -> Vec<FoundRoute> {
+        let peers = || {
+            self.neighbours
+                .iter()
+                .filter(|(_, neighbour)| neighbour.info.kind == kind)
+        };
         let index = Index::new(exchange);
         let bgp = |prefix: Prefix| millrace_bgp::Prefix::new(prefix.address(), prefix.len());
         let mut found: Vec<FoundRoute> = Vec::new();
         for wider in covering(prefix) {
-            for (peer, neighbour) in &self.neighbours {
+            for (peer, neighbour) in peers() {
                 let Some(wider_bgp) = bgp(wider) else { continue };
                 let paths = neighbour.peer.rib().paths(wider_bgp);
                 found.extend(paths.map(|route| self.found(&index, (*peer, neighbour), wider, route, now)));
@@ -47,7 +57,7 @@ impl FilterController {
                 break;
             }
         }
-        for (peer, neighbour) in &self.neighbours {
+        for (peer, neighbour) in peers() {
             let Some(bgp) = bgp(prefix) else { continue };
             let parts = neighbour.peer.rib().more_specific(bgp);
             let room = ROUTES_MAX.saturating_sub(found.len());
@@ -84,7 +94,6 @@ impl FilterController {
         FoundRoute {
             prefix,
             peer,
-            session: neighbour.info.kind,
             account,
             as_path: attributes.as_path.to_string(),
             origin,

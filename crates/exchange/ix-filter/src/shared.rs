@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Timestamp};
 
-use crate::controller::{FilterController, SessionStatus};
+use crate::controller::{FilterController, SessionKind, SessionStatus};
 use crate::lookup::FoundRoute;
 use crate::ownership::Verdict;
 
@@ -36,9 +36,15 @@ impl Shared {
         self.lock().verdict(exchange, account, matching, peers, now)
     }
 
-    /// Returns the live routes to a prefix.
-    pub fn lookup(&self, exchange: &Exchange, prefix: Prefix, now: Timestamp) -> Vec<FoundRoute> {
-        self.lock().lookup(exchange, prefix, now)
+    /// Returns the live routes of sessions of a type to a prefix.
+    pub fn lookup(
+        &self,
+        exchange: &Exchange,
+        kind: SessionKind,
+        prefix: Prefix,
+        now: Timestamp,
+    ) -> Vec<FoundRoute> {
+        self.lock().lookup(exchange, kind, prefix, now)
     }
 
     /// Returns the state of all BGP sessions.

@@ -93,7 +93,7 @@ fn figures(
     connections: &BTreeSet<ConnectionId>,
     month: Option<Month>,
 ) -> view::Billing {
-    let Some(series) = app.service.series() else {
+    let Some(series) = app.engine.series() else {
         return view::Billing {
             measured: false,
             month: month.map(|month| month.to_string()).unwrap_or_default(),
@@ -121,7 +121,7 @@ impl App {
         let snapshot = self.snapshot();
         let exchange = &snapshot.exchange;
         let mut connections: BTreeSet<ConnectionId> = exchange.connections.keys().copied().collect();
-        if let Some(series) = self.service.series() {
+        if let Some(series) = self.engine.series() {
             connections.extend(series.measured(month));
         }
         let mut billing = figures(self, exchange, &connections, month);

@@ -30,7 +30,7 @@ fn lans(exchange: &Exchange) -> impl Iterator<Item = (ServiceId, &millrace_ix_mo
 fn connected(app: &App) -> BTreeSet<IpAddr> {
     let mut connected = BTreeSet::new();
     for server in &app.settings.route_servers {
-        let status = app.service.route_server_status(server);
+        let status = app.engine.route_server_status(server);
         let sessions = status.report.iter().flat_map(|(_, report)| &report.sessions);
         let up = sessions.filter(|session| session.state == SessionState::Established);
         connected.extend(up.map(|session| session.neighbor));

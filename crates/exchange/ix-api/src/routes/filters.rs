@@ -144,7 +144,7 @@ pub(crate) async fn create(
             .map_err(|error| Problem::invalid("/peers", error))
     });
     let peers = peers.collect::<Result<BTreeSet<_>, _>>()?;
-    let verdict = app.service.check_filter(account, &matching, &peers);
+    let verdict = app.engine.check_filter(account, &matching, &peers);
     if !verdict.allowed {
         let mut problem = Problem::because(ProblemKind::Invalid, verdict.reason.unwrap_or_default());
         if let Some(missing) = verdict.missing {
@@ -233,7 +233,7 @@ pub(crate) async fn list(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Filter>>, Problem> {
-    let scope = ViewContext::new(&principal, app.now()).with_counters(app.service.filter_counters());
+    let scope = ViewContext::new(&principal, app.now()).with_counters(app.engine.filter_counters());
     page.page(&readable::<FilterId>(&principal), |id, filter| {
         scope.filter(id, filter)
     })
@@ -247,7 +247,7 @@ pub(crate) async fn read(
     State(app): State<App>,
     access: Access<FilterId>,
 ) -> Result<Tagged<view::Filter>, Problem> {
-    let scope = ViewContext::new(access.principal(), app.now()).with_counters(app.service.filter_counters());
+    let scope = ViewContext::new(access.principal(), app.now()).with_counters(app.engine.filter_counters());
     let view = scope.filter(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
@@ -332,7 +332,7 @@ pub(crate) async fn explain(
 ) -> Result<Json<view::Explanation>, Problem> {
     principal.require(OperationKind::ReadFilter)?;
     let packet = given.packet()?;
-    let scope = ViewContext::new(&principal, app.now()).with_counters(app.service.filter_counters());
+    let scope = ViewContext::new(&principal, app.now()).with_counters(app.engine.filter_counters());
     let exchange = &principal.snapshot.exchange;
     let readable = readable::<FilterId>(&principal);
     let accounts: BTreeSet<AccountId> = readable.iter().map(|(_, filter)| filter.account).collect();
@@ -400,7 +400,7 @@ pub(crate) async fn attack(
     // delay only other searches.
     let permit = std::sync::Arc::clone(&app.searches).acquire_owned().await;
     let permit = permit.map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
-    let service = std::sync::Arc::clone(&app.service);
+    let service = std::sync::Arc::clone(&app.engine);
     let search = move || {
         let _permit = permit;
         target.and_then(|target| service.attack(account, target))
@@ -409,7 +409,7 @@ pub(crate) async fn attack(
         .await
         .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     Ok(Json(view::AttackView {
-        targets: app.service.targets(account).iter().map(target_view).collect(),
+        targets: app.engine.targets(account).iter().map(target_view).collect(),
         traffic: found.as_ref().map(|found| scope.traffic(found)),
     }))
 }
@@ -437,7 +437,7 @@ pub(crate) async fn recheck(
         }
         rechecked.insert(access.id(), now);
     }
-    app.service.recheck_filters(access.id());
+    app.engine.recheck_filters(access.id());
     Ok(axum::http::StatusCode::NO_CONTENT)
 }
 
@@ -451,7 +451,7 @@ pub(crate) async fn sessions(
 ) -> Result<Json<List<view::BgpSession>>, Problem> {
     principal.require(OperationKind::ReadFilter)?;
     let scope = ViewContext::new(&principal, app.now());
-    let mut all = app.service.bgp_sessions();
+    let mut all = app.engine.bgp_sessions();
     all.retain(|session| {
         principal.actor.is_operator()
             || session

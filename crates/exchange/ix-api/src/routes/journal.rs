@@ -7,6 +7,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use millrace_ix_model::permission::is_permitted;
 use millrace_ix_model::{AccountId, ObjectId, Operation, OperationKind, Relation, Role, Timestamp, UserId};
+use millrace_ix_store::{AuditRecord, ChangeRecord, ChangeState, JournalRecord, UnixMillis};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -16,7 +17,6 @@ use crate::app::App;
 use crate::names::Names;
 use crate::problem::Problem;
 use crate::request::{PageParams, Query};
-use crate::service::{ChangeRecord, StepRecord};
 use crate::view::{AuditEntry, Change, ChangeStep, List};
 
 /// The number of records that are read from the engine in one step.
@@ -66,8 +66,23 @@ fn sees_everybody(principal: &Principal) -> bool {
     is_permitted(&principal.actor, OperationKind::ReadAudit, Relation::Foreign)
 }
 
-fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRecord]) -> Change {
-    let unconfirmed = app.service.unconfirmed();
+/// Returns the actor of a change as the journal names it.
+fn actor(change: &ChangeRecord) -> &str {
+    change.detail["actor"].as_str().unwrap_or_default()
+}
+
+/// Returns the objects that a change writes.
+fn objects(change: &ChangeRecord) -> Vec<ObjectId> {
+    let all = change.detail["objects"].as_array().into_iter().flatten();
+    all.filter_map(|id| id.as_str()?.parse().ok()).collect()
+}
+
+fn time(at: UnixMillis) -> String {
+    Timestamp::from_millis(at.0).to_string()
+}
+
+fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[JournalRecord]) -> Change {
+    let unconfirmed = app.engine.unconfirmed();
     let waiting = unconfirmed.get(&change.id);
     // An actor who may order the inverse of the change may confirm it.
     let may_undo = |operation: &Operation| {
@@ -85,57 +100,62 @@ fn view(app: &App, principal: &Principal, change: &ChangeRecord, steps: &[StepRe
             .get(id)
             .map_or_else(|| id.to_string(), |switch| switch.name.clone())
     };
+    let objects = objects(change);
+    let operation = &change.detail["operations"][0]["operation"];
     Change {
         id: format!("ch-{}", change.id),
-        operation: change.operation.clone(),
-        actor: person(principal, &change.actor, &change.objects),
-        objects: change
-            .objects
+        operation: operation.as_str().unwrap_or_default().to_owned(),
+        actor: person(principal, actor(change), &objects),
+        objects: objects
             .iter()
             .filter(|object| fabric || principal.may_read(**object))
             .map(ToString::to_string)
             .collect(),
-        state: change.state.clone(),
-        accepted_at: change.accepted_at.to_string(),
-        updated_at: change.updated_at.to_string(),
-        waiting_for: change
-            .waiting_for
+        state: change.state.name().to_owned(),
+        accepted_at: time(change.accepted_at),
+        updated_at: time(change.updated_at),
+        waiting_for: app
+            .engine
+            .waits_for(change.id)
             .iter()
             .filter(|_| fabric)
             .map(switch_name)
             .collect(),
         error: if fabric {
-            change
-                .error
-                .clone()
-                .or_else(|| refusal_of(change, steps).map(str::to_owned))
+            let refused = refusal_of(change, steps).map(str::to_owned);
+            refused.or_else(|| app.engine.refusal_of(change.id))
         } else {
             rollback_reason(change, steps)
         },
-        confirm_until: waiting.map(|waiting| Timestamp::from_millis(waiting.until.0).to_string()),
+        confirm_until: waiting.map(|waiting| time(waiting.until)),
         can_confirm: waiting.is_some_and(|waiting| waiting.inverse.iter().all(may_undo)),
         steps: steps
             .iter()
             .map(|step| ChangeStep {
-                state: step.state.clone(),
-                at: step.at.to_string(),
-                detail: step.detail.clone().filter(|_| fabric),
+                state: step.state.name().to_owned(),
+                at: time(step.at),
+                detail: detail(step).map(str::to_owned).filter(|_| fabric),
             })
             .collect(),
     }
 }
 
+/// Returns the reason in a step of a change.
+fn detail(step: &JournalRecord) -> Option<&str> {
+    step.detail["reason"].as_str()
+}
+
 /// Returns the words of the switch that refused a change that was rolled back, as far as the steps are known.
-fn refusal_of<'a>(change: &ChangeRecord, steps: &'a [StepRecord]) -> Option<&'a str> {
-    if change.state != "rolled_back" {
+fn refusal_of<'a>(change: &ChangeRecord, steps: &'a [JournalRecord]) -> Option<&'a str> {
+    if change.state != ChangeState::RolledBack {
         return None;
     }
-    steps.iter().rev().find_map(|step| step.detail.as_deref())
+    steps.iter().rev().find_map(detail)
 }
 
 /// Returns the reason of a rollback for a member, who may not know the switches.
-fn rollback_reason(change: &ChangeRecord, steps: &[StepRecord]) -> Option<String> {
-    if change.state != "rolled_back" {
+fn rollback_reason(change: &ChangeRecord, steps: &[JournalRecord]) -> Option<String> {
+    if change.state != ChangeState::RolledBack {
         return None;
     }
     let error = refusal_of(change, steps).unwrap_or_default().to_ascii_lowercase();
@@ -153,7 +173,7 @@ fn rollback_reason(change: &ChangeRecord, steps: &[StepRecord]) -> Option<String
 /// that was rolled back may be gone, and its account must still read the reason.
 fn is_own(principal: &Principal, change: &ChangeRecord) -> bool {
     let exchange = &principal.snapshot.exchange;
-    let user = change.actor.parse().ok();
+    let user = actor(change).parse().ok();
     let user = user.and_then(|id: UserId| exchange.users.get(&id));
     let (Some(user), Some(own)) = (user, principal.actor.account) else {
         return false;
@@ -166,7 +186,7 @@ fn is_own(principal: &Principal, change: &ChangeRecord) -> bool {
 fn may_see(principal: &Principal, change: &ChangeRecord) -> bool {
     principal.actor.is_operator() && principal.may_somewhere(OperationKind::ReadChanges)
         || principal.may_somewhere(OperationKind::ReadChanges)
-            && (may_read_any(principal, &change.objects) || is_own(principal, change))
+            && (may_read_any(principal, &objects(change)) || is_own(principal, change))
 }
 
 /// The filter of changes.
@@ -209,13 +229,13 @@ pub(crate) async fn changes(
     let wanted = wanted.map(|text| with_parts(&principal, text));
     let concerns = |record: &ChangeRecord| match &wanted {
         None => true,
-        Some(parts) => record.objects.iter().any(|object| parts.contains(object)),
+        Some(parts) => objects(record).iter().any(|object| parts.contains(object)),
     };
     let mut before = page.after::<ChangeNumber>()?.map(|ChangeNumber(number)| number);
     let (mut items, mut looked_at, mut more) = (Vec::new(), 0, !filter.open);
     if filter.open {
-        let mut open = app.service.changes_open();
-        open.extend(app.service.unconfirmed().keys());
+        let mut open = app.engine.changes_open();
+        open.extend(app.engine.unconfirmed().keys());
         for id in open
             .into_iter()
             .rev()
@@ -225,7 +245,7 @@ pub(crate) async fn changes(
                 break;
             }
             // The newest record below the next number.
-            let records = app.service.changes(id.checked_add(1), 1).await?;
+            let records = app.engine.changes(id.checked_add(1), 1).await?;
             let seen = records
                 .iter()
                 .filter(|record| record.id == id && concerns(record) && may_see(&principal, record));
@@ -233,7 +253,7 @@ pub(crate) async fn changes(
         }
     }
     while more && items.len() <= limit && looked_at < LOOKED_AT_MAX {
-        let records = app.service.changes(before, CHUNK).await?;
+        let records = app.engine.changes(before, CHUNK).await?;
         more = records.len() == CHUNK;
         looked_at += records.len();
         before = records.last().map(|record| record.id);
@@ -274,9 +294,9 @@ async fn find(
     app: &App,
     principal: &Principal,
     id: &str,
-) -> Result<(ChangeRecord, Vec<StepRecord>), Problem> {
+) -> Result<(ChangeRecord, Vec<JournalRecord>), Problem> {
     let found = match id.parse::<ChangeNumber>() {
-        Ok(ChangeNumber(number)) => app.service.change(number).await?,
+        Ok(ChangeNumber(number)) => app.engine.change(number).await?,
         Err(()) => None,
     };
     found
@@ -296,7 +316,7 @@ pub(crate) async fn confirm(
     Path(id): Path<String>,
 ) -> Result<Json<Change>, Problem> {
     let (record, _) = find(&app, &principal, &id).await?;
-    app.service.confirm(record.id, principal.actor.clone()).await?;
+    app.engine.confirm(record.id, principal.actor.clone()).await?;
     read_again(&app, &principal, &id).await
 }
 
@@ -309,7 +329,7 @@ pub(crate) async fn revert(
     Path(id): Path<String>,
 ) -> Result<Json<Change>, Problem> {
     let (record, _) = find(&app, &principal, &id).await?;
-    app.service.revert(record.id, principal.actor.clone()).await?;
+    app.engine.revert(record.id, principal.actor.clone()).await?;
     read_again(&app, &principal, &id).await
 }
 
@@ -369,29 +389,34 @@ pub(crate) async fn audit(
     };
     let (mut items, mut looked_at, mut more) = (Vec::new(), 0, true);
     while more && items.len() <= limit && looked_at < LOOKED_AT_MAX {
-        let records = app.service.audit(before, CHUNK).await?;
+        let records = app.engine.audit(before, CHUNK).await?;
         more = records.len() == CHUNK;
         looked_at += records.len();
         before = records.last().map(|record| record.serial);
-        for record in records {
+        for AuditRecord {
+            serial, body, hash, ..
+        } in records
+        {
             let names = Names(&principal);
-            let seen = sees_all || people.contains(&record.actor);
-            let actor = person(&principal, &record.actor, &[]);
-            let by = matches(&actor, &filter.actor) || matches(&record.actor, &filter.actor);
-            if seen && by && matches(&record.object, &filter.object) {
+            let text = |name: &str| body[name].as_str().unwrap_or_default();
+            let (by, object) = (text("actor"), text("object"));
+            let seen = sees_all || people.contains(by);
+            let actor = person(&principal, by, &[]);
+            let is_by = matches(&actor, &filter.actor) || matches(by, &filter.actor);
+            if seen && is_by && matches(object, &filter.object) {
                 items.push(AuditEntry {
-                    serial: record.serial,
-                    time: record.time.to_string(),
+                    serial,
+                    time: time(UnixMillis(body["time"].as_u64().unwrap_or(0))),
                     actor,
-                    action: record.action,
-                    object_name: names.of(&record.object),
-                    object: record.object,
+                    action: text("action").to_owned(),
+                    object_name: names.of(object),
+                    object: object.to_owned(),
                     detail: if sees_all {
-                        record.detail
+                        body["detail"].clone()
                     } else {
-                        names.value(record.detail)
+                        names.value(body["detail"].clone())
                     },
-                    hash: record.hash,
+                    hash,
                 });
             }
         }
@@ -416,28 +441,27 @@ mod tests {
 
     #[test]
     fn a_member_reads_why_an_order_was_rolled_back_and_not_by_which_switch() {
-        let change = |state: &str| ChangeRecord {
+        let change = |state| ChangeRecord {
             id: 7,
-            operation: "create_service".to_owned(),
-            actor: "us-1".to_owned(),
-            objects: Vec::new(),
-            state: state.to_owned(),
-            accepted_at: Timestamp::from_secs(1),
-            updated_at: Timestamp::from_secs(2),
-            waiting_for: Vec::new(),
-            error: None,
+            state,
+            accepted_at: UnixMillis(1000),
+            updated_at: UnixMillis(2000),
+            detail: json!({ "actor": "us-1", "operations": [{ "operation": "create_service" }] }),
         };
-        let step = StepRecord {
-            state: "rolled_back".to_owned(),
-            at: Timestamp::from_secs(2),
-            detail: Some("switch 3 refuses the change: OFPFMFC_TABLE_FULL: the table is full".to_owned()),
+        let words = "switch 3 refuses the change: OFPFMFC_TABLE_FULL: the table is full";
+        let step = JournalRecord {
+            change: 7,
+            state: ChangeState::RolledBack,
+            at: UnixMillis(2000),
+            detail: json!({ "reason": words }),
         };
-        let reason = rollback_reason(&change("rolled_back"), std::slice::from_ref(&step)).unwrap();
+        let undone = change(ChangeState::RolledBack);
+        let reason = rollback_reason(&undone, std::slice::from_ref(&step)).unwrap();
         assert!(
             reason.contains("flow table is full") && !reason.contains("switch 3"),
             "{reason}"
         );
-        assert!(rollback_reason(&change("rolled_back"), &[]).is_some());
-        assert_eq!(rollback_reason(&change("staged"), &[step]), None);
+        assert!(rollback_reason(&undone, &[]).is_some());
+        assert_eq!(rollback_reason(&change(ChangeState::Staged), &[step]), None);
     }
 }

@@ -23,7 +23,7 @@ mod people;
 mod public;
 mod public_traffic;
 mod route_servers;
-mod series;
+pub(crate) mod series;
 mod services;
 mod session;
 mod stream;

@@ -108,7 +108,7 @@ pub(crate) async fn connections(
     principal: Principal,
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Connection>>, Problem> {
-    let scope = ViewContext::new(&principal, app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(&principal, app.now()).with_loads(app.engine.loads());
     let readable = readable::<ConnectionId>(&principal);
     page.page(&readable, |id, connection| scope.connection(id, connection))
         .map(Json)
@@ -121,7 +121,7 @@ pub(crate) async fn connection(
     State(app): State<App>,
     access: Access<ConnectionId>,
 ) -> Result<Tagged<view::Connection>, Problem> {
-    let scope = ViewContext::new(access.principal(), app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(access.principal(), app.now()).with_loads(app.engine.loads());
     let view = scope.connection(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }
@@ -190,7 +190,7 @@ pub(crate) async fn trunks(
     Query(page): Query<PageParams>,
 ) -> Result<Json<List<view::Trunk>>, Problem> {
     principal.require(OperationKind::ReadFabric)?;
-    let scope = ViewContext::new(&principal, app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(&principal, app.now()).with_loads(app.engine.loads());
     page.page(&readable::<TrunkId>(&principal), |id, trunk| {
         scope.trunk(id, trunk)
     })
@@ -204,7 +204,7 @@ pub(crate) async fn trunk(
     State(app): State<App>,
     access: Access<TrunkId>,
 ) -> Result<Tagged<view::Trunk>, Problem> {
-    let scope = ViewContext::new(access.principal(), app.now()).with_loads(app.service.loads());
+    let scope = ViewContext::new(access.principal(), app.now()).with_loads(app.engine.loads());
     let view = scope.trunk(access.id(), access.object()?);
     Ok(tagged(view.revision, view))
 }

@@ -248,7 +248,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
                 language: None,
                 deactivated: None,
             };
-            app.service.order(OrderRequest::of_system(vec![update])).await?;
+            app.engine.order(OrderRequest::of_system(vec![update])).await?;
             Ok(id)
         }
         None => {
@@ -265,7 +265,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
                 email: None,
                 language: None,
             };
-            let ordered = app.service.order(OrderRequest::of_system(vec![create])).await?;
+            let ordered = app.engine.order(OrderRequest::of_system(vec![create])).await?;
             let user: UserId = ordered
                 .applied
                 .first()

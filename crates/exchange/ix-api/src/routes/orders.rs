@@ -51,7 +51,7 @@ pub(crate) async fn order(
             confirm_within: conditions.confirm_within,
         },
     };
-    let outcome = match app.service.order(order).await {
+    let outcome = match app.engine.order(order).await {
         Ok(outcome) => outcome,
         Err(OrderError::Refused(refusal)) => {
             return Err(Names(principal).problem(located(&steps, refusal)));

@@ -67,7 +67,7 @@ pub(crate) async fn overview(
         .account
         .filter(|own| principal.may(OperationKind::ReadSamples, *own))
     {
-        let targets = app.service.targets(own);
+        let targets = app.engine.targets(own);
         for target in targets.iter().filter(|target| is_attacked(target)) {
             tasks.push(task("attack", own, &target.prefix.to_string(), Severity::Error));
         }
@@ -130,7 +130,7 @@ pub(crate) async fn overview(
                 tasks.push(fault);
             }
         }
-        changes_open = app.service.changes_open().len();
+        changes_open = app.engine.changes_open().len();
     }
     let mut load = None;
     if fabric {
@@ -141,7 +141,7 @@ pub(crate) async fn overview(
                 tasks.push(task("approval", *id, &view.name, Severity::Warning));
             }
         }
-        let loads = app.service.loads();
+        let loads = app.engine.loads();
         let mut of_connections = connections
             .iter()
             .filter_map(|(id, _)| loads.get(&ObjectId::from(**id)))

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use millrace_bird::SessionState;
-use millrace_ix_filter::{SessionKind, Validity};
+use millrace_ix_filter::Validity;
 use millrace_ix_model::{AccountId, Config, ConfigId, Exchange, Prefix, ServiceKind, SiteId};
 use serde::Serialize;
 use tokio::sync::SemaphorePermit;
@@ -331,7 +331,7 @@ pub(crate) async fn looking_glass(State(app): State<App>) -> Result<Json<Looking
         .iter()
         .filter(|server| server.control.is_some());
     let route_servers = servers.map(|server| {
-        let status = app.service.route_server_status(server);
+        let status = app.engine.route_server_status(server);
         let state = status.freshness(server, app.now()).name();
         let report = status.report.as_ref();
         let mut sessions: Vec<GlassSession> = report
@@ -443,12 +443,10 @@ pub(crate) async fn routes(
     let snapshot = app.snapshot();
     let ends = listed_ends(&app, &snapshot.exchange);
     let members: BTreeMap<AccountId, &str> = ends.values().map(|(end, name)| (end.account, *name)).collect();
-    let found = app.service.lookup(prefix);
+    let found = app.engine.lookup(prefix);
     let known = found.is_some();
-    // Routes that a member announces to the exchange itself, for example for its filters, are nobody else's business.
     let found = found.unwrap_or_default().into_iter();
-    let public = found.filter(|route| route.session == SessionKind::RouteServer);
-    let routes = public.filter_map(|route| {
+    let routes = found.filter_map(|route| {
         Some(GlassRoute {
             prefix: route.prefix.to_string(),
             as_path: route.as_path,

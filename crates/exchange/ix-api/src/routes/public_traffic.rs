@@ -58,7 +58,7 @@ pub(crate) async fn public_traffic(State(app): State<App>) -> Json<PublicTraffic
         .iter()
         .map(|(one, two)| Key::new(Subject::Sites(one.0, two.0), Measure::RoundTrip))
         .collect();
-    let times = app.service.series();
+    let times = app.engine.series();
     let times = times.map(|series| series.graphs(&keys, Period::Day, seconds(&app)));
     let times = times.unwrap_or_default();
     let newest = |at: usize| {

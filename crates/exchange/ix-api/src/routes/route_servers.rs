@@ -25,7 +25,7 @@ fn readings<'a>(app: &'a App, access: &Access<ConfigId>) -> Result<Vec<RouteServ
         .filter(|server| server.control.is_some() && lan.is_some_and(|lan| lan.name == server.lan))
         .map(|server| RouteServerReading {
             server,
-            status: app.service.route_server_status(server),
+            status: app.engine.route_server_status(server),
         })
         .collect())
 }

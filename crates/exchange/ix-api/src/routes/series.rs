@@ -113,7 +113,7 @@ fn empty(now: u64, of: view::Period, measured: bool) -> view::Graph {
 /// Returns a graph. Lines of which nothing is known in the whole time are left out, if they are from samples.
 pub(crate) fn graph(app: &App, of: view::Period, lines: Vec<Line>) -> view::Graph {
     let now = seconds(app);
-    let Some(series) = app.service.series() else {
+    let Some(series) = app.engine.series() else {
         return empty(now, of, false);
     };
     let keys: Vec<Key> = lines.iter().map(|line| line.key).collect();
@@ -229,7 +229,7 @@ pub(crate) async fn peers(
         record_traffic_read(&app, &principal, account, serde_json::json!({})).await?;
     }
     let now = seconds(&app);
-    let Some(series) = app.service.series() else {
+    let Some(series) = app.engine.series() else {
         return Ok(Json(empty(now, params.period, false)));
     };
     let scope = ViewContext::new(&principal, app.now());

@@ -414,7 +414,7 @@ mod tests {
 
     use super::*;
     use crate::app::HASHES_MAX;
-    use crate::fake::{FakeExchange, demo};
+    use crate::demo::{World, demo};
     use crate::session::{MemoryCredentials, Sealer};
 
     #[tokio::test]
@@ -429,8 +429,14 @@ mod tests {
             ixf_id: None,
         };
         let credentials = Arc::new(MemoryCredentials::default());
-        let exchange = FakeExchange::new(demo().unwrap());
-        let app = App::new(exchange, credentials, Sealer::new(&[7; 32]).unwrap(), settings).unwrap();
+        let world = World::start(demo().unwrap()).await.unwrap();
+        let app = App::new(
+            Arc::clone(&world.engine),
+            credentials,
+            Sealer::new(&[7; 32]).unwrap(),
+            settings,
+        )
+        .unwrap();
         let hash = hash_password("correct horse battery").unwrap();
         let check = |is_known| {
             check_password(

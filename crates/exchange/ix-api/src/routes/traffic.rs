@@ -82,7 +82,7 @@ pub(crate) async fn traffic(
         record_traffic_read(&app, &principal, account, serde_json::json!({})).await?;
     }
     let scope = ViewContext::new(&principal, app.now());
-    let Some(found) = app.service.traffic(account) else {
+    let Some(found) = app.engine.traffic(account) else {
         return Ok(Json(view::AccountTraffic::default()));
     };
     let shows_flows = principal.may(OperationKind::ReadSamples, account);
@@ -108,7 +108,7 @@ pub(crate) async fn matrix(
     principal: Principal,
 ) -> Result<Json<view::Matrix>, Problem> {
     principal.require(OperationKind::ReadTraffic)?;
-    let Some(pairs) = app.service.matrix() else {
+    let Some(pairs) = app.engine.matrix() else {
         return Ok(Json(view::Matrix::default()));
     };
     let scope = ViewContext::new(&principal, app.now());

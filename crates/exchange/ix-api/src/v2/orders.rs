@@ -43,7 +43,7 @@ pub(crate) async fn order(
             ..OrderOptions::default()
         },
     };
-    match app.service.order(order).await {
+    match app.engine.order(order).await {
         Ok(ordered) => Ok(ordered.applied),
         Err(error) => Err(Names(principal).problem(error.into())),
     }
@@ -52,7 +52,7 @@ pub(crate) async fn order(
 /// Sends an order in the name of the engine itself.
 pub(crate) async fn order_as_system(app: &App, operations: Vec<Operation>) -> Result<Applied, Problem> {
     Ok(app
-        .service
+        .engine
         .order(OrderRequest::of_system(operations))
         .await?
         .applied)

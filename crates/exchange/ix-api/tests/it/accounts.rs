@@ -39,7 +39,8 @@ async fn an_api_key_reads_while_the_disk_is_full() {
         let store = Arc::new(Full(store, AtomicBool::new(false)));
         full = Some(Arc::clone(&store));
         store
-    });
+    })
+    .await;
     let ann = api.key("ann");
     full.unwrap().1.store(true, Ordering::SeqCst);
     for _ in 0..2 {
@@ -50,8 +51,8 @@ async fn an_api_key_reads_while_the_disk_is_full() {
 
 #[tokio::test]
 async fn the_administrator_of_an_account_removes_its_users_and_no_others() {
-    let api = Api::new();
-    let exchange = millrace_ix_api::fake::demo().unwrap();
+    let api = Api::new().await;
+    let exchange = millrace_ix_api::demo::demo().unwrap();
     let admins = |user: &millrace_ix_model::User| user.roles.contains(&millrace_ix_model::Role::MemberAdmin);
     let (admin, account) = exchange
         .users
@@ -92,9 +93,7 @@ async fn the_administrator_of_an_account_removes_its_users_and_no_others() {
     // The account still reads its own order, although the object is gone; others do not.
     let deletion = |answer: Answer| {
         let items = answer.json()["items"].as_array().unwrap().clone();
-        items
-            .into_iter()
-            .any(|change| change["operation"] == "delete_user")
+        items.into_iter().any(|change| change["operation"] == "delete")
     };
     assert!(deletion(api.get(&key, "/api/v1/changes").await));
     assert!(!deletion(api.get(&stranger, "/api/v1/changes").await));

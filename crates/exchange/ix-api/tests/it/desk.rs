@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::http::Method;
 use millrace_ix_api::MailSettings;
-use millrace_ix_api::fake::Mailbox;
+use millrace_ix_api::demo::Mailbox;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api};
@@ -21,7 +21,8 @@ pub(crate) fn mail(relay: SocketAddr) -> MailSettings {
 pub(crate) async fn with_mail() -> (Api, Mailbox) {
     let mailbox = Mailbox::start().await.unwrap();
     let relay = mailbox.relay();
-    (Api::with(|settings| settings.mail = Some(mail(relay))), mailbox)
+    let api = Api::with(|settings| settings.mail = Some(mail(relay))).await;
+    (api, mailbox)
 }
 
 pub(crate) async fn letters(mailbox: &Mailbox, count: usize) -> Vec<String> {
@@ -51,7 +52,7 @@ pub(crate) fn created(answer: &Answer, prefix: &str) -> String {
 
 #[tokio::test]
 async fn a_contact_has_the_roles_that_ix_api_shows_and_the_other_way_round() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob) = (api.key("ann"), api.key("bob"));
     let desk = json!({ "name": "Desk", "email": "noc@aoba.example", "telephone": "+81 3 1234", "roles": ["noc", "abuse"] });
     let made = post(&api, &ann, "/api/v1/contacts", desk).await;
@@ -226,7 +227,7 @@ async fn maintenance_is_announced_to_the_members_that_it_touches_with_an_event_t
 
 #[tokio::test]
 async fn a_notice_that_is_not_public_and_touches_nothing_of_a_member_is_absent_for_it() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ops, ann, rex) = (api.key("ops"), api.key("ann"), api.key("rex"));
     let mut order = about_site(&api, &ops, "Otemachi").await;
     order["public"] = json!(false);
@@ -350,7 +351,7 @@ async fn a_cross_connect_goes_from_the_request_over_the_letter_to_the_installati
 
 #[tokio::test]
 async fn a_closed_group_lets_in_who_is_listed_and_nobody_else() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob, dan, cho) = (api.key("ann"), api.key("bob"), api.key("dan"), api.key("cho"));
     let accounts = api.get(&ann, "/api/v1/accounts").await.json();
     let account = |name: &str| {
@@ -422,7 +423,7 @@ async fn a_closed_group_lets_in_who_is_listed_and_nobody_else() {
 
 #[tokio::test]
 async fn the_staff_adds_a_member_with_a_port_and_addresses() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ops = api.key("ops");
     let account = post(
         &api,

@@ -21,7 +21,7 @@ fn the_page_has_the_document_of_this_api() {
 
 #[tokio::test]
 async fn the_api_serves_its_document_and_every_problem_has_a_meaning() {
-    let api = Api::new();
+    let api = Api::new().await;
     let document = api.get("", "/api/v1/openapi.json").await.json();
     assert_eq!(document["openapi"], "3.1.0");
     for kind in millrace_ix_api::ProblemKind::ALL {

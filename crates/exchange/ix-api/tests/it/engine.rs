@@ -9,7 +9,7 @@ use axum::http::Request;
 use http_body_util::BodyExt as _;
 use millrace_ix_api::engine::{Engine, EngineCredentials};
 use millrace_ix_api::session::{ApiKeyRecord, CredentialError, CredentialStore, KeyScope, Sealer};
-use millrace_ix_api::{App, ExchangeService as _, router};
+use millrace_ix_api::{App, router};
 use millrace_ix_engine::Event;
 use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId, Timestamp, UserId};
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
@@ -212,7 +212,7 @@ fn settings() -> millrace_ix_api::Settings {
 /// Returns the router of the API over the engine of a world.
 fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
     let sealer = Sealer::new(&[7; 32]).unwrap();
-    let app = App::new(Arc::clone(&world.engine) as _, credentials, sealer, settings()).unwrap();
+    let app = App::new(Arc::clone(&world.engine), credentials, sealer, settings()).unwrap();
     router(app)
 }
 
@@ -442,7 +442,7 @@ async fn graphs_and_figures_are_those_of_the_series_and_a_deleted_connection_sta
     let connection = *exchange.connections.keys().next().unwrap();
     give_key(&*store, user, "mx_noc");
     let sealer = Sealer::new(&[7; 32]).unwrap();
-    let app = App::new(Arc::clone(&world.engine) as _, store, sealer, settings()).unwrap();
+    let app = App::new(Arc::clone(&world.engine), store, sealer, settings()).unwrap();
     let router = router(app.clone());
     let path = format!("/api/v1/series/connections/{connection}");
     let graph = async || send(router.clone(), "GET", &path, "mx_noc", None).await;

@@ -1,18 +1,24 @@
 //! Trunks, and the paths of services over them.
 
 use std::collections::BTreeSet;
+use std::net::UdpSocket;
+use std::time::Duration;
 
 use axum::http::Method;
-use millrace_ix_api::ExchangeService as _;
-use millrace_ix_api::fake::demo;
-use millrace_ix_api::service::SwitchState;
+use millrace_ix_api::demo::demo;
+use millrace_ix_engine::Resolution;
 use millrace_ix_model::{
     Actor, ConnectionId, ConnectionKind, EndRole, Exchange, Key, Operation, PortId, ServiceId, ServiceKind,
     SiteId, SwitchId, SwitchPort, TagType, Timestamp, TrunkId, TrunkKind, VlanId, VlanRequest,
 };
+use millrace_ix_samples::{Receiver, Shared};
+use millrace_ix_service::OrderRequest;
+use millrace_ix_store::AuditEntry;
+use millrace_sflow::{Datagram, FlowSample, Output, Sample};
 use millrace_types::{Dpid, PortNo};
 use serde_json::{Value, json};
 
+use crate::engine::PATIENCE;
 use crate::support::Api;
 
 fn apply<K: Key>(exchange: &mut Exchange, operation: Operation) -> K {
@@ -120,7 +126,7 @@ async fn named(api: &Api, key: &str, collection: &str, name: &str) -> Value {
 
 #[tokio::test]
 async fn a_circuit_in_transit_belongs_to_each_trunk_of_its_path() {
-    let api = Api::over(with_transit());
+    let api = Api::over(with_transit()).await;
     let noc = api.key("noc");
     let trunk = named(&api, &noc, "trunks", "north").await;
     let path = format!("/api/v1/trunks/{}/impact", trunk["id"].as_str().unwrap());
@@ -186,14 +192,25 @@ async fn a_peering_lan_has_no_contracted_rate_on_a_trunk() {
             .apply(&Actor::system(), Timestamp::from_secs(1_795_480_000), operation)
             .unwrap();
     }
-    let api = Api::over(exchange);
+    let api = Api::over(exchange).await;
     let trunk = named(&api, &api.key("noc"), "trunks", "north").await;
     assert_eq!(trunk["contracted_mbps"], 2_300);
 }
 
+/// Executes each operation as an order of its own.
+async fn order_all(api: &Api, operations: impl Iterator<Item = Value>) {
+    let orders = operations.map(|operation| {
+        let operation = serde_json::from_value(operation).unwrap();
+        api.world.engine.order(OrderRequest::of_system(vec![operation]))
+    });
+    for done in futures::future::join_all(orders).await {
+        done.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn open_changes_are_found_behind_a_page_of_finished_ones() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (noc, ann) = (api.key("noc"), api.key("ann"));
     let trunks = api.get(&noc, "/api/v1/trunks").await.json();
     let trunk = trunks["items"][0]["id"].as_str().unwrap().to_owned();
@@ -207,11 +224,25 @@ async fn open_changes_are_found_behind_a_page_of_finished_ones() {
         )
         .await;
     let drain = drain.json()["change"].clone();
-    for _ in 0..600 {
-        api.service.set_stuck_change(true);
-    }
-    api.service.set_stuck_change(false);
-    api.service.set_stuck_change(true);
+    let exchange = api.exchange();
+    let services = exchange.services.iter();
+    let mut transit = services.filter(|(_, service)| service.name == "transit-baikal");
+    let service = *transit.next().unwrap().0;
+    let renamed = |number: u64| json!({ "operation": "rename_service", "service": service, "name": format!("name {number}") });
+    order_all(&api, (0..600).map(renamed)).await;
+    api.world.settle().await.unwrap();
+    // A switch that answers nothing.
+    let (end, config) = api
+        .exchange()
+        .ends(service)
+        .next()
+        .map(|(id, config)| (id, config.clone()))
+        .unwrap();
+    let switch = api.exchange().connections[&config.connection].switch().unwrap();
+    api.world.fabric.set_deaf(switch, true);
+    let rate =
+        |number: u64| json!({ "operation": "set_rate", "config": end, "capacity_mbps": 150 + number % 2 });
+    order_all(&api, [rate(0)].into_iter()).await;
     let list = async |key: &str, query: &str| api.get(key, &format!("/api/v1/changes?{query}")).await.json();
     let newest = list(&noc, "limit=1").await;
     let stuck = newest["items"][0]["id"].clone();
@@ -255,9 +286,7 @@ async fn open_changes_are_found_behind_a_page_of_finished_ones() {
         0
     );
     assert_eq!(api.get(&noc, "/api/v1/overview").await.json()["changes_open"], 1);
-    for _ in 0..600 {
-        api.service.set_stuck_change(true);
-    }
+    order_all(&api, (1..=600).map(rate)).await;
     assert_eq!(
         api.get(&noc, "/api/v1/overview").await.json()["changes_open"],
         601
@@ -266,14 +295,14 @@ async fn open_changes_are_found_behind_a_page_of_finished_ones() {
 
 #[tokio::test]
 async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
-    let api = Api::new();
+    let api = Api::new().await;
     let noc = api.key("noc");
-    let switch = *api.service.snapshot().exchange.switches.keys().next().unwrap();
+    let switch = api.world.first_switch().unwrap();
     let tasks = async || api.get(&noc, "/api/v1/overview").await.json()["tasks"].to_string();
     let metrics = async || api.get(&noc, "/metrics").await.text();
     assert!(!tasks().await.contains("read_only"));
     assert!(metrics().await.contains("\nmillrace_ix_read_only 0\n"));
-    api.service.set_switch(switch, SwitchState::Drifted, &[]);
+    drift(&api, switch).await;
     let found = tasks().await;
     assert!(
         found.contains("read_only") && found.contains("switch_drifted"),
@@ -283,7 +312,9 @@ async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
     assert!(text.contains("\nmillrace_ix_read_only 1\n"), "{text}");
     assert!(text.contains("state=\"drifted\"} 1\n"), "{text}");
     // A switch that is being changed is no alarm until it takes too long.
-    api.service.set_switch(switch, SwitchState::Syncing, &[]);
+    api.world.fabric.set_deaf(switch, true);
+    let enforced = api.world.handle.resolve(Resolution::Enforce, Actor::system());
+    enforced.await.unwrap();
     let found = tasks().await;
     assert!(
         !found.contains("read_only") && !found.contains("\"switch_d"),
@@ -297,8 +328,9 @@ async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
     }
     let ann = api.key("ann");
     // A switch whose source address is not in its record is refused, and a person sees it here.
+    let _receiver = send_samples(&api.world.samples).await;
     for line in [
-        "millrace_ix_sflow_samples_total 10000",
+        "millrace_ix_sflow_samples_total 1",
         "millrace_ix_sflow_malformed_total 2",
         "millrace_ix_sflow_refused_total 3",
     ] {
@@ -306,6 +338,69 @@ async fn a_switch_that_differs_and_the_read_only_mode_are_alarms_and_metrics() {
     }
     assert_eq!(api.get(&ann, "/metrics").await.status, 403);
     assert_eq!(api.get("", "/metrics").await.status, 401);
+}
+
+/// Lets a switch have entries of a later revision than the database, so that the engine waits for a decision.
+async fn drift(api: &Api, switch: SwitchId) {
+    api.world.fabric.set_revision(switch, 1_000_000);
+    api.world.fabric.set_deaf(switch, false);
+    api.world.fabric.connect(switch);
+    api.world.settle().await.unwrap();
+}
+
+/// Returns a datagram with one sample.
+fn sample() -> Datagram {
+    Datagram {
+        agent: [127, 0, 0, 1].into(),
+        sub_agent: 0,
+        sequence: 1,
+        uptime_ms: 1,
+        samples: vec![Sample::Flow(FlowSample {
+            sequence: 1,
+            source: 1,
+            rate: 1000,
+            pool: 1000,
+            drops: 0,
+            input: 1,
+            output: Output::Interface(2),
+            frame_size: 64,
+            header: vec![0; 64],
+            switch: None,
+            millrace: None,
+        })],
+        skipped: 0,
+    }
+}
+
+/// Sends to a receiver of sFlow: a sample of a switch, two packets of a switch that are no sFlow, and three packets of others. Waits
+/// until it has counted them.
+async fn send_samples(samples: &Shared) -> Receiver {
+    let settings = millrace_ix_samples::Settings {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        switches: ["127.0.0.1".parse().unwrap()].into(),
+    };
+    let receiver = Receiver::start(&settings, samples.clone()).unwrap();
+    let (switch, other) = (
+        UdpSocket::bind("127.0.0.1:0").unwrap(),
+        UdpSocket::bind("127.0.0.2:0").unwrap(),
+    );
+    let datagram = sample().emit();
+    for (socket, packet, count) in [
+        (&switch, &datagram[..], 1),
+        (&switch, b"none", 2),
+        (&other, &datagram[..], 3),
+    ] {
+        for _ in 0..count {
+            socket.send_to(packet, receiver.address()).unwrap();
+        }
+    }
+    let counted = async {
+        while (samples.samples(), samples.malformed(), samples.refused()) != (1, 2, 3) {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+    receiver
 }
 
 /// Returns the tasks of the overview of a user, each as (task, name, severity).
@@ -320,42 +415,73 @@ async fn tasks(api: &Api, key: &str) -> Vec<(String, String, String)> {
 
 #[tokio::test]
 async fn operators_are_alarmed_about_a_database_that_cannot_be_written_and_members_are_not() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (noc, member) = (api.key("noc"), api.key("ann"));
     let is_alarm = |task: &(String, String, String)| task.0 == "database_unwritable";
     assert!(!tasks(&api, &noc).await.iter().any(is_alarm));
-    api.service.set_unavailable(true);
+    api.world.set_full(true);
+    let entry = AuditEntry {
+        actor: "us-0".to_owned(),
+        action: "test".to_owned(),
+        object: String::new(),
+        detail: json!({}),
+    };
+    api.world.engine.record(entry.clone()).await.unwrap_err();
     let found = tasks(&api, &noc).await;
     let alarm = found.iter().find(|task| is_alarm(task)).unwrap();
     assert_eq!(
         (alarm.1.as_str(), alarm.2.as_str()),
-        ("database or disk is full", "error")
+        (
+            "the disk of the database is full: nothing is accepted until there is space",
+            "error"
+        )
     );
     assert!(!tasks(&api, &member).await.iter().any(is_alarm));
-    api.service.set_unavailable(false);
+    api.world.set_full(false);
+    api.world.engine.record(entry).await.unwrap();
     assert!(!tasks(&api, &noc).await.iter().any(is_alarm));
 }
 
 #[tokio::test]
 async fn operators_are_alarmed_about_a_switch_that_differs_from_its_plan() {
-    let api = Api::new();
+    let api = Api::new().await;
     let noc = api.key("noc");
-    let switch = *demo().unwrap().switches.keys().next().unwrap();
-    let states = [
-        (SwitchState::InSync, None),
-        (SwitchState::Syncing, None),
-        (SwitchState::Drifted, Some("switch_drifted")),
-        (SwitchState::Unreachable, Some("switch_unreachable")),
-    ];
-    for (state, expected) in states {
-        api.service.set_switch(switch, state, &[]);
-        let found = tasks(&api, &noc).await;
-        let alarm = found.iter().find(|task| task.0.starts_with("switch_"));
-        assert_eq!(alarm.map(|task| task.0.as_str()), expected, "{state:?}");
-    }
+    let switch = api.world.first_switch().unwrap();
+    let alarm = async || {
+        let found = tasks(&api, &noc).await.into_iter();
+        let mut alarms = found
+            .map(|task| task.0)
+            .filter(|task| task.starts_with("switch_"));
+        alarms.next()
+    };
+    let becomes = async |expected: Option<&str>| {
+        let change = async {
+            while alarm().await.as_deref() != expected {
+                api.world.wait().await.unwrap();
+            }
+        };
+        let changed = tokio::time::timeout(PATIENCE, change).await;
+        assert!(
+            changed.is_ok(),
+            "{expected:?} is expected, {:?} is shown",
+            alarm().await
+        );
+    };
+    assert_eq!(alarm().await, None);
+    // The switch has connected again and does not say what it has.
+    api.world.fabric.set_deaf(switch, true);
+    api.world.fabric.connect(switch);
+    api.world.wait().await.unwrap();
+    assert_eq!(alarm().await, None);
+    drift(&api, switch).await;
+    becomes(Some("switch_drifted")).await;
+    api.world.fabric.disconnect(switch);
+    becomes(Some("switch_unreachable")).await;
     // A switch that differs for two minutes is not being updated any more.
-    api.service.set_switch(switch, SwitchState::Syncing, &[]);
-    api.service.set_clock_ahead(std::time::Duration::from_secs(121));
+    api.world.fabric.set_deaf(switch, true);
+    api.world.fabric.connect(switch);
+    becomes(None).await;
+    api.world.pass(Duration::from_secs(121)).await.unwrap();
     let found = tasks(&api, &noc).await;
     assert!(found.iter().any(|task| task.0 == "switch_differs"), "{found:?}");
 }

@@ -322,7 +322,7 @@ fn creating_posts(document: &str) -> BTreeSet<(String, bool)> {
 
 #[tokio::test]
 async fn every_creating_post_of_both_apis_is_executed_once_for_a_key() {
-    let api = Api::new();
+    let api = Api::new().await;
     for name in ["ann", "bob", "pro"] {
         api.key(name);
     }
@@ -393,7 +393,7 @@ async fn every_creating_post_of_both_apis_is_executed_once_for_a_key() {
 
 #[tokio::test]
 async fn requests_with_one_key_at_the_same_time_create_one_object() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let account = api.get(&ann, "/api/v2/account").await.json()["id"].clone();
     let mac =
@@ -424,7 +424,7 @@ async fn requests_with_one_key_at_the_same_time_create_one_object() {
 
 #[tokio::test]
 async fn a_refused_request_can_be_sent_again_with_its_key() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let path = "/api/v1/webhooks";
     let refused = post(
@@ -467,7 +467,7 @@ async fn a_refused_request_can_be_sent_again_with_its_key() {
 
 #[tokio::test]
 async fn the_secret_of_a_key_made_on_the_page_is_not_repeated_to_an_api_key() {
-    let api = Api::new();
+    let api = Api::new().await;
     let session = api.session("ann").await;
     let ann = api.key("ann");
     let body = json!({ "name": "robot", "scope": "write" });
@@ -482,7 +482,7 @@ async fn the_secret_of_a_key_made_on_the_page_is_not_repeated_to_an_api_key() {
 
 #[tokio::test]
 async fn a_dry_run_uses_up_no_key() {
-    let api = Api::new();
+    let api = Api::new().await;
     let pro = api.key("pro");
     let body = json!({ "name": "New", "kind": "member" });
     let dry = post(

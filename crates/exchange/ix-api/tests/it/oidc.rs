@@ -137,7 +137,7 @@ impl Provider {
         Provider { issuer, behaviour }
     }
 
-    fn api(&self) -> Api {
+    async fn api(&self) -> Api {
         let issuer = self.issuer.clone();
         Api::with(|settings| {
             settings.oidc = Some(OidcSettings {
@@ -149,6 +149,7 @@ impl Provider {
                 scopes: ["openid", "networks"].map(str::to_owned).to_vec(),
             });
         })
+        .await
     }
 
     /// Begins a sign-in. Returns the cookie and the parameters of the provider's address.
@@ -206,7 +207,7 @@ fn cookies(answer: &Answer) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn a_person_gets_a_user_at_the_first_sign_in_and_the_roles_of_today_at_each() {
     let provider = Provider::start().await;
-    let api = provider.api();
+    let api = provider.api().await;
     assert_eq!(api.get("", "/api/v1/oidc").await.json()["name"], "PeeringDB");
     let (_, parameters) = provider.begin(&api).await;
     assert_eq!(parameters["response_type"], "code");
@@ -262,7 +263,7 @@ async fn a_person_gets_a_user_at_the_first_sign_in_and_the_roles_of_today_at_eac
 #[tokio::test]
 async fn a_deactivated_person_is_not_let_in_by_the_provider() {
     let provider = Provider::start().await;
-    let api = provider.api();
+    let api = provider.api().await;
     let who = provider.sign_in(&api).await.json();
     let path = format!("/api/v1/users/{}", who["user"].as_str().unwrap());
     let body = json!({ "deactivated": true });
@@ -279,7 +280,7 @@ async fn a_deactivated_person_is_not_let_in_by_the_provider() {
 #[tokio::test]
 async fn each_wrong_answer_is_refused_and_sets_no_session() {
     let provider = Provider::start().await;
-    let api = provider.api();
+    let api = provider.api().await;
     let token = |claims: Value| {
         move |behaviour: &mut Behaviour| {
             behaviour.claims = claims.clone();
@@ -320,7 +321,7 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
     for (change, status, word) in tokens {
         // Each case has its own provider and exchange, so that the limit on attempts does not apply.
         let provider = Provider::start().await;
-        let api = provider.api();
+        let api = provider.api().await;
         change(&mut provider.behaviour.lock().unwrap());
         let answer = provider.sign_in(&api).await;
         assert_eq!(answer.status, status, "{}", answer.text());
@@ -405,7 +406,7 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
 #[tokio::test]
 async fn a_sign_in_proves_the_as_numbers_that_the_person_administers_and_no_others() {
     let provider = Provider::start().await;
-    let api = provider.api();
+    let api = provider.api().await;
     provider.behaviour.lock().unwrap().userinfo["networks"] = json!([
         { "asn": 64_500, "perms": 15 }, { "asn": 64_777, "perms": 15 }, { "asn": 64_778, "perms": 3 }]);
     let signed_in = provider.sign_in(&api).await;
@@ -448,7 +449,7 @@ async fn a_sign_in_proves_the_as_numbers_that_the_person_administers_and_no_othe
 #[tokio::test]
 async fn a_mail_address_or_a_name_of_another_user_makes_nobody_that_user() {
     let provider = Provider::start().await;
-    let api = provider.api();
+    let api = provider.api().await;
     {
         let mut behaviour = provider.behaviour.lock().unwrap();
         behaviour.userinfo["email"] = json!("ann@example.net");
@@ -463,7 +464,7 @@ async fn a_mail_address_or_a_name_of_another_user_makes_nobody_that_user() {
 #[tokio::test]
 async fn a_description_of_the_provider_is_one_line_of_plain_text() {
     let provider = Provider::start().await;
-    let api = provider.api();
+    let api = provider.api().await;
     let (cookie, parameters) = provider.begin(&api).await;
     let answer = json!({ "error": "access_denied", "state": parameters["state"], "iss": provider.issuer,
         "error_description": "no\r\n2026-11-28T00:00:00Z  INFO ops signed in\u{1b}[2K\u{202e}" });
@@ -480,7 +481,7 @@ async fn a_description_of_the_provider_is_one_line_of_plain_text() {
 #[tokio::test]
 async fn callbacks_without_a_sign_in_are_limited_and_leave_no_entry_in_the_audit_chain() {
     let provider = Provider::start().await;
-    let api = provider.api();
+    let api = provider.api().await;
     let callback = async || {
         let answer = api
             .send(Method::POST, "/api/v1/oidc/callback", "", &[], Some(json!({})))
@@ -495,7 +496,7 @@ async fn callbacks_without_a_sign_in_are_limited_and_leave_no_entry_in_the_audit
     let entries = api.get(&ops, "/api/v1/audit?actor=anonymous").await.json();
     assert_eq!(entries["items"], json!([]));
     // A valid cookie with a wrong answer adds an entry to the audit chain.
-    let api = provider.api();
+    let api = provider.api().await;
     let ops = api.key("ops");
     let (cookie, _) = provider.begin(&api).await;
     assert_eq!(finish(&api, &cookie, json!({ "state": "x" })).await.status, 401);
@@ -505,7 +506,7 @@ async fn callbacks_without_a_sign_in_are_limited_and_leave_no_entry_in_the_audit
 
 #[tokio::test]
 async fn without_a_provider_nobody_signs_in_by_one() {
-    let api = Api::new();
+    let api = Api::new().await;
     assert_eq!(api.get("", "/api/v1/oidc").await.json()["name"], Value::Null);
     for path in ["/api/v1/oidc", "/api/v1/oidc/callback"] {
         let answer = api.send(Method::POST, path, "", &[], Some(json!({}))).await;
@@ -529,7 +530,7 @@ async fn without_a_provider_nobody_signs_in_by_one() {
         ("http://192.0.2.1/", 503),
         (&format!("{}/", provider.issuer), 401),
     ] {
-        let api = Api::with(|all| all.oidc = Some(settings(issuer)));
+        let api = Api::with(|all| all.oidc = Some(settings(issuer))).await;
         let answer = api.send(Method::POST, "/api/v1/oidc", "", &[], None).await;
         assert_eq!(answer.status, status, "{issuer}: {}", answer.text());
     }

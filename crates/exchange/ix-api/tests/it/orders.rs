@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::http::Method;
-use millrace_ix_api::ExchangeService as _;
+use millrace_ix_service::simulation::SimulatedClocks;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Api};
@@ -36,7 +36,7 @@ fn path(connection: &str, vlan: u16, peer: Option<&str>) -> Value {
 
 #[tokio::test]
 async fn a_path_is_ordered_accepted_changed_locked_and_deleted() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob) = (api.key("ann"), api.key("bob"));
     let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
     let far = id_of(&api, &bob, "connections", "baikal-makuhari").await;
@@ -157,7 +157,7 @@ async fn a_path_is_ordered_accepted_changed_locked_and_deleted() {
 
 #[tokio::test]
 async fn a_repeated_order_is_done_once_and_a_key_belongs_to_one_request() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
     let key = [("idempotency-key", "0123456789")];
@@ -179,7 +179,7 @@ async fn a_repeated_order_is_done_once_and_a_key_belongs_to_one_request() {
 
 #[tokio::test]
 async fn a_repeated_order_to_an_object_gets_the_first_answer_and_a_late_one_is_stale() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let id = id_of(&api, &ann, "services", "transit-baikal").await;
     let url = format!("/api/v1/services/{id}");
@@ -212,7 +212,7 @@ async fn a_repeated_order_to_an_object_gets_the_first_answer_and_a_late_one_is_s
 
 #[tokio::test]
 async fn a_repeated_delete_gets_the_first_answer_and_others_cannot_tell_that_the_object_was_there() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let id = id_of(&api, &ann, "services", "transit-baikal").await;
     let url = format!("/api/v1/services/{id}");
@@ -259,7 +259,7 @@ async fn a_repeated_delete_gets_the_first_answer_and_others_cannot_tell_that_the
 
 #[tokio::test]
 async fn refusals_name_the_field_in_the_body() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
     let pointer = |answer: &Answer| answer.json()["errors"][0]["pointer"].clone();
@@ -293,7 +293,7 @@ async fn refusals_name_the_field_in_the_body() {
 
 #[tokio::test]
 async fn bodies_that_are_no_json_objects_are_refused() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let list = post(&api, &ann, "/api/v1/services", &[], json!(["name"])).await;
     assert_eq!(list.status, 422);
@@ -311,10 +311,10 @@ async fn bodies_that_are_no_json_objects_are_refused() {
 
 #[tokio::test]
 async fn an_order_without_a_database_is_refused_with_the_time_to_try_again() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
-    api.service.set_unavailable(true);
+    api.world.set_full(true);
     let refused = post(&api, &ann, "/api/v1/services", &[], path(&near, 700, None)).await;
     assert_eq!(refused.status, 503);
     assert!(refused.headers.contains_key("retry-after"));
@@ -327,7 +327,7 @@ async fn an_order_without_a_database_is_refused_with_the_time_to_try_again() {
 
 #[tokio::test]
 async fn a_service_key_is_shown_once_and_lets_its_holder_in() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, dan) = (api.key("ann"), api.key("dan"));
     let near = id_of(&api, &ann, "connections", "aoba-tokyo").await;
     let far = id_of(&api, &dan, "connections", "delta-dc").await;
@@ -364,7 +364,7 @@ async fn a_service_key_is_shown_once_and_lets_its_holder_in() {
 
 #[tokio::test]
 async fn a_drain_that_waits_for_a_confirmation_is_confirmed_undone_or_over() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (noc, ann) = (api.key("noc"), api.key("ann"));
     let trunks = api.get(&noc, "/api/v1/trunks").await.json();
     let trunk = trunks["items"][0]["id"].as_str().unwrap().to_owned();
@@ -423,7 +423,7 @@ async fn a_drain_that_waits_for_a_confirmation_is_confirmed_undone_or_over() {
     assert_eq!(decide(&noc, &second, "revert").await.status, 200);
     assert_eq!(is_drained().await, false);
     drain().await;
-    api.service.expire_unconfirmed();
+    api.world.pass(Duration::from_secs(601)).await.unwrap();
     assert_eq!(is_drained().await, false);
     let create = json!({ "name": "X", "kind": "member" });
     let other = api
@@ -445,10 +445,12 @@ async fn a_drain_that_waits_for_a_confirmation_is_confirmed_undone_or_over() {
 
 #[tokio::test]
 async fn traffic_is_shown_by_peer_and_its_flows_to_those_who_may_read_samples() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bil, bob, ops) = (api.key("ann"), api.key("bil"), api.key("bob"), api.key("ops"));
+    api.measure_attack();
     let own = api.get(&ann, "/api/v1/traffic").await.json();
-    assert!(own["measured"] == true && own["seconds"] == 30, "{own}");
+    let seconds = own["seconds"].as_u64().unwrap();
+    assert!(own["measured"] == true && (25..=30).contains(&seconds), "{own}");
     assert!(
         own["incoming"][0]["peer"]["name"].is_string() && own["top"][0]["source_port"] == 123,
         "{own}"
@@ -458,40 +460,36 @@ async fn traffic_is_shown_by_peer_and_its_flows_to_those_who_may_read_samples() 
         .unwrap()
         .to_owned();
     let billing = api.get(&bil, "/api/v1/traffic").await.json();
-    assert_eq!(
-        (billing["incoming"].clone(), billing["top"].clone()),
-        (own["incoming"].clone(), json!([]))
-    );
+    // The rates are those of the moment.
+    let peers = |traffic: &Value| -> Vec<Value> {
+        let rates = traffic["incoming"].as_array().unwrap().iter();
+        rates.map(|rate| json!([rate["peer"], rate["service"]])).collect()
+    };
+    assert_eq!((peers(&billing), &billing["top"]), (peers(&own), &json!([])));
     let path = format!("/api/v1/traffic?account={account}");
     assert_eq!(api.get(&bob, &path).await.status, 404, "another member's traffic");
-    assert_eq!(api.get(&ops, &path).await.json()["incoming"], own["incoming"]);
+    assert_eq!(peers(&api.get(&ops, &path).await.json()), peers(&own));
     let audit = api.get(&ops, "/api/v1/audit?actor=ops").await.text();
     assert!(audit.contains("read_traffic"), "{audit}");
 }
 
 #[tokio::test]
 async fn a_jump_of_the_systems_clock_changes_no_validity_that_an_order_gives() {
-    let api = Api::new();
+    // The clock of the engine is two hours behind that of the rest.
+    let clocks = SimulatedClocks::default();
+    clocks.set_back(Duration::from_secs(7200));
+    let api = Api::by(clocks).await;
     let ann = api.key("ann");
-    // The system's clock has jumped by two hours since the start of the engine.
-    api.service.set_clock_behind(Duration::from_secs(7200));
     let new = json!({ "destination": "203.0.113.9", "action": "drop", "minutes": 60 });
     let made = post(&api, &ann, "/api/v1/filters", &[], new).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let left = || {
-        let filters = &api.service.snapshot().exchange.filters;
+        let filters = &api.world.engine.snapshot().exchange.filters;
         let end = filters.last_key_value().unwrap().1.valid_until.unwrap();
-        end.since(api.service.now()).as_secs()
+        end.since(api.world.engine.now()).as_secs()
     };
     assert!((3500..=3600).contains(&left()), "{} s", left());
-    let id = *api
-        .service
-        .snapshot()
-        .exchange
-        .filters
-        .last_key_value()
-        .unwrap()
-        .0;
+    let id = *api.exchange().filters.last_key_value().unwrap().0;
     let minutes = json!({ "minutes": 10 });
     let path = format!("/api/v1/filters/{id}");
     let extended = api
@@ -503,7 +501,7 @@ async fn a_jump_of_the_systems_clock_changes_no_validity_that_an_order_gives() {
 
 #[tokio::test]
 async fn a_malformed_cursor_of_changes_and_of_the_audit_chain_is_refused() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ops = api.key("ops");
     for cursor in ["7", "ch-", "ch-x", "ch--7", "ch-18446744073709551616"] {
         let page = api.get(&ops, &format!("/api/v1/changes?after={cursor}")).await;
@@ -536,7 +534,7 @@ fn has_identifier(text: &str) -> bool {
 
 #[tokio::test]
 async fn errors_for_members_name_objects_and_those_for_operators_have_their_identifiers_too() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let connections = api.get(&ann, "/api/v1/connections").await.json();
     let connection = connections["items"][0]["id"].as_str().unwrap().to_owned();

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use axum::http::Method;
-use millrace_ix_api::fake::demo;
+use millrace_ix_api::demo::demo;
 use millrace_ix_model::permission::is_permitted;
 use millrace_ix_model::{Actor, Exchange, ObjectId, OperationKind as K, Relation};
 use serde_json::{Value, json};
@@ -274,7 +274,7 @@ fn without_id(answer: &Answer, id: &str) -> (u16, Vec<(String, String)>, String)
 #[tokio::test]
 async fn every_operation_answers_as_the_permission_table_says() {
     let exchange = demo().unwrap();
-    let api = Api::new();
+    let api = Api::new().await;
     let document: Value = serde_json::from_str(&millrace_ix_api::openapi_json()).unwrap();
     let mut cases = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -435,7 +435,7 @@ async fn check(
 #[tokio::test]
 async fn collections_hold_exactly_what_the_actor_may_read() {
     let exchange = demo().unwrap();
-    let api = Api::new();
+    let api = Api::new().await;
     for (name, role) in PEOPLE {
         let actor = actor(&exchange, name);
         api.key(name);
@@ -469,7 +469,7 @@ async fn collections_hold_exactly_what_the_actor_may_read() {
 
 #[tokio::test]
 async fn a_read_of_a_members_data_by_the_staff_is_in_the_audit_chain_once_an_hour() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, ops) = (api.key("ann"), api.key("ops"));
     let list = api.get(&ann, "/api/v1/services").await.json();
     let id = list["items"][0]["id"].as_str().unwrap().to_owned();
@@ -499,7 +499,7 @@ async fn a_read_of_a_members_data_by_the_staff_is_in_the_audit_chain_once_an_hou
 
 #[tokio::test]
 async fn the_other_party_sees_where_an_end_is_with_its_rate_and_not_its_port_and_vlan() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob) = (api.key("ann"), api.key("bob"));
     let list = api.get(&ann, "/api/v1/services?q=transit").await.json();
     let id = list["items"][0]["id"].as_str().unwrap().to_owned();
@@ -531,7 +531,7 @@ async fn the_other_party_sees_where_an_end_is_with_its_rate_and_not_its_port_and
 
 #[tokio::test]
 async fn a_foreign_account_is_not_checked_again_also_with_an_idempotency_key() {
-    let api = Api::new();
+    let api = Api::new().await;
     let bob = api.key("bob");
     let exchange = demo().unwrap();
     let mut accounts = exchange.accounts.iter();

@@ -2,10 +2,9 @@
 //! handle.
 
 use axum::http::Method;
-use millrace_ix_api::fake::demo;
-use millrace_ix_api::service::ExchangeService as _;
+use millrace_ix_api::demo::demo;
 use millrace_ix_model::{Actor, Operation, Timestamp};
-use millrace_ix_store::AuditEntry;
+use millrace_ix_store::{AuditEntry, ChangeState, JournalRecord, Transaction, UnixMillis};
 use serde_json::{Value, json};
 
 use crate::support::Api;
@@ -31,7 +30,7 @@ async fn invite(api: &Api, ann: &str, peer: &str) -> String {
 
 #[tokio::test]
 async fn the_journal_names_the_other_account_and_none_of_its_people() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob, ops) = (api.key("ann"), api.key("bob"), api.key("ops"));
     let service = invite(&api, &ann, &bob).await;
     let path = format!("/api/v1/changes?object={service}");
@@ -56,7 +55,7 @@ async fn the_journal_names_the_other_account_and_none_of_its_people() {
 
 #[tokio::test]
 async fn changes_of_a_foreign_object_are_those_of_an_absent_one() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob, dan) = (api.key("ann"), api.key("bob"), api.key("dan"));
     let service = invite(&api, &ann, &bob).await;
     let list = async |object: &str| {
@@ -81,7 +80,7 @@ async fn entries(api: &Api, object: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_service_that_is_opened_to_all_by_ix_api_is_in_the_audit_chain() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let account = api.get(&ann, "/api/v2/account").await.json()["id"].clone();
     let body = json!({
@@ -110,7 +109,7 @@ async fn a_service_that_is_opened_to_all_by_ix_api_is_in_the_audit_chain() {
 
 #[tokio::test]
 async fn facts_about_an_account_are_in_the_audit_chain_by_name_and_without_addresses() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let account = api.get(&ann, "/api/v2/account").await.json()["id"]
         .as_str()
@@ -132,7 +131,7 @@ async fn facts_about_an_account_are_in_the_audit_chain_by_name_and_without_addre
 
 #[tokio::test]
 async fn a_look_of_the_staff_at_webhooks_ports_and_exports_is_in_the_audit_chain() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ops = api.key("ops");
     for (path, object) in [
         ("/api/v1/webhooks", "webhooks"),
@@ -153,7 +152,7 @@ async fn a_look_of_the_staff_at_webhooks_ports_and_exports_is_in_the_audit_chain
 
 #[tokio::test]
 async fn checks_of_the_registry_that_a_member_asks_for_have_a_pause() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob) = (api.key("ann"), api.key("bob"));
     let recheck = async |key: &str| {
         let account = api.get(key, "/api/v1/session").await.json()["account"]["id"].clone();
@@ -185,8 +184,9 @@ async fn traffic_at_a_lan_names_an_account_that_hides_by_its_as_number_and_that_
     };
     let now = Timestamp::from_secs(1_795_470_000);
     exchange.apply(&Actor::system(), now, hide).unwrap();
-    let api = Api::over(exchange);
+    let api = Api::over(exchange).await;
     let (ann, ops) = (api.key("ann"), api.key("ops"));
+    api.measure_traffic();
     let read = api.get(&ann, "/api/v1/traffic").await.json();
     let rates = read["incoming"].as_array().unwrap();
     let peers = |service: &str| -> Vec<&Value> {
@@ -226,7 +226,7 @@ async fn first_items(api: &Api, key: &str, path: &str) -> (usize, Vec<Value>) {
 
 #[tokio::test]
 async fn what_lies_behind_twenty_thousand_other_records_is_found_on_a_later_page() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob, ops) = (api.key("ann"), api.key("bob"), api.key("ops"));
     let service = invite(&api, &ann, &bob).await;
     let note = |object: &str| AuditEntry {
@@ -235,11 +235,24 @@ async fn what_lies_behind_twenty_thousand_other_records_is_found_on_a_later_page
         object: object.to_owned(),
         detail: json!({}),
     };
-    api.service.record(note("the oldest")).await.unwrap();
-    for _ in 0..20_000 {
-        api.service.record(note("other")).await.unwrap();
-        api.service.set_stuck_change(true);
-    }
+    let newest = api.world.engine.changes(None, 1).await.unwrap()[0].id;
+    let records = (1..=20_000).map(|number| JournalRecord {
+        change: newest + number,
+        state: ChangeState::Accepted,
+        at: UnixMillis(0),
+        detail: json!({ "actor": "us-0", "operations": [], "objects": [] }),
+    });
+    let others = (0..20_000).map(|_| note("other"));
+    let transaction = Transaction {
+        journal: records.collect(),
+        audit: [note("the oldest")].into_iter().chain(others).collect(),
+        ..Transaction::default()
+    };
+    let written = api
+        .world
+        .handle
+        .store(move |store, now| store.commit(&transaction, now));
+    written.await.unwrap();
     let (pages, items) = first_items(&api, &ops, "/api/v1/audit?object=the+oldest").await;
     assert_eq!((pages, items.len()), (2, 1));
     let (pages, items) = first_items(&api, &ann, &format!("/api/v1/changes?object={service}")).await;

@@ -1,13 +1,13 @@
 //! Answers for everybody: the looking glass; and the peering matrix, of which everybody reads a part.
 
-use millrace_ix_api::fake::demo;
+use millrace_ix_api::demo::demo;
 use millrace_ix_model::{Actor, Operation, Timestamp};
 use serde_json::json;
 
 use crate::support::Api;
 
 /// Returns the exchange of the demonstrations in which a member does not want to be found.
-fn with_hidden(name: &str) -> Api {
+async fn with_hidden(name: &str) -> Api {
     let mut exchange = demo().unwrap();
     let (account, _) = exchange
         .accounts
@@ -24,13 +24,14 @@ fn with_hidden(name: &str) -> Api {
     };
     let now = Timestamp::from_secs(1_795_470_000);
     exchange.apply(&Actor::system(), now, hide).unwrap();
-    Api::over(exchange)
+    Api::over(exchange).await
 }
 
 #[tokio::test]
 async fn the_matrix_shows_the_staff_all_pairs_and_a_member_its_own_with_both_families_apart() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ops, ann, reg) = (api.key("ops"), api.key("ann"), api.key("reg"));
+    api.measure_traffic();
     let all = api.get(&ops, "/api/v1/matrix").await.json();
     let mine = api.get(&ann, "/api/v1/matrix").await.json();
     let (all, mine) = (
@@ -57,7 +58,7 @@ async fn the_matrix_shows_the_staff_all_pairs_and_a_member_its_own_with_both_fam
 
 #[tokio::test]
 async fn the_looking_glass_shows_sessions_and_causes_and_no_identifier_to_everybody() {
-    let api = Api::new();
+    let api = Api::new().await;
     let glass = api.get("", "/api/v1/looking-glass").await;
     assert_eq!(glass.status, 200);
     let text = glass.text();
@@ -72,7 +73,7 @@ async fn the_looking_glass_shows_sessions_and_causes_and_no_identifier_to_everyb
 
 #[tokio::test]
 async fn the_looking_glass_finds_the_routes_to_an_address_with_rpki_and_registry() {
-    let api = Api::new();
+    let api = Api::new().await;
     let routes = |prefix: &str| format!("/api/v1/looking-glass/routes?prefix={prefix}");
     let valid = api.get("", &routes("203.0.113.7")).await.json();
     assert_eq!(valid["routes"].as_array().unwrap().len(), 1, "{valid}");
@@ -99,7 +100,7 @@ async fn the_looking_glass_finds_the_routes_to_an_address_with_rpki_and_registry
 
 #[tokio::test]
 async fn who_does_not_want_to_be_found_is_not_in_the_looking_glass() {
-    let api = with_hidden("Aoba Networks");
+    let api = with_hidden("Aoba Networks").await;
     let glass = api.get("", "/api/v1/looking-glass").await.text();
     for hidden in [
         "Aoba",
@@ -116,6 +117,7 @@ async fn who_does_not_want_to_be_found_is_not_in_the_looking_glass() {
         .await
         .json();
     assert_eq!(routes["routes"], json!([]), "{routes}");
+    api.measure_traffic();
     let matrix = api.get(&api.key("bob"), "/api/v1/matrix").await.json();
     let at_lan = matrix["pairs"]
         .as_array()

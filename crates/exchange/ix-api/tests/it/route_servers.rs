@@ -1,6 +1,6 @@
 //! Sessions with route servers and rejected routes: causes in words, who sees them, and route servers that do not answer.
 
-use millrace_ix_api::fake::{RouteServerReads, demo};
+use millrace_ix_api::demo::{RouteServerReads, demo};
 use millrace_ix_model::{Actor, Operation, Timestamp};
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn items(api: &Api, key: &str, end: &str, collection: &str) -> Vec<Value> 
 
 #[tokio::test]
 async fn a_member_sees_its_rejected_routes_with_their_causes_in_words() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let end = end(&api, &ann, "198.51.100.10").await;
     let routes = items(&api, &ann, &end, "rejected-routes").await;
@@ -97,7 +97,7 @@ async fn a_member_sees_its_rejected_routes_with_their_causes_in_words() {
 
 #[tokio::test]
 async fn a_page_of_rejected_routes_ends_where_the_next_one_begins() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let end = end(&api, &ann, "198.51.100.10").await;
     let path = format!("/api/v1/configs/{end}/rejected-routes?limit=3");
@@ -117,7 +117,7 @@ async fn a_page_of_rejected_routes_ends_where_the_next_one_begins() {
 
 #[tokio::test]
 async fn sessions_have_their_states_and_addresses_without_a_session_are_told() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob) = (api.key("ann"), api.key("bob"));
     let row = |session: &Value| {
         let names = ["address", "state", "asn", "imported", "rejected", "error"];
@@ -150,7 +150,7 @@ async fn sessions_have_their_states_and_addresses_without_a_session_are_told() {
 
 #[tokio::test]
 async fn other_members_get_the_answer_for_an_absent_end_and_operators_see_all() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob, noc) = (api.key("ann"), api.key("bob"), api.key("noc"));
     let end = end(&api, &ann, "198.51.100.10").await;
     for collection in ["route-server-sessions", "rejected-routes"] {
@@ -171,10 +171,10 @@ async fn other_members_get_the_answer_for_an_absent_end_and_operators_see_all() 
 
 #[tokio::test]
 async fn a_route_server_that_does_not_answer_keeps_its_last_routes_and_says_since_when() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, noc) = (api.key("ann"), api.key("noc"));
     let end = end(&api, &ann, "198.51.100.10").await;
-    api.service.set_route_server(RouteServerReads::Fail);
+    api.read_route_server(RouteServerReads::Fail);
     let sessions = items(&api, &ann, &end, "route-server-sessions").await;
     assert_eq!(
         (&sessions[0]["freshness"], &sessions[0]["state"]),
@@ -187,7 +187,7 @@ async fn a_route_server_that_does_not_answer_keeps_its_last_routes_and_says_sinc
     assert_eq!(sessions[0]["failure"], Value::Null);
     let seen = items(&api, &noc, &end, "route-server-sessions").await;
     assert!(time(&seen[0], "failure").contains("/run/bird/rs1.ctl"));
-    api.service.set_route_server(RouteServerReads::NeverSucceeded);
+    api.read_route_server(RouteServerReads::NeverSucceeded);
     let sessions = items(&api, &ann, &end, "route-server-sessions").await;
     assert_eq!(
         (&sessions[0]["freshness"], &sessions[0]["state"]),
@@ -199,7 +199,7 @@ async fn a_route_server_that_does_not_answer_keeps_its_last_routes_and_says_sinc
 
 #[tokio::test]
 async fn a_lan_without_route_servers_that_are_read_and_an_end_of_a_path_have_empty_lists() {
-    let api = Api::with(|settings| settings.route_servers[0].control = None);
+    let api = Api::with(|settings| settings.route_servers[0].control = None).await;
     let ann = api.key("ann");
     let lan = end(&api, &ann, "198.51.100.10").await;
     let all = api.get(&ann, "/api/v1/configs?limit=500").await.json();
@@ -233,7 +233,7 @@ async fn the_session_of_the_member_that_had_the_address_before_is_not_shown() {
     exchange
         .apply(&Actor::system(), Timestamp::from_secs(1_795_480_000), change)
         .unwrap();
-    let api = Api::over(exchange);
+    let api = Api::over(exchange).await;
     let ann = api.key("ann");
     let end = end(&api, &ann, "198.51.100.10").await;
     let sessions = items(&api, &ann, &end, "route-server-sessions").await;

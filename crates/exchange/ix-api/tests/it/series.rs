@@ -1,6 +1,7 @@
 //! Graphs, figures and the public status: whose values they show, and to whom.
 
-use millrace_ix_api::fake::demo;
+use millrace_ix_api::demo::demo;
+use millrace_ix_series::Month;
 use serde_json::Value;
 
 use crate::support::Api;
@@ -13,7 +14,8 @@ async fn connection(api: &Api, key: &str) -> String {
 
 #[tokio::test]
 async fn a_graph_has_as_many_averages_peaks_and_coverages_as_its_period_has_points() {
-    let api = Api::new();
+    let api = Api::new().await;
+    api.world.record_series().unwrap();
     let ann = api.key("ann");
     let id = connection(&api, &ann).await;
     for (period, len, step) in [
@@ -56,7 +58,8 @@ async fn a_graph_has_as_many_averages_peaks_and_coverages_as_its_period_has_poin
 
 #[tokio::test]
 async fn a_member_reads_its_own_ends_of_a_lan_and_the_operator_all() {
-    let api = Api::new();
+    let api = Api::new().await;
+    api.world.record_series().unwrap();
     let (ann, ops) = (api.key("ann"), api.key("ops"));
     let exchange = demo().unwrap();
     let lan = exchange
@@ -102,9 +105,16 @@ async fn a_member_reads_its_own_ends_of_a_lan_and_the_operator_all() {
 
 #[tokio::test]
 async fn figures_are_of_own_connections_and_the_csv_has_the_same() {
-    let api = Api::new();
+    let api = Api::new().await;
+    api.world.record_series().unwrap();
     let (bil, ops) = (api.key("bil"), api.key("ops"));
-    let own = api.get(&bil, "/api/v1/billing?month=2026-10").await.json();
+    let now = api.world.engine.now().millis() / 1000;
+    // The second before the first one of this month.
+    let month = Month::of(Month::of(now, 0).start(0) - 1, 0);
+    let own = api
+        .get(&bil, &format!("/api/v1/billing?month={month}"))
+        .await
+        .json();
     let rows = own["rows"].as_array().unwrap();
     assert!(!rows.is_empty() && own["frozen"] == true);
     let accounts: std::collections::BTreeSet<&str> =
@@ -115,13 +125,19 @@ async fn figures_are_of_own_connections_and_the_csv_has_the_same() {
         assert_eq!(row["billed_bps"].as_u64(), greater);
         assert_eq!(row["billable"], row["coverage"].as_f64().unwrap() >= 0.98);
     }
-    let all = api.get(&ops, "/api/v1/billing?month=2026-10").await.json();
+    let all = api
+        .get(&ops, &format!("/api/v1/billing?month={month}"))
+        .await
+        .json();
     assert!(all["rows"].as_array().unwrap().len() > rows.len());
-    let csv = api.get(&bil, "/api/v1/billing.csv?month=2026-10").await.text();
+    let csv = api
+        .get(&bil, &format!("/api/v1/billing.csv?month={month}"))
+        .await
+        .text();
     let lines: Vec<&str> = csv.split("\r\n").collect();
     assert_eq!(lines.len(), rows.len() + 2, "{csv}");
     for (line, row) in lines[1..].iter().zip(rows) {
-        let begin = format!("2026-10,true,{},", row["account"].as_str().unwrap());
+        let begin = format!("{month},true,{},", row["account"].as_str().unwrap());
         assert!(
             line.starts_with(&begin) && line.contains(&format!(",{},", row["billed_bps"])),
             "{line}"
@@ -135,7 +151,8 @@ async fn figures_are_of_own_connections_and_the_csv_has_the_same() {
 
 #[tokio::test]
 async fn the_public_traffic_has_no_identifier_and_no_name_of_a_member_or_a_switch() {
-    let api = Api::new();
+    let api = Api::new().await;
+    api.world.record_series().unwrap();
     let answer = api.get("", "/api/v1/status/traffic").await;
     assert_eq!(answer.status, 200);
     let (text, found) = (answer.text(), answer.json());
@@ -164,7 +181,8 @@ async fn the_public_traffic_has_no_identifier_and_no_name_of_a_member_or_a_switc
 
 #[tokio::test]
 async fn the_audit_chain_has_each_look_of_the_staff_at_the_traffic_of_a_member() {
-    let api = Api::new();
+    let api = Api::new().await;
+    api.world.record_series().unwrap();
     let (ann, bil, ops) = (api.key("ann"), api.key("bil"), api.key("ops"));
     let id = connection(&api, &ann).await;
     let account = api.get(&bil, "/api/v1/billing").await.json()["rows"][0]["account"].clone();

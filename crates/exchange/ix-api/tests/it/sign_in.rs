@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::Method;
-use millrace_ix_api::fake::PASSWORD;
+use millrace_ix_api::demo::PASSWORD;
 use millrace_ix_api::session::{
     ApiKeyRecord, CredentialError, CredentialStore, KeyScope, MemoryCredentials, TotpSecret, UserCredentials,
     code_at, verify_password,
@@ -35,7 +35,7 @@ fn seconds() -> u64 {
 
 #[tokio::test]
 async fn a_member_signs_in_reads_and_signs_out() {
-    let api = Api::new();
+    let api = Api::new().await;
     api.app.set_password(api.user("ann"), PASSWORD).unwrap();
     let answer = sign_in(&api, json!({ "name": "Ann", "password": PASSWORD })).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -78,7 +78,7 @@ async fn a_member_signs_in_reads_and_signs_out() {
 
 #[tokio::test]
 async fn a_wrong_name_and_a_wrong_password_get_the_same_answer() {
-    let api = Api::new();
+    let api = Api::new().await;
     api.app.set_password(api.user("ann"), PASSWORD).unwrap();
     let wrong = sign_in(&api, json!({ "name": "ann", "password": "wrong" })).await;
     let nobody = sign_in(&api, json!({ "name": "nobody", "password": "wrong" })).await;
@@ -90,7 +90,7 @@ async fn a_wrong_name_and_a_wrong_password_get_the_same_answer() {
 
 #[tokio::test]
 async fn an_operator_needs_a_second_factor_and_a_code_is_valid_once() {
-    let api = Api::new();
+    let api = Api::new().await;
     let user = api.user("ops");
     api.app.set_password(user, PASSWORD).unwrap();
     let without = sign_in(&api, json!({ "name": "ops", "password": PASSWORD })).await;
@@ -121,7 +121,7 @@ async fn an_operator_needs_a_second_factor_and_a_code_is_valid_once() {
 
 #[tokio::test]
 async fn of_requests_at_once_with_one_code_the_first_alone_signs_in() {
-    let api = Api::new();
+    let api = Api::new().await;
     let user = api.user("ops");
     api.app.set_password(user, PASSWORD).unwrap();
     let secret = TotpSecret::generate().unwrap();
@@ -140,7 +140,7 @@ async fn of_requests_at_once_with_one_code_the_first_alone_signs_in() {
 #[tokio::test]
 async fn a_sign_in_does_not_restore_a_password_that_was_changed_meanwhile() {
     const NEW: &str = "another horse battery";
-    let api = Api::new();
+    let api = Api::new().await;
     let user = api.user("ann");
     api.app.set_password(user, PASSWORD).unwrap();
     // The first request waits for its hash while the password is changed.
@@ -155,7 +155,7 @@ async fn a_sign_in_does_not_restore_a_password_that_was_changed_meanwhile() {
 
 #[tokio::test]
 async fn the_sixth_attempt_in_a_minute_is_refused_also_with_the_right_password() {
-    let api = Api::new();
+    let api = Api::new().await;
     api.app.set_password(api.user("ann"), PASSWORD).unwrap();
     for _ in 0..5 {
         assert_eq!(
@@ -173,7 +173,7 @@ async fn the_sixth_attempt_in_a_minute_is_refused_also_with_the_right_password()
 
 #[tokio::test]
 async fn a_user_signs_in_from_elsewhere_and_from_a_known_browser_while_others_guess() {
-    let api = Api::new();
+    let api = Api::new().await;
     api.app.set_password(api.user("ann"), PASSWORD).unwrap();
     let right = json!({ "name": "ann", "password": PASSWORD });
     let first = sign_in(&api, right.clone()).await;
@@ -218,7 +218,7 @@ async fn a_user_signs_in_from_elsewhere_and_from_a_known_browser_while_others_gu
 
 #[tokio::test]
 async fn after_ten_wrong_codes_a_stranger_waits_and_the_users_own_browser_does_not() {
-    let api = Api::new();
+    let api = Api::new().await;
     let user = api.user("ops");
     api.app.set_password(user, PASSWORD).unwrap();
     let secret = TotpSecret::generate().unwrap();
@@ -260,7 +260,7 @@ async fn after_ten_wrong_codes_a_stranger_waits_and_the_users_own_browser_does_n
 
 #[tokio::test]
 async fn an_api_key_is_shown_once_acts_in_its_scope_and_can_be_withdrawn() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let made = api.made_key("ann", "ansible", "read").await;
     let secret = made["secret"].as_str().unwrap().to_owned();
@@ -294,7 +294,7 @@ async fn an_api_key_is_shown_once_acts_in_its_scope_and_can_be_withdrawn() {
 
 #[tokio::test]
 async fn an_api_key_makes_no_other_key() {
-    let api = Api::new();
+    let api = Api::new().await;
     let made = api.made_key("ann", "ansible", "write").await;
     let stolen = made["secret"].as_str().unwrap();
     let body = json!({ "name": "second", "scope": "write" });
@@ -320,7 +320,7 @@ async fn an_api_key_makes_no_other_key() {
 
 #[tokio::test]
 async fn a_password_reset_by_the_staff_deletes_api_keys_and_an_own_change_keeps_them() {
-    let api = Api::new();
+    let api = Api::new().await;
     let (ann, bob) = (
         api.key("ann"),
         api.key_of(api.user("bob"), "bob", KeyScope::Write),
@@ -346,14 +346,15 @@ const RESET: &str = "set by the staff 1";
 
 impl ActAfterRead {
     /// Returns the API over such a store, and the store.
-    fn api() -> (Api, Arc<ActAfterRead>) {
+    async fn api() -> (Api, Arc<ActAfterRead>) {
         let mut kept = None;
         let api = Api::with_store(|store| {
             let armed = Mutex::new(None);
             let store = Arc::new(ActAfterRead { store, armed });
             kept = Some(Arc::clone(&store));
             store
-        });
+        })
+        .await;
         (api, kept.unwrap())
     }
 
@@ -393,7 +394,7 @@ impl CredentialStore for ActAfterRead {
 
 #[tokio::test]
 async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
-    let (api, store) = ActAfterRead::api();
+    let (api, store) = ActAfterRead::api().await;
     let ann = api.user("ann");
     let cookie = api.session("ann").await;
     let arm = |key: String| {
@@ -435,7 +436,7 @@ async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
 
 #[tokio::test]
 async fn requests_at_once_do_not_exceed_the_maximum_number_of_api_keys() {
-    let (api, store) = ActAfterRead::api();
+    let (api, store) = ActAfterRead::api().await;
     let (cookie, ann) = (api.session("ann").await, api.user("ann"));
     let record = ApiKeyRecord {
         user: ann,
@@ -467,12 +468,12 @@ async fn requests_at_once_do_not_exceed_the_maximum_number_of_api_keys() {
 
 #[tokio::test]
 async fn a_password_stays_and_a_sign_out_happens_if_the_audit_chain_takes_no_entry() {
-    let (api, store) = ActAfterRead::api();
+    let (api, store) = ActAfterRead::api().await;
     let cookie = api.session("ann").await;
     let headers = [("cookie", cookie.as_str())];
     let credentials = UserCredentials::key(&api.user("ann").to_string());
     let before = store.load(&credentials).unwrap();
-    api.service.set_audit_unavailable(true);
+    api.world.set_full(true);
     let change = json!({ "present": PASSWORD, "new": "another correct horse" });
     let path = "/api/v1/session/password";
     let changed = api.send(Method::PUT, path, "", &headers, Some(change)).await;
@@ -488,7 +489,7 @@ async fn a_password_stays_and_a_sign_out_happens_if_the_audit_chain_takes_no_ent
 
 #[tokio::test]
 async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
-    let api = Api::new();
+    let api = Api::new().await;
     for path in ["/", "/api/v1/session", "/api/v1/nothing"] {
         let answer = api.get("", path).await;
         let policy = answer.headers["content-security-policy"].to_str().unwrap();
@@ -511,7 +512,7 @@ async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
 
 #[tokio::test]
 async fn changes_of_passwords_are_limited_by_the_address_of_the_client_and_not_of_the_proxy() {
-    let api = Api::new();
+    let api = Api::new().await;
     api.app.set_password(api.user("ann"), PASSWORD).unwrap();
     let ann = api.key("ann");
     for number in 0..20 {
@@ -535,7 +536,7 @@ async fn changes_of_passwords_are_limited_by_the_address_of_the_client_and_not_o
 
 #[tokio::test]
 async fn everybody_may_read_the_name_of_the_exchange() {
-    let api = Api::new();
+    let api = Api::new().await;
     let answer = api.get("", "/api/v1/oidc").await.json();
     assert_eq!(
         answer,

@@ -7,7 +7,7 @@ use crate::support::Api;
 
 #[tokio::test]
 async fn a_misspelt_property_is_refused_with_the_name_that_was_meant() {
-    let api = Api::new();
+    let api = Api::new().await;
     let key = api.key("ann");
     let order = json!({ "destination": "203.0.113.7/32", "action": "drop", "minuts": 5 });
     let answer = api
@@ -35,7 +35,7 @@ async fn a_misspelt_property_is_refused_with_the_name_that_was_meant() {
 
 #[tokio::test]
 async fn a_variant_has_its_own_properties_only() {
-    let api = Api::new();
+    let api = Api::new().await;
     let key = api.key("ann");
     let order =
         |vlan: serde_json::Value| json!({ "name": "x", "end": { "connection": "cn-1", "vlan": vlan } });
@@ -54,7 +54,7 @@ async fn a_variant_has_its_own_properties_only() {
 
 #[tokio::test]
 async fn ix_api_refuses_a_misspelt_property_in_its_own_words() {
-    let api = Api::new();
+    let api = Api::new().await;
     let key = api.key("ann");
     let order = json!({ "address": "02:00:00:00:00:07", "managing_account": "ac-3", "consuming_account": "ac-3",
         "valid_not_befor": "2026-12-01T09:00:00Z" });
@@ -72,7 +72,7 @@ async fn ix_api_refuses_a_misspelt_property_in_its_own_words() {
 
 #[tokio::test]
 async fn a_misspelt_parameter_of_a_query_is_refused_by_name() {
-    let api = Api::new();
+    let api = Api::new().await;
     let key = api.key("ann");
     for (path, expected) in [
         ("/api/v1/services?limt=5", "`limit`"),

@@ -2,21 +2,23 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request};
 use http_body_util::BodyExt as _;
-use millrace_ix_api::fake::{FakeExchange, PASSWORD, demo};
+use millrace_ix_api::demo::{PASSWORD, RouteServerReads, Script, World, demo};
 use millrace_ix_api::session::{ApiKeyRecord, CredentialStore, KeyScope, MemoryCredentials, Sealer};
 use millrace_ix_api::{App, Page, Settings, router};
 use millrace_ix_model::{Timestamp, UserId};
+use millrace_ix_service::simulation::SimulatedClocks;
 use tower::ServiceExt as _;
 
-/// The API over the exchange of the demonstrations.
+/// The API over a running engine with the exchange of the demonstrations.
 pub(crate) struct Api {
-    pub(crate) service: Arc<FakeExchange>,
+    pub(crate) world: World,
     pub(crate) app: App,
     credentials: Arc<MemoryCredentials>,
     router: Router,
@@ -68,47 +70,63 @@ fn settings() -> Settings {
 }
 
 impl Api {
-    pub(crate) fn new() -> Api {
-        Api::over(demo().unwrap())
+    pub(crate) async fn new() -> Api {
+        Api::over(demo().unwrap()).await
     }
 
-    pub(crate) fn over(exchange: millrace_ix_model::Exchange) -> Api {
-        Api::build(exchange, |_| {}, |store| store)
+    pub(crate) async fn over(exchange: millrace_ix_model::Exchange) -> Api {
+        Api::build(exchange, |_| {}, |store| store).await
     }
 
     /// Returns the API over another store of credentials, which keeps them in the given one.
-    pub(crate) fn with_store(wrap: impl FnOnce(Arc<MemoryCredentials>) -> Arc<dyn CredentialStore>) -> Api {
-        Api::build(demo().unwrap(), |_| {}, wrap)
+    pub(crate) async fn with_store(
+        wrap: impl FnOnce(Arc<MemoryCredentials>) -> Arc<dyn CredentialStore>,
+    ) -> Api {
+        Api::build(demo().unwrap(), |_| {}, wrap).await
     }
 
     /// Returns the API with other settings.
-    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Api {
-        Api::build(demo().unwrap(), change, |store| store)
+    pub(crate) async fn with(change: impl FnOnce(&mut Settings)) -> Api {
+        Api::build(demo().unwrap(), change, |store| store).await
     }
 
-    fn build(
+    /// Returns the API of an engine whose system clock is ahead of that of the rest by a time, or behind, at its start.
+    pub(crate) async fn by(clocks: SimulatedClocks) -> Api {
+        let world = World::start_with(demo().unwrap(), clocks).await.unwrap();
+        let credentials = Arc::new(MemoryCredentials::default());
+        Api::start(world, credentials.clone(), credentials, settings())
+    }
+
+    async fn build(
         exchange: millrace_ix_model::Exchange,
         change: impl FnOnce(&mut Settings),
         wrap: impl FnOnce(Arc<MemoryCredentials>) -> Arc<dyn CredentialStore>,
     ) -> Api {
-        let service = FakeExchange::new(exchange);
+        let world = World::start(exchange).await.unwrap();
         let credentials = Arc::new(MemoryCredentials::default());
         let mut settings = settings();
         change(&mut settings);
         let store = wrap(credentials.clone());
-        Api::start(service, credentials, store, settings)
+        Api::start(world, credentials, store, settings)
     }
 
     fn start(
-        service: Arc<FakeExchange>,
+        world: World,
         credentials: Arc<MemoryCredentials>,
         store: Arc<dyn CredentialStore>,
         settings: Settings,
     ) -> Api {
         let sealer = Sealer::new(&[7; 32]).unwrap();
-        let app = App::new(service.clone(), store, sealer, settings).unwrap();
+        for server in settings
+            .route_servers
+            .iter()
+            .filter(|server| server.control.is_some())
+        {
+            world.read_route_server(server, RouteServerReads::Succeed);
+        }
+        let app = App::new(Arc::clone(&world.engine), store, sealer, settings).unwrap();
         Api {
-            service,
+            world,
             router: router(app.clone()),
             app,
             credentials,
@@ -125,7 +143,29 @@ impl Api {
         let store = self.credentials.clone();
         let mut settings = settings();
         change(&mut settings);
-        Api::start(self.service, self.credentials, store, settings)
+        Api::start(self.world, self.credentials, store, settings)
+    }
+
+    /// Returns the exchange as it is now.
+    pub(crate) fn exchange(&self) -> Arc<millrace_ix_model::Exchange> {
+        Arc::clone(&self.world.engine.snapshot().exchange)
+    }
+
+    /// Sets the outcomes of reading the route server.
+    pub(crate) fn read_route_server(&self, reads: RouteServerReads) {
+        self.world.read_route_server(&settings().route_servers[0], reads);
+    }
+
+    /// Lets the switches send samples of the last minute.
+    pub(crate) fn measure_traffic(&self) {
+        let now = Timestamp::from(SystemTime::now());
+        self.world.sample(&mut Script::quiet(now), now);
+    }
+
+    /// Lets the switches send samples up to now, with an attack against an address of Aoba Networks.
+    pub(crate) fn measure_attack(&self) {
+        let now = Timestamp::from(SystemTime::now());
+        self.world.sample(&mut Script::attack(now), now);
     }
 
     /// Returns the stored values whose keys begin with `prefix`.
@@ -136,7 +176,7 @@ impl Api {
 
     /// Returns the identifier of a user.
     pub(crate) fn user(&self, name: &str) -> UserId {
-        let users = demo().unwrap().users;
+        let users = &self.exchange().users;
         users
             .iter()
             .find(|(_, user)| user.name == name)
@@ -264,12 +304,18 @@ impl Api {
         .unwrap();
         let peer: SocketAddr = peer.parse().unwrap();
         request.extensions_mut().insert(ConnectInfo(peer));
+        let is_order = request.method() != Method::GET;
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes().to_vec();
+        if is_order {
+            // The switches follow an order a moment after its answer.
+            self.world.settle().await.unwrap();
+        }
         Answer {
             status: parts.status.as_u16(),
             headers: parts.headers,
-            body: body.collect().await.unwrap().to_bytes().to_vec(),
+            body,
         }
     }
 

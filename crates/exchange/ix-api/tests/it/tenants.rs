@@ -146,7 +146,7 @@ async fn state(api: &Api) -> Vec<Value> {
 
 #[tokio::test]
 async fn nobody_changes_a_record_of_others_and_a_foreign_one_is_answered_as_an_absent_one() {
-    let api = Api::new();
+    let api = Api::new().await;
     let records = records(&api).await;
     for name in PEOPLE {
         api.key(name);
@@ -202,7 +202,7 @@ async fn nobody_changes_a_record_of_others_and_a_foreign_one_is_answered_as_an_a
 
 #[tokio::test]
 async fn lists_and_letters_contain_what_the_permission_table_lets_a_person_read() {
-    let api = Api::new();
+    let api = Api::new().await;
     let records = records(&api).await;
     let letter = format!("/api/v1/cross-connects/{}/letter", records.cross_connect);
     for name in PEOPLE {

@@ -29,11 +29,11 @@ fn a_route_has_its_validity_and_whether_the_registry_has_its_object() {
         world.announce(64_501, announced, false);
     }
     let states = |world: &World, text: &str| -> Vec<(String, Option<Validity>, Option<bool>)> {
-        let found = world.controller.lookup(&world.exchange, prefix(text), world.now);
+        let found = world
+            .controller
+            .lookup(&world.exchange, SessionKind::Member, prefix(text), world.now);
         assert!(
-            found
-                .iter()
-                .all(|route| route.account == Some(account) && route.session == SessionKind::Member),
+            found.iter().all(|route| route.account == Some(account)),
             "{found:?}"
         );
         let state =
@@ -54,6 +54,17 @@ fn a_route_has_its_validity_and_whether_the_registry_has_its_object() {
     let unknown = ("192.0.2.0/24".to_owned(), Some(Validity::NotFound), Some(false));
     assert_eq!(states(&world, "192.0.2.0/24"), [unknown]);
     assert_eq!(states(&world, "100.64.0.0/24"), []);
+    // A route of a member's session hides none of a route server's.
+    world.route_server(64_999);
+    world.announce_path(64_999, "203.0.113.0/24", &[64_501], [192, 0, 2, 1]);
+    let public = world.controller.lookup(
+        &world.exchange,
+        SessionKind::RouteServer,
+        prefix("203.0.113.200/32"),
+        world.now,
+    );
+    let prefixes: Vec<_> = public.iter().map(|route| route.prefix).collect();
+    assert_eq!(prefixes, [prefix("203.0.113.0/24")]);
     world.controller.set_vrps(VrpState::Stale);
     world.pass(1001);
     let stale = ("192.0.2.0/24".to_owned(), None, None);

@@ -8,7 +8,7 @@ use crate::support::Api;
 
 #[tokio::test]
 async fn tokens_come_from_an_api_key_rotate_and_end_with_it() {
-    let api = Api::new();
+    let api = Api::new().await;
     let ann = api.key("ann");
     let made = api.made_key("ann", "pyixapi", "write").await;
     let (key, secret) = (made["key"]["id"].clone(), made["secret"].clone());
@@ -64,7 +64,7 @@ async fn tokens_come_from_an_api_key_rotate_and_end_with_it() {
 
 #[tokio::test]
 async fn an_object_of_another_member_is_answered_as_an_absent_one() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let (ann, dan, pro) = (api.key("ann"), api.key("dan"), api.key("pro"));
     let account = get(&api, &ann, "/account").await.json()["id"]
         .as_str()
@@ -146,7 +146,7 @@ async fn an_object_of_another_member_is_answered_as_an_absent_one() {
 
 #[tokio::test]
 async fn every_collection_is_readable_and_every_operation_is_described() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let ann = api.key("ann");
     let document: Value = serde_json::from_str(&millrace_ix_api::ix_openapi_json()).unwrap();
     let paths = document["paths"].as_object().unwrap();

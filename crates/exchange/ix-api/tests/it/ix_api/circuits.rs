@@ -8,7 +8,7 @@ use crate::support::Api;
 
 #[tokio::test]
 async fn members_come_from_nothing_to_a_path_in_production() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let pro = api.key("pro");
     let own = get(&api, &pro, "/account").await.json()["id"]
         .as_str()
@@ -117,7 +117,7 @@ async fn members_come_from_nothing_to_a_path_in_production() {
 
 #[tokio::test]
 async fn a_joining_rule_lets_an_account_into_a_circuit_and_another_stays_out() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let (ann, bob, dan) = (api.key("ann"), api.key("bob"), api.key("dan"));
     let account = async |key: &str| {
         get(&api, key, "/account").await.json()["id"]
@@ -248,7 +248,7 @@ async fn a_joining_rule_is_about_the_account_of_the_end_whoever_orders_it() {
     let reseller = account_named(&exchange, "Kyoto Resale");
     let customer = account_named(&exchange, "Kyoto Customer");
     let (reseller, customer) = (reseller.to_string(), customer.to_string());
-    let api = Api::over(exchange);
+    let api = Api::over(exchange).await;
     let (ann, rex, ops) = (api.key("ann"), api.key("rex"), api.key("ops"));
     let connections = get(&api, &rex, "/connections").await.json();
     let connection = connections
@@ -310,7 +310,7 @@ async fn an_account_that_a_rule_lets_in_joins_with_a_second_end_within_the_same_
     let mut exchange = with_lan();
     let baikal = account_named(&exchange, "Baikal Telecom");
     connect(&mut exchange, baikal, 20);
-    let api = Api::over(exchange);
+    let api = Api::over(exchange).await;
     let (ann, bob) = (api.key("ann"), api.key("bob"));
     let (service, owner) = club(&api, &ann).await;
     let b = baikal.to_string();

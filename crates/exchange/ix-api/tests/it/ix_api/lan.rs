@@ -1,17 +1,21 @@
 //! Ends of a peering LAN, and what is exported about them.
 
+use std::pin::pin;
+
 use axum::http::Method;
-use millrace_ix_api::ExchangeService as _;
+use futures::poll;
 use millrace_ix_model::Operation;
 use millrace_ix_service::OrderRequest;
+use millrace_ix_store::Store;
 use serde_json::{Value, json};
 
 use super::{billed, delete, get, id, owned, patch, post, with, with_lan};
-use crate::support::Api;
+use crate::engine::PATIENCE;
+use crate::support::{Answer, Api};
 
 #[tokio::test]
 async fn a_member_joins_the_peering_lan_with_mac_address_and_gets_ip_addresses() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let ann = api.key("ann");
     let account = get(&api, &ann, "/account").await.json()["id"]
         .as_str()
@@ -73,7 +77,7 @@ async fn a_member_joins_the_peering_lan_with_mac_address_and_gets_ip_addresses()
 
 #[tokio::test]
 async fn an_end_that_was_ordered_on_the_page_has_the_as_numbers_of_its_account() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let ann = api.key("ann");
     let account = get(&api, &ann, "/account").await.json()["id"].clone();
     let account = account.as_str().unwrap();
@@ -101,7 +105,7 @@ async fn an_end_that_was_ordered_on_the_page_has_the_as_numbers_of_its_account()
 
 #[tokio::test]
 async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let (ann, noc) = (api.key("ann"), api.key("noc"));
     let account = get(&api, &ann, "/account").await.json()["id"].clone();
     let account = account.as_str().unwrap();
@@ -172,7 +176,8 @@ async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
         config: config["id"].as_str().unwrap().parse().unwrap(),
         reason: "test".to_owned(),
     };
-    api.service
+    api.world
+        .engine
         .order(OrderRequest::of_system(vec![waive]))
         .await
         .unwrap();
@@ -190,7 +195,8 @@ async fn a_member_speaks_for_no_foreign_as_number_and_for_no_foreign_as_set() {
         as_set: None,
         limits: None,
     };
-    api.service
+    api.world
+        .engine
         .order(OrderRequest::of_system(vec![give_up]))
         .await
         .unwrap();
@@ -205,8 +211,76 @@ async fn addresses(api: &Api, key: &str, config: &Value) -> Vec<String> {
     own.map(|ip| ip["address"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Awaits the answer to an order of an end. Another order is in front of the one of the end's address, which was chosen before.
+async fn get_in_before(api: &Api, other: Operation, answer: impl Future<Output = Answer>) -> Answer {
+    let mut answer = pin!(answer);
+    let before = api.exchange().configs.len();
+    // While the engine is busy, the order goes on to the next thing that it asks the engine for, and not further.
+    while api.exchange().configs.len() == before {
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let mut busy = pin!(busy(api, gate));
+        assert!(poll!(&mut busy).is_pending());
+        assert!(poll!(&mut answer).is_pending(), "the end is ordered first");
+        open.send(()).unwrap();
+        busy.await;
+        api.world.wait().await.unwrap();
+    }
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let mut busy = pin!(busy(api, gate));
+    let mut other = pin!(api.world.engine.order(OrderRequest::of_system(vec![other])));
+    assert!(poll!(&mut busy).is_pending() && poll!(&mut other).is_pending());
+    assert!(poll!(&mut answer).is_pending(), "the address is ordered");
+    open.send(()).unwrap();
+    busy.await;
+    other.await.unwrap();
+    answer.await
+}
+
+/// Keeps the engine busy until the gate opens.
+async fn busy(api: &Api, gate: std::sync::mpsc::Receiver<()>) {
+    let wait = move |_: &mut dyn Store, _| Ok(gate.recv_timeout(PATIENCE).is_ok());
+    assert!(api.world.handle.store(wait).await.unwrap());
+}
+
+/// Returns an order of an end of the peering LAN by ann.
+async fn end_of_ann(api: &Api, ann: &str) -> Value {
+    let account = get(api, ann, "/account").await.json()["id"].clone();
+    let connection = get(api, ann, "/connections").await.json()[0]["id"].clone();
+    let lan = get(api, ann, "/network-services?type=exchange_lan").await.json()[0]["id"].clone();
+    with(
+        billed(account.as_str().unwrap()),
+        json!({ "type": "exchange_lan", "network_service": lan, "connection": connection, "asns": [64500], "listed": true,
+            "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan.as_str().unwrap()) }),
+    )
+}
+
+const CONFIGS: &str = "/api/v2/network-service-configs";
+
 #[tokio::test]
-async fn an_end_gets_one_address_of_each_network_also_when_it_is_ordered_twice_or_beside_another() {
+async fn an_end_gets_one_address_of_each_network_also_when_it_is_ordered_twice() {
+    let api = Api::over(with_lan()).await;
+    let ann = api.key("ann");
+    let order = end_of_ann(&api, &ann).await;
+    let headers = [("idempotency-key", "0123456789")];
+    let mut made = Vec::new();
+    for _ in 0..2 {
+        let answer = api
+            .send(Method::POST, CONFIGS, &ann, &headers, Some(order.clone()))
+            .await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        made.push(answer.json());
+    }
+    assert_eq!(made[0]["id"], made[1]["id"]);
+    for config in &made {
+        assert_eq!(
+            addresses(&api, &ann, config).await,
+            ["198.51.100.1", "2001:db8:7f::1"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_end_gets_the_next_address_if_another_end_takes_the_one_that_was_chosen() {
     let exchange = with_lan();
     let (other, _) = exchange
         .configs
@@ -218,43 +292,21 @@ async fn an_end_gets_one_address_of_each_network_also_when_it_is_ordered_twice_o
         address: "198.51.100.1".parse().unwrap(),
         valid_until: None,
     };
-    let api = Api::over(exchange);
+    let api = Api::over(exchange).await;
     let ann = api.key("ann");
-    let account = get(&api, &ann, "/account").await.json()["id"].clone();
-    let connection = get(&api, &ann, "/connections").await.json()[0]["id"].clone();
-    let lan = get(&api, &ann, "/network-services?type=exchange_lan")
-        .await
-        .json()[0]["id"]
-        .clone();
-    let order = with(
-        billed(account.as_str().unwrap()),
-        json!({ "type": "exchange_lan", "network_service": lan, "connection": connection, "asns": [64500], "listed": true,
-            "vlan_config": { "vlan_type": "dot1q" }, "macs": [], "product_offering": format!("offering-{}", lan.as_str().unwrap()) }),
+    let order = end_of_ann(&api, &ann).await;
+    let answer = api.send(Method::POST, CONFIGS, &ann, &[], Some(order));
+    let answer = get_in_before(&api, taken, answer).await;
+    assert_eq!(answer.status, 201, "{}", answer.text());
+    assert_eq!(
+        addresses(&api, &ann, &answer.json()).await,
+        ["198.51.100.2", "2001:db8:7f::1"]
     );
-    // Another end takes the lowest free address after the address was chosen and before it is ordered.
-    api.service.get_in_before(taken);
-    let path = "/api/v2/network-service-configs";
-    let headers = [("idempotency-key", "0123456789")];
-    let mut made = Vec::new();
-    for _ in 0..2 {
-        let answer = api
-            .send(Method::POST, path, &ann, &headers, Some(order.clone()))
-            .await;
-        assert_eq!(answer.status, 201, "{}", answer.text());
-        made.push(answer.json());
-    }
-    assert_eq!(made[0]["id"], made[1]["id"]);
-    for config in &made {
-        assert_eq!(
-            addresses(&api, &ann, config).await,
-            ["198.51.100.2", "2001:db8:7f::1"]
-        );
-    }
 }
 
 #[tokio::test]
 async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantine() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let (ann, noc) = (api.key("ann"), api.key("noc"));
     let account = get(&api, &ann, "/account").await.json()["id"]
         .as_str()
@@ -386,7 +438,7 @@ async fn a_member_with_a_route_server_session_is_in_both_exports_after_quarantin
 
 #[tokio::test]
 async fn an_end_that_the_native_api_deletes_has_no_route_server_sessions() {
-    let api = Api::over(with_lan());
+    let api = Api::over(with_lan()).await;
     let ann = api.key("ann");
     let account = get(&api, &ann, "/account").await.json()["id"]
         .as_str()

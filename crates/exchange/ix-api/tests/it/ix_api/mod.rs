@@ -5,7 +5,7 @@ mod circuits;
 mod lan;
 
 use axum::http::Method;
-use millrace_ix_api::fake::demo;
+use millrace_ix_api::demo::demo;
 use millrace_ix_model::{AccountId, Actor, LanPolicy, Operation, ServiceKind, Timestamp};
 use serde_json::{Value, json};
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::LazyLock;
+use std::time::{Duration, SystemTime};
 
 use millrace_ix_model::{
     AccountId, AccountKind, Actor, ConfigId, ConnectionId, ConnectionKind, EndRole, Exchange, FilterAction,
@@ -11,8 +13,19 @@ use millrace_ix_model::{
 };
 use millrace_types::{Dpid, Mac, PortNo};
 
-/// The time of the first order, in seconds since 1970.
-const BEGIN: u64 = 1_795_470_000;
+/// The time of the first order, in seconds before the start of the program: five days.
+const AGE: u64 = 5 * 86_400;
+
+/// The time of the first order.
+static BEGIN: LazyLock<Timestamp> = LazyLock::new(|| {
+    let now = Timestamp::from(SystemTime::now());
+    Timestamp::from_secs(now.millis() / 1000 - AGE)
+});
+
+/// Returns a time after the first order.
+fn after(seconds: u64) -> Timestamp {
+    BEGIN.after(Duration::from_secs(seconds))
+}
 
 /// The password of every user of [`demo`].
 pub const PASSWORD: &str = "correct horse battery";
@@ -24,9 +37,7 @@ struct Builder {
 
 impl Builder {
     fn apply<K: Key>(&mut self, operation: Operation) -> Result<K, Refusal> {
-        let applied = self
-            .exchange
-            .apply(&Actor::system(), Timestamp::from_secs(BEGIN), operation)?;
+        let applied = self.exchange.apply(&Actor::system(), *BEGIN, operation)?;
         let found = applied
             .created
             .iter()
@@ -240,7 +251,7 @@ pub fn demo() -> Result<Exchange, Refusal> {
     ix.apply::<ServiceKeyId>(Operation::CreateServiceKey {
         service: open,
         secret: "demo-key-of-tokyo-waves".to_owned(),
-        valid_until: Timestamp::from_secs(BEGIN + 80 * 86_400),
+        valid_until: after(80 * 86_400),
         vlans: None,
         capacity_mbps: None,
     })?;
@@ -298,7 +309,7 @@ fn lan(ix: &mut Builder, exchange: AccountId, connections: [ConnectionId; 3]) ->
                 config: end,
                 clean: true,
             };
-            let later = Timestamp::from_secs(BEGIN + 1_000);
+            let later = after(1_000);
             ix.exchange.apply(&Actor::system(), later, clean)?;
         }
     }
@@ -360,7 +371,7 @@ fn filters(ix: &mut Builder, account: AccountId) -> Result<(), Refusal> {
             origin,
             rank: if origin == FilterOrigin::Page { 100 } else { 300 },
             state,
-            valid_until: (origin == FilterOrigin::Page).then(|| Timestamp::from_secs(BEGIN + 20 * 86_400)),
+            valid_until: (origin == FilterOrigin::Page).then(|| after(20 * 86_400)),
             comment: comment.map(str::to_owned),
             external_ref: None,
         })?;

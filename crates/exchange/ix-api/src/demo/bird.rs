@@ -1,14 +1,12 @@
-//! The route server of the exchange in memory. The first member announces a bogon and a route without ROA.
-//! The IPv6 session of the second member is down.
-
-use std::sync::Arc;
+//! The route server of the demonstration: the answers of BIRD on its control socket. The first member announces a bogon and a
+//! route without ROA. The IPv6 session of the second member is down.
 
 use millrace_bird::{Client, Report, Settings};
 use millrace_ix_model::Timestamp;
 use millrace_types::{Duration, Time};
 
-use super::now;
-use crate::route_servers::{Failure, RouteServer, RouteServerStatus};
+use super::world::now;
+use crate::route_servers::{RouteServer, RouteServers};
 
 /// The answers of BIRD on the control socket.
 const ANSWERS: &str = "0001 BIRD 2.0.12 ready.
@@ -51,7 +49,7 @@ const ANSWERS: &str = "0001 BIRD 2.0.12 ready.
 0000 OK
 ";
 
-/// The outcome of reading the route server of the exchange in memory.
+/// The outcomes of reading the route server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RouteServerReads {
     #[default]
@@ -62,27 +60,26 @@ pub enum RouteServerReads {
     NeverSucceeded,
 }
 
-/// Returns the status of a route server.
-pub(super) fn status(reads: RouteServerReads, server: &RouteServer) -> RouteServerStatus {
+/// Records what reading a route server brought.
+pub(super) fn read(servers: &RouteServers, server: &RouteServer, reads: RouteServerReads) {
     let before = |secs: u64| Timestamp::from_millis(now().millis().saturating_sub(secs * 1_000));
-    let failure = |secs| Failure {
-        since: before(secs),
-        error: "/run/bird/rs1.ctl: connection refused: expected the control socket of a running BIRD"
-            .to_owned(),
+    let fail = |secs| {
+        let error = "/run/bird/rs1.ctl: connection refused: expected the control socket of a running BIRD";
+        servers.failed(&server.fqdn, before(secs), error.to_owned());
     };
+    let succeed = |secs| {
+        if let Some(report) = report(server) {
+            servers.reported(&server.fqdn, before(secs), report);
+        }
+    };
+    servers.forget(&server.fqdn);
     match reads {
-        RouteServerReads::Succeed => RouteServerStatus {
-            report: report(server).map(|report| (before(7), Arc::new(report))),
-            failure: None,
-        },
-        RouteServerReads::Fail => RouteServerStatus {
-            report: report(server).map(|report| (before(600), Arc::new(report))),
-            failure: Some(failure(570)),
-        },
-        RouteServerReads::NeverSucceeded => RouteServerStatus {
-            report: None,
-            failure: Some(failure(600)),
-        },
+        RouteServerReads::Succeed => succeed(7),
+        RouteServerReads::Fail => {
+            succeed(600);
+            fail(570);
+        }
+        RouteServerReads::NeverSucceeded => fail(600),
     }
 }
 
