@@ -50,8 +50,7 @@ pub(crate) fn open(settings: &Series, database: &Path) -> Result<Option<Shared>>
 pub(crate) async fn figures(app: &App, month: Option<&str>, csv: bool) -> Result<Value> {
     let month = month.map(str::parse).transpose();
     let month = month.map_err(|expected: &str| anyhow!("MONTH: {expected}"))?;
-    let app = app.clone();
-    let billing = tokio::task::spawn_blocking(move || app.billing(month)).await?;
+    let billing = app.billing(month).await;
     if !billing.measured {
         bail!("this exchange keeps no series: remove series.enabled = false from its settings");
     }

@@ -58,9 +58,9 @@ pub(crate) async fn serve(
         engine.set_series(series);
     }
     let app = if leads {
-        App::new(engine, credentials, sealer, settings)?
+        App::new(engine, credentials, sealer, settings).await?
     } else {
-        App::reader(engine, credentials, sealer, settings)?
+        App::reader(engine, credentials, sealer, settings).await?
     };
     let Some(address) = api.listen else {
         return Ok(app);
@@ -92,9 +92,7 @@ const SESSIONS_READ_EVERY: Duration = Duration::from_secs(5);
 pub(crate) async fn read_sessions(app: App) {
     loop {
         tokio::time::sleep(SESSIONS_READ_EVERY).await;
-        let app = app.clone();
-        let read = tokio::task::spawn_blocking(move || app.read_sessions()).await;
-        if let Ok(Err(error)) = read {
+        if let Err(error) = app.read_sessions().await {
             tracing::debug!(%error, "the sessions are as before");
         }
     }
@@ -168,8 +166,7 @@ async fn note(handle: &Handle, action: &str, user: UserId) -> Result<()> {
 pub(crate) async fn set_password(app: &App, handle: &Handle, name: &str, password: String) -> Result<Value> {
     let user = user(handle, name)?;
     note(handle, "set_password", user).await?;
-    let app = app.clone();
-    let deleted = tokio::task::spawn_blocking(move || app.reset_password(user, &password)).await??;
+    let deleted = app.reset_password(user, &password).await?;
     Ok(json!({ "user": user, "deleted_api_keys": deleted }))
 }
 
@@ -178,7 +175,6 @@ pub(crate) async fn set_totp(app: &App, handle: &Handle, name: &str) -> Result<V
     let user = user(handle, name)?;
     note(handle, "set_second_factor", user).await?;
     let secret = TotpSecret::generate()?;
-    let (app, sealed) = (app.clone(), secret.clone());
-    tokio::task::spawn_blocking(move || app.set_totp(user, &sealed)).await??;
+    app.set_totp(user, &secret).await?;
     Ok(json!({ "user": user, "secret": secret.to_base32(), "uri": secret.uri("Millrace", name) }))
 }

@@ -149,13 +149,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         credentials,
         Sealer::new(&[7; 32])?,
         settings,
-    )?;
+    )
+    .await?;
     let secret =
         TotpSecret::from_base32("GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ").ok_or("the secret is no Base32")?;
     for (id, user) in &demo()?.users {
-        app.set_password(*id, PASSWORD)?;
+        app.set_password(*id, PASSWORD).await?;
         if user.roles.iter().any(|role| role.is_operator()) || user.roles.contains(&Role::Regulator) {
-            app.set_totp(*id, &secret)?;
+            app.set_totp(*id, &secret).await?;
         }
     }
     let test =

@@ -114,10 +114,14 @@ impl FromRequestParts<App> for Principal {
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Principal, Problem> {
         let snapshot = app.snapshot();
         let found = match bearer(&parts.headers) {
-            Some(key) => key_user(app, key, &parts.method)?.map(|user| (user, BTreeSet::new())),
+            Some(key) => {
+                let user = key_user(app, key, &parts.method).await?;
+                user.map(|user| (user, BTreeSet::new()))
+            }
             None => app
                 .sessions
                 .find(&parts.headers, app.now())
+                .await
                 .map(|session| (session.user, session.proven_asns)),
         };
         let found = found.and_then(|(id, proven_asns)| {
@@ -159,7 +163,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 /// Returns the user of an API key, or of an access token made from one. Fails if the scope of the key does
 /// not permit the method.
-pub(crate) fn key_user(
+pub(crate) async fn key_user(
     app: &App,
     key: &str,
     method: &Method,
@@ -176,7 +180,7 @@ pub(crate) fn key_user(
             }
         }
     };
-    let Some(record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
+    let Some(record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored).await? else {
         return Ok(None);
     };
     if record.scope == KeyScope::Read && !matches!(*method, Method::GET | Method::HEAD) {
@@ -190,13 +194,13 @@ pub(crate) fn key_user(
     {
         // The record is read again under the lock, because writing the old record would restore a key that
         // was deleted meanwhile.
-        let _changing = app.lock_credentials();
-        let Some(mut record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored)? else {
+        let _changing = app.lock_credentials().await;
+        let Some(mut record) = load_json::<ApiKeyRecord>(&*app.credentials, &stored).await? else {
             return Ok(None);
         };
         record.last_used = Some(now);
         // A full disk does not keep programs out, as it does not end sessions.
-        if let Err(error) = save_json(&*app.credentials, &stored, &record) {
+        if let Err(error) = save_json(&*app.credentials, &stored, &record).await {
             tracing::warn!(%error, "the time of an API key's last request is not stored");
         }
     }

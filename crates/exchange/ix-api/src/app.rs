@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
@@ -96,7 +96,7 @@ pub struct Inner {
     pub(crate) in_flight: InFlight,
     /// Held while a stored credential is read, changed and written back, so that no concurrent change is
     /// lost.
-    changing: Mutex<()>,
+    changing: tokio::sync::Mutex<()>,
     /// The number of API keys that were deleted since the start. When it changes, event streams check their
     /// key again.
     pub(crate) deleted_keys: AtomicU64,
@@ -130,6 +130,18 @@ pub enum SetCredentialError {
     Seal(#[from] SealError),
 }
 
+/// Returns the hash of a password, computed on a blocking thread: it takes some 30 ms.
+async fn hash(password: &str) -> Result<String, SetCredentialError> {
+    let password = password.to_owned();
+    let hashed = tokio::task::spawn_blocking(move || hash_password(&password)).await;
+    hashed
+        .map_err(|error| CredentialError {
+            reason: error.to_string(),
+            follows: None,
+        })?
+        .map_err(SetCredentialError::from)
+}
+
 /// Returns an OpenAPI document as JSON.
 fn json(document: &utoipa::openapi::OpenApi) -> Bytes {
     // A document of this program has no value that JSON lacks.
@@ -142,14 +154,14 @@ impl App {
     ///
     /// # Errors
     /// [`CredentialError`].
-    pub fn new(
+    pub async fn new(
         engine: Arc<Engine>,
         credentials: Arc<dyn CredentialStore>,
         sealer: Sealer,
         settings: Settings,
     ) -> Result<App, CredentialError> {
-        let app = App::reader(engine, credentials, sealer, settings)?;
-        crate::v2::sweep_sessions(&app)?;
+        let app = App::reader(engine, credentials, sealer, settings).await?;
+        crate::v2::sweep_sessions(&app).await?;
         for (id, webhook) in app.records.all() {
             app.webhooks.start(&app, &id, webhook, app.events.newest());
         }
@@ -162,16 +174,16 @@ impl App {
     ///
     /// # Errors
     /// [`CredentialError`].
-    pub fn reader(
+    pub async fn reader(
         engine: Arc<Engine>,
         credentials: Arc<dyn CredentialStore>,
         sealer: Sealer,
         settings: Settings,
     ) -> Result<App, CredentialError> {
-        let sessions = Sessions::load(Arc::clone(&credentials))?;
-        let tokens = Tokens::load(Arc::clone(&credentials), &sealer)?;
-        let records = Records::load(Arc::clone(&credentials))?;
-        let mail = Mail::load(&*credentials)?;
+        let sessions = Sessions::load(Arc::clone(&credentials)).await?;
+        let tokens = Tokens::load(Arc::clone(&credentials), &sealer).await?;
+        let records = Records::load(Arc::clone(&credentials)).await?;
+        let mail = Mail::load(&*credentials).await?;
         let (document, ix_document) = (crate::routes::document(), crate::v2::document());
         Ok(App(Arc::new(Inner {
             known: Known::of(&document),
@@ -197,7 +209,7 @@ impl App {
             hashes: Semaphore::new(HASHES_MAX),
             known_hashes: Semaphore::new(KNOWN_HASHES_MAX),
             in_flight: InFlight::default(),
-            changing: Mutex::new(()),
+            changing: tokio::sync::Mutex::default(),
             deleted_keys: AtomicU64::new(0),
             streams: Arc::default(),
             searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
@@ -211,67 +223,68 @@ impl App {
     ///
     /// # Errors
     /// [`CredentialError`]; the sessions are as before then.
-    pub fn read_sessions(&self) -> Result<(), CredentialError> {
-        self.sessions.read_again()
+    pub async fn read_sessions(&self) -> Result<(), CredentialError> {
+        self.sessions.read_again().await
     }
 
-    /// Sets the password of a user and ends the user's sessions. Takes some 30 ms: call it on a blocking thread.
+    /// Sets the password of a user and ends the user's sessions.
     ///
     /// # Errors
     /// [`SetCredentialError`].
-    pub fn set_password(&self, user: UserId, password: &str) -> Result<(), SetCredentialError> {
-        let hash = hash_password(password)?;
-        let _changing = self.lock_credentials();
-        self.store_password(user, hash)?;
+    pub async fn set_password(&self, user: UserId, password: &str) -> Result<(), SetCredentialError> {
+        let hash = hash(password).await?;
+        let _changing = self.lock_credentials().await;
+        self.store_password(user, hash).await?;
         Ok(())
     }
 
     /// Replaces the password whose hash is `old` by the one whose hash is `new`, and ends the user's sessions.
     /// The caller has verified that the user knows the old password. Returns false if the stored hash is no
     /// longer `old`.
-    pub(crate) fn change_password(
+    pub(crate) async fn change_password(
         &self,
         user: UserId,
         old: Option<&str>,
         new: String,
     ) -> Result<bool, CredentialError> {
-        let _changing = self.lock_credentials();
+        let _changing = self.lock_credentials().await;
         let key = UserCredentials::key(&user.to_string());
-        let stored: UserCredentials =
-            crate::session::load_json(&*self.credentials, &key)?.unwrap_or_default();
+        let stored: Option<UserCredentials> = crate::session::load_json(&*self.credentials, &key).await?;
+        let stored = stored.unwrap_or_default();
         let is_same = stored.password.as_deref() == old;
         if is_same {
-            self.store_password(user, new)?;
+            self.store_password(user, new).await?;
         }
         Ok(is_same)
     }
 
     /// Stores the hash of a password and ends the user's sessions. The caller must hold
     /// [`lock_credentials`](App::lock_credentials).
-    fn store_password(&self, user: UserId, hash: String) -> Result<(), CredentialError> {
+    async fn store_password(&self, user: UserId, hash: String) -> Result<(), CredentialError> {
         self.change_credentials(user, |credentials| {
             credentials.password = Some(hash);
             credentials.wrong_codes = WrongCodes::default();
             credentials.known_wrong_codes = WrongCodes::default();
-        })?;
-        self.sessions.end_all(user)
+        })
+        .await?;
+        self.sessions.end_all(user).await
     }
 
     /// Sets the password of a user who has lost it, on behalf of the exchange's staff. Ends the user's
     /// sessions and deletes the user's API keys, because a person who knew the old password may have created
-    /// keys. Returns the number of deleted keys. Takes some 30 ms: call it on a blocking thread.
+    /// keys. Returns the number of deleted keys.
     ///
     /// # Errors
     /// [`SetCredentialError`].
-    pub fn reset_password(&self, user: UserId, password: &str) -> Result<usize, SetCredentialError> {
-        let hash = hash_password(password)?;
-        let _changing = self.lock_credentials();
-        self.store_password(user, hash)?;
+    pub async fn reset_password(&self, user: UserId, password: &str) -> Result<usize, SetCredentialError> {
+        let hash = hash(password).await?;
+        let _changing = self.lock_credentials().await;
+        self.store_password(user, hash).await?;
         let mut deleted = 0;
-        for (key, value) in self.credentials.list("key/")? {
+        for (key, value) in self.credentials.list("key/").await? {
             let record: crate::session::ApiKeyRecord = crate::session::parse(&value)?;
             if record.user == user {
-                self.credentials.save(&key, None)?;
+                self.credentials.save(&key, None).await?;
                 deleted += 1;
             }
         }
@@ -283,20 +296,21 @@ impl App {
     ///
     /// # Errors
     /// [`SetCredentialError`].
-    pub fn set_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
-        let _changing = self.lock_credentials();
-        self.store_totp(user, secret)
+    pub async fn set_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
+        let _changing = self.lock_credentials().await;
+        self.store_totp(user, secret).await
     }
 
     /// Stores the second factor of a user. The caller must hold [`lock_credentials`](App::lock_credentials).
-    fn store_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
+    async fn store_totp(&self, user: UserId, secret: &TotpSecret) -> Result<(), SetCredentialError> {
         let sealed = self.sealer.seal(&totp_purpose(user), secret.as_bytes())?;
         self.change_credentials(user, |credentials| {
             credentials.totp = Some(sealed);
             credentials.totp_step = 0;
             credentials.wrong_codes = WrongCodes::default();
             credentials.known_wrong_codes = WrongCodes::default();
-        })?;
+        })
+        .await?;
         Ok(())
     }
 
@@ -305,42 +319,41 @@ impl App {
     ///
     /// # Errors
     /// [`SetCredentialError`].
-    pub(crate) fn replace_totp(
+    pub(crate) async fn replace_totp(
         &self,
         user: UserId,
         password: Option<&str>,
         secret: &TotpSecret,
     ) -> Result<bool, SetCredentialError> {
         {
-            let _changing = self.lock_credentials();
+            let _changing = self.lock_credentials().await;
             let key = UserCredentials::key(&user.to_string());
-            let stored: UserCredentials =
-                crate::session::load_json(&*self.credentials, &key)?.unwrap_or_default();
-            if stored.password.as_deref() != password {
+            let stored: Option<UserCredentials> = crate::session::load_json(&*self.credentials, &key).await?;
+            if stored.unwrap_or_default().password.as_deref() != password {
                 return Ok(false);
             }
-            self.store_totp(user, secret)?;
+            self.store_totp(user, secret).await?;
         }
-        self.sessions.end_all(user)?;
+        self.sessions.end_all(user).await?;
         Ok(true)
     }
 
-    /// Locks the stored credentials for a change. Do not hold the lock across an `await`.
-    pub(crate) fn lock_credentials(&self) -> MutexGuard<'_, ()> {
-        crate::blocking::lock(&self.changing)
+    /// Locks the stored credentials for a change.
+    pub(crate) async fn lock_credentials(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.changing.lock().await
     }
 
     /// Changes the credentials of a user. The caller must hold [`lock_credentials`](App::lock_credentials).
-    fn change_credentials(
+    async fn change_credentials(
         &self,
         user: UserId,
         change: impl FnOnce(&mut UserCredentials),
     ) -> Result<(), CredentialError> {
         let key = UserCredentials::key(&user.to_string());
-        let mut credentials: UserCredentials =
-            crate::session::load_json(&*self.credentials, &key)?.unwrap_or_default();
+        let stored: Option<UserCredentials> = crate::session::load_json(&*self.credentials, &key).await?;
+        let mut credentials = stored.unwrap_or_default();
         change(&mut credentials);
-        crate::session::save_json(&*self.credentials, &key, &credentials)
+        crate::session::save_json(&*self.credentials, &key, &credentials).await
     }
 
     /// Returns the newest snapshot.

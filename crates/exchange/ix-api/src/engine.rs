@@ -13,7 +13,6 @@ use millrace_ix_samples::{Pair, Shared, Traffic};
 use millrace_ix_service::{Handle, OrderError, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
 use millrace_ix_store::{Answer, AuditEntry, AuditRecord, ChangeRecord, IdempotencyKey, JournalRecord};
 use serde_json::Value;
-use tokio::runtime::RuntimeFlavor;
 use tokio::sync::broadcast;
 
 use crate::counters::FilterCounters;
@@ -22,7 +21,7 @@ use crate::route_servers::{RouteServer, RouteServerStatus, RouteServers};
 use crate::samples;
 use crate::series::Recorded;
 use crate::service::{Event, Snapshot, SwitchHealth, SwitchState};
-use crate::session::{CredentialError, CredentialStore};
+use crate::session::{CredentialError, CredentialStore, Stored};
 use crate::translate::{switch_state, translate};
 
 /// The greatest number that SQLite compares as an integer.
@@ -435,45 +434,35 @@ impl EngineCredentials {
         EngineCredentials(handle)
     }
 
-    /// Runs a job on the database from any thread. Other threads continue the tasks of a multi-thread runtime
-    /// until the database answers. The thread of another runtime must not block on a channel, so a new thread
-    /// waits for the answer.
+    /// Runs a job on the database.
     fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce(&mut dyn millrace_ix_store::Store) -> Result<T, millrace_ix_store::StoreError>
         + Send
         + 'static,
-    ) -> Result<T, CredentialError> {
-        let handle = self.0.clone();
-        let wait = move || handle.store_blocking(move |store, _| job(store));
-        let done = match tokio::runtime::Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-            Ok(RuntimeFlavor::CurrentThread) => {
-                std::thread::spawn(wait).join().map_err(|_| CredentialError {
-                    reason: "the database's thread ended".to_owned(),
-                    follows: None,
-                })?
-            }
-            Ok(_) | Err(_) => crate::blocking::wait(wait),
-        };
-        done.map_err(|error| CredentialError {
-            reason: error.to_string(),
-            follows: matches!(error, millrace_ix_service::OrderError::Follows(_)).then(|| error.to_string()),
+    ) -> Stored<'_, T> {
+        Box::pin(async move {
+            let done = self.0.store(move |store, _| job(store)).await;
+            done.map_err(|error| CredentialError {
+                reason: error.to_string(),
+                follows: matches!(error, OrderError::Follows(_)).then(|| error.to_string()),
+            })
         })
     }
 }
 
 impl CredentialStore for EngineCredentials {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+    fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>> {
         let key = key.to_owned();
         self.run(move |store| store.credential(&key))
     }
 
-    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+    fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()> {
         let (key, value) = (key.to_owned(), value.map(<[u8]>::to_vec));
         self.run(move |store| store.put_credential(&key, value.as_deref()))
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>> {
         let prefix = prefix.to_owned();
         self.run(move |store| {
             let mut found = Vec::new();

@@ -313,7 +313,9 @@ mod tests {
             last_used: None,
         };
         let credentials = Arc::new(MemoryCredentials::default());
-        save_json(&*credentials, &format!("key/{}", fingerprint("ann")), &record).unwrap();
+        save_json(&*credentials, &format!("key/{}", fingerprint("ann")), &record)
+            .await
+            .unwrap();
         let settings = crate::Settings {
             name: "Test IX".to_owned(),
             page: crate::Page::default(),

@@ -16,7 +16,6 @@
 
 mod access;
 mod app;
-mod blocking;
 pub mod counters;
 mod cross_connects;
 #[cfg(feature = "demo")]

@@ -12,6 +12,7 @@ use std::{fs, io};
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use data_encoding::HEXLOWER;
 
 static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
 
@@ -68,12 +69,7 @@ impl Page {
                 continue;
             };
             let digest = ring::digest::digest(&ring::digest::SHA256, &content);
-            let tag: String = digest
-                .as_ref()
-                .iter()
-                .take(12)
-                .map(|byte| format!("{byte:02x}"))
-                .collect();
+            let tag = HEXLOWER.encode(digest.as_ref().get(..12).unwrap_or_default());
             let etag = format!("\"{tag}\"");
             files.insert(path, File { content, gzip, etag });
         }

@@ -7,11 +7,9 @@ use millrace_ix_model::{AccountId, ConnectionId};
 use millrace_ix_series::{Figure, GraphPoint, Key, Level, Month, Period, Shared};
 use millrace_ix_service::Handle;
 
-use crate::blocking;
-
 /// The figures of connections for a month.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Figures {
+pub(crate) struct Figures {
     pub month: Month,
     /// True if the month has ended and its figures are frozen in the audit chain.
     pub frozen: bool,
@@ -48,6 +46,16 @@ impl Recorded {
         }
     }
 
+    /// Reads the files on a blocking thread. A reading that fails brings nothing.
+    async fn read<T: Default + Send + 'static>(&self, read: impl FnOnce(&Shared) -> T + Send + 'static) -> T {
+        let series = self.series.clone();
+        let found = tokio::task::spawn_blocking(move || read(&series)).await;
+        found.unwrap_or_else(|error| {
+            tracing::error!(%error, "the series are not read");
+            T::default()
+        })
+    }
+
     /// Returns the time of the engine, in seconds since the Unix epoch.
     fn now(&self) -> u64 {
         self.handle.now().millis() / 1000
@@ -56,7 +64,7 @@ impl Recorded {
 
 impl Recorded {
     /// Returns the points of a graph up to `now`, in seconds since the Unix epoch, for each key.
-    pub(crate) fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
+    pub(crate) async fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
         let of = (self.series.written(), now / INTERVAL_SECS);
         let lock = || {
             let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +89,8 @@ impl Recorded {
             .copied()
             .collect();
         if !missing.is_empty() {
-            let read = blocking::wait(|| self.series.graphs(&missing, period, now));
+            let asked = missing.clone();
+            let read = self.read(move |series| series.graphs(&asked, period, now)).await;
             let mut graphs = lock();
             for (key, points) in missing.into_iter().zip(read) {
                 if graphs.of == of && graphs.found.len() < GRAPHS_MAX {
@@ -96,38 +105,44 @@ impl Recorded {
     }
 
     /// Returns the peers of an account with the most traffic over the last day, at most 15.
-    pub(crate) fn heaviest_peers(&self, account: AccountId) -> Vec<AccountId> {
+    pub(crate) async fn heaviest_peers(&self, account: AccountId) -> Vec<AccountId> {
         let now = self.now();
-        let peers = blocking::wait(|| self.series.heaviest_peers(account.0, now));
+        let peers = self
+            .read(move |series| series.heaviest_peers(account.0, now))
+            .await;
         peers.into_iter().map(AccountId).collect()
     }
 
     /// Returns the connections that were measured since the start of a month, also those that were deleted; `None` stands
     /// for the present month.
-    pub(crate) fn measured(&self, month: Option<Month>) -> BTreeSet<ConnectionId> {
+    pub(crate) async fn measured(&self, month: Option<Month>) -> BTreeSet<ConnectionId> {
         let month = month.unwrap_or_else(|| self.series.month_of(self.now()));
-        let found = blocking::wait(|| match self.series.frozen(month) {
+        let read = self.read(move |series| match series.frozen(month) {
             Some(figures) => figures.into_keys().collect(),
-            None => self.series.connections(month),
+            None => series.connections(month),
         });
+        let found: BTreeSet<u32> = read.await;
         found.into_iter().map(ConnectionId).collect()
     }
 
     /// Returns the figures of connections for a month, or for the present one as far as it has gone.
-    pub(crate) fn figures(&self, connections: &BTreeSet<ConnectionId>, month: Option<Month>) -> Figures {
+    pub(crate) async fn figures(
+        &self,
+        connections: &BTreeSet<ConnectionId>,
+        month: Option<Month>,
+    ) -> Figures {
         let now = self.now();
         let month = month.unwrap_or_else(|| self.series.month_of(now));
-        blocking::wait(|| {
-            let frozen = self.series.frozen(month);
+        let connections = connections.clone();
+        let read = self.read(move |series| {
+            let frozen = series.frozen(month);
             let figure = |id: &ConnectionId| match &frozen {
                 Some(figures) => Some((*id, *figures.get(&id.0)?)),
-                None => Some((*id, self.series.figure(id.0, month, now))),
+                None => Some((*id, series.figure(id.0, month, now))),
             };
-            Figures {
-                month,
-                frozen: frozen.is_some(),
-                of: connections.iter().filter_map(figure).collect(),
-            }
-        })
+            (frozen.is_some(), connections.iter().filter_map(figure).collect())
+        });
+        let (frozen, of) = read.await;
+        Figures { month, frozen, of }
     }
 }

@@ -69,6 +69,18 @@ async fn age(State(app): State<App>, request: Request, next: Next) -> Response {
     response
 }
 
+/// Carries out a request that changes something also if its client goes away meanwhile: half of it, such as a new password without
+/// the end of the sessions, must not be left.
+async fn complete(request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    let done = tokio::spawn(next.run(request)).await;
+    done.unwrap_or_else(|_| {
+        Problem::new(ProblemKind::Internal, "the request was not completed").into_response()
+    })
+}
+
 fn not_found(uri: &Uri) -> Response {
     let path: String = uri.path().chars().take(128).collect();
     Problem::new(ProblemKind::NotFound, format!("there is no {path}"))
@@ -132,7 +144,7 @@ pub async fn serve(
         limits.connections,
         format!("api.listen {}", listener.local_addr()?),
     );
-    let router = router(app);
+    let router = router(app).layer(middleware::from_fn(complete));
     let mut connections = JoinSet::new();
     let (close, closed) = watch::channel(false);
     tokio::pin!(shutdown);

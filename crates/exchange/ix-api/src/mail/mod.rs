@@ -200,8 +200,9 @@ struct Queue {
 
 impl Mail {
     /// Returns the letters of a store.
-    pub(crate) fn load(store: &dyn CredentialStore) -> Result<Mail, CredentialError> {
-        let waiting: BTreeSet<String> = store.list(PREFIX)?.into_iter().map(|(key, _)| key).collect();
+    pub(crate) async fn load(store: &dyn CredentialStore) -> Result<Mail, CredentialError> {
+        let stored = store.list(PREFIX).await?.into_iter();
+        let waiting: BTreeSet<String> = stored.map(|(key, _)| key).collect();
         let last = waiting.last();
         let last = last.and_then(|key| key.trim_start_matches(PREFIX).parse().ok());
         let queue = Queue {
@@ -261,7 +262,7 @@ impl Mail {
     ///
     /// # Errors
     /// A problem if the exchange sends no mail, or too many letters wait.
-    pub(crate) fn post(&self, app: &App, letters: &[Letter]) -> Result<(), Problem> {
+    pub(crate) async fn post(&self, app: &App, letters: &[Letter]) -> Result<(), Problem> {
         self.check_room(app, letters.len())?;
         for letter in letters {
             let bytes = serde_json::to_vec(letter)
@@ -276,7 +277,7 @@ impl Mail {
                 queue.last
             };
             let key = format!("{PREFIX}{number:016}");
-            app.credentials.save(&key, Some(&sealed))?;
+            app.credentials.save(&key, Some(&sealed)).await?;
             self.queue().waiting.insert(key);
         }
         self.wake.notify_one();
@@ -284,8 +285,8 @@ impl Mail {
     }
 
     /// Removes a letter. If the store fails, the letter is sent again after a restart, with the same Message-ID.
-    fn forget(&self, app: &App, key: &str) {
-        if let Err(error) = app.credentials.save(key, None) {
+    async fn forget(&self, app: &App, key: &str) {
+        if let Err(error) = app.credentials.save(key, None).await {
             tracing::warn!(%error, letter = key, "a letter that is done stays in the store");
         }
         self.queue().waiting.remove(key);
@@ -360,10 +361,10 @@ async fn round(app: &App, settings: &MailSettings, plan: &mut Plan) -> Duration 
             plan.away = None;
         }
         match outcome {
-            Outcome::Sent => app.mail.forget(app, key),
+            Outcome::Sent => app.mail.forget(app, key).await,
             Outcome::Refused(reason) => {
                 tracing::warn!(letter = key, reason, "a letter is not sent");
-                app.mail.forget(app, key);
+                app.mail.forget(app, key).await;
             }
             Outcome::Deferred(reason) => {
                 let retry = Retry::after(last, RETRY_MAX, now);
@@ -386,7 +387,7 @@ async fn round(app: &App, settings: &MailSettings, plan: &mut Plan) -> Duration 
 
 /// Tries a letter that waits.
 async fn attempt(app: &App, settings: &MailSettings, key: &str) -> Outcome {
-    let sealed = match app.credentials.load(key) {
+    let sealed = match app.credentials.load(key).await {
         Ok(Some(sealed)) => sealed,
         Ok(None) => return Outcome::Refused("the letter is not in the store any more".to_owned()),
         Err(error) => return Outcome::Deferred(error.to_string()),

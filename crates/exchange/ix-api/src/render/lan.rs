@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use millrace_ix_model::{
     AccountId, Approval, ApprovalId, Config, ConfigId, Key, ObjectId, Operation, OperationKind, Prefix,
     Quarantine, Reason, Service, ServiceId, ServiceKey, ServiceKeyId,
@@ -57,13 +57,6 @@ impl ViewContext<'_> {
             Some(finding) if self.now.since(finding.at) < FAILING => "failing",
             Some(_) => "fixed",
         };
-        let hexadecimal = |frame: &[u8]| {
-            frame.iter().fold(String::new(), |mut text, byte| {
-                // Writing to a string does not fail.
-                let _ = write!(text, "{byte:02x}");
-                text
-            })
-        };
         Some(view::Checklist {
             clean_since: clean_since.to_string(),
             ends: clean_since
@@ -87,7 +80,7 @@ impl ViewContext<'_> {
                     count: finding.count,
                     text: finding.text.clone(),
                     coded: view::coded(&finding.coded),
-                    frame: hexadecimal(&finding.frame),
+                    frame: HEXLOWER.encode(&finding.frame),
                 })
                 .collect(),
         })

@@ -83,11 +83,11 @@ async fn read(app: &App, principal: &Principal, params: &BillingParams) -> Resul
         record_traffic_read(app, principal, object, detail).await?;
     }
     let ids = readable.into_iter().map(|(id, _)| id).collect();
-    Ok(figures(app, exchange, &ids, month))
+    Ok(figures(app, exchange, &ids, month).await)
 }
 
 /// Returns the figures of connections for a month, or for the present one.
-fn figures(
+async fn figures(
     app: &App,
     exchange: &Exchange,
     connections: &BTreeSet<ConnectionId>,
@@ -101,7 +101,7 @@ fn figures(
             rows: Vec::new(),
         };
     };
-    let figures = series.figures(connections, month);
+    let figures = series.figures(connections, month).await;
     let rows = figures
         .of
         .iter()
@@ -117,14 +117,14 @@ fn figures(
 impl App {
     /// Returns the figures of all connections for a month, or for the present one, for the exchange's staff. Connections that
     /// were deleted since its start are among them, without names.
-    pub fn billing(&self, month: Option<Month>) -> view::Billing {
+    pub async fn billing(&self, month: Option<Month>) -> view::Billing {
         let snapshot = self.snapshot();
         let exchange = &snapshot.exchange;
         let mut connections: BTreeSet<ConnectionId> = exchange.connections.keys().copied().collect();
         if let Some(series) = self.engine.series() {
-            connections.extend(series.measured(month));
+            connections.extend(series.measured(month).await);
         }
-        let mut billing = figures(self, exchange, &connections, month);
+        let mut billing = figures(self, exchange, &connections, month).await;
         billing
             .rows
             .retain(|row| !row.account.is_empty() || row.billed_bps.is_some());

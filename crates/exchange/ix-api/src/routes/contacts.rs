@@ -131,12 +131,12 @@ fn check_roles(given: &ContactOrder, contact: &ContactRequest) -> Result<(), Pro
 }
 
 /// Makes the roles of a contact equal to the given ones.
-fn set_roles(app: &App, contact: &str, given: &[String], mark: &RequestMark) -> Result<(), Problem> {
+async fn set_roles(app: &App, contact: &str, given: &[String], mark: &RequestMark) -> Result<(), Problem> {
     let present = roles_of(app, contact);
     for (id, assignment) in app.records.all::<AssignmentRequest>() {
         let role = assignment.role.trim_start_matches(ROLE_PREFIX);
         if assignment.contact == contact && !given.iter().any(|other| other == role) {
-            app.records.delete(&id)?;
+            app.records.delete(&id).await?;
         }
     }
     for role in given.iter().filter(|role| !present.contains(role)) {
@@ -149,7 +149,7 @@ fn set_roles(app: &App, contact: &str, given: &[String], mark: &RequestMark) -> 
             mark: None,
             now: mark.now,
         };
-        app.records.create(&assignment, &unmarked)?;
+        app.records.create(&assignment, &unmarked).await?;
     }
     Ok(())
 }
@@ -209,8 +209,8 @@ pub(crate) async fn create(
         json!({ "roles": given.roles }),
     )
     .await?;
-    let id = app.records.create(&contact, &mark)?;
-    set_roles(&app, &id, &given.roles, &mark)?;
+    let id = app.records.create(&contact, &mark).await?;
+    set_roles(&app, &id, &given.roles, &mark).await?;
     Ok((
         StatusCode::CREATED,
         Json(view(&app, &principal, id, contact, account)),
@@ -241,8 +241,8 @@ pub(crate) async fn replace(
         json!({ "roles": given.roles }),
     )
     .await?;
-    app.records.put(&id, &contact)?;
-    set_roles(&app, &id, &given.roles, &mark)?;
+    app.records.put(&id, &contact).await?;
+    set_roles(&app, &id, &given.roles, &mark).await?;
     Ok(Json(view(&app, &principal, id, contact, account)))
 }
 
@@ -258,6 +258,6 @@ pub(crate) async fn delete(
     require(&principal, OperationKind::WriteContact, account)?;
     app.record(&principal.audit_name(), "delete_contact", &id, json!({}))
         .await?;
-    forget(&app, &id)?;
+    forget(&app, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

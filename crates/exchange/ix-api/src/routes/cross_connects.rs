@@ -255,7 +255,7 @@ pub(crate) async fn create(
         json!({ "site": given.site }),
     )
     .await?;
-    let id = app.records.create(&order, &mark)?;
+    let id = app.records.create(&order, &mark).await?;
     Ok((StatusCode::CREATED, Json(view(&app, &principal, id, &order))))
 }
 
@@ -334,24 +334,27 @@ pub(crate) async fn step(
         json!({ "step": given.step }),
     )
     .await?;
-    let order = app.records.change::<CrossConnect, Problem>(&id, |order| {
-        let Some(state) = given.step.after(order.state(now)) else {
-            return Err(wrong_state());
-        };
-        if let Some(letter) = letter {
-            order.letter = Some(letter);
-        }
-        if let Some(number) = order_number {
-            order.order_number = Some(number);
-        }
-        order.history.push(Made {
-            state,
-            at: now,
-            by: principal.actor.user,
-            note: Some(note).filter(|note| !note.is_empty()),
-        });
-        Ok(())
-    })?;
+    let order = app
+        .records
+        .change::<CrossConnect, Problem>(&id, |order| {
+            let Some(state) = given.step.after(order.state(now)) else {
+                return Err(wrong_state());
+            };
+            if let Some(letter) = letter {
+                order.letter = Some(letter);
+            }
+            if let Some(number) = order_number {
+                order.order_number = Some(number);
+            }
+            order.history.push(Made {
+                state,
+                at: now,
+                by: principal.actor.user,
+                note: Some(note).filter(|note| !note.is_empty()),
+            });
+            Ok(())
+        })
+        .await?;
     let order = order.ok_or_else(|| Problem::absent(&id))?;
     Ok(Json(view(&app, &principal, id, &order)))
 }

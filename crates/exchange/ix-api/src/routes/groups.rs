@@ -230,7 +230,7 @@ async fn set_members(
     let detail = json!({ "added": new, "removed": gone });
     app.record(&principal.audit_name(), "set_group_members", id, detail)
         .await?;
-    joining::forbid(app, id, &gone)?;
+    joining::forbid(app, id, &gone).await?;
     for account in new {
         // Several records of one request cannot share its mark.
         let unmarked = RequestMark {
@@ -238,7 +238,7 @@ async fn set_members(
             now: mark.now,
         };
         let rule = RuleRequest::allowing(service.account, id, account);
-        app.records.create(&rule, &unmarked)?;
+        app.records.create(&rule, &unmarked).await?;
     }
     Ok(())
 }

@@ -25,9 +25,9 @@ const ID_LEN: usize = 16;
 const KEYS_MAX: usize = 50;
 
 /// Returns the fingerprints and records of the user's API keys, in the order of their identifiers.
-fn keys_of(app: &App, principal: &Principal) -> Result<Vec<(String, ApiKeyRecord)>, Problem> {
+async fn keys_of(app: &App, principal: &Principal) -> Result<Vec<(String, ApiKeyRecord)>, Problem> {
     let mut keys = Vec::new();
-    for (key, value) in app.credentials.list("key/")? {
+    for (key, value) in app.credentials.list("key/").await? {
         let record: ApiKeyRecord = parse(&value)?;
         if Some(record.user) == principal.actor.user {
             keys.push((key.trim_start_matches("key/").to_owned(), record));
@@ -37,8 +37,8 @@ fn keys_of(app: &App, principal: &Principal) -> Result<Vec<(String, ApiKeyRecord
 }
 
 /// Refuses a new key if the user has the maximum number of keys.
-fn check_room(app: &App, principal: &Principal) -> Result<(), Problem> {
-    if keys_of(app, principal)?.len() < KEYS_MAX {
+async fn check_room(app: &App, principal: &Principal) -> Result<(), Problem> {
+    if keys_of(app, principal).await?.len() < KEYS_MAX {
         return Ok(());
     }
     Err(Problem::because(
@@ -67,7 +67,7 @@ pub(crate) async fn list(
     Query(params): Query<PageParams>,
 ) -> Result<Json<List<ApiKey>>, Problem> {
     params.limit()?;
-    let keys = keys_of(&app, &principal)?;
+    let keys = keys_of(&app, &principal).await?;
     let items: Vec<ApiKey> = keys.iter().map(|(key, record)| view(key, record)).collect();
     Ok(Json(List {
         total: items.len(),
@@ -119,7 +119,7 @@ pub(crate) async fn create(
         let problem = Problem::because(ProblemKind::Invalid, reason::key_name());
         return Err(problem.with_error("/name", "invalid"));
     }
-    check_room(&app, &principal)?;
+    check_room(&app, &principal).await?;
     let bytes = random::<32>().map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))?;
     let secret = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
     let record = ApiKeyRecord {
@@ -138,7 +138,7 @@ pub(crate) async fn create(
         json!({ "key": key.id, "name": record.name }),
     )
     .await?;
-    let _changing = app.lock_credentials();
+    let _changing = app.lock_credentials().await;
     // A password reset ends the user's sessions and deletes the user's keys. A session that has ended must not
     // create a key.
     let session = app.sessions.peek(&headers, app.now());
@@ -146,8 +146,8 @@ pub(crate) async fn create(
         return Err(Problem::new(ProblemKind::Unauthorized, "the session has ended"));
     }
     // Another request of the user may have created a key meanwhile.
-    check_room(&app, &principal)?;
-    save_json(&*app.credentials, &format!("key/{print}"), &record)?;
+    check_room(&app, &principal).await?;
+    save_json(&*app.credentials, &format!("key/{print}"), &record).await?;
     Ok((StatusCode::CREATED, Json(CreatedKey { key, secret })))
 }
 
@@ -159,15 +159,15 @@ pub(crate) async fn delete(
     principal: Principal,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
-    let keys = keys_of(&app, &principal)?;
+    let keys = keys_of(&app, &principal).await?;
     let found = keys.iter().find(|(key, record)| view(key, record).id == id);
     let Some((key, _)) = found else {
         return Err(Problem::absent(id.chars().take(40).collect::<String>()));
     };
     app.record(&principal.audit_name(), "delete_api_key", &id, json!({}))
         .await?;
-    let _changing = app.lock_credentials();
-    app.credentials.save(&format!("key/{key}"), None)?;
+    let _changing = app.lock_credentials().await;
+    app.credentials.save(&format!("key/{key}"), None).await?;
     app.deleted_keys.fetch_add(1, Ordering::Release);
     Ok(StatusCode::NO_CONTENT)
 }

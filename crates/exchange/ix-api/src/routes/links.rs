@@ -75,7 +75,7 @@ fn way<'a>(app: &'a App, user: &User) -> Result<(&'a MailSettings, String), Prob
 }
 
 /// Makes a link and posts the letter with it. Earlier links of the user of this kind are over.
-fn send(app: &App, id: UserId, user: &User, kind: LinkKind) -> Result<(), Problem> {
+async fn send(app: &App, id: UserId, user: &User, kind: LinkKind) -> Result<(), Problem> {
     let (settings, to) = way(app, user)?;
     let token = random::<32>().map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
     let token = URL_SAFE_NO_PAD.encode(token);
@@ -101,38 +101,40 @@ fn send(app: &App, id: UserId, user: &User, kind: LinkKind) -> Result<(), Proble
     };
     app.mail.check_room(app, 1)?;
     {
-        let _changing = app.lock_credentials();
+        let _changing = app.lock_credentials().await;
         forget(app, |other| {
             other.valid_until <= now || other.user == id && other.kind == kind
-        })?;
+        })
+        .await?;
         save_json(
             &*app.credentials,
             &format!("{PREFIX}{}", fingerprint(&token)),
             &link,
-        )?;
+        )
+        .await?;
     }
-    app.mail.post(app, &[letter])
+    app.mail.post(app, &[letter]).await
 }
 
 /// Ends all links of a user.
-pub(super) fn forget_user(app: &App, id: UserId) -> Result<(), CredentialError> {
-    let _changing = app.lock_credentials();
-    forget(app, |link| link.user == id)
+pub(super) async fn forget_user(app: &App, id: UserId) -> Result<(), CredentialError> {
+    let _changing = app.lock_credentials().await;
+    forget(app, |link| link.user == id).await
 }
 
 /// Tells a person at the former mail address that letters go to another one from now on. The change is made; a letter that cannot be
 /// posted is a line in the log.
-pub(super) fn tell_of_new_address(app: &App, id: UserId, before: &User) {
+pub(super) async fn tell_of_new_address(app: &App, id: UserId, before: &User) {
     let (Some(settings), Some(to)) = (&app.settings.mail, before.email.clone()) else {
         return;
     };
     let text = words::address_changed(language(settings, before), &app.settings.name, &before.name);
-    tell(app, id, Letter::new(to, text, app.now()));
+    tell(app, id, Letter::new(to, text, app.now())).await;
 }
 
 /// Posts a letter about something that is done.
-fn tell(app: &App, id: UserId, letter: Letter) {
-    if let Err(problem) = app.mail.post(app, &[letter]) {
+async fn tell(app: &App, id: UserId, letter: Letter) {
+    if let Err(problem) = app.mail.post(app, &[letter]).await {
         tracing::warn!(user = %id, reason = %problem.detail, "a person is not told of a change");
     }
 }
@@ -143,10 +145,10 @@ fn language(settings: &MailSettings, user: &User) -> Language {
 }
 
 /// Removes the links that `is_over` selects.
-fn forget(app: &App, is_over: impl Fn(&Link) -> bool) -> Result<(), CredentialError> {
-    for (key, value) in app.credentials.list(PREFIX)? {
+async fn forget(app: &App, is_over: impl Fn(&Link) -> bool) -> Result<(), CredentialError> {
+    for (key, value) in app.credentials.list(PREFIX).await? {
         if parse::<Link>(&value).map_or(true, |link| is_over(&link)) {
-            app.credentials.save(&key, None)?;
+            app.credentials.save(&key, None).await?;
         }
     }
     Ok(())
@@ -177,19 +179,19 @@ pub(crate) async fn create(
     if user.deactivated {
         return Err(conflict(reason::user_deactivated(&user.name), "user-deactivated"));
     }
-    if given.kind == LinkKind::Invitation && credentials_of(&app, id)?.password.is_some() {
+    if given.kind == LinkKind::Invitation && credentials_of(&app, id).await?.password.is_some() {
         return Err(conflict(reason::password_there(&user.name), "password-there"));
     }
     app.mail.admit(&to, user.account, Duration::ZERO, app.uptime())?;
     let detail = json!({ "kind": given.kind });
     app.record(&access.principal().audit_name(), "send_link", id, detail)
         .await?;
-    send(&app, id, user, given.kind)?;
+    send(&app, id, user, given.kind).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
-fn credentials_of(app: &App, id: UserId) -> Result<UserCredentials, CredentialError> {
-    let stored = load_json(&*app.credentials, &UserCredentials::key(&id.to_string()))?;
+async fn credentials_of(app: &App, id: UserId) -> Result<UserCredentials, CredentialError> {
+    let stored = load_json(&*app.credentials, &UserCredentials::key(&id.to_string())).await?;
     Ok(stored.unwrap_or_default())
 }
 
@@ -240,7 +242,7 @@ async fn send_forgotten(app: &App, name: &str, address: IpAddr) -> Result<(), Pr
     }
     let detail = json!({ "kind": LinkKind::Password, "address": address.to_string() });
     app.record("anonymous", "send_link", id, detail).await?;
-    send(app, id, user, LinkKind::Password)
+    send(app, id, user, LinkKind::Password).await
 }
 
 /// The token of a link.
@@ -303,11 +305,11 @@ impl Found<'_> {
 }
 
 /// Returns the valid link with a token.
-fn find<'a>(app: &App, snapshot: &'a Snapshot, token: &str) -> Result<Found<'a>, Problem> {
+async fn find<'a>(app: &App, snapshot: &'a Snapshot, token: &str) -> Result<Found<'a>, Problem> {
     let key = format!("{PREFIX}{}", fingerprint(token));
-    let link: Link = load_json(&*app.credentials, &key)?.ok_or_else(over)?;
+    let link: Link = load_json(&*app.credentials, &key).await?.ok_or_else(over)?;
     let user = snapshot.exchange.users.get(&link.user).ok_or_else(over)?;
-    let credentials = credentials_of(app, link.user)?;
+    let credentials = credentials_of(app, link.user).await?;
     let is_same_address = user.email.as_deref() == Some(link.to.as_str());
     let is_accepted = link.kind == LinkKind::Invitation && credentials.password.is_some();
     if user.deactivated || !is_same_address || is_accepted || app.now() >= link.valid_until {
@@ -335,8 +337,8 @@ pub(crate) async fn read(
         .map_err(busy)?;
     let snapshot = app.snapshot();
     let failed = |error: &dyn std::fmt::Display| Problem::new(ProblemKind::Unavailable, error.to_string());
-    let _changing = app.lock_credentials();
-    let found = find(&app, &snapshot, &given.token)?;
+    let _changing = app.lock_credentials().await;
+    let found = find(&app, &snapshot, &given.token).await?;
     let needs_totp = found.needs_totp();
     let Found {
         key, mut link, user, ..
@@ -351,7 +353,7 @@ pub(crate) async fn read(
                 let secret = TotpSecret::generate().map_err(|error| failed(&error))?;
                 let sealed = app.sealer.seal(PURPOSE, secret.as_bytes());
                 link.totp = Some(sealed.map_err(|error| failed(&error))?);
-                save_json(&*app.credentials, &key, &link)?;
+                save_json(&*app.credentials, &key, &link).await?;
                 secret
             }
         };
@@ -394,7 +396,7 @@ pub(crate) async fn use_link(
 ) -> Result<StatusCode, Problem> {
     let address = client(peer.ip(), &headers);
     let snapshot = app.snapshot();
-    let found = find(&app, &snapshot, &given.token)?;
+    let found = find(&app, &snapshot, &given.token).await?;
     let id = found.link.user;
     // Passwords are checked and hashed as often as at a sign-in, and not more often.
     app.attempts
@@ -424,14 +426,17 @@ pub(crate) async fn use_link(
     } else {
         Some(hash(given.password).await?)
     };
-    take(&app, &key, &link)?;
+    take(&app, &key, &link).await?;
     let detail = json!({ "kind": link.kind, "address": address.to_string() });
     app.record(&id.to_string(), "use_link", id, detail).await?;
     // A password that was changed meanwhile is not the one of this request: the link is over all the same.
     let is_done = match (hash, secret) {
-        (Some(hash), secret) => app.change_password(id, present, hash)? && set_totp(&app, id, secret)?,
+        (Some(hash), secret) => {
+            app.change_password(id, present, hash).await? && set_totp(&app, id, secret).await?
+        }
         (None, Some(secret)) => app
             .replace_totp(id, present, &secret)
+            .await
             .map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?,
         (None, None) => false,
     };
@@ -440,15 +445,16 @@ pub(crate) async fn use_link(
     }
     if let (Some(settings), Some(to)) = (&app.settings.mail, user.email.clone()) {
         let text = words::used(language(settings, user), &app.settings.name, &user.name);
-        tell(&app, id, Letter::new(to, text, app.now()));
+        tell(&app, id, Letter::new(to, text, app.now())).await;
     }
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Sets the second factor of a person who has just got a password, if there is one.
-fn set_totp(app: &App, id: UserId, secret: Option<TotpSecret>) -> Result<bool, Problem> {
+async fn set_totp(app: &App, id: UserId, secret: Option<TotpSecret>) -> Result<bool, Problem> {
     if let Some(secret) = secret {
         app.set_totp(id, &secret)
+            .await
             .map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
     }
     Ok(true)
@@ -474,14 +480,14 @@ fn offered(app: &App, link: &Link, code: Option<&str>) -> Result<TotpSecret, Pro
 }
 
 /// Ends a link. Only one of several requests with the same token gets further.
-fn take(app: &App, key: &str, link: &Link) -> Result<(), Problem> {
-    let _changing = app.lock_credentials();
-    let stored: Option<Link> = load_json(&*app.credentials, key)?;
+async fn take(app: &App, key: &str, link: &Link) -> Result<(), Problem> {
+    let _changing = app.lock_credentials().await;
+    let stored: Option<Link> = load_json(&*app.credentials, key).await?;
     // The secret that the code was checked against is the one that is set.
     if stored.as_ref() != Some(link) {
         return Err(over());
     }
-    Ok(app.credentials.save(key, None)?)
+    Ok(app.credentials.save(key, None).await?)
 }
 
 /// Returns the hash of a new password, computed on a blocking thread.

@@ -306,7 +306,7 @@ fn told(
 }
 
 /// Posts the letters about a notice.
-fn announce(
+async fn announce(
     app: &App,
     principal: &Principal,
     id: &str,
@@ -317,7 +317,7 @@ fn announce(
     if letters.is_empty() {
         return Ok(());
     }
-    app.mail.post(app, &letters)
+    app.mail.post(app, &letters).await
 }
 
 fn shown(app: &App, principal: &Principal, id: &str, notice: &Notice) -> Result<Json<NoticeView>, Problem> {
@@ -346,8 +346,8 @@ pub(crate) async fn create(
         json!({ "title": notice.title }),
     )
     .await?;
-    let id = app.records.create(&notice, &mark)?;
-    announce(&app, &principal, &id, &notice, Version::New)?;
+    let id = app.records.create(&notice, &mark).await?;
+    announce(&app, &principal, &id, &notice, Version::New).await?;
     Ok((StatusCode::CREATED, shown(&app, &principal, &id, &notice)?))
 }
 
@@ -370,7 +370,7 @@ fn cancelled() -> Problem {
 
 /// Stores the next version of a notice, and returns it. Of two changes at the same time each has a number of its own, and none
 /// follows a cancellation.
-fn store(app: &App, id: &str, next: Notice) -> Result<Notice, Problem> {
+async fn store(app: &App, id: &str, next: Notice) -> Result<Notice, Problem> {
     let stored = app.records.change::<Notice, Problem>(id, |notice| {
         if notice.cancelled {
             return Err(cancelled());
@@ -378,8 +378,8 @@ fn store(app: &App, id: &str, next: Notice) -> Result<Notice, Problem> {
         let sequence = notice.sequence + 1;
         *notice = Notice { sequence, ..next };
         Ok(())
-    })?;
-    stored.ok_or_else(|| Problem::absent(id))
+    });
+    stored.await?.ok_or_else(|| Problem::absent(id))
 }
 
 /// Replace a notice; members get a letter about the change
@@ -404,8 +404,8 @@ pub(crate) async fn replace(
         json!({ "title": notice.title }),
     )
     .await?;
-    let notice = store(&app, &id, notice)?;
-    announce(&app, &principal, &id, &notice, Version::Changed)?;
+    let notice = store(&app, &id, notice).await?;
+    announce(&app, &principal, &id, &notice, Version::Changed).await?;
     shown(&app, &principal, &id, &notice)
 }
 
@@ -432,8 +432,8 @@ pub(crate) async fn cancel(
         json!({ "title": notice.title }),
     )
     .await?;
-    let notice = store(&app, &id, notice)?;
-    announce(&app, &principal, &id, &notice, Version::Cancelled)?;
+    let notice = store(&app, &id, notice).await?;
+    announce(&app, &principal, &id, &notice, Version::Cancelled).await?;
     shown(&app, &principal, &id, &notice)
 }
 

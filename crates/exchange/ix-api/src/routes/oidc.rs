@@ -190,7 +190,7 @@ pub(crate) async fn finish(
     });
     app.record(&user.to_string(), "sign_in", user, detail).await?;
     let proven = member::administered(&identity.networks);
-    let session = app.sessions.begin_proving(user, proven, app.now())?;
+    let session = app.sessions.begin_proving(user, proven, app.now()).await?;
     let principal = principal_of(&app.snapshot(), user)?;
     let mut response = Json(whoami(&app, &principal)?).into_response();
     add_cookie(&mut response, &session)?;
@@ -228,7 +228,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
         return Err(Problem::new(ProblemKind::Forbidden, detail).with_code("unknown-network"));
     };
     let key = member::link_key(&oidc.settings.issuer, &identity.subject, account);
-    let linked = load_json::<Link>(&*app.credentials, &key)?;
+    let linked = load_json::<Link>(&*app.credentials, &key).await?;
     let found = linked.and_then(|link| {
         let user = exchange.users.get(&link.user)?;
         (user.account == account).then_some((link.user, user))
@@ -270,7 +270,7 @@ async fn user_of(app: &App, oidc: &Oidc, identity: &Identity) -> Result<UserId, 
                 .applied
                 .first()
                 .ok_or_else(|| Problem::new(ProblemKind::Internal, "the order created no user"))?;
-            save_json(&*app.credentials, &key, &Link { user })?;
+            save_json(&*app.credentials, &key, &Link { user }).await?;
             Ok(user)
         }
     }

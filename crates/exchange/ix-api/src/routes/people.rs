@@ -114,7 +114,7 @@ pub(crate) async fn delete_account(
     let target = id.into();
     let answer = order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await?;
     if !app.snapshot().exchange.accounts.contains_key(&id) {
-        crate::v2::contacts::forget_account(&app, id)?;
+        crate::v2::contacts::forget_account(&app, id).await?;
     }
     Ok(answer)
 }
@@ -258,10 +258,10 @@ pub(crate) async fn update_user(
         let snapshot = app.snapshot();
         let after = snapshot.exchange.users.get(&access.id());
         if after.is_some_and(|after| after.email != before.email) {
-            links::tell_of_new_address(&app, access.id(), &before);
+            links::tell_of_new_address(&app, access.id(), &before).await;
         }
         if after.is_none_or(|after| after.deactivated) {
-            forget(&app, access.id());
+            forget(&app, access.id()).await;
         }
     }
     Ok(answer)
@@ -269,12 +269,12 @@ pub(crate) async fn update_user(
 
 /// Removes the sessions of a user and the links in letters. They permit nothing while the user is deactivated or removed, and are
 /// not there again when the user is activated.
-fn forget(app: &App, id: UserId) {
-    let ended = app
-        .sessions
-        .end_all(id)
-        .and_then(|()| links::forget_user(app, id));
-    if let Err(error) = ended {
+async fn forget(app: &App, id: UserId) {
+    let ended = async {
+        app.sessions.end_all(id).await?;
+        links::forget_user(app, id).await
+    };
+    if let Err(error) = ended.await {
         tracing::warn!(%error, "the sessions and links of a user stay in the store until they are over");
     }
 }
@@ -295,7 +295,7 @@ pub(crate) async fn delete_user(
     let target = id.into();
     let answer = order_object(&app, &access, &conditions, Operation::Delete { target }, &()).await?;
     if !app.snapshot().exchange.users.contains_key(&id) {
-        forget(&app, id);
+        forget(&app, id).await;
     }
     Ok(answer)
 }

@@ -58,9 +58,10 @@ pub(crate) async fn public_traffic(State(app): State<App>) -> Json<PublicTraffic
         .iter()
         .map(|(one, two)| Key::new(Subject::Sites(one.0, two.0), Measure::RoundTrip))
         .collect();
-    let times = app.engine.series();
-    let times = times.map(|series| series.graphs(&keys, Period::Day, seconds(&app)));
-    let times = times.unwrap_or_default();
+    let times = match app.engine.series() {
+        Some(series) => series.graphs(&keys, Period::Day, seconds(&app)).await,
+        None => Vec::new(),
+    };
     let newest = |at: usize| {
         let points = times.get(at)?;
         // The newest point is that of the present five minutes, or the one before.
@@ -75,6 +76,6 @@ pub(crate) async fn public_traffic(State(app): State<App>) -> Json<PublicTraffic
         name: app.settings.name.clone(),
         at: app.now().to_string(),
         links: links.collect(),
-        traffic: graph(&app, view::Period::Day, exchange_lines(&app)),
+        traffic: graph(&app, view::Period::Day, exchange_lines(&app)).await,
     })
 }

@@ -111,13 +111,13 @@ fn empty(now: u64, of: view::Period, measured: bool) -> view::Graph {
 }
 
 /// Returns a graph. Lines of which nothing is known in the whole time are left out, if they are from samples.
-pub(crate) fn graph(app: &App, of: view::Period, lines: Vec<Line>) -> view::Graph {
+pub(crate) async fn graph(app: &App, of: view::Period, lines: Vec<Line>) -> view::Graph {
     let now = seconds(app);
     let Some(series) = app.engine.series() else {
         return empty(now, of, false);
     };
     let keys: Vec<Key> = lines.iter().map(|line| line.key).collect();
-    let found = series.graphs(&keys, period(of), now);
+    let found = series.graphs(&keys, period(of), now).await;
     let all = lines.into_iter().zip(found);
     let shown = all.filter_map(|(one, points)| {
         let measure = measure(one.key);
@@ -165,7 +165,7 @@ pub(crate) async fn connection(
     let name = access.object()?.name.clone();
     let id = access.id();
     let lines = lines_of(Subject::Connection(id.0), &id.to_string(), &name, &ALL);
-    Ok(Json(graph(&app, params.period, lines)))
+    Ok(Json(graph(&app, params.period, lines).await))
 }
 
 /// Read the traffic of a service over a day, a week, a month or a year, end by end
@@ -191,7 +191,7 @@ pub(crate) async fn service(
         let name = connection.map_or("", |connection| &connection.name);
         lines_of(Subject::End(end.0), &end.to_string(), name, &BOTH)
     });
-    Ok(Json(graph(&app, params.period, lines.collect())))
+    Ok(Json(graph(&app, params.period, lines.collect()).await))
 }
 
 /// Read the traffic of a trunk over a day, a week, a month or a year
@@ -206,7 +206,7 @@ pub(crate) async fn trunk(
     let name = access.object()?.name.clone();
     let id = access.id();
     let lines = lines_of(Subject::Trunk(id.0), &id.to_string(), &name, &BOTH);
-    Ok(Json(graph(&app, params.period, lines)))
+    Ok(Json(graph(&app, params.period, lines).await))
 }
 
 /// Read the traffic of an account by peer over a day, a week, a month or a year
@@ -235,7 +235,7 @@ pub(crate) async fn peers(
     let scope = ViewContext::new(&principal, app.now());
     let exchange = &principal.snapshot.exchange;
     let mut shown = empty(now, params.period, true);
-    for peer in series.heaviest_peers(account) {
+    for peer in series.heaviest_peers(account).await {
         let name = scope.peer_name(peer, shared_circuit(exchange, account, peer));
         let (object, name) = name.map_or_else(Default::default, |name| (name.id, name.name));
         let directions = [("in", peer, account), ("out", account, peer)];
@@ -243,7 +243,7 @@ pub(crate) async fn peers(
             let (from, to) = (from.0, to.0);
             Key::new(Subject::Peers { from, to }, Measure::In)
         });
-        let found = series.graphs(&keys, period(params.period), now);
+        let found = series.graphs(&keys, period(params.period), now).await;
         for ((direction, ..), (key, points)) in directions.into_iter().zip(keys.into_iter().zip(found)) {
             let (object, name) = (object.clone(), name.clone());
             shown.lines.push(line(
@@ -304,7 +304,7 @@ pub(crate) async fn sites(
         object: format!("{one} {two}"),
         name: format!("{} – {}", name(one), name(two)),
     });
-    Ok(Json(graph(&app, params.period, lines.collect())))
+    Ok(Json(graph(&app, params.period, lines.collect()).await))
 }
 
 /// Read the traffic of the whole exchange over a day, a week, a month or a year
@@ -316,7 +316,7 @@ pub(crate) async fn exchange(
     Query(params): Query<GraphParams>,
 ) -> Result<Json<view::Graph>, Problem> {
     principal.require(OperationKind::ReadFabric)?;
-    Ok(Json(graph(&app, params.period, exchange_lines(&app))))
+    Ok(Json(graph(&app, params.period, exchange_lines(&app)).await))
 }
 
 /// Returns the lines of the whole exchange.

@@ -86,7 +86,7 @@ pub(crate) async fn sign_in(
     let address = client(peer.ip(), &headers);
     let snapshot = app.snapshot();
     let found = user_named(&snapshot, &name);
-    let device = known_device(&app, &headers, found.map(|(id, _)| id))?;
+    let device = known_device(&app, &headers, found.map(|(id, _)| id)).await?;
     let device_id = device.as_ref().map(|device| device.id.as_str());
     app.attempts
         .begin(&name, address, device_id, app.uptime())
@@ -99,7 +99,8 @@ pub(crate) async fn sign_in(
     let key = found.map(|(id, _)| UserCredentials::key(&id.to_string()));
     let hash = match &key {
         Some(key) => {
-            load_json::<UserCredentials>(&*app.credentials, key)?
+            load_json::<UserCredentials>(&*app.credentials, key)
+                .await?
                 .unwrap_or_default()
                 .password
         }
@@ -114,7 +115,7 @@ pub(crate) async fn sign_in(
         code: given.code.as_deref().filter(|code| !code.is_empty()),
         is_known: device.is_some(),
     };
-    if !use_code(&app, id, user, (&key, hash.as_deref()), &second)? {
+    if !use_code(&app, id, user, (&key, hash.as_deref()), &second).await? {
         let factor = [("factor".to_owned(), json!("code"))];
         app.record_failure(failure(factor.into_iter().collect())).await?;
         let detail = "the one-time code is wrong or was used before";
@@ -123,7 +124,7 @@ pub(crate) async fn sign_in(
     app.attempts.succeeded(&name, address, device_id);
     let detail = json!({ "address": address.to_string() });
     app.record(&id.to_string(), "sign_in", id, detail).await?;
-    let cookie = begin_session(&app, id, &key, hash.as_deref())?;
+    let cookie = begin_session(&app, id, &key, hash.as_deref()).await?;
     let principal = principal_of(&snapshot, id)?;
     let mut response = Json(whoami(&app, &principal)?).into_response();
     add_cookie(&mut response, &cookie)?;
@@ -135,7 +136,11 @@ pub(crate) async fn sign_in(
 }
 
 /// Returns the browser of a request, if it has signed in as this user with the user's present password.
-fn known_device(app: &App, headers: &HeaderMap, user: Option<UserId>) -> Result<Option<Device>, Problem> {
+async fn known_device(
+    app: &App,
+    headers: &HeaderMap,
+    user: Option<UserId>,
+) -> Result<Option<Device>, Problem> {
     let (Some(user), Some(device)) = (user, Device::of(&app.sealer, headers, app.now())) else {
         return Ok(None);
     };
@@ -143,7 +148,9 @@ fn known_device(app: &App, headers: &HeaderMap, user: Option<UserId>) -> Result<
         return Ok(None);
     }
     let key = UserCredentials::key(&user.to_string());
-    let stored = load_json::<UserCredentials>(&*app.credentials, &key)?.unwrap_or_default();
+    let stored = load_json::<UserCredentials>(&*app.credentials, &key)
+        .await?
+        .unwrap_or_default();
     Ok(Some(device).filter(|device| device.is_known_for(user, stored.password.as_deref())))
 }
 
@@ -166,8 +173,9 @@ fn wrong_credentials() -> Problem {
 ///
 /// # Errors
 /// A problem if the password has been changed since.
-fn credentials_with(app: &App, key: &str, hash: Option<&str>) -> Result<UserCredentials, Problem> {
-    let stored: UserCredentials = load_json(&*app.credentials, key)?.unwrap_or_default();
+async fn credentials_with(app: &App, key: &str, hash: Option<&str>) -> Result<UserCredentials, Problem> {
+    let stored: Option<UserCredentials> = load_json(&*app.credentials, key).await?;
+    let stored = stored.unwrap_or_default();
     if stored.password.as_deref() == hash {
         Ok(stored)
     } else {
@@ -188,15 +196,15 @@ struct Second<'a> {
 ///
 /// # Errors
 /// A problem if wrong codes before this one cost a wait. Those of strangers do not concern browsers that the user has used.
-fn use_code(
+async fn use_code(
     app: &App,
     id: UserId,
     user: &User,
     (key, hash): (&str, Option<&str>),
     second: &Second<'_>,
 ) -> Result<bool, Problem> {
-    let _changing = app.lock_credentials();
-    let mut stored = credentials_with(app, key, hash)?;
+    let _changing = app.lock_credentials().await;
+    let mut stored = credentials_with(app, key, hash).await?;
     if second.code.is_some()
         && let Some(retry_after) = stored.wrong_codes(second.is_known).wait(app.now())
     {
@@ -209,17 +217,17 @@ fn use_code(
         false => stored.wrong_codes(second.is_known).add(app.now()),
     }
     if stored != before {
-        save_json(&*app.credentials, key, &stored)?;
+        save_json(&*app.credentials, key, &stored).await?;
     }
     Ok(is_right)
 }
 
 /// Begins a session, unless the password has been changed. A password change ends all sessions, so that no
 /// session with the old password may begin after it.
-fn begin_session(app: &App, id: UserId, key: &str, hash: Option<&str>) -> Result<String, Problem> {
-    let _changing = app.lock_credentials();
-    credentials_with(app, key, hash)?;
-    Ok(app.sessions.begin(id, app.now())?)
+async fn begin_session(app: &App, id: UserId, key: &str, hash: Option<&str>) -> Result<String, Problem> {
+    let _changing = app.lock_credentials().await;
+    credentials_with(app, key, hash).await?;
+    Ok(app.sessions.begin(id, app.now()).await?)
 }
 
 pub(super) fn user_named<'a>(snapshot: &'a Snapshot, name: &str) -> Option<(UserId, &'a User)> {
@@ -331,7 +339,7 @@ pub(crate) async fn sign_out(
     principal: Principal,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let cookie = app.sessions.end(&headers)?;
+    let cookie = app.sessions.end(&headers).await?;
     let user = principal
         .actor
         .user
@@ -373,8 +381,8 @@ pub(crate) async fn change_password(
     app.attempts
         .begin_again(&user.to_string(), client(peer.ip(), &headers), app.uptime())
         .map_err(busy)?;
-    let stored: UserCredentials =
-        load_json(&*app.credentials, &UserCredentials::key(&user.to_string()))?.unwrap_or_default();
+    let stored = load_json(&*app.credentials, &UserCredentials::key(&user.to_string())).await?;
+    let stored: UserCredentials = stored.unwrap_or_default();
     let wrong = || {
         Problem::new(ProblemKind::Forbidden, "the present password is wrong")
             .with_code("wrong-credentials")
@@ -399,7 +407,10 @@ pub(crate) async fn change_password(
     };
     app.record(&principal.audit_name(), "change_password", user, json!({}))
         .await?;
-    if app.change_password(user, stored.password.as_deref(), hash)? {
+    if app
+        .change_password(user, stored.password.as_deref(), hash)
+        .await?
+    {
         Ok(StatusCode::NO_CONTENT)
     } else {
         // The password was changed after the check, for example by the exchange's staff.

@@ -152,7 +152,7 @@ impl Follower {
             match self.app.events.after(self.last) {
                 Some(events) if !events.is_empty() => {
                     // Roles and session may have ended since the last event.
-                    self.renew()?;
+                    self.renew().await?;
                     for event in events {
                         self.last = event.serial;
                         self.ready.extend(self.visible(&event));
@@ -180,12 +180,12 @@ impl Follower {
     }
 
     /// Reads the principal again; `None` if its session has ended or its API key was deleted.
-    fn renew(&mut self) -> Option<()> {
+    async fn renew(&mut self) -> Option<()> {
         let user = self.principal.actor.user?;
         if let Some(key) = bearer(&self.headers) {
             let deleted = Some(self.app.deleted_keys.load(Ordering::Acquire));
             if deleted != self.deleted_keys {
-                key_user(&self.app, key, &Method::GET).ok()??;
+                key_user(&self.app, key, &Method::GET).await.ok()??;
                 self.deleted_keys = deleted;
             }
         } else {

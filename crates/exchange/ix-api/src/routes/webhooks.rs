@@ -183,7 +183,7 @@ pub(crate) async fn create(
         json!({ "url": webhook.url }),
     )
     .await?;
-    let id = app.records.create(&webhook, &mark)?;
+    let id = app.records.create(&webhook, &mark).await?;
     app.webhooks
         .start(&app, &id, webhook.clone(), app.events.newest());
     Ok((
@@ -208,7 +208,7 @@ pub(crate) async fn delete(
     app.record(&principal.audit_name(), "delete_webhook", &id, json!({}))
         .await?;
     app.webhooks.stop(&id);
-    app.records.delete(&id)?;
+    app.records.delete(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

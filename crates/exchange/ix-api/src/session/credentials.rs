@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use millrace_ix_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,10 @@ pub struct CredentialError {
     pub follows: Option<String>,
 }
 
-/// Values by key, which survive a restart. Calls may wait for the disk; they run on blocking threads.
+/// The answer of a store, which may wait for the disk.
+pub type Stored<'a, T> = BoxFuture<'a, Result<T, CredentialError>>;
+
+/// Values by key, which survive a restart.
 ///
 /// Keys are `user/us-3`, `session/FINGERPRINT`, `key/FINGERPRINT`, `refresh/FINGERPRINT`, `oidc/FINGERPRINT/ac-2`, `token-key`
 /// and `record/ct-7`.
@@ -25,19 +29,19 @@ pub trait CredentialStore: Send + Sync {
     ///
     /// # Errors
     /// [`CredentialError`].
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError>;
+    fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>>;
 
     /// Sets the value of a key, or removes it.
     ///
     /// # Errors
     /// [`CredentialError`].
-    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError>;
+    fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()>;
 
     /// Returns all keys with this prefix and their values.
     ///
     /// # Errors
     /// [`CredentialError`].
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError>;
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>>;
 }
 
 /// A store in memory, for tests and for exchanges without a database.
@@ -51,25 +55,29 @@ impl MemoryCredentials {
 }
 
 impl CredentialStore for MemoryCredentials {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
-        Ok(self.values().get(key).cloned())
+    fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>> {
+        Box::pin(async move { Ok(self.values().get(key).cloned()) })
     }
 
-    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
-        let mut values = self.values();
-        match value {
-            Some(value) => values.insert(key.to_owned(), value.to_vec()),
-            None => values.remove(key),
-        };
-        Ok(())
+    fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()> {
+        Box::pin(async move {
+            let mut values = self.values();
+            match value {
+                Some(value) => values.insert(key.to_owned(), value.to_vec()),
+                None => values.remove(key),
+            };
+            Ok(())
+        })
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
-        let values = self.values();
-        let found = values
-            .range(prefix.to_owned()..)
-            .take_while(|(key, _)| key.starts_with(prefix));
-        Ok(found.map(|(key, value)| (key.clone(), value.clone())).collect())
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>> {
+        Box::pin(async move {
+            let values = self.values();
+            let found = values
+                .range(prefix.to_owned()..)
+                .take_while(|(key, _)| key.starts_with(prefix));
+            Ok(found.map(|(key, value)| (key.clone(), value.clone())).collect())
+        })
     }
 }
 
@@ -140,11 +148,12 @@ impl UserCredentials {
 }
 
 /// Reads a JSON value from the store.
-pub(crate) fn load_json<T: for<'de> Deserialize<'de>>(
+pub(crate) async fn load_json<T: for<'de> Deserialize<'de>>(
     store: &dyn CredentialStore,
     key: &str,
 ) -> Result<Option<T>, CredentialError> {
-    store.load(key)?.map(|bytes| parse(&bytes)).transpose()
+    let found = store.load(key).await?;
+    found.map(|bytes| parse(&bytes)).transpose()
 }
 
 pub(crate) fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, CredentialError> {
@@ -155,7 +164,7 @@ pub(crate) fn parse<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, Cre
 }
 
 /// Writes a JSON value to the store.
-pub(crate) fn save_json<T: Serialize>(
+pub(crate) async fn save_json<T: Serialize + Sync>(
     store: &dyn CredentialStore,
     key: &str,
     value: &T,
@@ -164,7 +173,7 @@ pub(crate) fn save_json<T: Serialize>(
         reason: error.to_string(),
         follows: None,
     })?;
-    store.save(key, Some(&bytes))
+    store.save(key, Some(&bytes)).await
 }
 
 #[cfg(test)]

@@ -29,8 +29,16 @@ pub(crate) use api_key::PREFIX as KEY_PREFIX;
 pub use api_key::{ApiKeyRecord, KeyScope};
 pub use attempts::{Attempts, TooMany};
 pub(crate) use base32::encode as base32;
-pub use credentials::{CredentialError, CredentialStore, MemoryCredentials, UserCredentials, WrongCodes};
+pub use credentials::{
+    CredentialError, CredentialStore, MemoryCredentials, Stored, UserCredentials, WrongCodes,
+};
 pub(crate) use credentials::{load_json, parse, save_json};
+
+/// Returns the answer of a store that does not wait.
+#[cfg(test)]
+pub(crate) fn ready<T>(answer: impl Future<Output = T>) -> T {
+    futures::FutureExt::now_or_never(answer).expect("a store in memory does not wait")
+}
 pub(crate) use device::Device;
 pub(crate) use failures::{Failure, Failures, Next};
 pub(crate) use password::{MAX_LEN as PASSWORD_LEN_MAX, MIN_LEN as PASSWORD_LEN_MIN};
@@ -65,13 +73,6 @@ pub fn generate_key() -> Result<[u8; 32], NoRandom> {
 
 /// Returns the SHA-256 of a token as hexadecimal text, under which the token is stored.
 pub(crate) fn fingerprint(token: &str) -> String {
-    use std::fmt::Write as _;
     let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
-    digest
-        .as_ref()
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    data_encoding::HEXLOWER.encode(digest.as_ref())
 }

@@ -3,7 +3,7 @@
 //! the store has the time of the last request with a precision of five minutes.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
@@ -65,6 +65,17 @@ impl From<Session> for CachedSession {
     }
 }
 
+/// The session of a request.
+enum Use {
+    /// The session has ended, and is removed.
+    Over,
+    Open {
+        session: Session,
+        /// True if the time of the request is to be stored.
+        is_due: bool,
+    },
+}
+
 /// All sessions.
 pub struct Sessions {
     store: Arc<dyn CredentialStore>,
@@ -76,8 +87,8 @@ impl Sessions {
     ///
     /// # Errors
     /// [`CredentialError`].
-    pub fn load(store: Arc<dyn CredentialStore>) -> Result<Sessions, CredentialError> {
-        let open = Mutex::new(stored(&*store)?);
+    pub async fn load(store: Arc<dyn CredentialStore>) -> Result<Sessions, CredentialError> {
+        let open = Mutex::new(stored(&*store).await?);
         Ok(Sessions { store, open })
     }
 
@@ -85,29 +96,29 @@ impl Sessions {
     ///
     /// # Errors
     /// [`CredentialError`]; the sessions are as before then.
-    pub fn read_again(&self) -> Result<(), CredentialError> {
-        let found = stored(&*self.store)?;
+    pub async fn read_again(&self) -> Result<(), CredentialError> {
+        let found = stored(&*self.store).await?;
         *self.open() = found;
         Ok(())
     }
 
     fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedSession>> {
-        crate::blocking::lock(&self.open)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins a session and returns the value of the `Set-Cookie` header.
     ///
     /// # Errors
     /// [`CredentialError`], also if the system has no random numbers.
-    pub fn begin(&self, user: UserId, now: Timestamp) -> Result<String, CredentialError> {
-        self.begin_proving(user, BTreeSet::new(), now)
+    pub async fn begin(&self, user: UserId, now: Timestamp) -> Result<String, CredentialError> {
+        self.begin_proving(user, BTreeSet::new(), now).await
     }
 
     /// Begins a session of a person whose sign-in proved AS numbers, and returns the value of the `Set-Cookie` header.
     ///
     /// # Errors
     /// [`CredentialError`], also if the system has no random numbers.
-    pub fn begin_proving(
+    pub async fn begin_proving(
         &self,
         user: UserId,
         proven_asns: BTreeSet<u32>,
@@ -125,14 +136,14 @@ impl Sessions {
             seen: now,
         };
         let key = fingerprint(&token);
-        save_json(&*self.store, &format!("{PREFIX}{key}"), &session)?;
+        save_json(&*self.store, &format!("{PREFIX}{key}"), &session).await?;
         let ended = {
             let mut open = self.open();
             open.insert(key, CachedSession::from(session));
             excess(&mut open, user, now)
         };
         for key in ended {
-            self.store.save(&format!("{PREFIX}{key}"), None)?;
+            self.store.save(&format!("{PREFIX}{key}"), None).await?;
         }
         Ok(format!(
             "{COOKIE}={token}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={}",
@@ -141,40 +152,50 @@ impl Sessions {
     }
 
     /// Returns the session of the token in a request's cookie.
-    pub fn find(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
+    pub async fn find(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
         let key = fingerprint(token(headers)?);
-        let mut open = self.open();
-        let found = open.get_mut(&key)?;
-        if found.session.is_over(now) {
-            open.remove(&key);
-            drop(open);
-            self.remove(&key);
-            return None;
-        }
-        found.session.seen = now;
-        let session = found.session.clone();
-        let is_due = now.since(found.stored) >= STORED_EVERY;
+        let (session, is_due) = match self.use_session(&key, now)? {
+            Use::Over => {
+                self.remove(&key).await;
+                return None;
+            }
+            Use::Open { session, is_due } => (session, is_due),
+        };
         if is_due {
-            found.stored = now;
-        }
-        // The store may wait for the disk, and other requests need the lock.
-        drop(open);
-        if is_due {
-            if let Err(error) = save_json(&*self.store, &format!("{PREFIX}{key}"), &session) {
+            if let Err(error) = save_json(&*self.store, &format!("{PREFIX}{key}"), &session).await {
                 tracing::warn!(%error, "the time of a session's last request is not stored");
             }
             if !self.open().contains_key(&key) {
                 // The session ended during the write, and the write may have stored it again after its removal.
-                self.remove(&key);
+                self.remove(&key).await;
                 return None;
             }
         }
         Some(session)
     }
 
+    /// Notes a request of a session; `None` if there is no such session.
+    fn use_session(&self, key: &str, now: Timestamp) -> Option<Use> {
+        let mut open = self.open();
+        let found = open.get_mut(key)?;
+        if found.session.is_over(now) {
+            open.remove(key);
+            return Some(Use::Over);
+        }
+        found.session.seen = now;
+        let is_due = now.since(found.stored) >= STORED_EVERY;
+        if is_due {
+            found.stored = now;
+        }
+        Some(Use::Open {
+            session: found.session.clone(),
+            is_due,
+        })
+    }
+
     /// Removes a session that has ended from the store.
-    fn remove(&self, key: &str) {
-        if let Err(error) = self.store.save(&format!("{PREFIX}{key}"), None) {
+    async fn remove(&self, key: &str) {
+        if let Err(error) = self.store.save(&format!("{PREFIX}{key}"), None).await {
             tracing::warn!(%error, "a session that is over stays in the store until the next start");
         }
     }
@@ -192,11 +213,11 @@ impl Sessions {
     ///
     /// # Errors
     /// [`CredentialError`].
-    pub fn end(&self, headers: &HeaderMap) -> Result<String, CredentialError> {
+    pub async fn end(&self, headers: &HeaderMap) -> Result<String, CredentialError> {
         if let Some(token) = token(headers) {
             let key = fingerprint(token);
             self.open().remove(&key);
-            self.store.save(&format!("{PREFIX}{key}"), None)?;
+            self.store.save(&format!("{PREFIX}{key}"), None).await?;
         }
         Ok(format!(
             "{COOKIE}=; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age=0"
@@ -207,23 +228,23 @@ impl Sessions {
     ///
     /// # Errors
     /// [`CredentialError`].
-    pub fn end_all(&self, user: UserId) -> Result<(), CredentialError> {
+    pub async fn end_all(&self, user: UserId) -> Result<(), CredentialError> {
         let ended: Vec<String> = self
             .open()
             .extract_if(|_, open| open.session.user == user)
             .map(|(key, _)| key)
             .collect();
         for key in ended {
-            self.store.save(&format!("{PREFIX}{key}"), None)?;
+            self.store.save(&format!("{PREFIX}{key}"), None).await?;
         }
         Ok(())
     }
 }
 
 /// Returns the sessions in a store.
-fn stored(store: &dyn CredentialStore) -> Result<HashMap<String, CachedSession>, CredentialError> {
+async fn stored(store: &dyn CredentialStore) -> Result<HashMap<String, CachedSession>, CredentialError> {
     let mut open = HashMap::new();
-    for (key, value) in store.list(PREFIX)? {
+    for (key, value) in store.list(PREFIX).await? {
         if let Some(fingerprint) = key.strip_prefix(PREFIX) {
             open.insert(
                 fingerprint.to_owned(),
@@ -270,7 +291,8 @@ pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 
 #[cfg(test)]
 mod tests {
-    use super::super::credentials::MemoryCredentials;
+    use super::super::credentials::{MemoryCredentials, Stored};
+    use super::super::ready;
     use super::*;
 
     fn request(set_cookie: &str) -> HeaderMap {
@@ -286,39 +308,42 @@ mod tests {
 
     #[test]
     fn a_look_at_a_session_does_not_prolong_it() {
-        let sessions = Sessions::load(Arc::new(MemoryCredentials::default())).unwrap();
-        let headers = request(&sessions.begin(UserId(1), at(0)).unwrap());
+        let sessions = ready(Sessions::load(Arc::new(MemoryCredentials::default()))).unwrap();
+        let headers = request(&ready(sessions.begin(UserId(1), at(0))).unwrap());
         let last = at(IDLE.as_secs() - 1);
         assert!(sessions.peek(&headers, last).is_some());
         assert!(sessions.peek(&headers, at(IDLE.as_secs())).is_none());
-        assert!(sessions.find(&headers, last).is_some());
+        assert!(ready(sessions.find(&headers, last)).is_some());
         assert!(sessions.peek(&headers, at(IDLE.as_secs())).is_some());
     }
 
     #[test]
     fn a_session_outlives_a_restart_and_ends_by_sign_out() {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
-        let sessions = Sessions::load(Arc::clone(&store)).unwrap();
-        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
-        let again = Sessions::load(Arc::clone(&store)).unwrap();
-        assert_eq!(again.find(&headers, at(60)).unwrap().user, UserId(3));
-        assert!(again.end(&headers).unwrap().contains("Max-Age=0"));
-        assert_eq!(again.find(&headers, at(61)), None);
-        assert_eq!(Sessions::load(store).unwrap().find(&headers, at(61)), None);
+        let sessions = ready(Sessions::load(Arc::clone(&store))).unwrap();
+        let headers = request(&ready(sessions.begin(UserId(3), at(0))).unwrap());
+        let again = ready(Sessions::load(Arc::clone(&store))).unwrap();
+        assert_eq!(ready(again.find(&headers, at(60))).unwrap().user, UserId(3));
+        assert!(ready(again.end(&headers)).unwrap().contains("Max-Age=0"));
+        assert_eq!(ready(again.find(&headers, at(61))), None);
+        assert_eq!(ready(Sessions::load(store)).unwrap().find(&headers, at(61)), None);
     }
 
     #[test]
     fn a_session_that_is_in_use_outlives_a_restart_later_than_two_hours_after_its_sign_in() {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
-        let sessions = Sessions::load(Arc::clone(&store)).unwrap();
-        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        let sessions = ready(Sessions::load(Arc::clone(&store))).unwrap();
+        let headers = request(&ready(sessions.begin(UserId(3), at(0))).unwrap());
         for minute in 1..=180 {
-            assert!(sessions.find(&headers, at(minute * 60)).is_some());
+            assert!(ready(sessions.find(&headers, at(minute * 60))).is_some());
         }
-        let again = Sessions::load(Arc::clone(&store)).unwrap();
-        assert_eq!(again.find(&headers, at(181 * 60)).unwrap().began, at(0));
-        again.end(&headers).unwrap();
-        assert_eq!(Sessions::load(store).unwrap().find(&headers, at(182 * 60)), None);
+        let again = ready(Sessions::load(Arc::clone(&store))).unwrap();
+        assert_eq!(ready(again.find(&headers, at(181 * 60))).unwrap().began, at(0));
+        ready(again.end(&headers)).unwrap();
+        assert_eq!(
+            ready(Sessions::load(store)).unwrap().find(&headers, at(182 * 60)),
+            None
+        );
     }
 
     /// A store in which the session of a user ends before each write of a session.
@@ -328,18 +353,20 @@ mod tests {
     }
 
     impl CredentialStore for EndBeforeWrite {
-        fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+        fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>> {
             self.store.load(key)
         }
 
-        fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
-            if let (Some(sessions), Some(_)) = (self.sessions.get(), value) {
-                sessions.end_all(UserId(3))?;
-            }
-            self.store.save(key, value)
+        fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()> {
+            Box::pin(async move {
+                if let (Some(sessions), Some(_)) = (self.sessions.get(), value) {
+                    sessions.end_all(UserId(3)).await?;
+                }
+                self.store.save(key, value).await
+            })
         }
 
-        fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+        fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>> {
             self.store.list(prefix)
         }
     }
@@ -350,25 +377,28 @@ mod tests {
             store: MemoryCredentials::default(),
             sessions: std::sync::OnceLock::new(),
         });
-        let sessions = Arc::new(Sessions::load(store.clone()).unwrap());
-        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        let sessions = Arc::new(ready(Sessions::load(store.clone())).unwrap());
+        let headers = request(&ready(sessions.begin(UserId(3), at(0))).unwrap());
         assert!(store.sessions.set(Arc::clone(&sessions)).is_ok());
-        assert_eq!(sessions.find(&headers, at(STORED_EVERY.as_secs())), None);
-        assert_eq!(store.list(PREFIX).unwrap(), []);
+        assert_eq!(ready(sessions.find(&headers, at(STORED_EVERY.as_secs()))), None);
+        assert_eq!(ready(store.list(PREFIX)).unwrap(), []);
     }
 
     #[test]
     fn a_session_ends_after_two_idle_hours_and_after_twelve_in_all() {
-        let sessions = Sessions::load(Arc::new(MemoryCredentials::default())).unwrap();
-        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
+        let sessions = ready(Sessions::load(Arc::new(MemoryCredentials::default()))).unwrap();
+        let headers = request(&ready(sessions.begin(UserId(3), at(0))).unwrap());
         for hour in 1..12 {
-            assert!(sessions.find(&headers, at(hour * 3600)).is_some(), "{hour}");
+            assert!(
+                ready(sessions.find(&headers, at(hour * 3600))).is_some(),
+                "{hour}"
+            );
         }
-        assert_eq!(sessions.find(&headers, at(12 * 3600)), None);
-        let headers = request(&sessions.begin(UserId(3), at(0)).unwrap());
-        assert_eq!(sessions.find(&headers, at(2 * 3600)), None);
+        assert_eq!(ready(sessions.find(&headers, at(12 * 3600))), None);
+        let headers = request(&ready(sessions.begin(UserId(3), at(0))).unwrap());
+        assert_eq!(ready(sessions.find(&headers, at(2 * 3600))), None);
         assert_eq!(
-            sessions.store.list(PREFIX).unwrap(),
+            ready(sessions.store.list(PREFIX)).unwrap(),
             [],
             "nothing is left in the store"
         );
@@ -377,32 +407,35 @@ mod tests {
     #[test]
     fn the_store_holds_no_token_and_the_cookie_is_bound_to_the_host() {
         let store = Arc::new(MemoryCredentials::default());
-        let sessions = Sessions::load(store.clone()).unwrap();
-        let cookie = sessions.begin(UserId(3), at(0)).unwrap();
+        let sessions = ready(Sessions::load(store.clone())).unwrap();
+        let cookie = ready(sessions.begin(UserId(3), at(0))).unwrap();
         assert!(cookie.starts_with("__Host-"), "{cookie}");
         for attribute in ["Path=/", "Secure", "HttpOnly", "SameSite=Strict"] {
             assert!(cookie.contains(attribute), "{attribute}");
         }
         let headers = request(&cookie);
         let token = token(&headers).unwrap();
-        for (key, value) in store.list("").unwrap() {
+        for (key, value) in ready(store.list("")).unwrap() {
             assert!(!key.contains(token) && !String::from_utf8_lossy(&value).contains(token));
         }
     }
 
     #[test]
     fn a_user_has_at_most_sixteen_sessions() {
-        let sessions = Sessions::load(Arc::new(MemoryCredentials::default())).unwrap();
+        let sessions = ready(Sessions::load(Arc::new(MemoryCredentials::default()))).unwrap();
         let all: Vec<HeaderMap> = (0..17)
-            .map(|second| request(&sessions.begin(UserId(3), at(second)).unwrap()))
+            .map(|second| request(&ready(sessions.begin(UserId(3), at(second))).unwrap()))
             .collect();
-        assert_eq!(sessions.find(&all[0], at(20)), None);
+        assert_eq!(ready(sessions.find(&all[0], at(20))), None);
         assert!(
             all[1..]
                 .iter()
-                .all(|headers| sessions.find(headers, at(20)).is_some())
+                .all(|headers| ready(sessions.find(headers, at(20))).is_some())
         );
-        sessions.end_all(UserId(3)).unwrap();
-        assert!(all.iter().all(|headers| sessions.find(headers, at(21)).is_none()));
+        ready(sessions.end_all(UserId(3))).unwrap();
+        assert!(
+            all.iter()
+                .all(|headers| ready(sessions.find(headers, at(21))).is_none())
+        );
     }
 }

@@ -81,17 +81,20 @@ pub(crate) struct Tokens {
 
 impl Tokens {
     /// Loads the signing key from the store. Generates and stores a new key if there is none.
-    pub(crate) fn load(store: Arc<dyn CredentialStore>, sealer: &Sealer) -> Result<Tokens, CredentialError> {
+    pub(crate) async fn load(
+        store: Arc<dyn CredentialStore>,
+        sealer: &Sealer,
+    ) -> Result<Tokens, CredentialError> {
         let failed = |error: &dyn std::fmt::Display| CredentialError {
             reason: error.to_string(),
             follows: None,
         };
-        let bytes = match store.load(KEY)? {
+        let bytes = match store.load(KEY).await? {
             Some(sealed) => sealer.open(KEY, &sealed).map_err(|error| failed(&error))?,
             None => {
                 let bytes = random::<32>().map_err(|error| failed(&error))?;
                 let sealed = sealer.seal(KEY, &bytes).map_err(|error| failed(&error))?;
-                store.save(KEY, Some(&sealed))?;
+                store.save(KEY, Some(&sealed)).await?;
                 bytes.to_vec()
             }
         };
@@ -102,34 +105,34 @@ impl Tokens {
     }
 
     /// Returns an access token and a refresh token for the API key with this SHA-256.
-    pub(crate) fn issue(&self, key: &str, now: Timestamp) -> Result<(String, String), CredentialError> {
+    pub(crate) async fn issue(&self, key: &str, now: Timestamp) -> Result<(String, String), CredentialError> {
         let now = now.millis() / 1000;
         let access = self.sign(key, TokenUse::Access, now, ACCESS)?;
         let refresh = self.sign(key, TokenUse::Refresh, now, REFRESH)?;
-        self.make_room(key, now)?;
+        self.make_room(key, now).await?;
         let stored = StoredRefreshToken {
             sub: key.to_owned(),
             exp: now + REFRESH.as_secs(),
         };
-        save_json(&*self.store, &refresh_key(&refresh), &stored)?;
+        save_json(&*self.store, &refresh_key(&refresh), &stored).await?;
         Ok((access, refresh))
     }
 
     /// Removes expired refresh tokens. If the key still has [`PER_KEY`] tokens, also removes the one that
     /// expires first.
-    fn make_room(&self, key: &str, now: u64) -> Result<(), CredentialError> {
+    async fn make_room(&self, key: &str, now: u64) -> Result<(), CredentialError> {
         let mut own = Vec::new();
-        for (at, value) in self.store.list(REFRESH_PREFIX)? {
+        for (at, value) in self.store.list(REFRESH_PREFIX).await? {
             let stored: StoredRefreshToken = parse(&value)?;
             if stored.exp <= now {
-                self.store.save(&at, None)?;
+                self.store.save(&at, None).await?;
             } else if stored.sub == key {
                 own.push((stored.exp, at));
             }
         }
         own.sort();
         for (_, at) in own.iter().take((own.len() + 1).saturating_sub(PER_KEY)) {
-            self.store.save(at, None)?;
+            self.store.save(at, None).await?;
         }
         Ok(())
     }
@@ -185,7 +188,7 @@ impl Tokens {
 
     /// Consumes a refresh token, and returns the SHA-256 of its API key. Returns `None` if the token has
     /// expired or was used before.
-    pub(crate) fn take_refresh(
+    pub(crate) async fn take_refresh(
         &self,
         token: &str,
         now: Timestamp,
@@ -195,10 +198,14 @@ impl Tokens {
         };
         let key = refresh_key(token);
         let is_valid = claims.token_use == TokenUse::Refresh && claims.exp > now.millis() / 1000;
-        if !is_valid || load_json::<StoredRefreshToken>(&*self.store, &key)?.is_none() {
+        if !is_valid
+            || load_json::<StoredRefreshToken>(&*self.store, &key)
+                .await?
+                .is_none()
+        {
             return Ok(None);
         }
-        self.store.save(&key, None)?;
+        self.store.save(&key, None).await?;
         Ok(Some(claims.sub))
     }
 
@@ -225,6 +232,7 @@ fn refresh_key(token: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::MemoryCredentials;
+    use super::super::ready;
     use super::*;
 
     fn at(seconds: u64) -> Timestamp {
@@ -233,13 +241,13 @@ mod tests {
 
     fn tokens(store: &Arc<MemoryCredentials>) -> Tokens {
         let store: Arc<dyn CredentialStore> = Arc::clone(store) as _;
-        Tokens::load(store, &Sealer::new(&[7; 32]).unwrap()).unwrap()
+        ready(Tokens::load(store, &Sealer::new(&[7; 32]).unwrap())).unwrap()
     }
 
     #[test]
     fn an_access_token_is_valid_for_its_time_and_over_a_restart() {
         let store = Arc::new(MemoryCredentials::default());
-        let (access, refresh) = tokens(&store).issue("print", at(0)).unwrap();
+        let (access, refresh) = ready(tokens(&store).issue("print", at(0))).unwrap();
         let again = tokens(&store);
         assert_eq!(again.verify(&access, at(899)).as_deref(), Ok("print"));
         assert_eq!(again.verify(&access, at(900)), Err(TokenError::Expired));
@@ -250,26 +258,26 @@ mod tests {
     fn a_refresh_token_is_valid_once() {
         let store = Arc::new(MemoryCredentials::default());
         let tokens = tokens(&store);
-        let (access, refresh) = tokens.issue("print", at(0)).unwrap();
-        assert_eq!(tokens.take_refresh(&access, at(1)).unwrap(), None);
+        let (access, refresh) = ready(tokens.issue("print", at(0))).unwrap();
+        assert_eq!(ready(tokens.take_refresh(&access, at(1))).unwrap(), None);
         assert_eq!(
-            tokens.take_refresh(&refresh, at(1)).unwrap().as_deref(),
+            ready(tokens.take_refresh(&refresh, at(1))).unwrap().as_deref(),
             Some("print")
         );
-        assert_eq!(tokens.take_refresh(&refresh, at(1)).unwrap(), None);
-        let (_, late) = tokens.issue("print", at(0)).unwrap();
-        assert_eq!(tokens.take_refresh(&late, at(86_400)).unwrap(), None);
+        assert_eq!(ready(tokens.take_refresh(&refresh, at(1))).unwrap(), None);
+        let (_, late) = ready(tokens.issue("print", at(0))).unwrap();
+        assert_eq!(ready(tokens.take_refresh(&late, at(86_400))).unwrap(), None);
         for _ in 0..100 {
-            tokens.issue("print", at(90_000)).unwrap();
+            ready(tokens.issue("print", at(90_000))).unwrap();
         }
-        assert_eq!(store.list(REFRESH_PREFIX).unwrap().len(), PER_KEY);
+        assert_eq!(ready(store.list(REFRESH_PREFIX)).unwrap().len(), PER_KEY);
     }
 
     #[test]
     fn changed_tokens_and_other_algorithms_are_refused() {
         let store = Arc::new(MemoryCredentials::default());
         let tokens = tokens(&store);
-        let (access, _) = tokens.issue("print", at(0)).unwrap();
+        let (access, _) = ready(tokens.issue("print", at(0))).unwrap();
         let parts: Vec<&str> = access.split('.').collect();
         let none = URL_SAFE_NO_PAD.encode(r#"{"alg":"none","typ":"JWT"}"#);
         for wrong in [

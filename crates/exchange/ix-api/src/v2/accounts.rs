@@ -301,6 +301,6 @@ pub(crate) async fn delete(
     )
     .await?;
     gone.stateful = Stateful::plain(State::Decommissioned);
-    super::contacts::forget_account(&app, id)?;
+    super::contacts::forget_account(&app, id).await?;
     Ok(Json(gone))
 }

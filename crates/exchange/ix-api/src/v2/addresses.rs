@@ -143,7 +143,7 @@ pub(crate) fn resolve(app: &App, principal: &Principal, ids: &[String]) -> Resul
 }
 
 /// Adds the registrations that an order has made to the records of the addresses.
-pub(crate) fn link(
+pub(crate) async fn link(
     app: &App,
     principal: &Principal,
     config: ConfigId,
@@ -156,7 +156,7 @@ pub(crate) fn link(
             .find(|(_, found)| found.config == config && found.address == mac.address);
         if let (Some((id, _)), Some(mut record)) = (made, app.records.find::<MacRecord>(&mac.record)) {
             record.links.insert(config, *id);
-            app.records.put(&mac.record, &record)?;
+            app.records.put(&mac.record, &record).await?;
         }
     }
     Ok(())
@@ -283,13 +283,11 @@ pub(crate) async fn create_mac(
     app.record(&principal.audit_name(), "create_mac", account, detail)
         .await?;
     let links = BTreeMap::new();
-    let id = app.records.create(
-        &MacRecord {
-            mac: mac.clone(),
-            links,
-        },
-        &mark,
-    )?;
+    let record = MacRecord {
+        mac: mac.clone(),
+        links,
+    };
+    let id = app.records.create(&record, &mark).await?;
     Ok((StatusCode::CREATED, Json(MacAddress { id, mac })))
 }
 
@@ -334,7 +332,7 @@ async fn change_mac(
     if app.records.find::<MacRecord>(&id).is_some() {
         app.record(&principal.audit_name(), "update_mac", &id, json!({}))
             .await?;
-        app.records.put(&id, &record)?;
+        app.records.put(&id, &record).await?;
     }
     Ok(Json(MacAddress { id, mac: record.mac }))
 }
@@ -382,7 +380,7 @@ pub(crate) async fn delete_mac(
     if app.records.find::<MacRecord>(&id).is_some() {
         app.record(&principal.audit_name(), "delete_mac", &id, json!({}))
             .await?;
-        app.records.delete(&id)?;
+        app.records.delete(&id).await?;
     }
     Ok(Json(MacAddress { id, mac: record.mac }))
 }

@@ -47,12 +47,15 @@ fn refused() -> Problem {
     )
 }
 
-fn issue(app: &App, key: &str) -> Result<Json<AuthToken>, Problem> {
+async fn issue(app: &App, key: &str) -> Result<Json<AuthToken>, Problem> {
     // The key may have been deleted since.
-    if load_json::<ApiKeyRecord>(&*app.credentials, &format!("key/{key}"))?.is_none() {
+    if load_json::<ApiKeyRecord>(&*app.credentials, &format!("key/{key}"))
+        .await?
+        .is_none()
+    {
         return Err(refused());
     }
-    let (access_token, refresh_token) = app.tokens.issue(key, app.now())?;
+    let (access_token, refresh_token) = app.tokens.issue(key, app.now()).await?;
     Ok(Json(AuthToken {
         access_token,
         refresh_token,
@@ -70,7 +73,7 @@ pub(crate) async fn token(
 ) -> Result<Json<AuthToken>, Problem> {
     let key = fingerprint(given.api_secret.trim());
     if key.get(..16) == Some(given.api_key.trim()) {
-        return issue(&app, &key);
+        return issue(&app, &key).await;
     }
     // Secrets have 256 random bits and need no limit on guesses; the limit protects the database from a
     // client that repeats requests in a loop.
@@ -97,11 +100,11 @@ pub(crate) async fn refresh(
     Body(given): Body<RefreshRequest>,
 ) -> Result<Json<AuthToken>, Problem> {
     let key = {
-        let _changing = app.lock_credentials();
-        app.tokens.take_refresh(&given.refresh_token, app.now())?
+        let _changing = app.lock_credentials().await;
+        app.tokens.take_refresh(&given.refresh_token, app.now()).await?
     };
     match key {
-        Some(key) => issue(&app, &key),
+        Some(key) => issue(&app, &key).await,
         None => Err(refused()),
     }
 }

@@ -139,7 +139,7 @@ pub(crate) async fn create(
     check_room(&app, |other: &ContactRequest| other.account() == Some(account))?;
     app.record(&principal.audit_name(), "create_contact", account, json!({}))
         .await?;
-    let id = app.records.create(&contact, &mark)?;
+    let id = app.records.create(&contact, &mark).await?;
     Ok((StatusCode::CREATED, Json(Contact { id, contact })))
 }
 
@@ -188,7 +188,7 @@ async fn change(
     contact.check()?;
     app.record(&principal.audit_name(), "update_contact", &id, json!({}))
         .await?;
-    app.records.put(&id, &contact)?;
+    app.records.put(&id, &contact).await?;
     Ok(Json(Contact { id, contact }))
 }
 
@@ -228,25 +228,25 @@ pub(crate) async fn delete(
     require(&principal, OperationKind::WriteContact, account)?;
     app.record(&principal.audit_name(), "delete_contact", &id, json!({}))
         .await?;
-    forget(&app, &id)?;
+    forget(&app, &id).await?;
     Ok(Json(Contact { id, contact }))
 }
 
 /// Removes a contact and its assignments.
-pub(crate) fn forget(app: &App, id: &str) -> Result<(), Problem> {
+pub(crate) async fn forget(app: &App, id: &str) -> Result<(), Problem> {
     for (assignment, found) in app.records.all::<AssignmentRequest>() {
         if found.contact == id {
-            app.records.delete(&assignment)?;
+            app.records.delete(&assignment).await?;
         }
     }
-    Ok(app.records.delete(id)?)
+    Ok(app.records.delete(id).await?)
 }
 
 /// Removes the contacts of an account that is deleted.
-pub(crate) fn forget_account(app: &App, account: AccountId) -> Result<(), Problem> {
+pub(crate) async fn forget_account(app: &App, account: AccountId) -> Result<(), Problem> {
     for (id, contact) in app.records.all::<ContactRequest>() {
         if contact.account() == Some(account) {
-            forget(app, &id)?;
+            forget(app, &id).await?;
         }
     }
     Ok(())
@@ -392,7 +392,7 @@ pub(crate) async fn assign(
         json!({ "role": role.name }),
     )
     .await?;
-    let id = app.records.create(&assignment, &mark)?;
+    let id = app.records.create(&assignment, &mark).await?;
     Ok((StatusCode::CREATED, Json(RoleAssignment { id, assignment })))
 }
 
@@ -409,6 +409,6 @@ pub(crate) async fn unassign(
     require(&principal, OperationKind::WriteContact, account)?;
     app.record(&principal.audit_name(), "unassign_role", &id, json!({}))
         .await?;
-    app.records.delete(&id)?;
+    app.records.delete(&id).await?;
     Ok(Json(RoleAssignment { id, assignment }))
 }

@@ -310,11 +310,11 @@ pub(crate) fn configs_of(app: &App, config: ConfigId) -> Vec<String> {
 }
 
 /// Removes the records of ends that do not exist, when the engine starts.
-pub(crate) fn sweep(app: &App) -> Result<(), CredentialError> {
+pub(crate) async fn sweep(app: &App) -> Result<(), CredentialError> {
     let snapshot = app.snapshot();
     let all = app.records.all().into_iter();
     for (id, _) in all.filter(|(_, record)| !has_end(&snapshot, record)) {
-        app.records.delete(&id)?;
+        app.records.delete(&id).await?;
     }
     Ok(())
 }
@@ -471,7 +471,7 @@ pub(crate) async fn configure(
         json!(record.request),
     )
     .await?;
-    let id = app.records.create(&record, &mark)?;
+    let id = app.records.create(&record, &mark).await?;
     Ok((StatusCode::CREATED, Json(record.view(id))))
 }
 
@@ -544,7 +544,7 @@ async fn change(
         json!(record.request),
     )
     .await?;
-    app.records.put(&id, &record)?;
+    app.records.put(&id, &record).await?;
     Ok(Json(record.view(id)))
 }
 
@@ -589,7 +589,7 @@ pub(crate) async fn delete_config(
         json!({}),
     )
     .await?;
-    app.records.delete(&id)?;
+    app.records.delete(&id).await?;
     let mut gone = record.view(id);
     gone.stateful = Stateful::plain(State::DecommissionRequested);
     Ok(Json(gone))

@@ -161,12 +161,12 @@ pub(crate) fn allowed(app: &App, service: ServiceId) -> Vec<AccountId> {
 }
 
 /// Removes the rules that let accounts join a service.
-pub(crate) fn forbid(app: &App, service: ServiceId, accounts: &[AccountId]) -> Result<(), Problem> {
+pub(crate) async fn forbid(app: &App, service: ServiceId, accounts: &[AccountId]) -> Result<(), Problem> {
     for (id, rule) in app.records.all::<RuleRequest>() {
         let account = rule.owned.consuming_account.parse::<AccountId>();
         let is_of = rule.service() == Some(service) && rule.effect == Effect::Allow;
         if is_of && account.is_ok_and(|account| accounts.contains(&account)) {
-            app.records.delete(&id)?;
+            app.records.delete(&id).await?;
         }
     }
     Ok(())
@@ -335,7 +335,7 @@ pub(crate) async fn create(
         json!(rule),
     )
     .await?;
-    let id = app.records.create(&rule, &mark)?;
+    let id = app.records.create(&rule, &mark).await?;
     Ok((StatusCode::CREATED, Json(MemberJoiningRule { id, rule })))
 }
 
@@ -375,7 +375,7 @@ async fn change(
     rule.check(principal)?;
     app.record(&principal.audit_name(), "update_joining_rule", &id, json!(rule))
         .await?;
-    app.records.put(&id, &rule)?;
+    app.records.put(&id, &rule).await?;
     Ok(Json(MemberJoiningRule { id, rule }))
 }
 
@@ -418,6 +418,6 @@ pub(crate) async fn delete(
     }
     app.record(&principal.audit_name(), "delete_joining_rule", &id, json!({}))
         .await?;
-    app.records.delete(&id)?;
+    app.records.delete(&id).await?;
     Ok(Json(MemberJoiningRule { id, rule }))
 }

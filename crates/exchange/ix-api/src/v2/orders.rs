@@ -134,7 +134,8 @@ pub(crate) async fn put_properties(
         .await?;
     Ok(app
         .records
-        .put(&format!("{}-{id}", IxApiProperties::PREFIX), facts)?)
+        .put(&format!("{}-{id}", IxApiProperties::PREFIX), facts)
+        .await?)
 }
 
 /// Returns the state of a service.

@@ -3,7 +3,7 @@
 //! credentials holds the facts as JSON, and readers use a copy in memory. The model does not contain them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use millrace_ix_model::Timestamp;
@@ -33,27 +33,30 @@ pub(crate) trait Record: Serialize + DeserializeOwned {
 pub(crate) struct Records {
     store: Arc<dyn CredentialStore>,
     all: RwLock<BTreeMap<String, Value>>,
+    /// Held while records are written: a writer waits for the store, and readers read on meanwhile.
+    writing: tokio::sync::Mutex<()>,
 }
 
 impl Records {
     /// Returns the records in the store.
-    pub(crate) fn load(store: Arc<dyn CredentialStore>) -> Result<Records, CredentialError> {
+    pub(crate) async fn load(store: Arc<dyn CredentialStore>) -> Result<Records, CredentialError> {
         let mut all = BTreeMap::new();
-        for (key, value) in store.list(PREFIX)? {
+        for (key, value) in store.list(PREFIX).await? {
             all.insert(key.trim_start_matches(PREFIX).to_owned(), parse(&value)?);
         }
         Ok(Records {
             store,
             all: RwLock::new(all),
+            writing: tokio::sync::Mutex::default(),
         })
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Value>> {
-        crate::blocking::read(&self.all)
+        self.all.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Value>> {
-        crate::blocking::write(&self.all)
+        self.all.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns a record.
@@ -84,22 +87,16 @@ impl Records {
 
     /// Adds a record and returns its identifier. A repeated request writes the record of its first execution
     /// again.
-    pub(crate) fn create<T: Record>(
+    pub(crate) async fn create<T: Record>(
         &self,
         record: &T,
         request: &RequestMark,
     ) -> Result<String, CredentialError> {
-        let mut all = self.write();
+        let _writing = self.writing.lock().await;
         let mut value = to_value(record)?;
         let mut found = None;
         if let (Some(mark), Some(fields)) = (&request.mark, value.as_object_mut()) {
-            let prefix = format!("{}-", T::PREFIX);
-            let mut own = all
-                .range(prefix.clone()..)
-                .take_while(|(id, _)| id.starts_with(&prefix));
-            found = own
-                .find(|(_, value)| is_marked(&value[ONCE], mark, request.now))
-                .map(|(id, _)| id.clone());
+            found = self.marked(T::PREFIX, mark, request.now);
             fields.insert(
                 ONCE.to_owned(),
                 json!({ "mark": mark, "at": request.now.millis() }),
@@ -108,56 +105,64 @@ impl Records {
         let id = match found {
             Some(id) => id,
             None => {
-                let number = all.get(LAST).and_then(Value::as_u64).unwrap_or(0) + 1;
-                self.save(&mut all, LAST, &number)?;
+                let number = self.read().get(LAST).and_then(Value::as_u64).unwrap_or(0) + 1;
+                self.save(LAST, number.into()).await?;
                 format!("{}-{number}", T::PREFIX)
             }
         };
-        self.save(&mut all, &id, &value)?;
+        self.save(&id, value).await?;
         Ok(id)
     }
 
+    /// Returns the identifier of the record of a kind that a request has created.
+    fn marked(&self, prefix: &str, mark: &str, now: Timestamp) -> Option<String> {
+        let prefix = format!("{prefix}-");
+        let all = self.read();
+        let mut own = all
+            .range(prefix.clone()..)
+            .take_while(|(id, _)| id.starts_with(&prefix));
+        own.find(|(_, value)| is_marked(&value[ONCE], mark, now))
+            .map(|(id, _)| id.clone())
+    }
+
     /// Writes a record.
-    pub(crate) fn put<T: Serialize>(&self, id: &str, record: &T) -> Result<(), CredentialError> {
-        self.save(&mut self.write(), id, record)
+    pub(crate) async fn put<T: Serialize>(&self, id: &str, record: &T) -> Result<(), CredentialError> {
+        let value = to_value(record)?;
+        let _writing = self.writing.lock().await;
+        self.save(id, value).await
     }
 
     /// Changes a record while nobody else does. Returns it changed; `None` if there is no such record.
     ///
     /// # Errors
     /// The error of `change`, which then leaves the record as it is, or of the store.
-    pub(crate) fn change<T: Record, E: From<CredentialError>>(
+    pub(crate) async fn change<T: Record, E: From<CredentialError>>(
         &self,
         id: &str,
         change: impl FnOnce(&mut T) -> Result<(), E>,
     ) -> Result<Option<T>, E> {
-        let mut all = self.write();
-        let found = all.get(id).cloned();
+        let _writing = self.writing.lock().await;
+        let found = self.read().get(id).cloned();
         let Some(mut record) = found.and_then(|value| serde_json::from_value::<T>(value).ok()) else {
             return Ok(None);
         };
         change(&mut record)?;
-        self.save(&mut all, id, &record)?;
+        self.save(id, to_value(&record)?).await?;
         Ok(Some(record))
     }
 
     /// Removes a record.
-    pub(crate) fn delete(&self, id: &str) -> Result<(), CredentialError> {
-        let mut all = self.write();
-        self.store.save(&format!("{PREFIX}{id}"), None)?;
-        all.remove(id);
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), CredentialError> {
+        let _writing = self.writing.lock().await;
+        self.store.save(&format!("{PREFIX}{id}"), None).await?;
+        self.write().remove(id);
         Ok(())
     }
 
-    fn save<T: Serialize>(
-        &self,
-        all: &mut BTreeMap<String, Value>,
-        id: &str,
-        record: &T,
-    ) -> Result<(), CredentialError> {
-        let value = to_value(record)?;
-        save_json(&*self.store, &format!("{PREFIX}{id}"), &value)?;
-        all.insert(id.to_owned(), value);
+    /// Writes a value to the store, and then for readers. The caller holds `writing`.
+    async fn save(&self, id: &str, value: Value) -> Result<(), CredentialError> {
+        save_json(&*self.store, &format!("{PREFIX}{id}"), &value).await?;
+        self.write().insert(id.to_owned(), value);
         Ok(())
     }
 }
@@ -179,6 +184,7 @@ fn is_marked(found: &Value, mark: &str, now: Timestamp) -> bool {
 mod tests {
     use super::*;
     use crate::session::MemoryCredentials;
+    use crate::session::ready;
 
     #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
     struct Note {
@@ -212,16 +218,14 @@ mod tests {
     #[test]
     fn records_outlive_a_restart_and_identifiers_are_not_used_twice() {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
-        let records = Records::load(Arc::clone(&store)).unwrap();
+        let records = ready(Records::load(Arc::clone(&store))).unwrap();
         for number in 1..=12 {
-            let id = records.create(&note(&number), &request_mark(None, 0)).unwrap();
+            let id = ready(records.create(&note(&number), &request_mark(None, 0))).unwrap();
             assert_eq!(id, format!("no-{number}"));
         }
-        records.delete("no-12").unwrap();
-        let again = Records::load(store).unwrap();
-        let other = again
-            .create(&Other(String::new()), &request_mark(None, 0))
-            .unwrap();
+        ready(records.delete("no-12")).unwrap();
+        let again = ready(Records::load(store)).unwrap();
+        let other = ready(again.create(&Other(String::new()), &request_mark(None, 0))).unwrap();
         assert_eq!(other, "ot-13");
         let texts: Vec<String> = again
             .all::<Note>()
@@ -238,8 +242,8 @@ mod tests {
     fn a_marked_record_is_made_once_in_24_hours_also_over_a_restart() {
         let store: Arc<dyn CredentialStore> = Arc::new(MemoryCredentials::default());
         let create = |mark: Option<&str>, hours: u64| {
-            let records = Records::load(Arc::clone(&store)).unwrap();
-            records.create(&note(&"x"), &request_mark(mark, hours)).unwrap()
+            let records = ready(Records::load(Arc::clone(&store))).unwrap();
+            ready(records.create(&note(&"x"), &request_mark(mark, hours))).unwrap()
         };
         assert_eq!(create(Some("a"), 0), "no-1");
         assert_eq!(create(Some("a"), 23), "no-1");

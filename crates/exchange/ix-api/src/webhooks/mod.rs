@@ -269,6 +269,7 @@ impl Sender {
                 .app
                 .records
                 .delete(&self.id)
+                .await
                 .map_err(|error| error.to_string()),
             Err(problem) => Err(problem.detail.into()),
         };

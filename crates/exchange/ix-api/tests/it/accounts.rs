@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::Method;
-use millrace_ix_api::session::{CredentialError, CredentialStore, KeyScope, MemoryCredentials};
+use millrace_ix_api::session::{CredentialError, CredentialStore, KeyScope, MemoryCredentials, Stored};
 
 use crate::support::{Answer, Api};
 
@@ -12,22 +12,22 @@ use crate::support::{Answer, Api};
 struct Full(Arc<MemoryCredentials>, AtomicBool);
 
 impl CredentialStore for Full {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+    fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>> {
         self.0.load(key)
     }
 
-    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+    fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()> {
         if self.1.load(Ordering::SeqCst) {
-            let reason = "the disk is full".to_owned();
-            return Err(CredentialError {
-                reason,
+            let full = CredentialError {
+                reason: "the disk is full".to_owned(),
                 follows: None,
-            });
+            };
+            return Box::pin(std::future::ready(Err(full)));
         }
         self.0.save(key, value)
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>> {
         self.0.list(prefix)
     }
 }

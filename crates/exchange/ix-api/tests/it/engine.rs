@@ -8,7 +8,7 @@ use axum::extract::ConnectInfo;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
 use millrace_ix_api::engine::{Engine, EngineCredentials};
-use millrace_ix_api::session::{ApiKeyRecord, CredentialError, CredentialStore, KeyScope, Sealer};
+use millrace_ix_api::session::{ApiKeyRecord, CredentialStore, KeyScope, Sealer, Stored};
 use millrace_ix_api::{App, router};
 use millrace_ix_engine::Event;
 use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId, Timestamp, UserId};
@@ -183,16 +183,16 @@ struct Reported {
 }
 
 impl CredentialStore for Reported {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
+    fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>> {
         self.readings.send(()).unwrap();
         self.store.load(key)
     }
 
-    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+    fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()> {
         self.store.save(key, value)
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>> {
         self.store.list(prefix)
     }
 }
@@ -210,14 +210,16 @@ fn settings() -> millrace_ix_api::Settings {
 }
 
 /// Returns the router of the API over the engine of a world.
-fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
+async fn api(world: &World, credentials: Arc<dyn CredentialStore>) -> axum::Router {
     let sealer = Sealer::new(&[7; 32]).unwrap();
-    let app = App::new(Arc::clone(&world.engine), credentials, sealer, settings()).unwrap();
+    let app = App::new(Arc::clone(&world.engine), credentials, sealer, settings())
+        .await
+        .unwrap();
     router(app)
 }
 
 /// Gives a user an API key.
-fn give_key(store: &dyn CredentialStore, user: UserId, key: &str) {
+async fn give_key(store: &dyn CredentialStore, user: UserId, key: &str) {
     let record = ApiKeyRecord {
         user,
         name: "test".to_owned(),
@@ -228,7 +230,8 @@ fn give_key(store: &dyn CredentialStore, user: UserId, key: &str) {
     let digest = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
     let print: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let record = serde_json::to_vec(&record).unwrap();
-    store.save(&format!("key/{print}"), Some(&record)).unwrap();
+    let key = format!("key/{print}");
+    store.save(&key, Some(&record)).await.unwrap();
 }
 
 async fn send(
@@ -264,10 +267,7 @@ fn requests_that_wait_for_the_database_do_not_stop_others() {
     let world = runtime.block_on(World::new());
     let (readings, read) = mpsc::channel();
     let store = EngineCredentials::new(world.handle.clone());
-    let router = {
-        let _runtime = runtime.enter();
-        api(&world, Arc::new(Reported { store, readings }))
-    };
+    let router = runtime.block_on(api(&world, Arc::new(Reported { store, readings })));
     while read.try_recv().is_ok() {}
     // The engine's thread is busy until the end of the test, or gives up.
     let (open, gate) = mpsc::channel::<()>();
@@ -329,8 +329,8 @@ async fn a_replay_from_a_position_that_no_event_has_is_taken() {
     )
     .await;
     let user = *world.handle.snapshot().exchange.users.keys().next().unwrap();
-    give_key(&*store, user, "mx_ann");
-    let router = api(&world, store);
+    give_key(&*store, user, "mx_ann").await;
+    let router = api(&world, store).await;
     let webhook = json!({ "url": "http://127.0.0.1:9/" });
     let (status, made) = send(
         router.clone(),
@@ -407,8 +407,8 @@ async fn the_load_of_a_trunk_is_that_of_the_port_at_its_first_end() {
     .await;
     let store = Arc::new(EngineCredentials::new(world.handle.clone()));
     let user = *world.handle.snapshot().exchange.users.keys().next().unwrap();
-    give_key(&*store, user, "mx_noc");
-    let router = api(&world, store);
+    give_key(&*store, user, "mx_noc").await;
+    let router = api(&world, store).await;
     let load = async || {
         let (status, trunks) = send(router.clone(), "GET", "/api/v1/trunks", "mx_noc", None).await;
         assert_eq!(status, 200, "{trunks}");
@@ -440,9 +440,11 @@ async fn graphs_and_figures_are_those_of_the_series_and_a_deleted_connection_sta
     let exchange = Arc::clone(&world.handle.snapshot().exchange);
     let user = *exchange.users.keys().next().unwrap();
     let connection = *exchange.connections.keys().next().unwrap();
-    give_key(&*store, user, "mx_noc");
+    give_key(&*store, user, "mx_noc").await;
     let sealer = Sealer::new(&[7; 32]).unwrap();
-    let app = App::new(Arc::clone(&world.engine), store, sealer, settings()).unwrap();
+    let app = App::new(Arc::clone(&world.engine), store, sealer, settings())
+        .await
+        .unwrap();
     let router = router(app.clone());
     let path = format!("/api/v1/series/connections/{connection}");
     let graph = async || send(router.clone(), "GET", &path, "mx_noc", None).await;
@@ -451,7 +453,7 @@ async fn graphs_and_figures_are_those_of_the_series_and_a_deleted_connection_sta
         (status, &none["measured"], &none["lines"]),
         (200, &json!(false), &json!([]))
     );
-    assert!(!app.billing(None).measured);
+    assert!(!app.billing(None).await.measured);
 
     let folder = tempfile::tempdir().unwrap();
     let series = Shared::open(folder.path(), 0).unwrap();
@@ -490,7 +492,7 @@ async fn graphs_and_figures_are_those_of_the_series_and_a_deleted_connection_sta
     let month = series.month_of(now);
     let figures = [connection.0, 999].map(|number| (number, series.figure(number, month, now + 600)));
     series.freeze(month, &figures.into()).unwrap();
-    let rows = app.billing(Some(month)).rows;
+    let rows = app.billing(Some(month)).await.rows;
     let shown: Vec<_> = rows
         .iter()
         .map(|row| (&*row.connection, &*row.connection_name, row.billed_bps))

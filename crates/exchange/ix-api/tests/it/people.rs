@@ -198,7 +198,10 @@ async fn an_invitation_is_over_when_the_staff_gives_the_password_on_the_host() {
     let zoe = new_user(&api, &ann, "zoe", &["member_tech"]).await;
     send_link(&api, &ann, &zoe, "invitation").await;
     let token = token(&letters(&mailbox, 1).await[0]);
-    api.app.reset_password(zoe.parse().unwrap(), PASSWORD).unwrap();
+    api.app
+        .reset_password(zoe.parse().unwrap(), PASSWORD)
+        .await
+        .unwrap();
     assert_eq!(use_link(&api, &token, NEW_PASSWORD, None).await.status, 404);
     assert_eq!(sign_in(&api, "zoe", PASSWORD, None).await.status, 200);
 }

@@ -1,13 +1,15 @@
 //! Sign-in through the router of the API.
 
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::Method;
+use futures::poll;
 use millrace_ix_api::demo::PASSWORD;
 use millrace_ix_api::session::{
-    ApiKeyRecord, CredentialError, CredentialStore, KeyScope, MemoryCredentials, TotpSecret, UserCredentials,
-    code_at, verify_password,
+    ApiKeyRecord, CredentialStore, KeyScope, MemoryCredentials, Stored, TotpSecret, UserCredentials, code_at,
+    verify_password,
 };
 use millrace_ix_model::Timestamp;
 use serde_json::json;
@@ -36,7 +38,7 @@ fn seconds() -> u64 {
 #[tokio::test]
 async fn a_member_signs_in_reads_and_signs_out() {
     let api = Api::new().await;
-    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    api.app.set_password(api.user("ann"), PASSWORD).await.unwrap();
     let answer = sign_in(&api, json!({ "name": "Ann", "password": PASSWORD })).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.json()["account"]["name"], "Aoba Networks");
@@ -79,7 +81,7 @@ async fn a_member_signs_in_reads_and_signs_out() {
 #[tokio::test]
 async fn a_wrong_name_and_a_wrong_password_get_the_same_answer() {
     let api = Api::new().await;
-    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    api.app.set_password(api.user("ann"), PASSWORD).await.unwrap();
     let wrong = sign_in(&api, json!({ "name": "ann", "password": "wrong" })).await;
     let nobody = sign_in(&api, json!({ "name": "nobody", "password": "wrong" })).await;
     let without_password = sign_in(&api, json!({ "name": "bob", "password": "" })).await;
@@ -92,14 +94,14 @@ async fn a_wrong_name_and_a_wrong_password_get_the_same_answer() {
 async fn an_operator_needs_a_second_factor_and_a_code_is_valid_once() {
     let api = Api::new().await;
     let user = api.user("ops");
-    api.app.set_password(user, PASSWORD).unwrap();
+    api.app.set_password(user, PASSWORD).await.unwrap();
     let without = sign_in(&api, json!({ "name": "ops", "password": PASSWORD })).await;
     assert_eq!(
         (without.status, without.json()["code"].clone()),
         (403, json!("no-second-factor"))
     );
     let secret = TotpSecret::generate().unwrap();
-    api.app.set_totp(user, &secret).unwrap();
+    api.app.set_totp(user, &secret).await.unwrap();
     let asked = sign_in(&api, json!({ "name": "ops", "password": PASSWORD })).await;
     assert!(asked.text().contains("code-required"), "{}", asked.text());
     let code = code_at(&secret, seconds());
@@ -123,9 +125,9 @@ async fn an_operator_needs_a_second_factor_and_a_code_is_valid_once() {
 async fn of_requests_at_once_with_one_code_the_first_alone_signs_in() {
     let api = Api::new().await;
     let user = api.user("ops");
-    api.app.set_password(user, PASSWORD).unwrap();
+    api.app.set_password(user, PASSWORD).await.unwrap();
     let secret = TotpSecret::generate().unwrap();
-    api.app.set_totp(user, &secret).unwrap();
+    api.app.set_totp(user, &secret).await.unwrap();
     let body = json!({ "name": "ops", "password": PASSWORD, "code": code_at(&secret, seconds()) });
     let answers = tokio::join!(
         sign_in(&api, body.clone()),
@@ -142,12 +144,12 @@ async fn a_sign_in_does_not_restore_a_password_that_was_changed_meanwhile() {
     const NEW: &str = "another horse battery";
     let api = Api::new().await;
     let user = api.user("ann");
-    api.app.set_password(user, PASSWORD).unwrap();
+    api.app.set_password(user, PASSWORD).await.unwrap();
     // The first request waits for its hash while the password is changed.
-    let (old, ()) = tokio::join!(
-        sign_in(&api, json!({ "name": "ann", "password": PASSWORD })),
-        async { api.app.set_password(user, NEW).unwrap() }
-    );
+    let mut old = pin!(sign_in(&api, json!({ "name": "ann", "password": PASSWORD })));
+    assert!(poll!(&mut old).is_pending());
+    api.app.set_password(user, NEW).await.unwrap();
+    let old = old.await;
     assert_eq!(old.status, 401, "{}", old.text());
     let new = sign_in(&api, json!({ "name": "ann", "password": NEW })).await;
     assert_eq!(new.status, 200, "{}", new.text());
@@ -156,7 +158,7 @@ async fn a_sign_in_does_not_restore_a_password_that_was_changed_meanwhile() {
 #[tokio::test]
 async fn the_sixth_attempt_in_a_minute_is_refused_also_with_the_right_password() {
     let api = Api::new().await;
-    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    api.app.set_password(api.user("ann"), PASSWORD).await.unwrap();
     for _ in 0..5 {
         assert_eq!(
             sign_in(&api, json!({ "name": "ann", "password": "wrong" }))
@@ -174,7 +176,7 @@ async fn the_sixth_attempt_in_a_minute_is_refused_also_with_the_right_password()
 #[tokio::test]
 async fn a_user_signs_in_from_elsewhere_and_from_a_known_browser_while_others_guess() {
     let api = Api::new().await;
-    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    api.app.set_password(api.user("ann"), PASSWORD).await.unwrap();
     let right = json!({ "name": "ann", "password": PASSWORD });
     let first = sign_in(&api, right.clone()).await;
     let known = first.headers.get_all("set-cookie").iter();
@@ -202,6 +204,7 @@ async fn a_user_signs_in_from_elsewhere_and_from_a_known_browser_while_others_gu
     // A browser is known for its own user and password only.
     api.app
         .set_password(api.user("ann"), "another horse battery")
+        .await
         .unwrap();
     let changed = json!({ "name": "ann", "password": "another horse battery" });
     let refused = api
@@ -220,9 +223,9 @@ async fn a_user_signs_in_from_elsewhere_and_from_a_known_browser_while_others_gu
 async fn after_ten_wrong_codes_a_stranger_waits_and_the_users_own_browser_does_not() {
     let api = Api::new().await;
     let user = api.user("ops");
-    api.app.set_password(user, PASSWORD).unwrap();
+    api.app.set_password(user, PASSWORD).await.unwrap();
     let secret = TotpSecret::generate().unwrap();
-    api.app.set_totp(user, &secret).unwrap();
+    api.app.set_totp(user, &secret).await.unwrap();
     let code = code_at(&secret, seconds());
     let first = sign_in(&api, json!({ "name": "ops", "password": PASSWORD, "code": code })).await;
     assert_eq!(first.status, 200, "{}", first.text());
@@ -251,7 +254,7 @@ async fn after_ten_wrong_codes_a_stranger_waits_and_the_users_own_browser_does_n
         .await;
     assert_eq!(again.json()["code"], "wrong-code");
     // The staff lets a stranger try again by a new password.
-    api.app.set_password(user, PASSWORD).unwrap();
+    api.app.set_password(user, PASSWORD).await.unwrap();
     let answer = api
         .send_over_proxy(Method::POST, "/api/v1/session", "", "203.0.113.99", wrong)
         .await;
@@ -325,14 +328,17 @@ async fn a_password_reset_by_the_staff_deletes_api_keys_and_an_own_change_keeps_
         api.key("ann"),
         api.key_of(api.user("bob"), "bob", KeyScope::Write),
     );
-    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    api.app.set_password(api.user("ann"), PASSWORD).await.unwrap();
     assert_eq!(api.get(&ann, "/api/v1/services").await.status, 200);
-    assert_eq!(api.app.reset_password(api.user("ann"), PASSWORD).unwrap(), 1);
+    assert_eq!(
+        api.app.reset_password(api.user("ann"), PASSWORD).await.unwrap(),
+        1
+    );
     assert_eq!(api.get(&ann, "/api/v1/services").await.status, 401);
     assert_eq!(api.get(&bob, "/api/v1/services").await.status, 200);
 }
 
-type Act = Box<dyn FnOnce() + Send>;
+type Act = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A store that runs an act right after a value was read, such as a password reset by the staff.
 struct ActAfterRead {
@@ -358,37 +364,41 @@ impl ActAfterRead {
         (api, kept.unwrap())
     }
 
-    fn arm(&self, key: impl Into<String>, act: impl FnOnce() + Send + 'static) {
-        *self.armed.lock().unwrap() = Some((key.into(), Box::new(act)));
+    fn arm(&self, key: impl Into<String>, act: impl Future<Output = ()> + Send + 'static) {
+        *self.armed.lock().unwrap() = Some((key.into(), Box::pin(act)));
     }
 
     fn is_armed(&self) -> bool {
         self.armed.lock().unwrap().is_some()
     }
 
-    fn was_read(&self, key: &str) {
+    async fn was_read(&self, key: &str) {
         let armed = self.armed.lock().unwrap().take_if(|(of, _)| of == key);
         if let Some((_, act)) = armed {
-            act();
+            act.await;
         }
     }
 }
 
 impl CredentialStore for ActAfterRead {
-    fn load(&self, key: &str) -> Result<Option<Vec<u8>>, CredentialError> {
-        let value = self.store.load(key);
-        self.was_read(key);
-        value
+    fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>> {
+        Box::pin(async move {
+            let value = self.store.load(key).await;
+            self.was_read(key).await;
+            value
+        })
     }
 
-    fn save(&self, key: &str, value: Option<&[u8]>) -> Result<(), CredentialError> {
+    fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()> {
         self.store.save(key, value)
     }
 
-    fn list(&self, prefix: &str) -> Result<Vec<(String, Vec<u8>)>, CredentialError> {
-        let values = self.store.list(prefix);
-        self.was_read(prefix);
-        values
+    fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>> {
+        Box::pin(async move {
+            let values = self.store.list(prefix).await;
+            self.was_read(prefix).await;
+            values
+        })
     }
 }
 
@@ -399,8 +409,8 @@ async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
     let cookie = api.session("ann").await;
     let arm = |key: String| {
         let app = api.app.clone();
-        store.arm(key, move || {
-            app.reset_password(ann, RESET).unwrap();
+        store.arm(key, async move {
+            app.reset_password(ann, RESET).await.unwrap();
         });
     };
     let user = UserCredentials::key(&ann.to_string());
@@ -418,7 +428,7 @@ async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
         .await;
     assert_eq!(changed.status, 403, "{}", changed.text());
     assert!(!store.is_armed(), "the password was reset");
-    let stored = store.load(&user).unwrap().unwrap();
+    let stored = store.load(&user).await.unwrap().unwrap();
     let stored: UserCredentials = serde_json::from_slice(&stored).unwrap();
     assert!(verify_password(RESET, stored.password.as_deref()));
 
@@ -431,7 +441,7 @@ async fn a_password_reset_by_the_staff_is_not_undone_by_requests_under_way() {
         .await;
     assert_eq!(made.status, 401, "{}", made.text());
     assert!(!store.is_armed(), "the password was reset");
-    assert_eq!(store.list("key/").unwrap(), []);
+    assert_eq!(store.list("key/").await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -448,13 +458,13 @@ async fn requests_at_once_do_not_exceed_the_maximum_number_of_api_keys() {
     let record = serde_json::to_vec(&record).unwrap();
     for number in 0..49 {
         let key = format!("key/{number:064x}");
-        store.save(&key, Some(&record)).unwrap();
+        store.save(&key, Some(&record)).await.unwrap();
     }
     // Another request creates the last permitted key after this request has counted the keys.
     let other = Arc::clone(&store.store);
-    store.arm("key/", move || {
+    store.arm("key/", async move {
         let key = format!("key/{:064x}", 49);
-        other.save(&key, Some(&record)).unwrap();
+        other.save(&key, Some(&record)).await.unwrap();
     });
     let headers = [("cookie", cookie.as_str())];
     let key = json!({ "name": "one more", "scope": "write" });
@@ -463,7 +473,7 @@ async fn requests_at_once_do_not_exceed_the_maximum_number_of_api_keys() {
         .await;
     assert_eq!(made.status, 409, "{}", made.text());
     assert!(!store.is_armed(), "the other key was created");
-    assert_eq!(store.list("key/").unwrap().len(), 50);
+    assert_eq!(store.list("key/").await.unwrap().len(), 50);
 }
 
 #[tokio::test]
@@ -472,13 +482,13 @@ async fn a_password_stays_and_a_sign_out_happens_if_the_audit_chain_takes_no_ent
     let cookie = api.session("ann").await;
     let headers = [("cookie", cookie.as_str())];
     let credentials = UserCredentials::key(&api.user("ann").to_string());
-    let before = store.load(&credentials).unwrap();
+    let before = store.load(&credentials).await.unwrap();
     api.world.set_full(true);
     let change = json!({ "present": PASSWORD, "new": "another correct horse" });
     let path = "/api/v1/session/password";
     let changed = api.send(Method::PUT, path, "", &headers, Some(change)).await;
     assert_eq!(changed.status, 503, "{}", changed.text());
-    assert_eq!(store.load(&credentials).unwrap(), before);
+    assert_eq!(store.load(&credentials).await.unwrap(), before);
     let signed_out = api
         .send(Method::DELETE, "/api/v1/session", "", &headers, None)
         .await;
@@ -513,7 +523,7 @@ async fn every_answer_carries_the_policy_and_is_kept_by_no_shared_cache() {
 #[tokio::test]
 async fn changes_of_passwords_are_limited_by_the_address_of_the_client_and_not_of_the_proxy() {
     let api = Api::new().await;
-    api.app.set_password(api.user("ann"), PASSWORD).unwrap();
+    api.app.set_password(api.user("ann"), PASSWORD).await.unwrap();
     let ann = api.key("ann");
     for number in 0..20 {
         let body = json!({ "name": format!("nobody {number}"), "password": "" });

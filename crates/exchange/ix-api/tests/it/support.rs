@@ -16,6 +16,11 @@ use millrace_ix_model::{Timestamp, UserId};
 use millrace_ix_service::simulation::SimulatedClocks;
 use tower::ServiceExt as _;
 
+/// Returns the answer of the store in memory, which does not wait.
+pub(crate) fn ready<T>(answer: impl Future<Output = T>) -> T {
+    futures::FutureExt::now_or_never(answer).unwrap()
+}
+
 /// The API over a running engine with the exchange of the demonstrations.
 pub(crate) struct Api {
     pub(crate) world: World,
@@ -124,7 +129,7 @@ impl Api {
         {
             world.read_route_server(server, RouteServerReads::Succeed);
         }
-        let app = App::new(Arc::clone(&world.engine), store, sealer, settings).unwrap();
+        let app = ready(App::new(Arc::clone(&world.engine), store, sealer, settings)).unwrap();
         Api {
             world,
             router: router(app.clone()),
@@ -170,7 +175,7 @@ impl Api {
 
     /// Returns the stored values whose keys begin with `prefix`.
     pub(crate) fn values(&self, prefix: &str) -> Vec<Vec<u8>> {
-        let found = self.credentials.list(prefix).unwrap();
+        let found = ready(self.credentials.list(prefix)).unwrap();
         found.into_iter().map(|(_, value)| value).collect()
     }
 
@@ -200,18 +205,14 @@ impl Api {
         };
         let digest = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
         let print: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        self.credentials
-            .save(
-                &format!("key/{print}"),
-                Some(&serde_json::to_vec(&record).unwrap()),
-            )
-            .unwrap();
+        let value = serde_json::to_vec(&record).unwrap();
+        ready(self.credentials.save(&format!("key/{print}"), Some(&value))).unwrap();
         key.to_owned()
     }
 
     /// Returns the number of stored values whose key begins with `prefix`.
     pub(crate) fn stored(&self, prefix: &str) -> usize {
-        self.credentials.list(prefix).unwrap().len()
+        ready(self.credentials.list(prefix)).unwrap().len()
     }
 
     /// Waits until no stored value's key begins with `prefix`.
@@ -227,7 +228,7 @@ impl Api {
 
     /// Signs a member in, and returns the cookie of the session.
     pub(crate) async fn session(&self, name: &str) -> String {
-        self.app.set_password(self.user(name), PASSWORD).unwrap();
+        self.app.set_password(self.user(name), PASSWORD).await.unwrap();
         let body = serde_json::json!({ "name": name, "password": PASSWORD });
         let answer = self
             .send(Method::POST, "/api/v1/session", "", &[], Some(body))

@@ -310,7 +310,7 @@ async fn a_webhook_ends_with_its_user() {
         store
     })
     .await;
-    let records = || kept.as_ref().unwrap().list("record/wh-").unwrap();
+    let records = || crate::support::ready(kept.as_ref().unwrap().list("record/wh-")).unwrap();
     let ann = api.key("ann");
     let body = json!({ "url": "http://127.0.0.1:9/" });
     let made = post(&api, &ann, "/api/v1/webhooks", body).await;

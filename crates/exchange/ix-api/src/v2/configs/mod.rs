@@ -192,7 +192,7 @@ async fn change(
     facts.billed = Some(billed);
     put_properties(app, principal, id, &facts).await?;
     let principal = renewed(app, principal);
-    addresses::link(app, &principal, id, &added)?;
+    addresses::link(app, &principal, id, &added).await?;
     view(app, &principal, id).map(Json)
 }
 

@@ -197,6 +197,6 @@ pub(crate) async fn create(
     }
     put_properties(&app, &principal, id, &facts).await?;
     let principal = renewed(&app, &principal);
-    addresses::link(&app, &principal, id, &macs)?;
+    addresses::link(&app, &principal, id, &macs).await?;
     Ok((StatusCode::CREATED, Json(view(&app, &principal, id)?)))
 }
