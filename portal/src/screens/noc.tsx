@@ -52,7 +52,8 @@ export function NocWall() {
   const old = since !== undefined;
   // A quarantine that goes well is no alarm.
   const alarms = summary.data.tasks.filter((task) => task.severity !== "info");
-  const open = changes.data.filter((change) => change.state !== "cleaned" && change.state !== "rolled_back");
+  // A switch can also refuse what takes a change back.
+  const open = changes.data.filter((change) => change.state !== "cleaned" && (change.state !== "rolled_back" || change.error));
   const sites = [...new Set(switches.data.map((entry) => entry.site))];
   const failing = switches.data.filter((entry) => entry.state !== "in_sync").length;
   const down = trunks.data.filter((trunk) => trunk.up === false).length;

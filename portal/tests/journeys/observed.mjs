@@ -194,7 +194,7 @@ export const journeys = [
     run: async ({ as }) => {
       const { page, t } = await as("ann", "/filters");
       const row = page.locator("tr", { hasText: "redirect 64500:100" });
-      await row.getByText(t("state.refused")).waitFor();
+      await row.getByText(t("state.refused"), { exact: true }).waitFor();
       for (const code of ["no-object", "missing-object"]) {
         await row.getByText(t(`reason.${code}`, { kind: "route", destination: "192.0.2.0/24", prefix: "192.0.2.0/24", origins: "AS64500" })).waitFor();
       }

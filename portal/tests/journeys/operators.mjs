@@ -71,14 +71,14 @@ export const journeys = [
     name: "the wall shows a switch that does not answer, and a change that waits with the switch's own error",
     run: async ({ as, post }) => {
       const { page, t } = await as("noc", "/noc");
+      await post("change/stuck");
+      await page.getByText(/OFPBFC_MSG_FAILED/).waitFor();
       await post("switch/unreachable");
       await page.getByText(t("task.switchUnreachable", { name: "otemachi-1" })).waitFor();
-      await post("change/stuck");
-      await page.getByText(/OFPMMFC_OUT_OF_METERS/).waitFor();
       await post("switch/up");
       await page.getByText(t("task.switchUnreachable", { name: "otemachi-1" })).waitFor({ state: "hidden" });
       await post("change/done");
-      await page.getByText(/OFPMMFC_OUT_OF_METERS/).waitFor({ state: "hidden" });
+      await page.getByText(/OFPBFC_MSG_FAILED/).waitFor({ state: "hidden" });
     },
   },
   {

@@ -18,7 +18,7 @@ use millrace_ix_api::engine::EngineCredentials;
 use millrace_ix_api::route_servers::{usual_poll_secs, usual_reject_cause};
 use millrace_ix_api::session::{Sealer, TotpSecret};
 use millrace_ix_api::{App, MailSettings, OidcSettings, Page, RouteServer, Settings, router};
-use millrace_ix_model::{Operation, Role, Timestamp};
+use millrace_ix_model::{Connection, Operation, Role, TagType, Timestamp, VlanId, VlanRequest};
 use millrace_ix_service::OrderRequest;
 use millrace_types::PortNo;
 
@@ -51,8 +51,8 @@ fn route_server() -> Result<RouteServer, Box<dyn std::error::Error>> {
 
 /// The time between two deliveries of what the switches have sampled.
 const SAMPLING: Duration = Duration::from_millis(200);
-/// The error of a switch that refuses a change of a rate.
-const NO_METER: &str = "OFPMMFC_OUT_OF_METERS: the switch has no free meter";
+/// The error of a switch that refuses to remove entries.
+const NOT_REMOVED: &str = "OFPBFC_MSG_FAILED: the entries are not removed";
 
 fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
@@ -83,33 +83,36 @@ fn set_switch(world: &World, state: &str) {
     }
 }
 
-/// Orders a rate that the first switch refuses after the change has begun there, or lets it accept the rate.
+/// Moves an end, whose old entries the first switch does not remove, or lets it remove them.
 async fn set_stuck(world: &World, is_stuck: bool) -> Result<(), WorldError> {
     let Some(switch) = world.first_switch() else {
         return Ok(());
     };
-    let refuses = is_stuck.then_some(NO_METER);
+    let refuses = is_stuck.then_some(NOT_REMOVED);
     world
         .fabric
-        .change(switch, |model| model.refuses_meters = refuses);
+        .change(switch, |model| model.refuses_removals = refuses);
     if !is_stuck {
-        return Ok(());
+        // The engine compares the switch at once, and need not wait for its next attempt.
+        world.fabric.connect(switch);
+        return world.settle().await;
     }
     let exchange = Arc::clone(&world.engine.snapshot().exchange);
+    let is_there = |connection| {
+        let found = exchange.connections.get(connection);
+        found.and_then(Connection::switch) == Some(switch)
+    };
     let mut services = exchange.services.iter();
     let korea = services.find(|(_, service)| service.name == "private-korea");
     let mut ends = korea.into_iter().flat_map(|(id, _)| exchange.ends(*id));
-    let is_there = |connection| {
-        exchange
-            .connections
-            .get(connection)
-            .and_then(|found| found.switch())
-            == Some(switch)
-    };
-    if let Some((config, _)) = ends.find(|(_, end)| is_there(&end.connection)) {
-        let order = OrderRequest::of_system(vec![Operation::SetRate {
+    if let Some((config, end)) = ends.find(|(_, end)| is_there(&end.connection)) {
+        let order = OrderRequest::of_system(vec![Operation::MoveEnd {
             config,
-            capacity_mbps: Some(99),
+            connection: end.connection,
+            vlan: VlanRequest::Dot1q {
+                vlan: VlanId::new(78).ok(),
+                ethertype: TagType::CTag,
+            },
         }]);
         world.engine.order(order).await?;
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Instant, SystemTime};
 
-use millrace_ix_filter::{FoundRoute, SessionKind};
+use millrace_ix_filter::{FoundRoute, SessionKind, SessionStatus, Verdict};
 use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::broadcast;
 
 use crate::counters::FilterCounters;
-use crate::observed::{Attack, FilterCounter, Load, SampleReceiver, Session, Target, Verdict};
+use crate::observed::{Attack, FilterCounter, Load, SampleReceiver, Target};
 use crate::route_servers::{RouteServer, RouteServerStatus, RouteServers};
 use crate::samples;
 use crate::series::Recorded;
@@ -169,13 +169,7 @@ impl Engine {
             };
         };
         let exchange = &self.handle.snapshot().exchange;
-        let verdict = filters.check(exchange, account, matching, peers, self.now());
-        Verdict {
-            allowed: verdict.allowed,
-            reason: verdict.reason,
-            missing: verdict.missing,
-            evidence: verdict.evidence,
-        }
+        filters.check(exchange, account, matching, peers, self.now())
     }
 
     /// Returns the live routes of route servers to a prefix, at most 100; `None` if the engine has no BGP sessions. Those that a
@@ -192,24 +186,9 @@ impl Engine {
     }
 
     /// Returns the BGP sessions.
-    pub fn bgp_sessions(&self) -> Vec<Session> {
-        let sessions = self.filters.iter().flat_map(millrace_ix_filter::Shared::sessions);
-        sessions
-            .map(|session| Session {
-                peer: session.peer,
-                asn: session.asn,
-                kind: match session.kind {
-                    SessionKind::Member => "member",
-                    SessionKind::RouteServer => "route_server",
-                },
-                account: session.account,
-                state: session.state,
-                since: session.since,
-                routes: session.routes,
-                flowspec: session.flowspec,
-                last_error: session.last_error,
-            })
-            .collect()
+    pub fn bgp_sessions(&self) -> Vec<SessionStatus> {
+        let sessions = self.filters.as_ref().map(millrace_ix_filter::Shared::sessions);
+        sessions.unwrap_or_default()
     }
 
     /// Returns the latest status of a route server.

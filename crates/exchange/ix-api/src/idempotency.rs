@@ -332,6 +332,7 @@ mod tests {
             Sealer::new(&[7; 32]).unwrap(),
             settings,
         )
+        .await
         .unwrap();
         let large = post(|| async { "x".repeat(ANSWER_MAX + 1) });
         let router: Router = Router::new()

@@ -1,8 +1,6 @@
-//! Observations, which the database does not hold: offending frames, rates, attacks, BGP sessions.
+//! Observations, which the database does not hold: offending frames, rates, attacks.
 
-use std::net::IpAddr;
-
-use millrace_ix_model::{AccountId, FilterAction, FilterMatch, Prefix, Reason, Timestamp};
+use millrace_ix_model::{FilterAction, FilterMatch, Prefix, Reason, Timestamp};
 pub use millrace_ix_service::{Check, Finding, Quarantined};
 
 /// The UDP packets of the sFlow receiver, from its start.
@@ -36,19 +34,6 @@ pub struct FilterCounter {
     pub packets_per_s: u64,
     /// The present rate in bit/s.
     pub bits_per_s: u64,
-}
-
-/// The decision whether an account may have a filter.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdict {
-    /// True if the account owns the destination and the switches can apply the filter.
-    pub allowed: bool,
-    /// The reason of a refusal.
-    pub reason: Option<Reason>,
-    /// The object that is missing, such as a route object.
-    pub missing: Option<Reason>,
-    /// The objects that prove ownership of the destination.
-    pub evidence: Vec<String>,
 }
 
 /// A destination with its rate.
@@ -113,27 +98,4 @@ pub struct Suggestion {
     /// The share of the usual traffic that the filter matches, 0 to 1; `None` if no usual traffic is known.
     pub collateral: Option<f64>,
     pub why: Reason,
-}
-
-/// A BGP session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
-    /// The address of the peer.
-    pub peer: IpAddr,
-    /// The autonomous system of the peer.
-    pub asn: u32,
-    /// `member` or `route_server`.
-    pub kind: &'static str,
-    /// The account of the peer.
-    pub account: Option<AccountId>,
-    /// `idle`, `open_sent`, `open_confirm` or `established`.
-    pub state: &'static str,
-    /// The time at which the session entered this state.
-    pub since: Timestamp,
-    /// The number of unicast routes.
-    pub routes: usize,
-    /// The number of Flowspec rules.
-    pub flowspec: usize,
-    /// The last error in words.
-    pub last_error: Option<String>,
 }

@@ -5,7 +5,7 @@ use millrace_bird::{Client, Report, Settings};
 use millrace_ix_model::Timestamp;
 use millrace_types::{Duration, Time};
 
-use super::world::now;
+use super::exchange::now;
 use crate::route_servers::{RouteServer, RouteServers};
 
 /// The answers of BIRD on the control socket.

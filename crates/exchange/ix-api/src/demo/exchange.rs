@@ -17,10 +17,12 @@ use millrace_types::{Dpid, Mac, PortNo};
 const AGE: u64 = 5 * 86_400;
 
 /// The time of the first order.
-static BEGIN: LazyLock<Timestamp> = LazyLock::new(|| {
-    let now = Timestamp::from(SystemTime::now());
-    Timestamp::from_secs(now.millis() / 1000 - AGE)
-});
+static BEGIN: LazyLock<Timestamp> = LazyLock::new(|| Timestamp::from_secs(now().millis() / 1000 - AGE));
+
+/// Returns the time of the system clock.
+pub(super) fn now() -> Timestamp {
+    Timestamp::from(SystemTime::now())
+}
 
 /// Returns a time after the first order.
 fn after(seconds: u64) -> Timestamp {

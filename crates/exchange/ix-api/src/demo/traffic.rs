@@ -1,4 +1,4 @@
-//! What the switches of the demonstration send by sFlow: traffic between the members, the counters of trunks, and an NTP, DNS
+//! The sFlow datagrams of the demonstration's switches: traffic between the members, the counters of trunks, and an NTP, DNS
 //! and CLDAP amplification against an address of Aoba Networks. As in a switch, an active filter that matches a packet of the
 //! attack drops it, and counts it.
 
@@ -22,8 +22,8 @@ use crate::counters::{Count, FilterCounters};
 
 /// The parts of the attack: source port and rate in bit/s.
 const VECTORS: [(u16, u64); 3] = [(123, 6_400_000_000), (53, 1_900_000_000), (389, 350_000_000)];
-/// The number of hosts that reflect each part.
-const REFLECTORS: u64 = 4;
+/// The networks of the hosts that reflect each part.
+const REFLECTORS: [u8; 4] = [45, 91, 133, 179];
 /// The address under attack, and its usual rate in bit/s.
 const VICTIM: (Ipv4Addr, u64) = (Ipv4Addr::new(203, 0, 113, 7), 240_000_000);
 /// Another address of the same member.
@@ -260,7 +260,8 @@ impl Script {
                 source: Ipv4Addr::new(198, 18, 1, self.below(200) as u8).into(),
                 destination: destination.into(),
                 ports: (1024 + self.below(60_000) as u16, 443),
-                is_tcp: true,
+                // Half of it is QUIC.
+                is_tcp: self.sent.is_multiple_of(2),
                 count: packets(rate, 1),
             };
             all.extend(self.sample(exchange, usual_from, to, &usual));
@@ -269,9 +270,9 @@ impl Script {
             return;
         }
         for (port, rate) in VECTORS {
-            let reflector = self.below(REFLECTORS);
+            let reflector = self.below(REFLECTORS.len() as u64) as usize;
             let attack = Packets {
-                source: Ipv4Addr::new(45, 0, 0, reflector as u8).into(),
+                source: Ipv4Addr::new(REFLECTORS[reflector], 0, 0, 7).into(),
                 destination: VICTIM.0.into(),
                 ports: (port, 40_000 + reflector as u16),
                 is_tcp: false,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use millrace_ix_engine::{Mode, SwitchStatus, SyncState};
 use millrace_ix_model::{Actor, ConfigId, Exchange, Operation, Quarantine, Refusal, SwitchId, Timestamp};
@@ -15,6 +15,7 @@ use millrace_ix_service::{Handle, OrderError, Service, Settings, StartError};
 use millrace_ix_store::{Sqlite, StoreError, UnixMillis};
 use tempfile::TempDir;
 
+use super::exchange::now;
 use super::{RouteServerReads, bird, frames, routes, series, traffic};
 use crate::counters::FilterCounters;
 use crate::engine::Engine;
@@ -60,11 +61,6 @@ impl Drop for World {
     fn drop(&mut self) {
         self.handle.stop();
     }
-}
-
-/// Returns the time of the system clock.
-pub(super) fn now() -> Timestamp {
-    Timestamp::from(SystemTime::now())
 }
 
 /// Returns the ends in quarantine.

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use millrace_ix_filter::Packet;
+use millrace_ix_filter::{Packet, SessionKind};
 use millrace_ix_model::{
     AccountId, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch, Operation,
     OperationKind, Ports, Prefix, TcpFlagsMatch, reason,
@@ -462,7 +462,10 @@ pub(crate) async fn sessions(
     page.page(&numbered, |_, session| view::BgpSession {
         peer: session.peer.to_string(),
         asn: session.asn,
-        kind: session.kind.to_owned(),
+        kind: match session.kind {
+            SessionKind::Member => "member".to_owned(),
+            SessionKind::RouteServer => "route_server".to_owned(),
+        },
         account: session.account.map(|account| scope.account_name(account)),
         state: session.state.to_owned(),
         since: session.since.to_string(),

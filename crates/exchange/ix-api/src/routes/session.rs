@@ -447,6 +447,7 @@ mod tests {
             Sealer::new(&[7; 32]).unwrap(),
             settings,
         )
+        .await
         .unwrap();
         let hash = hash_password("correct horse battery").unwrap();
         let check = |is_known| {

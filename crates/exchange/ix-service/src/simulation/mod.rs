@@ -1,4 +1,4 @@
-//! What surrounds an engine, in memory: switches, a database, and clocks. Simulations, tests and demonstrations run the engine
+//! The surroundings of an engine, in memory: switches, a database, and clocks. Simulations, tests and demonstrations run the engine
 //! between them.
 
 mod clocks;

@@ -18,8 +18,8 @@ pub struct ModelSwitch {
     pub commits: u32,
     /// True if the switch refuses commits that add flow entries.
     pub is_full: bool,
-    /// The error with which the switch refuses commits that change meters.
-    pub refuses_meters: Option<&'static str>,
+    /// The error with which the switch refuses commits that remove entries.
+    pub refuses_removals: Option<&'static str>,
     /// True if the switch answers nothing.
     pub is_deaf: bool,
 }
@@ -36,9 +36,8 @@ impl ModelSwitch {
         if self.is_full && modifications.iter().any(adds) {
             return Err("OFPFMFC_TABLE_FULL".to_owned());
         }
-        let is_meter = |change: &Modification<FabricKey, Entry>| matches!(change.key, FabricKey::Meter(_));
-        if let Some(error) = self.refuses_meters
-            && modifications.iter().any(is_meter)
+        if let Some(error) = self.refuses_removals
+            && modifications.iter().any(|change| change.to.is_none())
         {
             return Err(error.to_owned());
         }
