@@ -38,7 +38,7 @@ rejectboth tcp any any -> any 25 (msg:"no mail"; flow:established,to_server; con
 rejectsrc udp any any -> any 5060 (msg:"no calls"; content:"OPTIONS"; sid:7;)
 """
 RECORDS = {"http", "dns", "tls", "smtp", "ftp", "ssh", "smb", "sip", "modbus", "dnp3"}
-EVERY = RECORDS | {"alert", "anomaly", "fileinfo", "flow", "stats"}
+EVERY = RECORDS | {"alert", "anomaly", "fileinfo", "flow", "ftp_data", "stats"}
 
 
 @pytest.fixture(scope="module")

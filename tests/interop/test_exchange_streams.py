@@ -46,17 +46,17 @@ class Stream:
         self.writer.write(f"GET /api/v1/events HTTP/1.1\r\nHost: ix\r\nAuthorization: Bearer {self.key}\r\n{resume}\r\n".encode())
         status = await reader.readline()
         assert b" 200 " in status, status
-        kind, identifier = None, None
+        fields = {}
         try:
             while line := await reader.readline():
+                if line == b"\n":
+                    # An event ends with an empty line; its fields may come in any order (HTML, section 9.2.6).
+                    if "data" in fields:
+                        self.take(fields.get("event"), fields.get("id"), fields["data"])
+                    fields = {}
+                    continue
                 name, _, value = line.decode().rstrip().partition(": ")
-                if name == "event":
-                    kind = value
-                elif name == "id":
-                    identifier = value
-                elif name == "data":
-                    self.take(kind, identifier, value)
-                    kind, identifier = None, None
+                fields[name] = value
         except (ConnectionResetError, asyncio.IncompleteReadError):
             pass
 

@@ -373,7 +373,7 @@ OUTGOING = {
     "crates/control/agent/src/control/ipfix_session.rs",
     "crates/control/agent/src/control/sflow_agent.rs",
     # The mail relay of tests, which no program of users contains.
-    "crates/exchange/ix-api/src/fake/mailbox.rs",
+    "crates/exchange/ix-api/src/demo/mailbox.rs",
     "crates/functions/chain/src/exporter/sink.rs",
     "crates/io/af-packet/src/socket.rs",
     "crates/io/af-packet/src/sys.rs",
