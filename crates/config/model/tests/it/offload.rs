@@ -86,7 +86,7 @@ fn drops_of_a_device_that_is_not_trusted_or_does_not_count_them_are_told() {
     assert_messages(
         &text("0000:01:00.0", "offload = { mode = \"trust\", drops = true }"),
         &[
-            "m.toml:7:38: bridge[0].port[0].offload.drops: 0000:01:00.0 does not count what it drops: expected nic:PATH, or no \
+            "m.toml:7:37: bridge[0].port[0].offload.drops: 0000:01:00.0 does not count what it drops: expected nic:PATH, or no \
            `drops`",
         ],
     );
