@@ -2,11 +2,9 @@
 
 use core::net::IpAddr;
 
-use millrace_types::Time;
 use millrace_wire::IpProto;
 use millrace_wire::tcp::flags;
 
-use super::events::PacketEvents;
 use super::tunnel::{self, Tunnels};
 use super::{Context, DEPTH, LinkType, Packet, find_ip_header};
 
@@ -34,15 +32,7 @@ pub fn layers(frame: &[u8], link: LinkType, note: &mut dyn FnMut(Layer)) {
     };
     let mut outer = None;
     for tunnel_depth in 0..DEPTH {
-        let context = Context {
-            number: 0,
-            time: Time::ZERO,
-            tunnel_depth,
-            is_reassembled: false,
-            reassemblies: 0,
-            is_tunnel: false,
-            events: PacketEvents::NONE,
-        };
+        let context = Context::of_record(tunnel_depth);
         let packet = match Packet::decode(frame, location, context) {
             Ok(packet) => packet,
             Err(_) => return note(Layer::Invalid),

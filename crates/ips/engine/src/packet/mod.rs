@@ -246,6 +246,21 @@ pub(crate) struct Context {
     pub(crate) events: PacketEvents,
 }
 
+impl Context {
+    /// Returns the facts about a packet that is read again for a record, in this many tunnels.
+    const fn of_record(tunnel_depth: u8) -> Context {
+        Context {
+            number: 0,
+            time: Time::ZERO,
+            tunnel_depth,
+            is_reassembled: false,
+            reassemblies: 0,
+            is_tunnel: false,
+            events: PacketEvents::NONE,
+        }
+    }
+}
+
 impl<'a> Packet<'a> {
     /// A packet without bytes.
     pub(crate) const EMPTY: Packet<'static> = Packet {
@@ -414,15 +429,7 @@ pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
     let mut location = find_ip_header(link, frame).ok()?;
     let mut found = None;
     for tunnel_depth in 0..DEPTH {
-        let context = Context {
-            number: 0,
-            time: Time::ZERO,
-            tunnel_depth,
-            is_reassembled: false,
-            reassemblies: 0,
-            is_tunnel: false,
-            events: PacketEvents::NONE,
-        };
+        let context = Context::of_record(tunnel_depth);
         let Ok(packet) = Packet::decode(frame, location, context) else {
             break;
         };
