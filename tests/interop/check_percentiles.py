@@ -6,7 +6,6 @@ Needs rrdtool and Prometheus (`scripts/setup.sh collectors`); `make exchange-che
 import datetime
 import json
 import math
-import pathlib
 import random
 import shutil
 import subprocess
@@ -130,7 +129,7 @@ def test_the_percentiles_of_a_month_are_those_of_numpy_rrdtool_and_prometheus(tm
     found = rates(law, f"{year}-{month}", start, stop)
     values, coverage = ours(found, year, month, offset)
     assert coverage == 1000 * len(found) * STEP_S // (stop - start)
-    rrdtool = by_rrdtool(pathlib.Path(tmp_path), found, start, stop)
+    rrdtool = by_rrdtool(tmp_path, found, start, stop)
     with Prometheus(tmp_path, found) as prometheus:
         for column, (way, value) in enumerate(zip(("in", "out"), values), 1):
             others = {"numpy": numpy.percentile([rate[column] for rate in found], 95), "rrdtool": rrdtool[column - 1],

@@ -8,24 +8,16 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import subprocess
 import time
 
 import pytest
 
+from guest import needs_guests
 from switches import TARGET, run, wait_for
 
-KERNELS = [pathlib.Path(root) / "boot" for root in (os.environ.get("MILLRACE_GUEST", "/var/cache/millrace/guest"), "/")]
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root"),
-    pytest.mark.skipif(not shutil.which("qemu-system-x86_64"), reason="QEMU is not there: scripts/setup.sh guests"),
-    pytest.mark.skipif(
-        not any(list(boot.glob("vmlinuz-*cloud*")) for boot in KERNELS),
-        reason="no kernel for guests: scripts/setup.sh guests",
-    ),
-]
+pytestmark = needs_guests
 NAME = "guests-test"
 FILE = f"""
 name = "{NAME}"

@@ -285,7 +285,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
-    use crate::session::{ApiKeyRecord, KeyScope, MemoryCredentials, Sealer, save_json};
+    use crate::session::{ApiKeyRecord, KeyScope, MemoryCredentials, save_json};
 
     #[test]
     fn spaces_and_order_of_a_body_make_no_other_request() {
@@ -316,24 +316,7 @@ mod tests {
         save_json(&*credentials, &format!("key/{}", fingerprint("ann")), &record)
             .await
             .unwrap();
-        let settings = crate::Settings {
-            name: "Test IX".to_owned(),
-            page: crate::Page::default(),
-            route_servers: Vec::new(),
-            webhooks_to_private: true,
-            oidc: None,
-            mail: None,
-            ixf_id: None,
-        };
-        let world = crate::demo::World::start(exchange.clone()).await.unwrap();
-        let app = App::new(
-            Arc::clone(&world.engine),
-            credentials,
-            Sealer::new(&[7; 32]).unwrap(),
-            settings,
-        )
-        .await
-        .unwrap();
+        let (_world, app) = crate::demo::start_api(credentials).await;
         let large = post(|| async { "x".repeat(ANSWER_MAX + 1) });
         let router: Router = Router::new()
             .route("/api/v1/large", large)

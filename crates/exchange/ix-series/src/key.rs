@@ -42,6 +42,19 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// Rates that switches count.
+    pub const COUNTED: [Measure; 2] = [Measure::In, Measure::Out];
+
+    /// Rates of traffic, counted and sampled.
+    pub const TRAFFIC: [Measure; 6] = [
+        Measure::In,
+        Measure::Out,
+        Measure::InIpv4,
+        Measure::InIpv6,
+        Measure::OutIpv4,
+        Measure::OutIpv6,
+    ];
+
     const ALL: [Measure; 7] = [
         Measure::In,
         Measure::Out,

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use millrace_ix_model::{ConfigId, Exchange};
+use millrace_ix_service::simulation::arp_announcement;
 
 /// A frame of LLDP.
 pub(super) const LLDP: [u8; 17] = [
@@ -23,18 +24,5 @@ pub(super) fn arp(exchange: &Exchange, config: ConfigId) -> Option<Vec<u8>> {
             IpAddr::V6(_) => None,
         })
         .next()?;
-    let header: &[u8] = &[0, 1, 8, 0, 6, 4, 0, 1];
-    Some(
-        [
-            &[0xff; 6][..],
-            &mac,
-            &[8, 6],
-            header,
-            &mac,
-            &address,
-            &[0; 6],
-            &address,
-        ]
-        .concat(),
-    )
+    Some(arp_announcement(mac, address))
 }

@@ -18,4 +18,6 @@ pub use bird::RouteServerReads;
 pub use exchange::{PASSWORD, demo};
 pub use mailbox::Mailbox;
 pub use traffic::Script;
+#[cfg(test)]
+pub(crate) use world::start_api;
 pub use world::{World, WorldError};

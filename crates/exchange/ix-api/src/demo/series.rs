@@ -10,16 +10,6 @@ use millrace_ix_series::{Figure, Key, Measure, Month, Percentile, SeriesError, S
 const STEP: u64 = 300;
 const DAY: u64 = 86_400;
 
-const BOTH: [Measure; 2] = [Measure::In, Measure::Out];
-const ALL: [Measure; 6] = [
-    Measure::In,
-    Measure::Out,
-    Measure::InIpv4,
-    Measure::InIpv6,
-    Measure::OutIpv4,
-    Measure::OutIpv6,
-];
-
 /// Returns the load of a series at a time in bit/s, or a round-trip time. The level depends on the key.
 fn value(key: Key, at: u64) -> u64 {
     let number = match key.subject {
@@ -48,12 +38,12 @@ fn keys(exchange: &Exchange) -> Vec<Key> {
     let mut add = |subject, measures: &[Measure]| {
         keys.extend(measures.iter().map(|measure| Key::new(subject, *measure)));
     };
-    add(Subject::Exchange, &ALL);
+    add(Subject::Exchange, &Measure::TRAFFIC);
     for id in exchange.connections.keys() {
-        add(Subject::Connection(id.0), &ALL);
+        add(Subject::Connection(id.0), &Measure::TRAFFIC);
     }
     for (id, end) in &exchange.configs {
-        add(Subject::End(id.0), &BOTH);
+        add(Subject::End(id.0), &Measure::COUNTED);
         let others = exchange.ends(end.service).map(|(_, other)| other.account);
         for to in others.filter(|other| *other != end.account) {
             let (from, to) = (end.account.0, to.0);
@@ -61,7 +51,7 @@ fn keys(exchange: &Exchange) -> Vec<Key> {
         }
     }
     for id in exchange.trunks.keys() {
-        add(Subject::Trunk(id.0), &BOTH);
+        add(Subject::Trunk(id.0), &Measure::COUNTED);
     }
     for (one, two) in crate::routes::series::site_pairs(exchange) {
         add(Subject::Sites(one.0, two.0), &[Measure::RoundTrip]);

@@ -236,6 +236,25 @@ fn arrive(fabric: &SimulatedFabric, exchange: &Exchange, config: ConfigId, frame
     }
 }
 
+/// Starts the exchange of the demonstrations and the API over it, without route servers, page, mail or provider of sign-ins.
+#[cfg(test)]
+pub(crate) async fn start_api(credentials: Arc<crate::session::MemoryCredentials>) -> (World, crate::App) {
+    let settings = crate::Settings {
+        name: "Test IX".to_owned(),
+        page: crate::Page::default(),
+        route_servers: Vec::new(),
+        webhooks_to_private: false,
+        oidc: None,
+        mail: None,
+        ixf_id: None,
+    };
+    let exchange = super::demo().expect("the exchange of the demonstrations");
+    let world = World::start(exchange).await.expect("a running engine");
+    let sealer = crate::session::Sealer::new(&[7; 32]).expect("a sealer");
+    let app = crate::App::new(Arc::clone(&world.engine), credentials, sealer, settings).await;
+    (world, app.expect("the API"))
+}
+
 /// Waits until the engine has done what was sent to it before.
 async fn wait(handle: &Handle) -> Result<(), WorldError> {
     handle.store(|_, _| Ok(())).await?;

@@ -141,15 +141,6 @@ fn lines_of(subject: Subject, object: &str, name: &str, measures: &[Measure]) ->
 
 /// The largest number of ends of a service in one graph.
 const ENDS_MAX: usize = 32;
-const BOTH: [Measure; 2] = [Measure::In, Measure::Out];
-const ALL: [Measure; 6] = [
-    Measure::In,
-    Measure::Out,
-    Measure::InIpv4,
-    Measure::InIpv6,
-    Measure::OutIpv4,
-    Measure::OutIpv6,
-];
 
 /// Read the traffic of a connection over a day, a week, a month or a year
 ///
@@ -164,7 +155,12 @@ pub(crate) async fn connection(
     access.require(OperationKind::ReadTraffic)?;
     let name = access.object()?.name.clone();
     let id = access.id();
-    let lines = lines_of(Subject::Connection(id.0), &id.to_string(), &name, &ALL);
+    let lines = lines_of(
+        Subject::Connection(id.0),
+        &id.to_string(),
+        &name,
+        &Measure::TRAFFIC,
+    );
     Ok(Json(graph(&app, params.period, lines).await))
 }
 
@@ -189,7 +185,7 @@ pub(crate) async fn service(
     let lines = shown.flat_map(|(end, config)| {
         let connection = exchange.connections.get(&config.connection);
         let name = connection.map_or("", |connection| &connection.name);
-        lines_of(Subject::End(end.0), &end.to_string(), name, &BOTH)
+        lines_of(Subject::End(end.0), &end.to_string(), name, &Measure::COUNTED)
     });
     Ok(Json(graph(&app, params.period, lines.collect()).await))
 }
@@ -205,7 +201,7 @@ pub(crate) async fn trunk(
     access.require(OperationKind::ReadFabric)?;
     let name = access.object()?.name.clone();
     let id = access.id();
-    let lines = lines_of(Subject::Trunk(id.0), &id.to_string(), &name, &BOTH);
+    let lines = lines_of(Subject::Trunk(id.0), &id.to_string(), &name, &Measure::COUNTED);
     Ok(Json(graph(&app, params.period, lines).await))
 }
 
@@ -321,5 +317,5 @@ pub(crate) async fn exchange(
 
 /// Returns the lines of the whole exchange.
 pub(crate) fn exchange_lines(app: &App) -> Vec<Line> {
-    lines_of(Subject::Exchange, "", &app.settings.name, &ALL)
+    lines_of(Subject::Exchange, "", &app.settings.name, &Measure::TRAFFIC)
 }

@@ -425,30 +425,12 @@ mod tests {
 
     use super::*;
     use crate::app::HASHES_MAX;
-    use crate::demo::{World, demo};
-    use crate::session::{MemoryCredentials, Sealer};
+    use crate::demo::start_api;
+    use crate::session::MemoryCredentials;
 
     #[tokio::test]
     async fn people_who_are_known_do_not_wait_behind_the_passwords_of_strangers() {
-        let settings = crate::Settings {
-            name: "Test IX".to_owned(),
-            page: crate::Page::default(),
-            route_servers: Vec::new(),
-            webhooks_to_private: false,
-            oidc: None,
-            mail: None,
-            ixf_id: None,
-        };
-        let credentials = Arc::new(MemoryCredentials::default());
-        let world = World::start(demo().unwrap()).await.unwrap();
-        let app = App::new(
-            Arc::clone(&world.engine),
-            credentials,
-            Sealer::new(&[7; 32]).unwrap(),
-            settings,
-        )
-        .await
-        .unwrap();
+        let (_world, app) = start_api(Arc::new(MemoryCredentials::default())).await;
         let hash = hash_password("correct horse battery").unwrap();
         let check = |is_known| {
             check_password(

@@ -132,19 +132,7 @@ impl World {
 
 /// Returns an ARP request of the router for its own address.
 fn arp() -> Vec<u8> {
-    let (mac, address) = ([2, 0, 0, 0, 1, 1], [192, 0, 2, 1]);
-    let header: &[u8] = &[0, 1, 8, 0, 6, 4, 0, 1];
-    [
-        &[0xff; 6][..],
-        &mac,
-        &[8, 6],
-        header,
-        &mac,
-        &address,
-        &[0; 6],
-        &address,
-    ]
-    .concat()
+    millrace_ix_service::simulation::arp_announcement([2, 0, 0, 0, 1, 1], [192, 0, 2, 1])
 }
 
 /// Returns a frame of LLDP.

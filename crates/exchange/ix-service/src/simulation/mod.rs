@@ -39,3 +39,19 @@ pub fn fill(store: &mut dyn Store, exchange: &Exchange, now: UnixMillis) -> Resu
     };
     store.commit(&transaction, now)
 }
+
+/// Returns an ARP request of a router for its own IPv4 address.
+pub fn arp_announcement(mac: [u8; 6], address: [u8; 4]) -> Vec<u8> {
+    let header: &[u8] = &[0, 1, 8, 0, 6, 4, 0, 1];
+    [
+        &[0xff; 6][..],
+        &mac,
+        &[8, 6],
+        header,
+        &mac,
+        &address,
+        &[0; 6],
+        &address,
+    ]
+    .concat()
+}
