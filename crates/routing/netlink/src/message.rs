@@ -60,17 +60,38 @@ impl Requests {
         }
     }
 
-    /// Adds the request to resolve a neighbour now (`NTF_USE`), and to keep it fresh from now on, or no longer.
+    /// Adds the question for a neighbour.
+    pub(crate) fn neighbour(&mut self, ifindex: u32, address: IpAddr) {
+        self.about_neighbour(kind::GET_NEIGH, 0, 0, (ifindex, address), |_| {});
+    }
+
+    /// Adds the request to resolve a neighbour now (`NTF_USE`), and to keep it fresh from now on, or no longer. The kernel
+    /// makes a static neighbour (`NUD_PERMANENT`) one without a MAC address.
     pub(crate) fn resolve(&mut self, ifindex: u32, address: IpAddr, managed: bool) {
-        let mut fixed = [0; 12];
-        fixed[0] = family_of(address);
-        fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
-        fixed[10] = ntf::USE;
-        self.add(kind::NEW_NEIGH, nlm_flag::CREATE, &fixed, |attributes| {
-            attributes.add_address(ntf::DST_ATTRIBUTE, address);
+        let key = (ifindex, address);
+        self.about_neighbour(kind::NEW_NEIGH, nlm_flag::CREATE, ntf::USE, key, |attributes| {
             if managed {
                 attributes.add(ntf::FLAGS_EXT_ATTRIBUTE, &ntf::EXT_MANAGED.to_ne_bytes());
             }
+        });
+    }
+
+    /// Adds a message about a neighbour, by interface and address; `ndm_flags` are those of its `ndmsg`.
+    fn about_neighbour(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        ndm_flags: u8,
+        (ifindex, address): (u32, IpAddr),
+        more: impl FnOnce(&mut Attributes<'_>),
+    ) {
+        let mut fixed = [0; 12];
+        fixed[0] = family_of(address);
+        fixed[4..8].copy_from_slice(&ifindex.to_ne_bytes());
+        fixed[10] = ndm_flags;
+        self.add(kind, flags, &fixed, |attributes| {
+            attributes.add_address(ntf::DST_ATTRIBUTE, address);
+            more(attributes);
         });
     }
 

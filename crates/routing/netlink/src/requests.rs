@@ -2,6 +2,10 @@
 //!
 //! A request waits for the kernel's lock of all network settings, which `ip -batch` and zebra take for milliseconds, so that
 //! the RIB does not send requests itself.
+//!
+//! Static neighbours are left alone: `NTF_USE`, with or without `NTF_EXT_MANAGED`, takes `NUD_PERMANENT` and the MAC address
+//! from them (`__neigh_update` in net/core/neighbour.c). The RIB may not have read yet that a neighbour is static, so the
+//! kernel is asked before each batch.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,8 +19,8 @@ use crate::socket::{Received, Socket};
 use crate::status::Shared;
 use crate::wire::{Content, Messages};
 
-/// The maximum number of requests that are sent together: about 16 KiB.
-const BATCH_LEN: usize = 256;
+/// The maximum number of requests that are sent together. The answers fit into the receive buffer that a socket has unasked.
+const BATCH_LEN: usize = 64;
 /// The maximum number of probes that wait. A probe that is dropped is repeated by the next packet to its neighbour.
 const PROBES_MAX: usize = 4096;
 
@@ -25,6 +29,12 @@ pub(crate) struct Request {
     ifindex: u32,
     address: IpAddr,
     kind: Kind,
+}
+
+impl Request {
+    fn neighbour(&self) -> (u32, IpAddr) {
+        (self.ifindex, self.address)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,32 +106,63 @@ struct Worker {
 
 impl Worker {
     fn run(mut self) {
-        let mut requests = Requests::default();
+        let mut messages = Requests::default();
         let mut buffer = vec![0; 1 << 16];
         while let Ok(first) = self.queue.recv() {
-            requests.clear();
-            self.add(first, &mut requests);
-            for _ in 1..BATCH_LEN {
-                let Ok(next) = self.queue.try_recv() else {
-                    break;
-                };
-                self.add(next, &mut requests);
-            }
-            if let Err(error) = self.execute(&requests, &mut buffer) {
+            let mut batch = vec![first];
+            batch.extend(self.queue.try_iter().take(BATCH_LEN - 1));
+            let done = self
+                .static_among(&batch, &mut messages, &mut buffer)
+                .and_then(|fixed| {
+                    messages.clear();
+                    for request in batch {
+                        self.add(request, fixed.contains(&request.neighbour()), &mut messages);
+                    }
+                    self.execute(&messages, &mut buffer)
+                });
+            if let Err(error) = done {
                 self.refuse(format!("requests about neighbours: {error}"));
             }
         }
     }
 
-    fn add(&mut self, request: Request, requests: &mut Requests) {
-        let Request {
-            ifindex,
-            address,
-            kind,
-            ..
-        } = request;
-        let key = (ifindex, address);
-        let is_managed = match kind {
+    /// Returns those neighbours of requests that are static now.
+    fn static_among(
+        &self,
+        batch: &[Request],
+        messages: &mut Requests,
+        buffer: &mut [u8],
+    ) -> io::Result<HashSet<(u32, IpAddr)>> {
+        messages.clear();
+        for request in batch {
+            messages.neighbour(request.ifindex, request.address);
+        }
+        let mut found = HashSet::new();
+        // The kernel answers before `send` returns: with the neighbour, or that there is none.
+        self.socket.send(messages.bytes())?;
+        while let Received::Datagram(size) = self.socket.receive(buffer)? {
+            for message in Messages::new(buffer.get(..size).unwrap_or_default()).flatten() {
+                if let Ok(Content::Neighbour(_, neighbour)) = message.content()
+                    && neighbour.is_static()
+                {
+                    found.insert((neighbour.interface, neighbour.address));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds a request to the messages, unless its neighbour is static.
+    fn add(&mut self, request: Request, is_static: bool, messages: &mut Requests) {
+        let key = request.neighbour();
+        if request.kind == Kind::Probe {
+            self.probes.fetch_sub(1, Ordering::Relaxed);
+        }
+        if is_static {
+            self.managed.remove(&key);
+            return;
+        }
+        let is_managed = match request.kind {
             Kind::Manage(true) => {
                 self.managed.insert(key);
                 true
@@ -130,12 +171,9 @@ impl Worker {
                 self.managed.remove(&key);
                 false
             }
-            Kind::Probe => {
-                self.probes.fetch_sub(1, Ordering::Relaxed);
-                self.managed.contains(&key)
-            }
+            Kind::Probe => self.managed.contains(&key),
         };
-        requests.resolve(ifindex, address, is_managed);
+        messages.resolve(request.ifindex, request.address, is_managed);
     }
 
     /// Sends requests. The kernel answers those that it refuses before `send` returns, and the others not at all.

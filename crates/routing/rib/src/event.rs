@@ -161,6 +161,11 @@ impl NeighbourState {
                 | NeighbourState::Permanent
         )
     }
+
+    /// Returns true if the kernel neither asks for the neighbour nor forgets it.
+    pub const fn is_static(self) -> bool {
+        matches!(self, NeighbourState::NoArp | NeighbourState::Permanent)
+    }
 }
 
 /// A route (`RTM_NEWROUTE`).

@@ -219,6 +219,22 @@ impl Rib {
             self.refresh_neighbour(netns, neighbour.ifindex, neighbour.address);
             self.host_changed(netns, neighbour.ifindex, neighbour.address, mac.is_some());
         }
+        // Static neighbours are not managed (`millrace-netlink`).
+        if before.is_some_and(|before| before.state.is_static()) && !state.is_static() {
+            for key in self.gateways_at(netns, neighbour.ifindex, neighbour.address) {
+                self.manage(&key, true);
+            }
+        }
+    }
+
+    /// Returns the adjacencies of a neighbour that routes use as their gateway.
+    fn gateways_at(&self, netns: Netns, ifindex: u32, address: IpAddr) -> Vec<AdjacencyKey> {
+        let of_neighbour = self.hops.of_neighbour(netns, ifindex, address).into_iter();
+        of_neighbour
+            .filter_map(|id| self.hops.adjacency(id))
+            .filter(|adjacency| adjacency.gateway_uses > 0)
+            .map(|adjacency| adjacency.key)
+            .collect()
     }
 
     pub(crate) fn neighbour_gone(&mut self, netns: Netns, ifindex: u32, address: IpAddr) {
@@ -228,14 +244,7 @@ impl Rib {
         if namespace.neighbours.remove(&(ifindex, address)).is_none() {
             return;
         }
-        let mut gateways = Vec::new();
-        for id in self.hops.of_neighbour(netns, ifindex, address) {
-            if let Some(adjacency) = self.hops.adjacency(id)
-                && adjacency.gateway_uses > 0
-            {
-                gateways.push(adjacency.key);
-            }
-        }
+        let gateways = self.gateways_at(netns, ifindex, address);
         if !gateways.is_empty()
             && let Some(namespace) = self.namespaces.get_mut(&netns)
         {

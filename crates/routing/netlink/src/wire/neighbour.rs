@@ -66,4 +66,9 @@ impl Neighbour {
         const VALID: u16 = nud::REACHABLE | nud::STALE | nud::DELAY | nud::PROBE | nud::PERMANENT;
         self.mac.filter(|_| self.state & VALID != 0)
     }
+
+    /// Returns true if the kernel neither asks for the neighbour nor forgets it: it is static, or needs no resolution.
+    pub fn is_static(&self) -> bool {
+        self.state & (nud::PERMANENT | nud::NOARP) != 0
+    }
 }

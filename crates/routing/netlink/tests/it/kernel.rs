@@ -439,6 +439,65 @@ fn managed_neighbours_stay_managed_when_they_are_probed() {
 }
 
 #[test]
+fn static_neighbours_stay_as_they_are_whatever_is_asked_about_them() {
+    let Some(namespace) = apart() else {
+        return;
+    };
+    cable();
+    let mut consumer = Consumer::new(100);
+    let kernel = open(&namespace, &consumer);
+    let (netns, ifindex) = (NETNS, index("a0"));
+    let hosts = ["10.0.0.77", "2001:db8::77"].map(address);
+    for host in hosts {
+        batch(&format!(
+            "neigh replace {host} lladdr 02:00:00:00:00:77 nud permanent dev a0\n"
+        ));
+        let manage = |managed| Action::Manage {
+            netns,
+            ifindex,
+            address: host,
+            managed,
+        };
+        let probe = Action::Probe {
+            netns,
+            ifindex,
+            address: host,
+        };
+        for action in [manage(true), probe, manage(false), probe] {
+            kernel.execute(&action);
+        }
+    }
+    // Requests are executed in order: one that shows comes after them all.
+    kernel.execute(&Action::Probe {
+        netns,
+        ifindex,
+        address: address("10.0.0.78"),
+    });
+    consumer.until_change(
+        "the last request is executed",
+        |change| matches!(change, Change::There(Object::Neighbour(at)) if at.address == address("10.0.0.78")),
+    );
+    let shown = ip("neigh show nud permanent dev a0");
+    for host in hosts {
+        assert!(
+            shown.contains(&format!("{host} lladdr 02:00:00:00:00:77")),
+            "{shown}"
+        );
+    }
+    // A neighbour that is static no longer is managed when it is asked for.
+    batch("neigh replace 10.0.0.77 lladdr 02:00:00:00:00:77 nud stale dev a0\n");
+    kernel.execute(&Action::Manage {
+        netns,
+        ifindex,
+        address: hosts[0],
+        managed: true,
+    });
+    consumer.until_change("the neighbour is managed", |change| {
+        matches!(change, Change::There(Object::Neighbour(at)) if at.address == hosts[0] && at.managed)
+    });
+}
+
+#[test]
 fn a_probe_finds_the_mac_address_of_a_host() {
     let Some(namespace) = apart() else {
         return;

@@ -255,6 +255,24 @@ fn a_deleted_gateway_is_asked_for_again() {
 }
 
 #[test]
+fn a_gateway_that_was_static_is_managed_from_then_on() {
+    let mut world = world();
+    let at = |state| Object::Neighbour(neighbour(2, "10.0.2.9", state, 9));
+    world.there(at(NeighbourState::Permanent));
+    world.actions();
+    world.there(at(NeighbourState::Permanent));
+    assert_eq!(world.actions(), []);
+    world.there(at(NeighbourState::Stale));
+    let manage = Action::Manage {
+        netns: NETNS,
+        ifindex: 2,
+        address: ip("10.0.2.9"),
+        managed: true,
+    };
+    assert_eq!(world.actions(), [manage]);
+}
+
+#[test]
 fn gateways_are_managed_while_a_route_needs_them() {
     let mut world = World::new(Source::Kernel);
     world.actions();
