@@ -92,7 +92,9 @@ bench-nic: build-switch ## measure what marks of a classifying NIC save (a minut
 	cargo build --release --locked -p millrace-datapath --example governor
 	scripts/nic-check.py bench --bench="$(ARGS)"
 
-bench-route: build-switch ## measure the router against its gates, beside DPDK's structures (ten minutes; ARGS=--quick: one)
+bench-route: build-switch ## measure the router against its gates, beside the kernel, DPDK's structures and l3fwd (ten minutes; ARGS=--quick: one)
+	@scripts/setup.sh python
+	@scripts/setup.sh l3fwd || echo "l3fwd: not available; its row says so"
 	cargo build --release --locked -p millrace-fib -p millrace-rib -p millrace-router --examples
 	target/release/millrace bench route --sources . $(ARGS)
 	target/release/millrace report out/bench

@@ -228,6 +228,31 @@ def test_routes_of_the_kernel_are_those_of_the_router(router):
     assert "Net Unreachable" in text, text
 
 
+def test_static_neighbours_of_the_operator_stay_while_packets_and_routes_need_them(router):
+    wait_until_it_routes()
+    # A host that answers no ARP is only reached by static neighbours.
+    [link] = json.loads(inside(VRF, "ip", "-j", "link", "show", "v20"))
+    inside(HOSTS[1], "ip", "link", "set", "eth0", "arp", "off")
+    inside(HOSTS[1], "ip", "addr", "add", "192.0.2.1/32", "dev", "lo")
+    inside(HOSTS[1], "ip", "neigh", "replace", "10.0.20.1", "lladdr", link["address"], "nud", "permanent", "dev", "eth0")
+    inside(VRF, "ip", "neigh", "flush", "dev", "v20")
+    ping = subprocess.Popen(["ip", "netns", "exec", HOSTS[0], "ping", "-q", "-i", "0.002", "192.0.2.1"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for number in range(20):
+            # Each packet has the switch ask the kernel for the neighbour, which becomes static meanwhile.
+            inside(VRF, "ip", "route", "add", "192.0.2.0/24", "via", "10.0.20.2")
+            inside(VRF, "ip", "neigh", "replace", "10.0.20.2", "lladdr", mac(2), "nud", "permanent", "dev", "v20")
+            wait_for(f"an answer, round {number}", lambda: reaches(HOSTS[0], "192.0.2.1"))
+            inside(VRF, "ip", "route", "del", "192.0.2.0/24")
+            assert "10.0.20.2" in inside(VRF, "ip", "neigh", "show", "nud", "permanent", "dev", "v20")
+            if number % 2:
+                inside(VRF, "ip", "neigh", "del", "10.0.20.2", "dev", "v20")
+    finally:
+        ping.kill()
+        ping.wait(timeout=60)
+
+
 def test_churn_of_other_routes_costs_established_traffic_nothing_and_ends_as_the_kernel_has_it(router):
     """Thousands of changes of routes, groups, links and addresses, seeded; then the route of random addresses as `ip route get`
     has it. Longer churn without traffic: crates/routing/rib/tests/kernel."""

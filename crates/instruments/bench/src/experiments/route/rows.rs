@@ -34,6 +34,8 @@ pub(super) enum Kind {
     Rates,
     /// A script in `tests/interop` that takes the numbers of routes, and starts a router. It runs once.
     Script,
+    /// A script in `tests/interop` that starts a router and another program in turn, in rounds of its own. It runs once.
+    Turns,
 }
 
 /// A program that prints rows.
@@ -47,11 +49,17 @@ pub(super) struct Program {
 }
 
 impl Program {
+    /// Returns true if it is a script in `tests/interop`.
+    pub(super) fn is_script(&self) -> bool {
+        matches!(self.kind, Kind::Script | Kind::Turns)
+    }
+
     /// Returns the arguments.
     pub(super) fn arguments(&self, length: RunLength) -> Vec<String> {
         match self.kind {
             Kind::Table | Kind::Script => vec![length.routes_v4.to_string(), length.routes_v6.to_string()],
             Kind::Rates => vec!["1".to_owned()],
+            Kind::Turns => Vec::new(),
         }
     }
 
@@ -62,6 +70,7 @@ impl Program {
             Kind::Table => table,
             Kind::Rates => "one worker, 64 bytes, 10,000 routes".to_owned(),
             Kind::Script => format!("a running router, {table}"),
+            Kind::Turns => "a running router, 64 bytes, 65,536 routes, in turn".to_owned(),
         }
     }
 }
@@ -75,7 +84,7 @@ const CHANGES_BESIDE: Gate = Gate::AtLeast(95_000.0);
 /// Changes per second that are sustained.
 const CHANGES: Gate = Gate::AtLeast(100_000.0);
 
-pub(super) const PROGRAMS: [Program; 4] = [
+pub(super) const PROGRAMS: [Program; 5] = [
     Program {
         name: "lookup",
         kind: Kind::Table,
@@ -183,10 +192,19 @@ pub(super) const PROGRAMS: [Program; 4] = [
             ),
         ],
     },
+    Program {
+        name: "beside_l3fwd.py",
+        kind: Kind::Turns,
+        remedy: "run it as root in the folder of the sources, or give --sources; scripts/setup.sh l3fwd builds l3fwd",
+        rows: &[
+            row(
+                "R6",
+                "rate of routing / rate of dpdk-l3fwd",
+                Gate::AtLeast(0.9),
+                "",
+            ),
+            row("R6", "packets routed by 65,536 routes", Gate::None, "packets/s"),
+            row("R6", "packets routed by l3fwd", Gate::None, "packets/s"),
+        ],
+    },
 ];
-
-/// Rows of the design that this experiment does not measure, with the reason.
-pub(super) const UNMEASURED: [(&str, &str); 1] = [(
-    "R6 beside dpdk-l3fwd",
-    "Debian ships no binary of it; its source is in dpdk-doc, which scripts/setup.sh does not install",
-)];
