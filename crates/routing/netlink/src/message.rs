@@ -65,11 +65,17 @@ impl Requests {
         self.about_neighbour(kind::GET_NEIGH, 0, 0, (ifindex, address), |_| {});
     }
 
-    /// Adds the request to resolve a neighbour now (`NTF_USE`), and to keep it fresh from now on, or no longer. The kernel
-    /// makes a static neighbour (`NUD_PERMANENT`) one without a MAC address.
-    pub(crate) fn resolve(&mut self, ifindex: u32, address: IpAddr, managed: bool) {
+    /// Adds the request to resolve a neighbour now (`NTF_USE`), and to keep it fresh from now on, or no longer. It fails if the
+    /// neighbour `is_new` and the kernel knows it already, or is not and the kernel does not know it. The kernel makes a static
+    /// neighbour (`NUD_PERMANENT`) one without a MAC address.
+    pub(crate) fn resolve(&mut self, ifindex: u32, address: IpAddr, managed: bool, is_new: bool) {
         let key = (ifindex, address);
-        self.about_neighbour(kind::NEW_NEIGH, nlm_flag::CREATE, ntf::USE, key, |attributes| {
+        let flags = if is_new {
+            nlm_flag::CREATE | nlm_flag::EXCLUSIVE
+        } else {
+            0
+        };
+        self.about_neighbour(kind::NEW_NEIGH, flags, ntf::USE, key, |attributes| {
             if managed {
                 attributes.add(ntf::FLAGS_EXT_ATTRIBUTE, &ntf::EXT_MANAGED.to_ne_bytes());
             }

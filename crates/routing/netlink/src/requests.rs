@@ -5,14 +5,18 @@
 //!
 //! Static neighbours are left alone: `NTF_USE`, with or without `NTF_EXT_MANAGED`, takes `NUD_PERMANENT` and the MAC address
 //! from them (`__neigh_update` in net/core/neighbour.c). The RIB may not have read yet that a neighbour is static, so the
-//! kernel is asked before each batch.
+//! kernel is asked before each batch, and a neighbour that it does not know is made only if it still does not. One that it
+//! knows, and that becomes static in the microseconds between question and request, loses its MAC address all the same: the
+//! kernel has no request that would not.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
+
+use nix::errno::Errno;
 
 use crate::message::Requests;
 use crate::socket::{Received, Socket};
@@ -21,6 +25,8 @@ use crate::wire::{Content, Messages};
 
 /// The maximum number of requests that are sent together. The answers fit into the receive buffer that a socket has unasked.
 const BATCH_LEN: usize = 64;
+/// How often a request is tried whose neighbour comes or goes at the same time.
+const ATTEMPTS_MAX: usize = 3;
 /// The maximum number of probes that wait. A probe that is dropped is repeated by the next packet to its neighbour.
 const PROBES_MAX: usize = 4096;
 
@@ -104,6 +110,15 @@ struct Worker {
     status: Arc<Shared>,
 }
 
+/// What the kernel knows of a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Known {
+    Nothing,
+    Static,
+    /// It can be asked for.
+    Dynamic,
+}
+
 impl Worker {
     fn run(mut self) {
         let mut messages = Requests::default();
@@ -111,56 +126,58 @@ impl Worker {
         while let Ok(first) = self.queue.recv() {
             let mut batch = vec![first];
             batch.extend(self.queue.try_iter().take(BATCH_LEN - 1));
-            let done = self
-                .static_among(&batch, &mut messages, &mut buffer)
-                .and_then(|fixed| {
+            let probes = batch.iter().filter(|request| request.kind == Kind::Probe).count();
+            self.probes.fetch_sub(probes, Ordering::Relaxed);
+            for _ in 0..ATTEMPTS_MAX {
+                let done = self.ask(&batch, &mut messages, &mut buffer).and_then(|known| {
                     messages.clear();
-                    for request in batch {
-                        self.add(request, fixed.contains(&request.neighbour()), &mut messages);
-                    }
-                    self.execute(&messages, &mut buffer)
+                    batch.retain(|request| self.add(*request, known.of(request), &mut messages));
+                    self.execute(&messages, &batch, &mut buffer)
                 });
-            if let Err(error) = done {
-                self.refuse(format!("requests about neighbours: {error}"));
+                match done {
+                    Ok(left) => batch = left,
+                    Err(error) => {
+                        self.refuse(format!("requests about neighbours: {error}"));
+                        batch.clear();
+                    }
+                }
+                if batch.is_empty() {
+                    break;
+                }
             }
         }
     }
 
-    /// Returns those neighbours of requests that are static now.
-    fn static_among(
-        &self,
-        batch: &[Request],
-        messages: &mut Requests,
-        buffer: &mut [u8],
-    ) -> io::Result<HashSet<(u32, IpAddr)>> {
+    /// Asks the kernel what it knows of the neighbours of requests.
+    fn ask(&self, batch: &[Request], messages: &mut Requests, buffer: &mut [u8]) -> io::Result<Answers> {
         messages.clear();
         for request in batch {
             messages.neighbour(request.ifindex, request.address);
         }
-        let mut found = HashSet::new();
+        let mut answers = Answers::default();
         // The kernel answers before `send` returns: with the neighbour, or that there is none.
         self.socket.send(messages.bytes())?;
         while let Received::Datagram(size) = self.socket.receive(buffer)? {
             for message in Messages::new(buffer.get(..size).unwrap_or_default()).flatten() {
-                if let Ok(Content::Neighbour(_, neighbour)) = message.content()
-                    && neighbour.is_static()
-                {
-                    found.insert((neighbour.interface, neighbour.address));
+                if let Ok(Content::Neighbour(_, neighbour)) = message.content() {
+                    let known = if neighbour.is_static() {
+                        Known::Static
+                    } else {
+                        Known::Dynamic
+                    };
+                    answers.0.insert((neighbour.interface, neighbour.address), known);
                 }
             }
         }
-        Ok(found)
+        Ok(answers)
     }
 
-    /// Adds a request to the messages, unless its neighbour is static.
-    fn add(&mut self, request: Request, is_static: bool, messages: &mut Requests) {
+    /// Adds a request to the messages, unless its neighbour is static. Returns true if it was added.
+    fn add(&mut self, request: Request, known: Known, messages: &mut Requests) -> bool {
         let key = request.neighbour();
-        if request.kind == Kind::Probe {
-            self.probes.fetch_sub(1, Ordering::Relaxed);
-        }
-        if is_static {
+        if known == Known::Static {
             self.managed.remove(&key);
-            return;
+            return false;
         }
         let is_managed = match request.kind {
             Kind::Manage(true) => {
@@ -173,23 +190,41 @@ impl Worker {
             }
             Kind::Probe => self.managed.contains(&key),
         };
-        messages.resolve(request.ifindex, request.address, is_managed);
+        messages.resolve(
+            request.ifindex,
+            request.address,
+            is_managed,
+            known == Known::Nothing,
+        );
+        true
     }
 
-    /// Sends requests. The kernel answers those that it refuses before `send` returns, and the others not at all.
-    fn execute(&self, requests: &Requests, buffer: &mut [u8]) -> io::Result<()> {
-        self.socket.send(requests.bytes())?;
+    /// Sends requests. The kernel answers those that it refuses before `send` returns, and the others not at all. Returns those
+    /// whose neighbour has come or gone since the kernel was asked.
+    fn execute(&self, messages: &Requests, batch: &[Request], buffer: &mut [u8]) -> io::Result<Vec<Request>> {
+        let mut left = Vec::new();
+        self.socket.send(messages.bytes())?;
         while let Received::Datagram(size) = self.socket.receive(buffer)? {
             for message in Messages::new(buffer.get(..size).unwrap_or_default()).flatten() {
-                if let Ok(Content::Error(number)) = message.content()
-                    && number != 0
-                {
-                    let error = io::Error::from_raw_os_error(number);
-                    self.refuse(format!("a request about a neighbour: {error}"));
+                let Ok(Content::Error(number)) = message.content() else {
+                    continue;
+                };
+                if number == 0 {
+                    continue;
+                }
+                let request = (message.sequence as usize)
+                    .checked_sub(1)
+                    .and_then(|at| batch.get(at));
+                match (Errno::from_raw(number), request) {
+                    (Errno::EEXIST | Errno::ENOENT, Some(request)) => left.push(*request),
+                    _ => {
+                        let error = io::Error::from_raw_os_error(number);
+                        self.refuse(format!("a request about a neighbour: {error}"));
+                    }
                 }
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     fn refuse(&self, error: String) {
@@ -197,5 +232,18 @@ impl Worker {
             status.refused_requests += 1;
             status.last_error = error;
         });
+    }
+}
+
+/// What the kernel knows, by neighbour.
+#[derive(Default)]
+struct Answers(HashMap<(u32, IpAddr), Known>);
+
+impl Answers {
+    fn of(&self, request: &Request) -> Known {
+        self.0
+            .get(&request.neighbour())
+            .copied()
+            .unwrap_or(Known::Nothing)
     }
 }
