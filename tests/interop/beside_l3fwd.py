@@ -1,8 +1,9 @@
 """Measures routing beside dpdk-l3fwd: the row R6 of `millrace bench route` (docs/gates.md, "The router").
 
-    net_pcap (4,096 packets from memory, without end) -- [ one core: Millrace, or l3fwd ] -- net_null
+    net_pcap (4,096 packets from memory, without end) -- [ one core: Millrace, or l3fwd ] -- net_pcap (one packet; takes all)
 
-Both have the same 65,536 routes of /24 and one next hop; each packet has a random destination in them. The programs run in turn,
+Both have the same 65,536 routes of /24 and one next hop, whose packet tells a bridge where it is; each packet has a random
+destination in them. The programs run in turn,
 each alone, several times; the rate is what leaves, and the row is the ratio of the medians. l3fwd is DPDK's example
 (`scripts/setup.sh l3fwd` builds it with `--lookup=fib`), without its demand for checksums by the device, which a replayed file
 cannot meet. Needs root and a namespace of its own (scripts/apart.sh).
@@ -37,7 +38,8 @@ ROUTER_MAC, HOST_MAC, NEXT_MAC = "02:00:00:00:00:10", "02:00:00:00:00:11", "02:0
 CORE = 1
 # The time in s before a measurement and of it.
 WARM_UP_S, WINDOW_S = 1, 2
-SOURCE, SINK = "net_pcap0,rx_pcap={},infinite_rx=1", "net_null1,no-rx=1"
+# The drivers of the same devices: without `tx_pcap`, packets are counted and freed.
+SOURCE, SINK = "net_pcap0,rx_pcap={}/packets.pcap,infinite_rx=1", "net_pcap1,rx_pcap={}/hello.pcap"
 
 CONFIG = f"""
 [system]
@@ -59,7 +61,7 @@ fail_mode = "standalone"
 [[bridge.port]]
 name = "p1"
 number = 1
-device = "{SINK}"
+device = "{{sink}}"
 [[interface]]
 name = "w0"
 vrf = "main"
@@ -96,14 +98,21 @@ def frame(number, destination):
     return ethernet + header + struct.pack("!HHHH", 1000 + number, 2000, 26, 0) + bytes(18)
 
 
-def write_packets(path):
-    """Writes the packets as a file of libpcap."""
-    rng = random.Random(1)
+def write_capture(path, packets):
+    """Writes packets as a file of libpcap."""
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        for number in range(PACKETS):
-            packet = frame(number, (16 << 24) + (rng.randrange(ROUTES) << 8) + rng.randrange(1, 255))
+        for packet in packets:
             file.write(struct.pack("<IIII", 0, 0, len(packet), len(packet)) + packet)
+
+
+def write_captures(folder):
+    """Writes the packets to route, and the one of the next hop (of an EtherType for experiments, IEEE 802)."""
+    rng = random.Random(1)
+    destinations = [(16 << 24) + (rng.randrange(ROUTES) << 8) + rng.randrange(1, 255) for _ in range(PACKETS)]
+    write_capture(folder / "packets.pcap", [frame(number, to) for number, to in enumerate(destinations)])
+    hello = bytes.fromhex(("ff:ff:ff:ff:ff:ff" + NEXT_MAC).replace(":", "")) + b"\x88\xb5" + bytes(46)
+    write_capture(folder / "hello.pcap", [hello])
 
 
 def rate(count):
@@ -116,18 +125,18 @@ def rate(count):
     return (after - before) / (ended - begun)
 
 
-def millrace(folder, packets):
+def millrace(folder):
     """Returns the rate of Millrace."""
     with made(NAMESPACE):
         switch = Millrace(folder / "m", dpdk=True)
-        switch.config.write_text(CONFIG.format(folder=switch.folder))
+        switch.config.write_text(CONFIG.format(folder=switch.folder, sink=SINK.format(folder)))
         with switch:
             wait_for("e0 is up", lambda: "LOWER_UP" in inside(NAMESPACE, "ip", "link", "show", "e0", check=False))
             inside(NAMESPACE, "ip", "neigh", "replace", "10.0.20.2", "lladdr", NEXT_MAC, "nud", "permanent", "dev", "e0")
             lines = "".join(f"route add {prefix} via 10.0.20.2\n" for prefix in prefixes())
             inside(NAMESPACE, "ip", "-batch", "-", input=lines)
             wait_for("the routes", lambda: ask(switch, "vrfs")[0]["ipv4_routes"] >= ROUTES)
-            port = {"name": "p1", "number": 1, "device": SOURCE.format(packets)}
+            port = {"name": "p1", "number": 1, "device": SOURCE.format(folder)}
             switch.rest.put(f"{switch.url}/config/bridges/west/ports/p1", json=port, timeout=60).raise_for_status()
             return rate(lambda: ask(switch, "bridges/east/ports")[0]["tx"]["packets"])
 
@@ -139,12 +148,12 @@ def ask(switch, path):
     return answer.json()
 
 
-def l3fwd(folder, packets):
+def l3fwd(folder):
     """Returns the rate of l3fwd, as DPDK's telemetry counts it."""
     (folder / "v4").write_text("".join(f"R{prefix} 1\n" for prefix in prefixes()))
     (folder / "v6").write_text("R2001:0db8:0000:0000:0000:0000:0000:0000/48 1\n")
     eal = ["--lcores", f"0@{CORE}", "--no-pci", "--no-huge", "-m", "512", "--file-prefix", NAMESPACE,
-           "--vdev", SOURCE.format(packets), "--vdev", SINK]
+           "--vdev", SOURCE.format(folder), "--vdev", SINK.format(folder)]
     own = ["-p", "0x3", "--lookup", "fib", "--config", "(0,0,0)", "--parse-ptype", "--no-numa",
            "--rule_ipv4", folder / "v4", "--rule_ipv6", folder / "v6"]
     with contextlib.ExitStack() as stack:
@@ -176,10 +185,10 @@ def main():
     rates = {millrace: [], l3fwd: []}
     with tempfile.TemporaryDirectory(prefix="mr-l3fwd-") as name:
         folder = pathlib.Path(opened(name))
-        write_packets(folder / "packets.pcap")
+        write_captures(folder)
         for _ in range(rounds):
             for program, found in rates.items():
-                found.append(program(folder, folder / "packets.pcap"))
+                found.append(program(folder))
     ours, theirs = (statistics.median(rates[program]) for program in (millrace, l3fwd))
     say("packets routed by 65,536 routes", ours, "packets/s")
     say("packets routed by l3fwd", theirs, "packets/s")
