@@ -110,7 +110,7 @@ struct Worker {
     status: Arc<Shared>,
 }
 
-/// What the kernel knows of a neighbour.
+/// The kernel's knowledge of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Known {
     Nothing,
@@ -235,7 +235,7 @@ impl Worker {
     }
 }
 
-/// What the kernel knows, by neighbour.
+/// The kernel's knowledge, by neighbour.
 #[derive(Default)]
 struct Answers(HashMap<(u32, IpAddr), Known>);
 
