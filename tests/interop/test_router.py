@@ -228,6 +228,25 @@ def test_routes_of_the_kernel_are_those_of_the_router(router):
     assert "Net Unreachable" in text, text
 
 
+def test_a_mac_address_and_an_mtu_that_an_administrator_gives_the_kernels_interface_hold(router):
+    wait_until_it_routes()
+    inside(VRF, "ip", "link", "set", "v20", "address", "02:00:00:00:aa:01", "mtu", "1300")
+    # Hosts ask for the router again, and are told the new address.
+    inside(HOSTS[1], "ip", "neigh", "flush", "dev", "eth0")
+    inside(HOSTS[1], "ip", "-6", "neigh", "flush", "dev", "eth0")
+    wait_until_it_routes()
+    assert "02:00:00:00:aa:01" in inside(HOSTS[1], "ip", "neigh", "show", "10.0.20.1")
+    shown = next(interface for interface in router.show("interfaces") if interface["name"] == "v20")
+    assert shown["other_macs"] == ["02:00:00:00:aa:01"] and shown["mtu"] == 1300, shown
+    told = subprocess.run(["ip", "netns", "exec", HOSTS[0], "ping", "-c", "1", "-W", "5", "-M", "do", "-s", "1400", "10.0.20.2"],
+                          capture_output=True, text=True, timeout=60)
+    assert "mtu = 1300" in told.stdout + told.stderr or "mtu=1300" in told.stdout + told.stderr, told
+    inside(VRF, "ip", "link", "set", "v20", "address", shown["mac"], "mtu", "1500")
+    inside(HOSTS[1], "ip", "neigh", "flush", "dev", "eth0")
+    inside(HOSTS[1], "ip", "-6", "neigh", "flush", "dev", "eth0")
+    wait_until_it_routes()
+
+
 def test_static_neighbours_of_the_operator_stay_while_packets_and_routes_need_them(router):
     wait_until_it_routes()
     # A host that answers no ARP is only reached by static neighbours.

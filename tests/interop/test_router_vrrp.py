@@ -79,7 +79,7 @@ class Keepalived:
 
 def macs(switch):
     """Returns the addresses of macvlans at which the interface of VLAN 10 receives."""
-    return {entry["name"]: entry["macvlan_macs"] for entry in switch.show("interfaces")}["v10"]
+    return {entry["name"]: entry["other_macs"] for entry in switch.show("interfaces")}["v10"]
 
 
 def first_router(version):

@@ -88,7 +88,7 @@ pub(super) fn interfaces(list: &[RouterInterface], drops: bool) -> String {
                 .map_or_else(|| "-".to_owned(), |vlan| vlan.to_string()),
             if interface.up { "up" } else { "down" }.to_owned(),
             interface.mtu.to_string(),
-            [&interface.addresses[..], &interface.macvlan_macs]
+            [&interface.addresses[..], &interface.other_macs]
                 .concat()
                 .join(" "),
             interface.rx_packets.to_string(),

@@ -85,7 +85,8 @@ pub(super) fn interface(status: &InterfaceStatus) -> view::RouterInterface {
     let InterfaceStatus {
         config,
         is_up,
-        macvlan_macs,
+        mtu,
+        other_macs,
         stats,
     } = status;
     let drops = stats.drops.iter().map(|(reason, packets)| view::Drop {
@@ -101,8 +102,8 @@ pub(super) fn interface(status: &InterfaceStatus) -> view::RouterInterface {
         vlan: config.vlan.map(millrace_types::Vid::raw),
         number: config.number.map(millrace_types::PortNo::raw),
         mac: config.mac_address().to_string(),
-        macvlan_macs: macvlan_macs.iter().map(ToString::to_string).collect(),
-        mtu: config.mtu.get(),
+        other_macs: other_macs.iter().map(ToString::to_string).collect(),
+        mtu: *mtu,
         addresses: config.addresses.iter().map(ToString::to_string).collect(),
         up: *is_up,
         rx_packets: stats.rx_packets,

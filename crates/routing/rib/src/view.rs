@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use millrace_fib::{Family, GroupId, NextHopSpec, Prefix, Usage};
 use millrace_types::Mac;
 
-use crate::event::{Dump, LinkKind, NeighbourState, Netns, RouteKind, Source};
+use crate::event::{Dump, Link, LinkKind, NeighbourState, Netns, RouteKind, Source};
 use crate::rib::{Counts, Rib, Vrf, VrfId};
 use crate::routes::{Entry, Origin, Record};
 
@@ -219,15 +219,32 @@ impl Rib {
         namespace.neighbours.iter().filter_map(view).collect()
     }
 
-    /// Returns the addresses of macvlans, by the name of the link below: of those with a carrier and an IP address of their own.
+    /// Returns the MTU of a link in bytes; `None` if there is no link of this name.
+    pub fn link_mtu(&self, netns: Netns, name: &str) -> Option<u16> {
+        let [ifindex] = self.links_named(netns, name)[..] else {
+            return None;
+        };
+        let link = self.namespaces.get(&netns)?.link(ifindex)?;
+        Some(u16::try_from(link.mtu).unwrap_or(u16::MAX))
+    }
+
+    /// Returns the addresses at which the kernel receives on the router's interfaces, by their names: that of each, which an
+    /// administrator may have changed, and those of macvlans with a carrier and an IP address of their own.
+    ///
     /// The macvlan of a VRRP router has both only while the router is the master (RFC 9568, section 7.3): FRR takes a backup's
     /// carrier (`protodown`), and keepalived its IP addresses. An address that the kernel makes of the MAC address (RFC 4291,
     /// appendix A) is none of its own.
-    pub fn macvlan_addresses(&self, netns: Netns) -> BTreeMap<&str, BTreeSet<Mac>> {
+    pub fn receiving_addresses(&self, netns: Netns) -> BTreeMap<&str, BTreeSet<Mac>> {
         let mut addresses: BTreeMap<&str, BTreeSet<Mac>> = BTreeMap::new();
         let Some(namespace) = self.namespaces.get(&netns) else {
             return addresses;
         };
+        for record in namespace.links.values() {
+            let Link { name, mac, .. } = &record.link;
+            if self.interfaces.contains_key(&(netns, name.clone())) {
+                addresses.entry(name).or_default().insert(*mac);
+            }
+        }
         let macvlans = namespace
             .macvlans
             .iter()

@@ -54,7 +54,7 @@ pub(super) fn interfaces() -> Vec<RouterInterface> {
         vlan: Some(vlan),
         number: None,
         mac: "02:00:00:00:00:0a".to_owned(),
-        macvlan_macs: vec!["00:00:5e:00:01:0a".to_owned()],
+        other_macs: vec!["00:00:5e:00:01:0a".to_owned()],
         mtu: 1500,
         addresses: vec![address.to_owned()],
         up: true,

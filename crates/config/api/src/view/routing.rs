@@ -112,8 +112,8 @@ pub struct RouterInterface {
     /// The MAC address.
     pub mac: String,
     /// Further MAC addresses at which it receives: those of macvlans over it, which VRRP makes, while they have a carrier and an
-    /// IP address.
-    pub macvlan_macs: Vec<String>,
+    /// IP address; and that of the kernel's interface, if it is another by now.
+    pub other_macs: Vec<String>,
     /// The largest layer-3 packet, in bytes.
     pub mtu: u16,
     /// The addresses, each with the length of its prefix.

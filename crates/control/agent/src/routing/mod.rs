@@ -10,8 +10,8 @@
 //! ```
 //! A switch without VRFs has neither the thread nor anything else of this.
 
+mod addresses;
 mod interfaces;
-mod macvlans;
 mod plan;
 mod reports;
 mod router;

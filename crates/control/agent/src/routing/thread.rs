@@ -70,7 +70,7 @@ fn run<B: Backend>(
     stop: &AtomicBool,
 ) {
     let mut idle_rounds = 0;
-    // True while interfaces may not have the addresses of their macvlans.
+    // True while interfaces may not receive where the kernel does.
     let mut is_behind = true;
     let mut reports = NeighbourReports::default();
     while !stop.load(Ordering::Acquire) {
@@ -119,7 +119,7 @@ fn run<B: Backend>(
             state.rib.tick(now);
         }
         if is_behind || !state.untold.is_empty() {
-            is_behind = !state.follow_macvlans();
+            is_behind = !state.follow_addresses();
         }
         for glean in state.follow_tunnels(now) {
             ask_for(&state, &glean);

@@ -53,8 +53,10 @@ pub enum VrfState {
 pub struct InterfaceStatus {
     pub config: model::Interface,
     pub is_up: bool,
-    /// The addresses of macvlans at which it receives.
-    pub macvlan_macs: Vec<Mac>,
+    /// The longest IP packet in bytes: by the configuration, or less by the kernel's interface.
+    pub mtu: u16,
+    /// The addresses at which it receives besides its own.
+    pub other_macs: Vec<Mac>,
     pub stats: InterfaceStats,
 }
 
@@ -164,7 +166,11 @@ impl<B: Backend> Router<B> {
         let status = |held: &super::state::RunningInterface| InterfaceStatus {
             config: held.plan.config.clone(),
             is_up: held.interface.is_up,
-            macvlan_macs: held.interface.other_macs.clone(),
+            mtu: state
+                .rib
+                .link_mtu(held.netns, &held.interface.name)
+                .map_or(held.interface.mtu, |mtu| mtu.min(held.interface.mtu)),
+            other_macs: held.interface.other_macs.clone(),
             stats: InterfaceStats::of(&held.interface.counters),
         };
         state.interfaces.values().map(status).collect()

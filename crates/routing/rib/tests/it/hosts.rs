@@ -158,36 +158,49 @@ fn a_macvlan_has_its_address_while_it_has_a_carrier_and_an_ip_address_of_its_own
             peer: None,
         })
     };
-    let addresses = |world: &World| {
-        let of_links = world.rib.macvlan_addresses(NETNS);
-        let of_links = of_links.into_iter();
-        let list = of_links.map(|(link, macs)| (link.to_owned(), macs.into_iter().collect::<Vec<_>>()));
-        list.collect::<Vec<_>>()
+    let addresses = |world: &World| -> Vec<Mac> {
+        let mut of_links = world.rib.receiving_addresses(NETNS);
+        of_links.remove("v2").unwrap_or_default().into_iter().collect()
     };
-    let there = vec![("v2".to_owned(), vec![Mac([0, 0, 0x5e, 0, 1, 7])])];
+    let own = vec![mac(102)];
+    let there = vec![Mac([0, 0, 0x5e, 0, 1, 7]), mac(102)];
     // A backup of keepalived has no address but the one that the kernel made of the MAC address.
     world.there(macvlan(true, true));
     world.there(address("fe80::200:5eff:fe00:107"));
-    assert_eq!(addresses(&world), []);
+    assert_eq!(addresses(&world), own);
     world.there(address("fe80::7"));
     assert_eq!(addresses(&world), there);
     // A backup of FRR has no carrier.
     world.there(macvlan(true, false));
-    assert_eq!(addresses(&world), []);
+    assert_eq!(addresses(&world), own);
     world.there(macvlan(true, true));
     assert_eq!(addresses(&world), there);
     world.gone(address("fe80::7"));
-    assert_eq!(addresses(&world), []);
+    assert_eq!(addresses(&world), own);
     world.there(address("10.0.2.254"));
     world.gone(macvlan(true, true));
-    assert_eq!(addresses(&world), []);
+    assert_eq!(addresses(&world), own);
     // An interface of a VLAN over it is none.
     world.there(Object::Link(Link {
         kind: LinkKind::Other,
         ..link(9, true, true)
     }));
     world.there(address("10.0.2.254"));
-    assert_eq!(addresses(&world), []);
+    assert_eq!(addresses(&world), own);
+}
+
+#[test]
+fn an_interface_receives_at_the_address_that_an_administrator_gave_it() {
+    let mut world = World::new(Source::Kernel);
+    let addresses = |world: &World| world.rib.receiving_addresses(NETNS)["v2"].clone();
+    assert_eq!(addresses(&world), [mac(102)].into());
+    world.there(Object::Link(Link {
+        mac: mac(55),
+        ..link(2, true, true)
+    }));
+    assert_eq!(addresses(&world), [mac(55)].into());
+    // Links that are no interface of the router have none.
+    assert!(!world.rib.receiving_addresses(NETNS).contains_key("lo"));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The addresses of virtual routers (VRRP): keepalived and FRR make a macvlan over an interface for each, and the interface
-//! receives at its address while the kernel does.
+//! The addresses at which an interface receives because the kernel does: of virtual routers (VRRP), for each of which keepalived
+//! and FRR make a macvlan over the interface, and one that an administrator gave the kernel's interface.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,23 +12,33 @@ use crate::control::TaskError;
 use crate::lock::lock;
 
 impl<B: Backend> State<B> {
-    /// Lets interfaces receive at the addresses of their macvlans, and only there. Returns false if a bridge is too busy to be
-    /// told: the next call tells it.
-    pub(super) fn follow_macvlans(&mut self) -> bool {
+    /// Lets interfaces receive at the addresses of their kernel's interfaces and macvlans, and only there. Returns false if a
+    /// bridge is too busy to be told: the next call tells it.
+    pub(super) fn follow_addresses(&mut self) -> bool {
         let namespaces = self.namespaces.values();
         let of_links: HashMap<_, _> = namespaces
-            .map(|held| (held.netns, self.rib.macvlan_addresses(held.netns)))
+            .map(|held| (held.netns, self.rib.receiving_addresses(held.netns)))
             .collect();
         for ((_, name), running) in &mut self.interfaces {
             let Some(of_links) = of_links.get(&running.netns) else {
                 continue;
             };
             let addresses = of_links.get(name.as_str());
-            let addresses: Vec<_> = addresses.into_iter().flatten().copied().collect();
+            let own = running.interface.mac;
+            let addresses: Vec<_> = addresses
+                .into_iter()
+                .flatten()
+                .copied()
+                .filter(|mac| *mac != own)
+                .collect();
             if running.interface.other_macs == addresses {
                 continue;
             }
-            tracing::info!(interface = name, ?addresses, "addresses of macvlans");
+            tracing::info!(
+                interface = name,
+                ?addresses,
+                "further addresses at which it receives"
+            );
             Arc::make_mut(&mut running.interface).other_macs = addresses;
             lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&running.interface))]);
             self.untold.insert(running.plan.config.bridge.to_string());
