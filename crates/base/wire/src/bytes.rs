@@ -18,7 +18,9 @@ pub(crate) fn chunk_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&
 /// bounds check.
 #[inline(always)]
 pub(crate) fn array<const N: usize, const M: usize>(header: &[u8; M], at: usize) -> [u8; N] {
-    core::array::from_fn(|i| header[at + i])
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&header[at..at + N]);
+    bytes
 }
 
 /// Returns the 16-bit integer at `at`, a constant of the caller, so that the compiler removes the bounds check. Panics
