@@ -10,7 +10,7 @@
 //!  hash of fold(b[i..i+4]) ──▶ heads: 131,072 bits (16 KiB)                                             no ──▶ next
 //!                       │ yes
 //!                       ▼
-//!            entries[hash] ──▶ compare the pattern at i - offset ──▶ hit
+//!            entries[hash] ──▶ compare four bytes beside the window ──▶ compare the pattern at i - offset ──▶ hit
 //! ```
 //!
 //! `T` has two bytes for each pair of bytes, in upper and lower case. Each byte has one bit for each of eight
@@ -60,6 +60,55 @@ struct Entry {
     offset: u32,
     /// The folded bytes of the window. A short pattern has its bytes in the low bytes.
     window: u32,
+    /// Other bytes of the pattern, so that most windows of other patterns are refused without a look at the pattern.
+    near: Near,
+}
+
+/// Four bytes of a pattern beside its window, folded: those behind it, or else those before it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Near {
+    bytes: u32,
+    /// The bits of `bytes` that belong to the pattern.
+    mask: u32,
+    /// Offset from the beginning of the window.
+    offset: i32,
+}
+
+impl Near {
+    /// Returns the bytes beside the window at an offset of a pattern.
+    fn of(pattern: &[u8], window: usize) -> Near {
+        let behind = &pattern[window + WINDOW..];
+        let before = &pattern[..window];
+        let mut bytes = [0; WINDOW];
+        let mut mask = [0; WINDOW];
+        let is_behind = behind.len() >= WINDOW.min(before.len());
+        let (part, at) = match is_behind {
+            true => {
+                let part = &behind[..behind.len().min(WINDOW)];
+                (part, 0)
+            }
+            false => {
+                let part = &before[before.len().saturating_sub(WINDOW)..];
+                (part, WINDOW - part.len())
+            }
+        };
+        bytes[at..at + part.len()].copy_from_slice(part);
+        mask[at..at + part.len()].fill(u8::MAX);
+        Near {
+            bytes: folded(&bytes),
+            mask: u32::from_le_bytes(mask),
+            offset: if is_behind { 4 } else { -4 },
+        }
+    }
+
+    /// Returns false if the bytes beside a window at `at` are others than those of the pattern.
+    #[inline(always)]
+    fn may_be(self, bytes: &[u8], at: usize) -> bool {
+        let near = at.checked_add_signed(self.offset as isize);
+        let found = near.and_then(|near| bytes.get(near..)?.first_chunk::<WINDOW>());
+        // At an end of the bytes, the whole pattern is compared.
+        found.is_none_or(|found| (folded_window(*found) ^ self.bytes) & self.mask == 0)
+    }
 }
 
 /// Entries by hash: the entries with hash `n` are `entries[starts[n]..starts[n + 1]]`.
@@ -251,6 +300,7 @@ impl Windows {
                         pattern: index,
                         offset: 0,
                         window,
+                        near: Near::default(),
                     });
                 }
                 _ => {
@@ -272,6 +322,7 @@ impl Windows {
                         pattern: index,
                         offset: offset as u32,
                         window,
+                        near: Near::of(&pattern.bytes, offset),
                     });
                 }
             }
@@ -380,7 +431,7 @@ impl Windows {
     #[inline(never)]
     fn examine_long(&self, window: u32, bytes: &[u8], at: usize, hit: &mut dyn FnMut(u32, usize)) {
         for entry in self.long.find(window) {
-            if entry.window == window {
+            if entry.window == window && entry.near.may_be(bytes, at) {
                 self.confirm(entry, bytes, at, hit);
             }
         }
