@@ -27,18 +27,27 @@ pub(super) fn has_address(ranges: &Ranges, address: IpAddr) -> bool {
     }
 }
 
-fn is_end(end: &Endpoint, address: IpAddr, port: Option<u16>) -> bool {
-    if let Some(ranges) = &end.addresses
-        && !has_address(ranges, address)
-    {
-        return false;
-    }
-    match (&end.ports, port) {
-        (None, _) => true,
-        (Some(ranges), Some(port)) => is_in(ranges.first(), u128::from(port)),
+/// Returns true if the ports of a packet are those of the ends of a rule.
+fn are_ports((source, destination): (&Endpoint, &Endpoint), ports: Option<(u16, u16)>) -> bool {
+    let is_port = |end: &Endpoint, port: u16| {
+        end.ports
+            .as_ref()
+            .is_none_or(|ranges| is_in(ranges.first(), u128::from(port)))
+    };
+    match ports {
+        Some(ports) => is_port(source, ports.0) && is_port(destination, ports.1),
         // A packet without ports does not match a rule with ports.
-        (Some(_), None) => false,
+        None => source.ports.is_none() && destination.ports.is_none(),
     }
+}
+
+/// Returns true if the addresses of a packet are those of the ends of a rule.
+fn are_addresses((source, destination): (&Endpoint, &Endpoint), packet: (IpAddr, IpAddr)) -> bool {
+    let is_address = |end: &Endpoint, address: IpAddr| {
+        let ranges = end.addresses.as_ref();
+        ranges.is_none_or(|ranges| has_address(ranges, address))
+    };
+    is_address(source, packet.0) && is_address(destination, packet.1)
 }
 
 /// Returns true if the packet has the protocol and the endpoints of the rule.
@@ -53,16 +62,16 @@ pub(super) fn header(rule: &Rule, packet: &Packet<'_>) -> bool {
     if rule.protocol.version.is_some_and(|asked| asked != version) {
         return false;
     }
-    let (source_port, destination_port) = match packet.ports {
-        Some((source, destination)) => (Some(source), Some(destination)),
-        None => (None, None),
-    };
-    let is_forward = is_end(&rule.source, packet.src, source_port)
-        && is_end(&rule.destination, packet.dst, destination_port);
+    // Ports differ more often than addresses, and are compared faster.
+    let ends = (&rule.source, &rule.destination);
+    let is_forward = are_ports(ends, packet.ports) && are_addresses(ends, (packet.src, packet.dst));
     is_forward
         || rule.is_bidirectional
-            && is_end(&rule.source, packet.dst, destination_port)
-            && is_end(&rule.destination, packet.src, source_port)
+            && are_ports(
+                ends,
+                packet.ports.map(|(source, destination)| (destination, source)),
+            )
+            && are_addresses(ends, (packet.dst, packet.src))
 }
 
 /// Returns true if the flow is in the state that the rule requires.

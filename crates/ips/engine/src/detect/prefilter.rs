@@ -1,8 +1,8 @@
 //! The prefilter: one search for each kind of inspected bytes, which finds the rules that need an evaluation.
 //!
 //! ```text
-//!  packets by protocol ─┐
-//!  stream by direction ─┼─▶ Group: scanner ──▶ pattern ──▶ rules
+//!  packets by protocol and direction ─┐
+//!  stream by direction ───────────────┼─▶ Group: scanner ──▶ pattern ──▶ rules
 //!  buffer with transforms ┘         names (hash of a suffix at a label) ──▶ rules
 //!  rules without a pattern ────────────────────────────▶ lists that are always evaluated
 //! ```
@@ -175,12 +175,12 @@ pub(super) struct TransactionGroup {
 /// The prefilter of a rule set.
 #[derive(Debug, Default)]
 pub(super) struct Prefilter {
-    /// Rules over packets, by class.
-    pub(super) packets: [Group; Class::LEN],
-    /// Rules over packets of TCP and not over streams: the search of a stream does not find these rules.
-    pub(super) packets_in_stream: Group,
-    /// Rules over streams.
-    pub(super) stream: Group,
+    /// Rules over packets, by class and direction.
+    pub(super) packets: [[Group; 2]; Class::LEN],
+    /// Rules over packets of TCP and not over streams, by direction: the search of a stream does not find these rules.
+    pub(super) packets_in_stream: [Group; 2],
+    /// Rules over streams, by direction.
+    pub(super) stream: [Group; 2],
     /// Rules over buffers, by hook.
     pub(super) hooks: Vec<Group>,
     /// Rules over transactions, by protocol.
@@ -248,8 +248,8 @@ fn name_of(operations: &[Operation], has_dot: bool) -> Option<u64> {
 impl Prefilter {
     /// Distributes the rules.
     pub(super) fn new(rules: &[Rule], hooks: &[Hook], backend: Option<Backend>) -> Prefilter {
-        let mut packets: [Draft; Class::LEN] = Default::default();
-        let (mut stream, mut in_stream) = (Draft::default(), Draft::default());
+        let mut packets: [[Draft; 2]; Class::LEN] = Default::default();
+        let (mut stream, mut in_stream): ([Draft; 2], [Draft; 2]) = Default::default();
         let mut drafts: Vec<Draft> = hooks.iter().map(|_| Draft::default()).collect();
         let mut transactions: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
         let mut frames: HashMap<AppProtocol, TransactionGroup> = HashMap::new();
@@ -301,25 +301,29 @@ impl Prefilter {
                     }
                 }
                 RuleType::Packet | RuleType::PacketStream | RuleType::Stream | RuleType::AppLayer => {
-                    // A packet outside of any stream is inspected like a stream.
-                    if rule.on_packets || rule.on_stream {
-                        for class in classes(rule) {
-                            packets[class as usize].add(at, rule);
-                            if class == Class::Tcp && !rule.on_stream {
-                                in_stream.add(at, rule);
+                    for direction in Direction::BOTH.into_iter().filter(|side| rule.flow.may_be(*side)) {
+                        let side = direction.index();
+                        // A packet outside of any stream is inspected like a stream.
+                        if rule.on_packets || rule.on_stream {
+                            for class in classes(rule) {
+                                packets[class as usize][side].add(at, rule);
+                                if class == Class::Tcp && !rule.on_stream {
+                                    in_stream[side].add(at, rule);
+                                }
                             }
                         }
-                    }
-                    if rule.on_stream {
-                        stream.add(at, rule);
+                        if rule.on_stream {
+                            stream[side].add(at, rule);
+                        }
                     }
                 }
             }
         }
+        let build_both = |drafts: [Draft; 2]| drafts.map(|draft| draft.build(backend));
         Prefilter {
-            packets: packets.map(|draft| draft.build(backend)),
-            packets_in_stream: in_stream.build(backend),
-            stream: stream.build(backend),
+            packets: packets.map(build_both),
+            packets_in_stream: build_both(in_stream),
+            stream: build_both(stream),
             hooks: drafts.into_iter().map(|draft| draft.build(backend)).collect(),
             transactions,
             frames,

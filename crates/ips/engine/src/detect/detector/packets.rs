@@ -62,12 +62,11 @@ impl Detector {
             ..
         } = context;
         let prefilter = &rules.prefilter;
-        // A rule with other endpoints cannot match in this direction of the flow.
+        // A rule with other endpoints cannot match in this direction of the flow. The groups of a direction have no rule that asks for
+        // the other one.
         let is_possible = |rule: u32| {
-            rules.rules.get(rule as usize).is_some_and(|rule| {
-                let asked = rule.flow.direction.filter(|_| rule.flow.is_needed);
-                asked.is_none_or(|asked| asked == direction) && conditions::header(rule, packet)
-            })
+            let rule = rules.rules.get(rule as usize);
+            rule.is_some_and(|rule| conditions::header(rule, packet))
         };
         self.memory.0.begin();
         if !packet.is_pseudo {
@@ -79,8 +78,8 @@ impl Detector {
                 !packet.is_rejected_by_stream && new.starts_with(packet.payload)
             });
             let group = match is_in_window {
-                true => &prefilter.packets_in_stream,
-                false => &prefilter.packets[class],
+                true => &prefilter.packets_in_stream[direction.index()],
+                false => &prefilter.packets[class][direction.index()],
             };
             let candidates = &mut self.memory.0;
             group.always.iter().for_each(|rule| candidates.add(*rule));
@@ -96,7 +95,7 @@ impl Detector {
             }
         }
         if let Some(window) = stream {
-            let group = &prefilter.stream;
+            let group = &prefilter.stream[direction.index()];
             let sample = self.begin_sample();
             let candidates = &mut self.memory.0;
             let known = candidates.list.len();

@@ -18,6 +18,24 @@ impl Detector {
     /// Evaluates the rules over the transactions of a flow.
     pub(super) fn transactions(&mut self, rules: &Ruleset, context: Context<'_>, flow: &mut Flow) {
         let direction = context.direction;
+        // Most packets belong to no transaction.
+        if !flow.app.transactions.list.is_empty() {
+            self.transactions_of_list(rules, context, flow);
+        }
+        if flow.app.frames.is_some() {
+            self.frames(rules, context, flow);
+        }
+        if flow
+            .detect
+            .has_new_events(direction, &flow.app.transactions.events)
+        {
+            self.events(rules, context, flow);
+        }
+    }
+
+    /// Evaluates the rules over the transactions of a flow that has some.
+    fn transactions_of_list(&mut self, rules: &Ruleset, context: Context<'_>, flow: &mut Flow) {
+        let direction = context.direction;
         let mut transactions = std::mem::take(&mut flow.app.transactions);
         note_matches(direction, flow, &transactions);
         let mut is_incomplete = false;
@@ -39,15 +57,6 @@ impl Detector {
             transactions.raise(INCOMPLETE);
         }
         flow.app.transactions = transactions;
-        if flow.app.frames.is_some() {
-            self.frames(rules, context, flow);
-        }
-        if flow
-            .detect
-            .has_new_events(direction, &flow.app.transactions.events)
-        {
-            self.events(rules, context, flow);
-        }
     }
 
     /// Evaluates the rules over the frames of a flow.

@@ -138,6 +138,14 @@ pub struct FlowTest {
     pub is_reassembled: Option<bool>,
 }
 
+impl FlowTest {
+    /// Returns false if the rule asks for packets of the other direction.
+    pub(in crate::detect) fn may_be(&self, direction: Direction) -> bool {
+        let asked = self.direction.filter(|_| self.is_needed);
+        asked.is_none_or(|asked| asked == direction)
+    }
+}
+
 /// A condition on the application layer that is not a list of operations.
 #[derive(Debug, Clone)]
 pub enum AppTest {
