@@ -8,7 +8,7 @@
 //! Only what can change the end of a message counts. A space before the colon of `User-Agent` is an anomaly; before the colon
 //! of `Transfer-Encoding` it is ambiguous.
 
-use memchr::{memchr, memchr_iter};
+use memchr::{memchr, memchr_iter, memchr3};
 
 use crate::app::transaction::AppEvent;
 
@@ -51,10 +51,15 @@ pub(super) fn letters(text: &[u8]) -> impl Iterator<Item = u8> + '_ {
 
 /// Returns true if some recipient may read a name as that of a header, whose name in lower case is `wanted`.
 pub(super) fn looks_like(name: &[u8], wanted: &[u8]) -> bool {
-    // Most names differ in the first letter, and this is asked for each name of each message.
-    let first = name.first().map(u8::to_ascii_lowercase);
-    let differs = first.is_some_and(|first| first.is_ascii_lowercase() && Some(&first) != wanted.first());
-    !differs && (name.eq_ignore_ascii_case(wanted) || letters(name).eq(letters(wanted)))
+    // Most names differ in the first or the last letter, and this is asked for each name of each message.
+    let differs = |byte: Option<&u8>, wanted: Option<&u8>| {
+        let letter = byte.map(u8::to_ascii_lowercase).filter(u8::is_ascii_lowercase);
+        letter.is_some_and(|letter| Some(&letter) != wanted)
+    };
+    if differs(name.first(), wanted.first()) || differs(name.last(), wanted.last()) {
+        return false;
+    }
+    name.eq_ignore_ascii_case(wanted) || letters(name).eq(letters(wanted))
 }
 
 /// Returns true if some recipient may read a name as that of a header that frames the message.
@@ -106,28 +111,39 @@ impl Section {
             [text @ .., b'\n'] => (text, Terminator::Lf),
             _ => return Some(LINE_END),
         };
-        let is_same = *self.terminator.get_or_insert(terminator) == terminator;
+        let is_same = self.is_same(terminator);
         (!is_same || memchr(b'\r', text).is_some()).then_some(LINE_END)
     }
 
-    /// Checks a header line with its terminator: its end, and its name and value.
-    pub(super) fn header_line(&mut self, line: &[u8]) -> impl Iterator<Item = AppEvent> + use<> {
-        let line_end = self.line_end(line);
+    fn is_same(&mut self, terminator: Terminator) -> bool {
+        *self.terminator.get_or_insert(terminator) == terminator
+    }
+
+    /// Checks a header line with its terminator: its end, and its name and value. `is_plain` tells that [`plain_line`] found it.
+    pub(super) fn header_line(
+        &mut self,
+        line: &[u8],
+        is_plain: bool,
+    ) -> impl Iterator<Item = AppEvent> + use<> {
+        let line_end = match is_plain {
+            true => (!self.is_same(Terminator::CrLf)).then_some(LINE_END),
+            false => self.line_end(line),
+        };
         let text = match line {
             [text @ .., b'\r', b'\n'] | [text @ .., b'\n'] | [text @ .., b'\r'] => text,
             text => text,
         };
-        line_end.into_iter().chain(self.header(text))
+        line_end.into_iter().chain(self.header(text, is_plain))
     }
 
-    fn header(&mut self, text: &[u8]) -> Option<AppEvent> {
+    fn header(&mut self, text: &[u8], is_plain: bool) -> Option<AppEvent> {
         let first = *text.first()?;
         if is_blank(text) {
             return Some(HEADER_END);
         }
         let colon = memchr(b':', text);
         let name = &text[..colon.unwrap_or(text.len())];
-        let is_nul = memchr(0, text).is_some();
+        let is_nul = !is_plain && memchr(0, text).is_some();
         if first == b' ' || is_control(first) || first == b'\t' {
             // A recipient may join the line to the one before it, or take it for a header.
             if self.is_open || is_framing(name) {
@@ -149,6 +165,13 @@ impl Section {
         let has_control = self.is_framing && value.iter().any(|byte| is_control(*byte));
         (has_control || is_nul).then_some(HEADER_VALUE)
     }
+}
+
+/// Returns the end of the first line of `data` without its terminator, if the line ends with a carriage return and a line feed and
+/// has neither of them nor a NUL before. All recipients find the same end of such a line.
+pub(super) fn plain_line(data: &[u8]) -> Option<usize> {
+    let end = memchr3(b'\r', b'\n', 0, data)?;
+    data[end..].starts_with(b"\r\n").then_some(end)
 }
 
 /// Returns the problem of bytes that are not a complete line yet: some recipients end a line after a carriage return alone.

@@ -55,6 +55,54 @@ pub(super) struct Headers {
     pub(super) has_too_many: bool,
     /// The numbers in repetitions of Content-Length, at most [`LENGTHS`].
     other_lengths: Vec<u64>,
+    filter: NameFilter,
+}
+
+/// What names have in common, so that most names that no header has are not searched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct NameFilter {
+    /// The first letters, in either case, one bit each.
+    first_letters: u32,
+    /// First letters and sizes together: one bit for each name, by [`NameFilter::place`].
+    places: u64,
+    /// True if a name has a zero byte, which does not count.
+    has_zero: bool,
+}
+
+impl NameFilter {
+    /// The bit of names that begin with no letter.
+    const OTHER: u32 = 1;
+
+    fn first_letter(name: &[u8]) -> u32 {
+        match name.first() {
+            Some(first) if first.is_ascii_alphabetic() => 1 << (first & 31),
+            _ => NameFilter::OTHER,
+        }
+    }
+
+    #[inline]
+    fn place(name: &[u8]) -> u64 {
+        let first = name.first().map_or(0, |first| usize::from(first & 31));
+        1 << ((first + 7 * name.len()) & 63)
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        self.first_letters |= NameFilter::first_letter(name);
+        self.places |= NameFilter::place(name);
+        self.has_zero |= memchr(0, name).is_some();
+    }
+
+    /// Returns true if there may be a name that equals `name` in either case, zero bytes left out.
+    #[inline]
+    fn may_have(self, name: &[u8]) -> bool {
+        self.has_zero || self.places & NameFilter::place(name) != 0
+    }
+
+    /// Returns true if there may be a name that some recipient reads as `name`.
+    #[inline]
+    fn may_look_like(self, name: &[u8]) -> bool {
+        self.first_letters & (NameFilter::first_letter(name) | NameFilter::OTHER) != 0
+    }
 }
 
 heap!(Headers {
@@ -111,9 +159,27 @@ pub(super) fn line(data: &[u8], lines: Lines, is_end: bool) -> Option<(usize, us
 }
 
 /// Returns true for the characters of a token (RFC 9110, section 5.6.2).
+#[inline]
 fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TOKEN[usize::from(byte)]
 }
+
+/// The characters of a token.
+const TOKEN: [bool; 256] = {
+    const OTHERS: &[u8] = b"!#$%&'*+-.^_`|~";
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < OTHERS.len() {
+        table[OTHERS[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
 
 /// The names of the anomalies that differ by direction.
 struct Names {
@@ -151,6 +217,7 @@ impl Headers {
         self.index.clear();
         self.has_too_many = false;
         self.other_lengths.clear();
+        self.filter = NameFilter::default();
     }
 
     /// Adds the headers of a block of lines, and appends the anomalies that it finds.
@@ -227,7 +294,7 @@ impl Headers {
 
     /// Returns the header of a line. A line without colon is the value of a header without name.
     fn header(&mut self, line: &[u8], names: &Names, events: &mut Vec<AppEvent>) -> Header {
-        let (name, value) = match line.iter().position(|&byte| byte == b':') {
+        let (name, value) = match memchr(b':', line) {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => {
                 events.push(names.missing_colon);
@@ -258,6 +325,7 @@ impl Headers {
             index,
             has_too_many,
             other_lengths,
+            filter,
         } = self;
         let name = header.name.of(text);
         let Some(known) = place(list, text, index, name).and_then(|place| list.get_mut(place)) else {
@@ -265,6 +333,7 @@ impl Headers {
                 if list.len() >= INDEXED {
                     index.insert(name.to_ascii_lowercase(), list.len());
                 }
+                filter.add(name);
                 list.push(header);
             } else if !core::mem::replace(has_too_many, true) {
                 events.push(names.too_many);
@@ -299,19 +368,17 @@ impl Headers {
 
     /// Returns a header by its name in lower case; zero bytes in the name of a header do not count.
     pub(super) fn find(&self, name: &[u8]) -> Option<Found<'_>> {
-        let wanted = name.first().copied().unwrap_or_default();
+        if !self.filter.may_have(name) {
+            return None;
+        }
+        let has_zero = self.filter.has_zero;
         let is_it = |header: &&Header| {
             let bytes = header.name.of(&self.text);
-            // Most names differ in the first letter, and this is asked a dozen times for a message.
-            let may_be = bytes
-                .first()
-                .is_some_and(|first| *first == 0 || first.to_ascii_lowercase() == wanted);
-            if !may_be || bytes.len() < name.len() {
-                return false;
-            }
             let letters = bytes.iter().filter(|&&byte| byte != 0);
             bytes.eq_ignore_ascii_case(name)
-                || bytes.len() > name.len() && letters.map(u8::to_ascii_lowercase).eq(name.iter().copied())
+                || has_zero
+                    && bytes.len() > name.len()
+                    && letters.map(u8::to_ascii_lowercase).eq(name.iter().copied())
         };
         self.list.iter().find(is_it).map(|header| Found {
             value: header.value.of(&self.text),
@@ -328,13 +395,17 @@ impl Headers {
     /// Returns the value of a header that frames the message, as the most tolerant recipient reads it: the values of all
     /// headers whose names look like the name, without control characters. `name` is in lower case.
     pub(super) fn framing(&self, name: &[u8]) -> Option<Vec<u8>> {
+        if !self.filter.may_look_like(name) {
+            return None;
+        }
         let mut joined: Option<Vec<u8>> = None;
-        for (own, value) in self.pairs() {
+        for (mut own, mut value) in self.pairs() {
             // A line without colon has no name; the colon may be in a continuation.
-            let (own, value) = match value.iter().position(|byte| *byte == b':') {
-                Some(colon) if own.is_empty() => (&value[..colon], &value[colon + 1..]),
-                _ => (own, value),
-            };
+            if own.is_empty()
+                && let Some(colon) = memchr(b':', value)
+            {
+                (own, value) = (&value[..colon], &value[colon + 1..]);
+            }
             if !framing::looks_like(own, name) {
                 continue;
             }

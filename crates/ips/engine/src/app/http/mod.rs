@@ -45,6 +45,9 @@ const LINE_SIZE: usize = 18_432;
 /// Largest size of all header lines of a message.
 const HEADERS_SIZE: usize = 256 << 10;
 
+/// Most bytes of a chunk for which memory is allocated when the headers of a message begin: usual headers need no more.
+const BLOCK_ROOM: usize = 1024;
+
 /// A request that waits for its response.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Waiting {

@@ -1,6 +1,8 @@
 //! The normalised URI of a request, as libhtp's IDS personality defines it: percent and %u encoding are decoded once,
 //! backslashes become slashes, runs of slashes one slash, and dot segments are removed (RFC 3986, section 5.2.4).
 
+use memchr::memchr;
+
 /// The parts of a request URI that other buffers and the normalised form need.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Uri<'a> {
@@ -98,7 +100,10 @@ impl<'a> Uri<'a> {
     pub(super) fn normalise(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         if let Some(path) = self.path {
-            out = remove_dot_segments(&decode_path(path));
+            out = match is_normal(path) {
+                true => path.to_vec(),
+                false => remove_dot_segments(&decode_path(path)),
+            };
         }
         if let Some(query) = self.query {
             out.push(b'?');
@@ -113,8 +118,22 @@ impl<'a> Uri<'a> {
     }
 }
 
+/// Returns true if the normal form of a path is the path itself, as that of most paths is: nothing is encoded, and no segment is
+/// empty or begins with a dot.
+fn is_normal(path: &[u8]) -> bool {
+    let mut is_first = true;
+    path.iter().all(|&byte| {
+        let is_odd = matches!(byte, b'%' | b'\\' | 0xc0 | 0xc1);
+        let was_first = core::mem::replace(&mut is_first, byte == b'/');
+        !is_odd && !(was_first && byte == b'.')
+    }) && !path.windows(2).any(|pair| pair == b"//")
+}
+
 /// Decodes the percent and %u encoding of a query or fragment once; invalid encoding stays as it is.
 fn decode(text: &[u8], out: &mut Vec<u8>) {
+    let encoded = memchr(b'%', text).unwrap_or(text.len());
+    let (plain, text) = text.split_at(encoded);
+    out.extend_from_slice(plain);
     let mut at = 0;
     while at < text.len() {
         let (byte, size) = decode_one(&text[at..]);
@@ -234,6 +253,22 @@ mod tests {
         assert_eq!(normal("/../../etc/passwd"), "/etc/passwd");
         assert_eq!(normal("/a%c0%afb/%c0%ae%c0%ae/c"), "/a/c");
         assert_eq!(normal("/a/b/.."), "/a");
+    }
+
+    #[test]
+    fn a_path_that_is_normal_has_itself_as_its_normal_form() {
+        const BYTES: &[u8] = b"/.a%4\\\xc0\xaf\xc1?";
+        // All paths of five of these bytes.
+        for number in 0..BYTES.len().pow(5) {
+            let path: Vec<u8> = (0..5)
+                .map(|place| BYTES[number / BYTES.len().pow(place) % BYTES.len()])
+                .collect();
+            if is_normal(&path) {
+                assert_eq!(remove_dot_segments(&decode_path(&path)), path);
+            }
+        }
+        assert!(is_normal(b"/catalogue/index.html") && is_normal(b"") && is_normal(b"/"));
+        assert!(!is_normal(b"/a/.b") && !is_normal(b"/a//b") && !is_normal(b".a"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The positions of buffers in the list of a transaction, so that a search reads only a part of the list.
 
+use core::ops::Range;
+
 use millrace_ips_rules::buffers::Buffer;
 
 /// The first and the last index of each set of buffers in a list of stored buffers. A search reads only that
@@ -29,11 +31,16 @@ impl BufferIndexRanges {
 
     /// Returns the part of a list that can contain a buffer.
     pub(super) fn of<'a, T>(&self, buffer: Buffer, stored: &'a [T]) -> &'a [T] {
+        stored.get(self.range(buffer, stored.len())).unwrap_or_default()
+    }
+
+    /// Returns the indices in a list of a size at which a buffer can be.
+    pub(super) fn range(&self, buffer: Buffer, len: usize) -> Range<usize> {
         let [first, last] = self.0[Self::set(buffer)];
         let end = match last {
-            Self::SATURATED => stored.len(),
-            last => stored.len().min(usize::from(last) + 1),
+            Self::SATURATED => len,
+            last => len.min(usize::from(last) + 1),
         };
-        stored.get(usize::from(first)..end).unwrap_or_default()
+        usize::from(first)..end
     }
 }

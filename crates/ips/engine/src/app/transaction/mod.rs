@@ -411,9 +411,11 @@ impl Transaction {
 
     /// Returns the index of the only instance of a buffer.
     fn only(&self, buffer: Buffer, direction: Direction) -> Option<usize> {
-        self.stored
-            .iter()
-            .position(|stored| stored.buffer == buffer && stored.direction == direction && !stored.is_removed)
+        let mut range = self.index_ranges[direction.index()].range(buffer, self.stored.len());
+        range.find(|index| {
+            let stored = &self.stored[*index];
+            stored.buffer == buffer && stored.direction == direction && !stored.is_removed
+        })
     }
 
     fn replace_at(&mut self, index: usize, bytes: Vec<u8>) {

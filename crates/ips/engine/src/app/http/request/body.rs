@@ -33,12 +33,11 @@ impl RequestSide {
             return;
         }
         let is_http_11 = self.line.protocol().is_some_and(is_http_11);
-        let is_ambiguous = !self.headers.ambiguities(is_http_11).is_empty();
         for event in self.headers.ambiguities(is_http_11) {
+            self.is_ambiguous = true;
             transaction.raise(event);
             transaction.is_ambiguous = true;
         }
-        self.is_ambiguous |= is_ambiguous;
         let length = self.headers.find(b"content-length");
         let coding = self.headers.value(b"transfer-encoding");
         let tolerant = self.headers.framing(b"transfer-encoding");

@@ -14,7 +14,7 @@ use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
 use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
 use super::uri::Uri;
-use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
+use super::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
@@ -379,6 +379,9 @@ impl RequestSide {
         }
         self.start(text, pairing, out);
         self.position.ahead = next as u64;
+        if self.head.capacity() == 0 {
+            self.head.reserve_exact(data.len().min(BLOCK_ROOM));
+        }
         self.head.extend_from_slice(&data[..next]);
         let line_end = self.section.line_end(&data[..next]);
         if line_end.is_some() {
@@ -492,10 +495,12 @@ impl RequestSide {
         out: &mut Transactions,
         settings: &AppSettings,
     ) -> Step {
-        let Some((end, next)) = line(data, self.lines(), false) else {
+        let plain = framing::plain_line(data);
+        let found = plain.map(|end| (end, end + 2));
+        let Some((end, next)) = found.or_else(|| line(data, self.lines(), false)) else {
             return Step::NeedMore;
         };
-        if self.ends_otherwise(&data[..next], out) {
+        if plain.is_none() && self.ends_otherwise(&data[..next], out) {
             return Step::Consumed(0);
         }
         if self.block.len() + next > HEADERS_SIZE {
@@ -503,10 +508,13 @@ impl RequestSide {
             self.refuse(pairing, out);
             return Step::Consumed(next);
         }
+        if self.block.capacity() == 0 {
+            self.block.reserve_exact(data.len().min(BLOCK_ROOM));
+        }
         self.block.extend_from_slice(&data[..next]);
         self.position.ahead = next as u64;
         self.checked = 0;
-        for event in self.section.header_line(&data[..next]) {
+        for event in self.section.header_line(&data[..next], plain.is_some()) {
             self.differ(out, event);
             if matches!(event, framing::LINE_END | framing::HEADER_END) {
                 self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));

@@ -1,5 +1,7 @@
 //! The first line of a request.
 
+use memchr::memchr_iter;
+
 use crate::app::heap::heap;
 use crate::app::http::framing::is_protocol;
 use crate::app::text::Span;
@@ -80,8 +82,12 @@ fn split(text: &[u8], at: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
 
 /// Returns true if a URI has an encoded percent sign in front of two hexadecimal digits: decoded twice, it is another one.
 pub(super) fn is_encoded_twice(uri: &[u8]) -> bool {
-    uri.windows(5)
-        .any(|window| window.starts_with(b"%25") && window[3..].iter().all(u8::is_ascii_hexdigit))
+    memchr_iter(b'%', uri).any(|at| {
+        let encoded = uri[at + 1..].first_chunk::<4>();
+        encoded.is_some_and(|[two, five, digits @ ..]| {
+            [*two, *five] == *b"25" && digits.iter().all(u8::is_ascii_hexdigit)
+        })
+    })
 }
 
 impl RequestLine {
@@ -95,6 +101,7 @@ impl RequestLine {
     pub(super) fn parse(&mut self, line: &[u8]) {
         let mut text = core::mem::take(&mut self.text);
         text.clear();
+        text.reserve(line.len());
         let start = line
             .iter()
             .position(|&byte| !is_space(byte))
@@ -151,5 +158,8 @@ impl RequestLine {
 
 /// Returns true if a protocol text means HTTP/1.1.
 pub(in crate::app::http) fn is_http_11(protocol: &[u8]) -> bool {
-    protocol.to_ascii_uppercase().starts_with(b"HTTP") && protocol.ends_with(b"1.1")
+    let is_http = protocol
+        .get(..4)
+        .is_some_and(|name| name.eq_ignore_ascii_case(b"HTTP"));
+    is_http && protocol.ends_with(b"1.1")
 }

@@ -11,7 +11,7 @@ use super::chunked::{self, Chunked, Part};
 use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
 use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
-use super::{HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
+use super::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
@@ -294,10 +294,12 @@ impl ResponseSide {
             State::Idle => self.idle(data, pairing, out, settings),
             State::Line => self.first_line(data, out, settings),
             State::Headers | State::Trailer => {
-                let Some((end, next)) = line(data, self.lines(), false) else {
+                let plain = framing::plain_line(data);
+                let found = plain.map(|end| (end, end + 2));
+                let Some((end, next)) = found.or_else(|| line(data, self.lines(), false)) else {
                     return Step::NeedMore;
                 };
-                if self.ends_otherwise(&data[..next], out) {
+                if plain.is_none() && self.ends_otherwise(&data[..next], out) {
                     return Step::Consumed(0);
                 }
                 if self.block.len() + next > HEADERS_SIZE {
@@ -305,10 +307,13 @@ impl ResponseSide {
                     self.refuse(pairing, out);
                     return Step::Consumed(next);
                 }
+                if self.block.capacity() == 0 {
+                    self.block.reserve_exact(data.len().min(BLOCK_ROOM));
+                }
                 self.block.extend_from_slice(&data[..next]);
                 self.position.ahead = next as u64;
                 self.checked = 0;
-                for event in self.section.header_line(&data[..next]) {
+                for event in self.section.header_line(&data[..next], plain.is_some()) {
                     self.differ(out, event);
                     if matches!(event, framing::LINE_END | framing::HEADER_END) {
                         self.fork(Kind::Lines, of_lines(Lines::of(SIDE)));
@@ -442,22 +447,22 @@ impl ResponseSide {
         for event in events {
             transaction.raise(event);
         }
-        let mut raw = if is_trailer {
-            transaction
-                .buffer(Buffer::HttpHeaderRaw, SIDE)
-                .unwrap_or_default()
-                .to_vec()
-        } else {
-            Vec::new()
-        };
         if !is_trailer && self.has_byte_ranges() {
             transaction.raise("http.response_multipart_byteranges");
         }
         if !is_trailer && self.needs_boundary() {
             return self.refuse(pairing, out);
         }
-        raw.extend_from_slice(&block);
-        transaction.replace(Buffer::HttpHeaderRaw, SIDE, raw);
+        match transaction
+            .buffer(Buffer::HttpHeaderRaw, SIDE)
+            .filter(|_| is_trailer)
+        {
+            Some(known) => {
+                let raw = [known, &block].concat();
+                transaction.replace(Buffer::HttpHeaderRaw, SIDE, raw);
+            }
+            None => transaction.replace(Buffer::HttpHeaderRaw, SIDE, block),
+        }
         publish_headers(transaction, &self.headers);
         if is_trailer {
             transaction.has_new_trailer[SIDE.index()] = true;

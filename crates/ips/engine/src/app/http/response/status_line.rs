@@ -7,7 +7,7 @@ use crate::app::AppSettings;
 use crate::app::http::framing;
 use crate::app::http::headers::{Lines, line};
 use crate::app::http::readings::{Kind, Reading, of_lines};
-use crate::app::http::{Pairing, Step, update_record};
+use crate::app::http::{BLOCK_ROOM, Pairing, Step, update_record};
 use crate::app::transaction::Transactions;
 
 /// The first bytes of a line, as far as they decide whether it is a status line.
@@ -96,6 +96,9 @@ impl ResponseSide {
                 }
                 self.status_line(text, out);
                 self.position.ahead = next as u64;
+                if self.head.capacity() == 0 {
+                    self.head.reserve_exact(data.len().min(BLOCK_ROOM));
+                }
                 self.head.extend_from_slice(&data[..next]);
                 let line_end = self.section.line_end(&data[..next]);
                 if line_end.is_some() {
