@@ -165,25 +165,49 @@ impl AppState {
 
     /// Resets the state to that of a new flow, and keeps its allocated memory.
     pub(crate) fn reset(&mut self) {
-        let mut transactions = core::mem::take(&mut self.transactions);
+        let AppState {
+            protocol,
+            original_protocol,
+            transactions,
+            flushes_raw,
+            encrypted_from,
+            has_failed,
+            is_ambiguous,
+            caught_up,
+            stores,
+            expected,
+            settings,
+            mode,
+            frames,
+            first,
+            received,
+            expects,
+            other,
+            second,
+            held,
+            has_ended,
+            failed_direction,
+            has_unknown_datagram,
+            is_changed,
+        } = self;
         transactions.reset();
-        let mut expected = core::mem::take(&mut self.expected);
         expected.clear();
-        let mode = match core::mem::take(&mut self.mode) {
-            Mode::Probing { mut waiting } => {
-                for bytes in &mut waiting {
+        match mode {
+            Mode::Probing { waiting } => {
+                for bytes in waiting {
                     bytes.get_or_insert_default().clear();
                 }
-                Mode::Probing { waiting }
             }
-            Mode::Parsing(_) | Mode::Done => Mode::default(),
-        };
-        *self = AppState {
-            transactions,
-            expected,
-            mode,
-            ..AppState::default()
-        };
+            Mode::Parsing(_) | Mode::Done => *mode = Mode::default(),
+        }
+        if held.capacity() > 0 {
+            *held = Vec::new();
+        }
+        (*protocol, *original_protocol, *first, *caught_up) = (None, None, None, None);
+        (*expects, *failed_direction, *frames, *other, *second) = (None, None, None, None, None);
+        (*flushes_raw, *encrypted_from, *stores, *received, *has_ended) = Default::default();
+        (*has_failed, *is_ambiguous, *has_unknown_datagram, *is_changed) = (false, false, false, false);
+        *settings = AppSettings::default();
     }
 
     /// Returns true if the bytes of both directions are encrypted.
@@ -246,12 +270,15 @@ impl AppState {
     /// Passes in-order bytes of a TCP stream to the parser, or to protocol detection while there is none. Holds the
     /// bytes if earlier ones are held.
     pub fn stream(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
-        self.is_changed = true;
         if !chunk.bytes.is_empty() {
             self.first.get_or_insert(chunk.direction);
         }
         let received = &mut self.received[chunk.direction.index()];
         *received = (*received).max(chunk.offset + chunk.bytes.len() as u64);
+        if self.is_over() && !chunk.is_end {
+            return;
+        }
+        self.is_changed = true;
         // The first bytes of one direction may identify the protocol, so that waiting bytes of the other are
         // parsed, too.
         let completed = Direction::BOTH.map(|direction| self.completed(direction));
@@ -281,6 +308,15 @@ impl AppState {
             };
             self.flushes_raw[direction.index()] |= is_due;
         }
+    }
+
+    /// Returns true if no byte is looked at any more, and none counts as a message.
+    #[inline]
+    fn is_over(&self) -> bool {
+        matches!(self.mode, Mode::Done)
+            && self.frames.is_none()
+            && !self.is_paused()
+            && self.protocol != Some(AppProtocol::Krb5)
     }
 
     /// Ends the direction of a chunk; if bytes are held, after them.
@@ -365,6 +401,9 @@ impl AppState {
     /// Returns the number of complete messages in stored transactions after which raw stream data are inspected:
     /// requests and responses, and the hello and the certificates of TLS.
     fn completed(&self, direction: Direction) -> usize {
+        if self.transactions.list.is_empty() {
+            return 0;
+        }
         let steps = |transaction: &Transaction| {
             let progress = transaction.progress[direction.index()];
             let is_complete = usize::from(progress == Progress::Complete);

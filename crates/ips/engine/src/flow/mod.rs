@@ -161,16 +161,45 @@ impl Flow {
 
     /// Resets the flow to one without packets, and keeps the allocated memory.
     pub(crate) fn reset(&mut self, key: FlowKey, id: u64, start: Time) {
-        let (mut app, mut detect) = (core::mem::take(&mut self.app), core::mem::take(&mut self.detect));
-        app.reset();
-        detect.reset();
-        let spare = self.tcp.take().or_else(|| self.spare.take());
-        *self = Flow {
+        // Field by field: a new flow and its copies would be several kilobytes.
+        let Flow {
             app,
             detect,
+            tcp,
             spare,
-            ..Flow::new(key, id, start)
-        };
+            observer,
+            counters,
+            tcp_flags,
+            icmp,
+            was_heard,
+            key: own_key,
+            id: own_id,
+            start: own_start,
+            last,
+            state,
+            was_established,
+            verdict,
+            is_alerted,
+            is_bypassed,
+            is_shunned,
+            exceptions,
+            charged,
+        } = self;
+        app.reset();
+        detect.reset();
+        if let Some(ended) = tcp.take() {
+            *spare = Some(ended);
+        }
+        (*own_key, *own_id, *own_start, *last) = (key, id, start, start);
+        (*counters, *tcp_flags, *icmp, *was_heard) = Default::default();
+        (*state, *was_established, *verdict) = (FlowState::New, false, FlowVerdict::None);
+        (*is_alerted, *is_bypassed, *is_shunned) = (false, false, false);
+        (*observer, *exceptions, *charged) = (None, 0, 0);
+    }
+
+    /// Begins a flow in the memory of one that was reset.
+    pub(crate) fn begin(&mut self, key: FlowKey, id: u64, start: Time) {
+        (self.key, self.id, self.start, self.last) = (key, id, start, start);
     }
 
     /// Returns the memory of the parser and detection in bytes.

@@ -254,7 +254,8 @@ impl FlowTable {
         let flow = match self.spare.pop() {
             Some(mut flow) => {
                 self.spare_bytes -= core::mem::take(&mut flow.charged);
-                flow.reset(tuple.flow_key(), self.next_id, now);
+                // It was reset when it ended.
+                flow.begin(tuple.flow_key(), self.next_id, now);
                 flow
             }
             None => Box::new(Flow::new(tuple.flow_key(), self.next_id, now)),

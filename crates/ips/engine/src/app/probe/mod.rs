@@ -151,10 +151,17 @@ enum Prefix {
 }
 
 /// Compares the bytes at an offset with a pattern in either case.
+#[inline]
 fn compare(data: &[u8], offset: usize, pattern: &[u8]) -> Prefix {
     let Some(tail) = data.get(offset..) else {
         return Prefix::Shorter;
     };
+    // Most patterns differ in the first byte, and there are dozens.
+    if let (Some(byte), Some(first)) = (tail.first(), pattern.first())
+        && !byte.eq_ignore_ascii_case(first)
+    {
+        return Prefix::Different;
+    }
     let size = tail.len().min(pattern.len());
     if !tail[..size].eq_ignore_ascii_case(&pattern[..size]) {
         Prefix::Different
