@@ -43,7 +43,7 @@ pub enum CaptureError {
 }
 
 /// A frame of a capture.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CapturedFrame {
     /// The link type, by the number that tcpdump.org assigns.
     pub link: u32,
@@ -171,43 +171,59 @@ impl CaptureReader {
     /// # Errors
     /// [`CaptureError::Format`].
     pub fn next_frame(&mut self) -> Result<Option<CapturedFrame>, CaptureError> {
-        let frame = match &mut self.format {
-            Format::Pcap(reader) => next_of_pcap(reader),
-            Format::PcapNg { reader, interfaces } => next_of_pcapng(reader, interfaces),
+        let mut frame = CapturedFrame::default();
+        Ok(self.read_frame(&mut frame)?.then_some(frame))
+    }
+
+    /// Reads the next frame into the memory of another; returns false at the end.
+    ///
+    /// # Errors
+    /// [`CaptureError::Format`].
+    pub fn read_frame(&mut self, frame: &mut CapturedFrame) -> Result<bool, CaptureError> {
+        let result = match &mut self.format {
+            Format::Pcap(reader) => next_of_pcap(reader, frame),
+            Format::PcapNg { reader, interfaces } => next_of_pcapng(reader, interfaces, frame),
         };
-        let frame = frame.map_err(|source| CaptureError::Format {
+        let is_read = result.map_err(|source| CaptureError::Format {
             path: self.path.clone(),
             frames: self.frames,
             read: Box::default(),
             source,
         })?;
-        self.frames += u64::from(frame.is_some());
-        Ok(frame)
+        self.frames += u64::from(is_read);
+        Ok(is_read)
     }
 }
 
-fn next_of_pcap(reader: &mut PcapReader<Source>) -> Result<Option<CapturedFrame>, PcapError> {
+impl CapturedFrame {
+    /// Replaces the frame, and keeps its memory.
+    fn replace(&mut self, link: u32, time: Time, wire_size: u32, bytes: &[u8]) {
+        (self.link, self.time, self.wire_size) = (link, time, wire_size);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+fn next_of_pcap(reader: &mut PcapReader<Source>, frame: &mut CapturedFrame) -> Result<bool, PcapError> {
     let header = reader.header();
     // Some captures have frames longer than their snapshot length, so frames are read without a check of their size.
     let Some(packet) = reader.next_raw_packet().transpose()? else {
-        return Ok(None);
+        return Ok(false);
     };
     let fraction = match header.ts_resolution {
         TsResolution::MicroSecond => u64::from(packet.ts_frac) * 1000,
         TsResolution::NanoSecond => u64::from(packet.ts_frac),
     };
-    Ok(Some(CapturedFrame {
-        link: u32::from(header.datalink),
-        time: Time::from_nanos(u64::from(packet.ts_sec) * 1_000_000_000 + fraction),
-        wire_size: packet.orig_len,
-        bytes: packet.data.into_owned(),
-    }))
+    let time = Time::from_nanos(u64::from(packet.ts_sec) * 1_000_000_000 + fraction);
+    frame.replace(u32::from(header.datalink), time, packet.orig_len, &packet.data);
+    Ok(true)
 }
 
 fn next_of_pcapng(
     reader: &mut PcapNgReader<Source>,
     interfaces: &mut Vec<Interface>,
-) -> Result<Option<CapturedFrame>, PcapError> {
+    frame: &mut CapturedFrame,
+) -> Result<bool, PcapError> {
     while let Some(block) = reader.next_block().transpose()? {
         match block {
             Block::SectionHeader(_) => interfaces.clear(),
@@ -215,26 +231,20 @@ fn next_of_pcapng(
             Block::EnhancedPacket(packet) => {
                 let interface = interfaces.get(packet.interface_id as usize).copied();
                 let interface = interface.unwrap_or(Interface::DEFAULT);
-                return Ok(Some(CapturedFrame {
-                    link: interface.link,
-                    // The reader returns the number of units as nanoseconds, whatever the unit is.
-                    time: interface.time(packet.timestamp.as_nanos()),
-                    wire_size: packet.original_len,
-                    bytes: packet.data.into_owned(),
-                }));
+                // The reader returns the number of units as nanoseconds, whatever the unit is.
+                let time = interface.time(packet.timestamp.as_nanos());
+                frame.replace(interface.link, time, packet.original_len, &packet.data);
+                return Ok(true);
             }
             Block::SimplePacket(packet) => {
-                return Ok(Some(CapturedFrame {
-                    link: interfaces.first().unwrap_or(&Interface::DEFAULT).link,
-                    time: Time::ZERO,
-                    wire_size: packet.original_len,
-                    bytes: packet.data.into_owned(),
-                }));
+                let link = interfaces.first().unwrap_or(&Interface::DEFAULT).link;
+                frame.replace(link, Time::ZERO, packet.original_len, &packet.data);
+                return Ok(true);
             }
             _ => {}
         }
     }
-    Ok(None)
+    Ok(false)
 }
 
 #[cfg(test)]
