@@ -30,6 +30,7 @@ impl<'a> Output<'a> {
         }
     }
 
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         if self.is_cut || self.buffer.len() + bytes.len() > self.limit {
             self.is_cut = true;
@@ -81,6 +82,7 @@ macro_rules! numbers {
 numbers!(u8 u16 u32 u64 i64);
 
 impl Codec for bool {
+    #[inline]
     fn encode(&self, out: &mut Output<'_>) {
         u8::from(*self).encode(out);
     }
@@ -128,6 +130,7 @@ impl Codec for Vec<Vec<u8>> {
 }
 
 impl<T: Codec> Codec for Option<T> {
+    #[inline]
     fn encode(&self, out: &mut Output<'_>) {
         self.is_some().encode(out);
         if let Some(value) = self {

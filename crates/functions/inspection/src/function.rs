@@ -190,7 +190,6 @@ impl Inspector {
     }
 
     /// Sends the events of a burst. Events without room are counted; they change no verdict.
-    #[cold]
     fn send_events(&mut self) {
         self.send_events_with_room();
         self.own.events_lost += self.events.list.len() as u64;

@@ -248,3 +248,46 @@ proptest! {
         let _event = Event::decode(&mut bytes.as_slice());
     }
 }
+
+#[test]
+fn a_usual_subject_has_the_encoding_of_its_fields() {
+    let subject = Subject {
+        packet: 1 << 40 | 7,
+        time: millrace_types::Time::from_nanos(1_700_000_000_123_456_789),
+        flow: 1 << 52 | 9,
+        src: IpAddr::from([10, 0, 0, 1]),
+        dst: IpAddr::from([192, 0, 2, 200]),
+        ports: Some((50_000, 443)),
+        protocol: 6,
+        icmp: None,
+        vlans: [7, 4094, 0],
+    };
+    let encoded = |value: &dyn Encode| {
+        let mut bytes = Vec::new();
+        value.write(&mut Output::new(&mut bytes, 1024));
+        bytes
+    };
+    let parts = [
+        encoded(&(subject.packet, subject.time, subject.flow)),
+        encoded(&(subject.src, subject.dst, subject.ports)),
+        encoded(&(subject.protocol, subject.icmp, subject.vlans)),
+    ];
+    assert_eq!(usual_subject(&subject).map(Vec::from), Some(parts.concat()));
+    assert_eq!(encoded(&subject), parts.concat());
+    assert_eq!(Subject::decode(&mut &parts.concat()[..]), Some(subject));
+    let others = [
+        Subject {
+            ports: None,
+            icmp: Some((8, 0)),
+            ..subject
+        },
+        Subject {
+            src: "2001:db8::1".parse().unwrap(),
+            ..subject
+        },
+    ];
+    for other in others {
+        assert_eq!(usual_subject(&other), None);
+        assert_eq!(Subject::decode(&mut &encoded(&other)[..]), Some(other));
+    }
+}
