@@ -247,6 +247,29 @@ def test_a_mac_address_and_an_mtu_that_an_administrator_gives_the_kernels_interf
     wait_until_it_routes()
 
 
+def test_what_others_take_from_the_kernels_interfaces_comes_back(router):
+    wait_until_it_routes()
+    for what, commands in {
+        "addresses that were removed": ["addr flush dev v20"],
+        "IPv6 addresses of an interface that was down": ["link set v20 down", "link set v20 up"],
+        "an interface that was removed": ["link del v20"],
+        "an interface that has another name": ["link set v20 down", "link set v20 name other"],
+        "all of them at once": ["addr flush dev v10", "link del v10", "link del v20"],
+    }.items():
+        for command in commands:
+            inside(VRF, "ip", *command.split())
+        for to in ("10.0.20.2", "2001:db8:20::2"):
+            wait_for(f"{what}: {to}", lambda to=to: reaches(HOSTS[0], to))
+        links = [link["ifname"] for link in json.loads(inside(VRF, "ip", "-j", "link"))]
+        assert sorted(links) == ["lo", "v10", "v20"], (what, links)
+    assert router.log.read_text().count("another program took the kernel's interface away") == 4
+    # A namespace that is removed and made again.
+    run("ip", "netns", "del", VRF)
+    wait_for("the namespace is missed", lambda: VRF in router.cli("show", "status"))
+    run("ip", "netns", "add", VRF)
+    wait_until_it_routes()
+
+
 def test_static_neighbours_of_the_operator_stay_while_packets_and_routes_need_them(router):
     wait_until_it_routes()
     # A host that answers no ARP is only reached by static neighbours.

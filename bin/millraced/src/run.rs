@@ -138,7 +138,8 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
     Ok(())
 }
 
-/// Reconciles the switch with each revision of the store, and retries failed changes.
+/// Reconciles the switch with each revision of the store, and again when another program has taken away what it made; retries
+/// failed changes.
 fn reconcile<B: Backend>(
     switch: &Switch<B>,
     mut wanted: watch::Receiver<Arc<Snapshot>>,
@@ -148,39 +149,39 @@ fn reconcile<B: Backend>(
     let mut is_first = true;
     let mut settled = None;
     let mut before: Option<Arc<Snapshot>> = None;
+    let mut disturbances = switch.disturbances();
     loop {
         let snapshot = Arc::clone(&wanted.borrow_and_update());
         let revision = snapshot.revision.number.0;
         // A confirmation, or a number of an origin, changes the snapshot and not its content.
-        if settled == Some(revision) {
-            match runtime.block_on(changed(&mut wanted, &mut stopping)) {
-                true => continue,
-                false => return,
+        if settled != Some(revision) {
+            let status = switch.apply(revision, &snapshot.config);
+            let of = &snapshot.revision;
+            tracing::info!(
+                revision,
+                origin = %of.origin,
+                author = of.author,
+                comment = of.comment,
+                changes = changes(before.as_deref(), &snapshot),
+                problems = status.problems.len(),
+                "configuration applied"
+            );
+            before = Some(Arc::clone(&snapshot));
+            // Problems do not delay the start: the rest of the configuration runs.
+            if std::mem::take(&mut is_first) {
+                tell(State::Ready);
             }
+            settled = status.problems.is_empty().then_some(revision);
         }
-        let status = switch.apply(revision, &snapshot.config);
-        let of = &snapshot.revision;
-        tracing::info!(
-            revision,
-            origin = %of.origin,
-            author = of.author,
-            comment = of.comment,
-            changes = changes(before.as_deref(), &snapshot),
-            problems = status.problems.len(),
-            "configuration applied"
-        );
-        before = Some(Arc::clone(&snapshot));
-        // Problems do not delay the start: the rest of the configuration runs.
-        if std::mem::take(&mut is_first) {
-            tell(State::Ready);
-        }
-        let retry = !status.problems.is_empty();
-        settled = (!retry).then_some(revision);
         let go_on = runtime.block_on(async {
             tokio::select! {
                 _ = stopping.wait_for(|stop| *stop) => false,
                 changed = wanted.changed() => changed.is_ok(),
-                () = tokio::time::sleep(RETRY), if retry => true,
+                Ok(()) = disturbances.changed() => {
+                    settled = None;
+                    true
+                }
+                () = tokio::time::sleep(RETRY), if settled.is_none() => true,
             }
         });
         if !go_on {
@@ -219,14 +220,6 @@ fn changes(before: Option<&Snapshot>, now: &Snapshot) -> String {
 fn tell(state: State) {
     if let Err(error) = notify(state) {
         tracing::warn!(%error, ?state, "the service manager was not told");
-    }
-}
-
-/// Waits for the next snapshot. Returns false when the daemon stops.
-async fn changed(wanted: &mut watch::Receiver<Arc<Snapshot>>, stopping: &mut watch::Receiver<bool>) -> bool {
-    tokio::select! {
-        _ = stopping.wait_for(|stop| *stop) => false,
-        changed = wanted.changed() => changed.is_ok(),
     }
 }
 

@@ -237,6 +237,12 @@ impl<B: Backend> Switch<B> {
         self.applied.subscribe()
     }
 
+    /// Returns the number of times at which another program took away what the switch had made of the configuration in the
+    /// kernel, and its changes: then it is to be applied again.
+    pub fn disturbances(&self) -> watch::Receiver<u64> {
+        self.router.disturbances()
+    }
+
     /// Returns the names of the running bridges.
     pub fn bridge_names(&self) -> Vec<String> {
         lock(&self.directory).keys().cloned().collect()

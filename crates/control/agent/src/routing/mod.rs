@@ -11,6 +11,7 @@
 //! A switch without VRFs has neither the thread nor anything else of this.
 
 mod addresses;
+mod disturbed;
 mod interfaces;
 mod plan;
 mod reports;

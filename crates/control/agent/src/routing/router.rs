@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
 use millrace_model as model;
+use tokio::sync::watch;
 
 use super::interfaces;
 use super::plan::Plan;
@@ -22,6 +23,7 @@ pub struct Router<B: Backend> {
     running: OnceLock<Running<B>>,
     /// The observer of neighbours, if there is one.
     observer: OnceLock<Observer>,
+    disturbances: watch::Sender<u64>,
 }
 
 struct Running<B: Backend> {
@@ -36,7 +38,14 @@ impl<B: Backend> Router<B> {
             seed,
             running: OnceLock::new(),
             observer: OnceLock::new(),
+            disturbances: watch::Sender::new(0),
         }
+    }
+
+    /// Returns the number of times at which another program took away what the router had made of the configuration, and its
+    /// changes.
+    pub(crate) fn disturbances(&self) -> watch::Receiver<u64> {
+        self.disturbances.subscribe()
     }
 
     /// Sets the observer of neighbours, before the first VRF. The first call counts.
@@ -82,7 +91,7 @@ impl<B: Backend> Router<B> {
         if let Some(running) = self.running.get() {
             return Ok(running);
         }
-        let (state, inputs) = State::new(&self.datapath, self.seed);
+        let (state, inputs) = State::new(&self.datapath, self.seed, self.disturbances.clone());
         let state = Arc::new(Mutex::new(state));
         let thread = RibThread::start(
             Arc::clone(&self.datapath),

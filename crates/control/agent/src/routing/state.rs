@@ -11,6 +11,7 @@ use millrace_netlink::{Fpm, Kernel, Shadow};
 use millrace_rib::event::Source;
 use millrace_rib::{Event, Limits, Netns, Rib, VrfId};
 use millrace_router::{Interface, RouterHandle, TunnelEnds};
+use tokio::sync::watch;
 
 use super::plan::{InterfaceKey, InterfacePlan};
 use super::tunnel_plan::{Looks, RunningTunnel, TunnelPort};
@@ -54,6 +55,9 @@ pub(super) struct State<B: Backend> {
     pub(super) next_netns: u32,
     pub(super) events: SyncSender<Vec<Event>>,
     pub(super) links: Sender<LinkChange>,
+    /// The number of times at which the configuration had to be applied again, because another program changed what the
+    /// switch had made.
+    pub(super) disturbances: watch::Sender<u64>,
 }
 
 /// A namespace with VRFs.
@@ -83,7 +87,11 @@ pub(super) struct RunningInterface {
 }
 
 impl<B: Backend> State<B> {
-    pub(super) fn new(datapath: &Arc<Datapath<B>>, seed: u64) -> (State<B>, Inputs) {
+    pub(super) fn new(
+        datapath: &Arc<Datapath<B>>,
+        seed: u64,
+        disturbances: watch::Sender<u64>,
+    ) -> (State<B>, Inputs) {
         let (events, event_inputs) = sync_channel(BATCHES_LEN);
         let (links, link_inputs) = channel();
         let rib = Rib::new(Limits::default());
@@ -104,6 +112,7 @@ impl<B: Backend> State<B> {
             next_netns: 0,
             events,
             links,
+            disturbances,
         };
         let inputs = Inputs {
             events: event_inputs,

@@ -11,6 +11,7 @@ use millrace_datapath::io::Backend;
 use millrace_rib::Action;
 use millrace_rib::event::{Change as EventChange, Object};
 use millrace_router::{Change, Glean};
+use millrace_types::Time;
 
 use super::reports::NeighbourReports;
 use super::state::{Inputs, State};
@@ -23,6 +24,8 @@ const BUSY_WAIT: Duration = Duration::from_millis(1);
 const IDLE_WAIT: Duration = Duration::from_millis(10);
 /// The maximum number of batches that are applied before the others get the state.
 const BATCHES_MAX: usize = 16;
+/// The least time between two requests to apply the configuration again.
+const DISTURBANCE_INTERVAL: millrace_types::Duration = millrace_types::Duration::from_secs(1);
 /// The number of rounds without work after which the thread waits longer.
 const IDLE_ROUNDS: u32 = 100;
 
@@ -73,6 +76,8 @@ fn run<B: Backend>(
     // True while interfaces may not receive where the kernel does.
     let mut is_behind = true;
     let mut reports = NeighbourReports::default();
+    // True while the configuration must be applied again, and the time before which it is not asked for.
+    let (mut is_disturbed, mut not_before) = (false, Time::ZERO);
     while !stop.load(Ordering::Acquire) {
         let wait = if idle_rounds < IDLE_ROUNDS {
             BUSY_WAIT
@@ -104,6 +109,7 @@ fn run<B: Backend>(
                         | EventChange::Gone(Object::Link(_) | Object::Address(_))
                         | EventChange::DumpEnds(_)
                 );
+                is_disturbed |= state.is_disturbed_by(&event);
                 state.rib.handle(event, now);
             }
         }
@@ -120,6 +126,10 @@ fn run<B: Backend>(
         }
         if is_behind || !state.untold.is_empty() {
             is_behind = !state.follow_addresses();
+        }
+        if is_disturbed && now >= not_before {
+            state.disturbances.send_modify(|count| *count += 1);
+            (is_disturbed, not_before) = (false, now + DISTURBANCE_INTERVAL);
         }
         for glean in state.follow_tunnels(now) {
             ask_for(&state, &glean);
