@@ -125,7 +125,7 @@ fn is_normal(path: &[u8]) -> bool {
     path.iter().all(|&byte| {
         let is_odd = matches!(byte, b'%' | b'\\' | 0xc0 | 0xc1);
         let was_first = core::mem::replace(&mut is_first, byte == b'/');
-        !is_odd && !(was_first && byte == b'.')
+        !(is_odd || was_first && byte == b'.')
     }) && !path.windows(2).any(|pair| pair == b"//")
 }
 
