@@ -12,7 +12,7 @@ mod spread;
 
 pub use self::port::AddPortError;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ use thiserror::Error;
 use self::port::BridgePort;
 use crate::capture::{CaptureFilter, Captures};
 use crate::events::{CapturedPacket, Events};
-use crate::io::Backend;
+use crate::io::{Backend, ChangedPorts};
 use crate::lag::Distribution;
 use crate::pipeline::BridgePipeline;
 use crate::publish::{READERS_MAX, Replica, Writer};
@@ -89,6 +89,12 @@ pub struct Bridge<B: Backend> {
     /// The queues of packet samples; `None` until sampling is switched on for the first time.
     samples: Option<Arc<SampleQueues>>,
     ports: BTreeMap<PortNo, BridgePort>,
+    /// The ports whose devices reported a change.
+    changed: Arc<ChangedPorts>,
+    /// The ports whose devices report nothing.
+    silent: BTreeSet<PortNo>,
+    /// The ports that use the entries of their devices.
+    offloading: BTreeSet<PortNo>,
     /// The distribution of flows over the members of each LAG.
     distributions: BTreeMap<PortNo, Distribution>,
     /// The worker of each service.
@@ -157,6 +163,9 @@ impl<B: Backend> Bridge<B> {
             events,
             samples: None,
             ports: BTreeMap::new(),
+            changed: ChangedPorts::new(std::thread::current()),
+            silent: BTreeSet::new(),
+            offloading: BTreeSet::new(),
             distributions: BTreeMap::new(),
             services: BTreeMap::new(),
             services_added: 0,

@@ -1,6 +1,6 @@
 //! The state of one bridge, owned by its control thread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_datapath::io::{Backend, DeviceStats};
@@ -18,6 +18,7 @@ use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::recording::Recording;
 use super::refused_frames::RefusedFrames;
+use super::round::Round;
 use super::router_port::BridgeRouter;
 use super::settings::{fdb_config, flow_cache, fragments, normal_ingress, select_fields, table_limits};
 use super::sflow_agent::Sflow;
@@ -53,6 +54,15 @@ pub struct BridgeControl<B: Backend> {
     pub(crate) datapath: Bridge<B>,
     /// The running ports.
     pub(crate) ports: BTreeMap<PortNo, PortStatus>,
+    /// The running ports without a device.
+    pub(super) logical: BTreeSet<PortNo>,
+    /// The ports to look at although their devices report no change.
+    pub(super) recheck: BTreeSet<PortNo>,
+    /// The rounds in which all ports are looked at, and in which their refused frames are counted.
+    pub(super) looks: Round,
+    pub(super) refused_looks: Round,
+    /// True if the router may not have the links of its VLANs.
+    pub(super) router_is_behind: bool,
     /// The connected controllers.
     pub(crate) controllers: Controllers,
     /// The observer of ports and neighbours, if there is one.
@@ -141,6 +151,11 @@ impl<B: Backend> BridgeControl<B> {
             table_names: BTreeMap::new(),
             ops,
             ports: BTreeMap::new(),
+            logical: BTreeSet::new(),
+            recheck: BTreeSet::new(),
+            looks: Round::default(),
+            refused_looks: Round::default(),
+            router_is_behind: false,
             controllers: Controllers::default(),
             observer: None,
             uncontrolled_since: datapath.now(),

@@ -1,6 +1,8 @@
 //! LAGs of a bridge: opens the devices of their members, runs the machines of `l2ctl`, and tells the data plane at once
 //! which members carry packets.
 
+use std::collections::BTreeSet;
+
 use millrace_datapath::LagRole;
 use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions};
 use millrace_l2ctl::lacp::{self, Churn, Counters};
@@ -216,8 +218,8 @@ impl<B: Backend> BridgeControl<B> {
         problems
     }
 
-    /// Reads the links of all members, and runs the machines of LAGs whose members changed.
-    pub(super) fn poll_lags(&mut self) {
+    /// Reads the links of the members that may have changed, and runs the machines of the LAGs.
+    pub(super) fn poll_lags(&mut self, may_have_changed: &BTreeSet<PortNo>) {
         let now = self.datapath.now();
         let numbers: Vec<PortNo> = self.lags.keys().copied().collect();
         for number in numbers {
@@ -230,6 +232,9 @@ impl<B: Backend> BridgeControl<B> {
             };
             let (mut has_changed, mut has_new_mac) = (false, false);
             for (number, member) in &mut lag.members {
+                if !may_have_changed.contains(number) {
+                    continue;
+                }
                 let Some(info) = self
                     .datapath
                     .device_info(*number)

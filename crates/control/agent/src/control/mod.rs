@@ -50,6 +50,7 @@ mod qos;
 mod record;
 mod recording;
 mod refused_frames;
+mod round;
 mod router;
 mod router_port;
 pub mod rstp;

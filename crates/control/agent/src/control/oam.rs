@@ -42,7 +42,9 @@ impl<B: Backend> BridgeControl<B> {
         for ((number, status), (lldp, bpdu)) in self.ports.iter().zip(link_protocols) {
             let port = &status.model;
             if port.bfd.is_none() && port.ccm.is_none() && port.damping.is_none() {
-                self.oam.monitors.remove(number);
+                if self.oam.monitors.remove(number).is_some() {
+                    self.recheck.insert(*number);
+                }
                 if lldp || bpdu {
                     taken.push(OamPort {
                         port: *number,

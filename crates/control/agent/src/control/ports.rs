@@ -1,5 +1,7 @@
 //! Operations on the ports of a bridge: open, change, close, and poll the links.
 
+use std::collections::BTreeSet;
+
 use millrace_datapath::io::{Backend, DeviceOptions, Opened};
 use millrace_datapath::{AddPortError, Bridge};
 use millrace_model as model;
@@ -15,6 +17,11 @@ use super::tunnels::is_logical;
 use crate::asynchronous::{PortChange, port_status};
 use crate::observe::Observation;
 use crate::port::PortStatus;
+
+/// The number of ticks in which each port is looked at although its device reported nothing: 5 s.
+const LOOK_PARTS: usize = 100;
+/// The number of ticks in which the refused frames of each port are counted: 0.5 s.
+const REFUSED_PARTS: usize = 10;
 
 /// The reason why a configured port does not run.
 #[derive(Debug, Error)]
@@ -131,9 +138,12 @@ impl<B: Backend> BridgeControl<B> {
         };
         self.announce(PortChange::Add, &status);
         self.ports.insert(number, status);
+        if is_logical(wanted) {
+            self.logical.insert(number);
+        }
         self.configure_oam();
         self.configure_sflow();
-        // The other end of a link comes up with this one, and tunnels find their underlay.
+        // Tunnels find their underlay.
         self.update_tunnels(since);
         self.poll_links();
     }
@@ -144,6 +154,8 @@ impl<B: Backend> BridgeControl<B> {
         let Some(status) = self.ports.remove(&number) else {
             return;
         };
+        self.logical.remove(&number);
+        self.router_is_behind = true;
         self.baselines.remove(&number);
         self.refused.remove(&number);
         self.shut_down_lldp(number);
@@ -180,6 +192,7 @@ impl<B: Backend> BridgeControl<B> {
         let policer_changed = policer_of(&status.model) != policer;
         let backpressure_changed = status.model.backpressure != wanted.backpressure;
         status.model = wanted.clone();
+        self.recheck.insert(number);
         if queues_changed {
             self.datapath.schedule(number, &plan);
         }
@@ -247,11 +260,23 @@ impl<B: Backend> BridgeControl<B> {
         self.announce(PortChange::Modify, &status);
     }
 
-    /// Polls the devices of all ports, and reports ports whose link or description changed to the controllers.
+    /// Looks at a part of the ports, whose devices have reported nothing, too.
+    pub(super) fn look_at_some_links(&mut self) {
+        let part = self.looks.next(&self.ports, LOOK_PARTS);
+        self.recheck.extend(part);
+        self.poll_links();
+    }
+
+    /// Looks at the devices that may have changed, and reports ports whose link or description changed to the controllers.
     pub(super) fn poll_links(&mut self) {
-        self.poll_lags();
+        let mut numbers: BTreeSet<PortNo> = self.datapath.take_changed();
+        numbers.append(&mut self.recheck);
+        self.poll_lags(&numbers);
+        // The state of these depends on more than a device.
+        numbers.extend(self.lags.keys());
+        numbers.extend(self.oam.monitors.keys());
+        numbers.extend(&self.logical);
         let mut has_changed = false;
-        let numbers: Vec<PortNo> = self.ports.keys().copied().collect();
         for number in numbers {
             let Some(status) = self.ports.get(&number) else {
                 continue;
@@ -292,12 +317,17 @@ impl<B: Backend> BridgeControl<B> {
             self.configure_rstp();
             self.configure_lldp();
         }
-        self.tell_links();
+        if core::mem::take(&mut self.router_is_behind) {
+            self.tell_links();
+        }
     }
 
-    /// Counts the frames that devices refused as drops, and logs them with a remedy.
+    /// Counts the frames that the devices of a part of the ports refused as drops, and logs them with a remedy.
     pub(super) fn count_refused_frames(&mut self, now: Time) {
-        for (number, status) in &self.ports {
+        for number in &self.refused_looks.next(&self.ports, REFUSED_PARTS) {
+            let Some(status) = self.ports.get(number) else {
+                continue;
+            };
             let total = self.datapath.refused_frames(*number);
             let counted = self.refused.entry(*number).or_default();
             let new = counted.advance(total);
@@ -316,6 +346,7 @@ impl<B: Backend> BridgeControl<B> {
     }
 
     fn set_pipeline_port(&mut self, number: PortNo, config: PortConfig, state: PortState, vlan: VlanMode) {
+        self.router_is_behind = true;
         self.tables.set_port(
             Port {
                 number,

@@ -35,7 +35,7 @@ const LEARNS_BATCH: usize = 1024;
 const NEIGHBOURS_BATCH: usize = 64;
 const TAPPED_BATCH: usize = 1024;
 const OAM_BATCH: usize = 1024;
-/// The longest sleep, which bounds the delay of time-outs and of link changes.
+/// The longest sleep, which bounds the delay of time-outs, and of changes of links that no device reports.
 const TICK: Duration = Duration::from_millis(50);
 
 /// The reason why a bridge does not start.
@@ -159,6 +159,9 @@ fn run<B: Backend>(bridge: &mut BridgeControl<B>, tasks: &mpsc::Receiver<Task<B>
     while !stop.load(Ordering::Acquire) {
         let mut busy = run_tasks(bridge, tasks);
         busy |= handle_events(bridge);
+        if bridge.datapath.has_changed_ports() {
+            bridge.poll_links();
+        }
         bridge.run_oam();
         bridge.run_lacp();
         bridge.run_rstp();
@@ -282,7 +285,7 @@ fn tick<B: Backend>(bridge: &mut BridgeControl<B>) {
     bridge.update_tunnels(now);
     bridge.reconnect_vnics(now);
     bridge.datapath.run_offload();
-    bridge.poll_links();
+    bridge.look_at_some_links();
     bridge.count_refused_frames(now);
     bridge.expire_taps(now);
     bridge.update_standalone();

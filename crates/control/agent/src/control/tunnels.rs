@@ -133,17 +133,14 @@ impl<B: Backend> BridgeControl<B> {
     /// Sends the requests for neighbours that are due, and gives the workers the current table of logical ports. Called
     /// when ports or neighbours changed, and periodically.
     pub(super) fn update_tunnels(&mut self, now: Time) {
-        let is_there = |status: &PortStatus| is_logical(&status.model);
-        if self.tunnel_counts.is_empty() && !self.ports.values().any(is_there) {
+        if self.tunnel_counts.is_empty() && self.logical.is_empty() {
             return;
         }
         let mut wanted: BTreeMap<LinkAddress, IpAddr> = BTreeMap::new();
         let mut table = Vec::new();
         let mut counts = BTreeMap::new();
-        for (number, status) in &self.ports {
-            if !is_logical(&status.model) {
-                continue;
-            }
+        let logical = self.logical.iter();
+        for (number, status) in logical.filter_map(|number| self.ports.get_key_value(number)) {
             let counted = self.tunnel_counts.get(number).cloned().unwrap_or_default();
             counts.insert(*number, Arc::clone(&counted));
             if let Some(tunnel) = tunnel_of(&status.model)

@@ -38,6 +38,10 @@ impl<B: Backend> Bridge<B> {
                     mask: entry_bits(&FlowMask::default()),
                 });
             }
+            match settings {
+                Some(_) => self.offloading.insert(port),
+                None => self.offloading.remove(&port),
+            };
             state.offload = settings.map(|settings| Box::new(PortOffload::new(settings, workers)));
             self.send_marks(port, &WorkerChange::Setup(None));
         }
@@ -47,7 +51,7 @@ impl<B: Backend> Bridge<B> {
     /// Runs planners and governors of all ports, and submits operations to their devices. To be called some times in a tenth of a
     /// second; never waits.
     pub fn run_offload(&mut self) {
-        if !self.ports.values().any(|port| port.offload.is_some()) {
+        if self.offloading.is_empty() {
             return;
         }
         let (now, bits) = (self.now(), self.forwarding().match_bits());
@@ -57,10 +61,10 @@ impl<B: Backend> Bridge<B> {
         });
         let (mut all, mut dropped) = (Vec::new(), Vec::new());
         let forwarding = self.writer.read();
-        for (number, port) in &mut self.ports {
-            if port.offload.is_none() {
+        for number in &self.offloading {
+            let Some(port) = self.ports.get_mut(number) else {
                 continue;
-            }
+            };
             let is_obstructed = drop_obstacle(forwarding, *number, port);
             if let (Some(offload), Some(device)) = (&mut port.offload, port.device.offload()) {
                 let changes = offload.tick(device, bits, load, now);
@@ -82,7 +86,10 @@ impl<B: Backend> Bridge<B> {
     pub(super) fn end_changed_drops(&mut self) {
         let forwarding = self.writer.read();
         let mut dropped = Vec::new();
-        for (number, port) in &mut self.ports {
+        for number in &self.offloading {
+            let Some(port) = self.ports.get_mut(number) else {
+                continue;
+            };
             if !port.offload.as_ref().is_some_and(|offload| offload.has_drops()) {
                 continue;
             }

@@ -1,5 +1,6 @@
 //! The ports of a bridge: opens their devices, and distributes the queues over the workers.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
 
 use millrace_types::PortNo;
@@ -9,7 +10,8 @@ use super::port::{AddPortError, BridgePort};
 use crate::counters::{PortCounters, PortStats};
 use crate::io::steer::label_rules;
 use crate::io::{
-    Backend, BucketTable, Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, Opened, TxQueue,
+    Backend, BucketTable, Burst, ChangeReporter, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats,
+    Opened, TxQueue,
 };
 use crate::lag::LagMember;
 use crate::schedule::PortQueues;
@@ -104,6 +106,12 @@ impl<B: Backend> Bridge<B> {
                 port: Box::new(rx),
             });
         }
+        let reporter = ChangeReporter::new(port, &self.changed);
+        if !device.report_changes(&reporter) {
+            self.silent.insert(port);
+        }
+        // A device that was opened again in its port's life may have another link.
+        reporter.report();
         self.ports.insert(
             port,
             BridgePort {
@@ -204,6 +212,8 @@ impl<B: Backend> Bridge<B> {
         let Some(removed) = self.ports.remove(&port) else {
             return false;
         };
+        self.silent.remove(&port);
+        self.offloading.remove(&port);
         let (done, back) = mpsc::sync_channel(self.workers.len());
         for worker in &*self.workers {
             worker.send(Command::RemovePort {
@@ -241,6 +251,19 @@ impl<B: Backend> Bridge<B> {
             workers.map(move |(worker, queue)| (worker, number, queue))
         };
         self.ports.iter().flat_map(queues).collect()
+    }
+
+    /// Returns true if a device has reported a change of its properties that [`Self::take_changed`] has not returned.
+    pub fn has_changed_ports(&self) -> bool {
+        self.changed.has_any()
+    }
+
+    /// Returns the ports and members of LAGs whose devices may have other properties than at the last call: those that reported
+    /// a change, and all that report none.
+    pub fn take_changed(&mut self) -> BTreeSet<PortNo> {
+        let mut changed = self.changed.take();
+        changed.extend(&self.silent);
+        changed
     }
 
     /// Returns the current properties of a port's device.
@@ -302,8 +325,9 @@ impl<B: Backend> Bridge<B> {
         for member in self.members_of(port) {
             self.set_link(member, up);
         }
-        if let Some(port) = self.ports.get_mut(&port) {
-            port.device.set_link(up);
+        if let Some(held) = self.ports.get_mut(&port) {
+            held.device.set_link(up);
+            self.changed.add(port);
         }
     }
 }

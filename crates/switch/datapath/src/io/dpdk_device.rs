@@ -12,9 +12,10 @@ use millrace_types::Mac;
 use nix::errno::Errno;
 
 use super::flow_entries::{FlowEntries, RuleAbilities, RuleTable};
+use super::link_watch::LinkWatch;
 use super::owner::Owned;
 use super::steer::{Header, HeaderMatch, RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
-use super::{Device, DeviceInfo, DeviceStats, PortModes, kernel};
+use super::{ChangeReporter, Device, DeviceInfo, DeviceStats, PortModes, kernel};
 use crate::offload::fences::Fences;
 use crate::offload::{DeviceOperation, DeviceOutcome, Offload, OffloadCapabilities};
 
@@ -33,6 +34,8 @@ pub(super) struct DpdkDevice {
     /// The last known state of the kernel interface under the port, if there is one: link up, rate in Mbit/s, modes.
     /// Rate and modes are read again when the link changes.
     interface: Cell<Option<(bool, Option<u32>, PortModes)>>,
+    /// Reports changes of that interface until it is dropped.
+    watch: Option<LinkWatch>,
     /// The ownership of that interface. It ends after the port.
     _owned: Owned,
 }
@@ -73,6 +76,7 @@ impl DpdkDevice {
             info,
             rx_queues,
             interface: Cell::new(None),
+            watch: None,
             _owned: owned,
             steers: Steers {
                 flows: offload.steer,
@@ -135,6 +139,18 @@ impl Device for DpdkDevice {
             rx_no_buffer: stats.rx_no_mbuf,
             tx_errors: stats.tx_errors,
         }
+    }
+
+    /// Reports changes of the kernel interface under the port, if there is one. The link of a NIC is looked at instead.
+    fn report_changes(&mut self, reporter: &ChangeReporter) -> bool {
+        let reporter = reporter.clone();
+        self.watch = self.port.kernel_interface().and_then(|interface| {
+            let started = LinkWatch::start(interface, move || reporter.report());
+            started
+                .inspect_err(|error| tracing::debug!(%error, interface, "its link is looked at regularly"))
+                .ok()
+        });
+        self.watch.is_some()
     }
 
     fn set_link(&mut self, up: bool) {

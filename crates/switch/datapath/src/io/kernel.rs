@@ -158,13 +158,16 @@ fn interface_ioctl(fd: &impl AsRawFd, what: c_ulong, request: &mut ifreq) -> io:
 }
 
 /// Returns a socket for requests about any interface of this thread's network namespace.
-fn socket_for_requests() -> io::Result<OwnedFd> {
+pub(super) fn socket_for_requests() -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC;
     Ok(socket(AddressFamily::Inet, SockType::Datagram, flags, None)?)
 }
 
-/// Returns true if an interface has a carrier now, or if its driver does not know.
-fn has_carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
+/// Returns true if an interface has a carrier now, or if its driver does not know, by a socket of [`socket_for_requests`].
+///
+/// # Errors
+/// As [`state`].
+pub(super) fn has_carrier(socket: &OwnedFd, name: &str) -> io::Result<bool> {
     let mut value = RawValue {
         cmd: GET_LINK,
         data: 0,
@@ -297,29 +300,41 @@ pub(super) fn set_persistent(file: &File, stays: bool) -> io::Result<()> {
 /// # Errors
 /// Returns the error of the kernel: `ENODEV` if this network namespace has no interface of that name.
 pub(super) fn state(name: &str) -> io::Result<InterfaceState> {
-    let socket = socket_for_requests()?;
+    state_by(&socket_for_requests()?, name)
+}
+
+fn flags(socket: &OwnedFd, name: &str) -> io::Result<i32> {
     let mut asked = request(name)?;
-    interface_ioctl(&socket, libc::SIOCGIFFLAGS as c_ulong, &mut asked)?;
+    interface_ioctl(socket, libc::SIOCGIFFLAGS as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid number.
-    let flags = i32::from(unsafe { asked.ifr_ifru.ifru_flags });
+    Ok(i32::from(unsafe { asked.ifr_ifru.ifru_flags }))
+}
+
+/// Returns the current state of an interface, by a socket of [`socket_for_requests`].
+///
+/// # Errors
+/// As [`state`].
+pub(super) fn state_by(socket: &OwnedFd, name: &str) -> io::Result<InterfaceState> {
+    let flags = flags(socket, name)?;
     let running = libc::IFF_UP | libc::IFF_RUNNING;
-    interface_ioctl(&socket, libc::SIOCGIFHWADDR as c_ulong, &mut asked)?;
+    let mut asked = request(name)?;
+    interface_ioctl(socket, libc::SIOCGIFHWADDR as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid address.
     let address = unsafe { asked.ifr_ifru.ifru_hwaddr };
     let mut mac = [0; 6];
     for (byte, raw) in mac.iter_mut().zip(address.sa_data) {
         *byte = raw as u8;
     }
-    interface_ioctl(&socket, libc::SIOCGIFMTU as c_ulong, &mut asked)?;
+    interface_ioctl(socket, libc::SIOCGIFMTU as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let mtu = unsafe { asked.ifr_ifru.ifru_mtu };
-    interface_ioctl(&socket, libc::SIOCGIFINDEX as c_ulong, &mut asked)?;
+    interface_ioctl(socket, libc::SIOCGIFINDEX as c_ulong, &mut asked)?;
     // SAFETY: the kernel has written this member, and any bytes are a valid number.
     let index = unsafe { asked.ifr_ifru.ifru_ifindex };
     Ok(InterfaceState {
         index: index.unsigned_abs(),
         is_up: flags & libc::IFF_UP != 0,
-        is_running: flags & running == running && has_carrier(&socket, name)?,
+        is_running: flags & running == running && has_carrier(socket, name)?,
         mtu: mtu.unsigned_abs(),
         mac,
     })

@@ -7,8 +7,10 @@ use crossbeam_queue::ArrayQueue;
 use millrace_types::Mac;
 use millrace_wire::segment::GsoLayout;
 
+use super::changes::ReporterSlot;
 use super::{
-    Burst, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue, TxQueue,
+    Burst, ChangeReporter, Device, DeviceInfo, DeviceSpec, DeviceStats, OpenError, Opened, PortModes,
+    RxQueue, TxQueue,
 };
 
 /// Capacity of each direction in packets.
@@ -21,6 +23,8 @@ struct Pipe<P> {
     packets: ArrayQueue<P>,
     /// True if a port receives from this pipe.
     attached: AtomicBool,
+    /// Tells the bridge of the port that sends into this pipe.
+    sender: ReporterSlot,
 }
 
 impl<P> Pipe<P> {
@@ -28,6 +32,7 @@ impl<P> Pipe<P> {
         Arc::new(Pipe {
             packets: ArrayQueue::new(QUEUE_LEN),
             attached: AtomicBool::new(false),
+            sender: ReporterSlot::default(),
         })
     }
 }
@@ -55,6 +60,7 @@ impl<P: Send + 'static> Cable<P> {
                 break;
             }
         }
+        back.sender.report();
         Ok(Opened {
             rx: vec![Box::new(Rx(Arc::clone(&back)))],
             tx: vec![Box::new(Tx(Arc::clone(&out)))],
@@ -128,13 +134,21 @@ impl<P: Send> Device for Link<P> {
         DeviceStats::default()
     }
 
+    /// Reports when the other end is opened or closed.
+    fn report_changes(&mut self, reporter: &ChangeReporter) -> bool {
+        self.out.sender.set(reporter);
+        true
+    }
+
     /// Does nothing: the link is up while both ends have a port.
     fn set_link(&mut self, _up: bool) {}
 }
 
 impl<P> Drop for Link<P> {
     fn drop(&mut self) {
+        self.out.sender.clear();
         self.back.attached.store(false, Ordering::Release);
+        self.back.sender.report();
         while self.back.packets.pop().is_some() {}
     }
 }

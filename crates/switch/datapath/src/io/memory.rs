@@ -13,10 +13,11 @@ use millrace_types::Mac;
 use millrace_wire::Packet;
 
 use super::allocate::Allocate;
+use super::changes::ReporterSlot;
 use super::steer::{RuleId, SteerAction, SteerError, SteerRule, Steering, Steers};
 use super::{
-    Burst, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes, RxQueue,
-    TxQueue,
+    Burst, ChangeReporter, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened,
+    PortModes, RxQueue, TxQueue,
 };
 
 /// Capacity of each direction in packets.
@@ -34,6 +35,7 @@ struct Wire<P> {
     open: AtomicBool,
     link_up: AtomicBool,
     mac: RwLock<Mac>,
+    reporter: ReporterSlot,
 }
 
 /// The far end of a memory device.
@@ -62,6 +64,7 @@ impl<P: Packet> MemoryPeer<P> {
             open: AtomicBool::new(false),
             link_up: AtomicBool::new(true),
             mac: RwLock::new(Mac([0x02, 0, 0, 0, 0, 0])),
+            reporter: ReporterSlot::default(),
         };
         MemoryPeer {
             wire: Arc::new(wire),
@@ -113,12 +116,14 @@ impl<P: Packet> MemoryPeer<P> {
 
     /// Sets the carrier of the link.
     pub fn set_link(&self, up: bool) {
-        self.wire.link_up.store(up, Ordering::Relaxed);
+        self.wire.link_up.store(up, Ordering::Release);
+        self.wire.reporter.report();
     }
 
     /// Sets the MAC address of the device.
     pub fn set_mac(&self, mac: Mac) {
         *self.wire.mac.write().unwrap_or_else(PoisonError::into_inner) = mac;
+        self.wire.reporter.report();
     }
 }
 
@@ -190,7 +195,7 @@ impl<P: Send> Device for MemoryDevice<P> {
             driver: "memory".to_owned(),
             mac: *self.0.mac.read().unwrap_or_else(PoisonError::into_inner),
             speed_mbps: None,
-            link_up: self.0.link_up.load(Ordering::Relaxed),
+            link_up: self.0.link_up.load(Ordering::Acquire),
             modes: PortModes::default(),
             mtu: 9582,
             numa_node: None,
@@ -210,8 +215,14 @@ impl<P: Send> Device for MemoryDevice<P> {
         DeviceStats::default()
     }
 
+    fn report_changes(&mut self, reporter: &ChangeReporter) -> bool {
+        self.0.reporter.set(reporter);
+        true
+    }
+
     fn set_link(&mut self, up: bool) {
-        self.0.link_up.store(up, Ordering::Relaxed);
+        self.0.link_up.store(up, Ordering::Release);
+        self.0.reporter.report();
     }
 
     fn steering(&mut self) -> Option<&mut dyn Steering> {
@@ -235,6 +246,7 @@ impl<P: Send> Steering for MemoryDevice<P> {
 
 impl<P> Drop for MemoryDevice<P> {
     fn drop(&mut self) {
+        self.0.reporter.clear();
         self.0
             .rules
             .write()

@@ -4,6 +4,7 @@
 mod af_packet;
 mod allocate;
 mod buckets;
+mod changes;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
 #[cfg(feature = "dpdk")]
@@ -18,6 +19,7 @@ mod flow_entries;
 mod heap;
 mod kernel;
 mod link;
+mod link_watch;
 mod memif;
 mod memory;
 mod modes;
@@ -54,6 +56,8 @@ use thiserror::Error;
 use crate::offload::Offload;
 
 pub use buckets::BucketTable;
+pub use changes::ChangeReporter;
+pub(crate) use changes::ChangedPorts;
 pub use heap::HeapBackend;
 pub use memory::MemoryPeer;
 pub use modes::{LinkModes, PortModes};
@@ -187,6 +191,13 @@ pub trait Device: Send {
 
     /// Returns the counters of the device.
     fn stats(&self) -> DeviceStats;
+
+    /// Has the device report when its properties may have changed ([`Device::info`]). Returns false if it cannot: the caller
+    /// looks at it regularly then.
+    fn report_changes(&mut self, reporter: &ChangeReporter) -> bool {
+        let _ = reporter;
+        false
+    }
 
     /// Sets the link up or down, if the device can.
     fn set_link(&mut self, up: bool);

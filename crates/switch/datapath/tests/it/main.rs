@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod changes;
 mod congestion;
 mod drops;
 mod flow_hash;

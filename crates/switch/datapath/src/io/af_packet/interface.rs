@@ -8,6 +8,7 @@ use millrace_af_packet::{Drops, OpenError, Receiver, Sender, open};
 use millrace_types::Mac;
 use millrace_wire::virtio_net::Accepted;
 
+use crate::io::changes::ReporterSlot;
 use crate::io::kernel::{self, InterfaceState};
 use crate::io::peer::{Counters, WakeEvent};
 use crate::io::ring_slot::RingSlot;
@@ -29,6 +30,7 @@ pub(super) struct Interface {
     /// Index of the interface that the queues are attached to, or [`DETACHED`].
     index: AtomicU32,
     pub(super) wake: WakeEvent,
+    pub(super) reporter: ReporterSlot,
 }
 
 impl Interface {
@@ -43,6 +45,7 @@ impl Interface {
             mtu: AtomicUsize::new(0),
             index: AtomicU32::new(DETACHED),
             wake: WakeEvent::new()?,
+            reporter: ReporterSlot::default(),
         })
     }
 
@@ -93,6 +96,7 @@ impl Interface {
             tx.insert(sender);
         }
         self.index.store(index, Ordering::Release);
+        self.reporter.report();
         Ok(())
     }
 
@@ -107,6 +111,7 @@ impl Interface {
         for slot in &self.tx {
             drop(slot.remove());
         }
+        self.reporter.report();
     }
 
     /// Attaches the queues to the interface that has the name now, or detaches them if none has. The watch calls

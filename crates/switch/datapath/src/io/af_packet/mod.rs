@@ -4,7 +4,7 @@
 //!   worker: Rx --- slot --- Receiver     The watch inserts and removes receivers and senders between two
 //!   worker: Tx --- slot --- Sender       bursts, as interfaces come and go; a worker that finds none has
 //!              [`super::ring_slot`]      nothing to receive, and drops the packets that it sends.
-//!   watch: netlink events -> open, close
+//!   watch: events of the interface ([`super::link_watch`]) -> open, close
 //! ```
 //!
 //! The crate `af-packet` handles frames, their checksums and their segmentation.
@@ -25,7 +25,8 @@ use super::allocate::Empty;
 use super::owner::{self, Owned};
 use super::peer::failed;
 use super::{
-    Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue, TxQueue,
+    ChangeReporter, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue,
+    TxQueue,
 };
 
 /// The headers by which the kernel spreads flows over several queues (`PACKET_FANOUT_HASH`).
@@ -138,6 +139,11 @@ impl Device for AfPacket {
 
     fn stats(&self) -> DeviceStats {
         self.interface.stats()
+    }
+
+    fn report_changes(&mut self, reporter: &ChangeReporter) -> bool {
+        self.interface.reporter.set(reporter);
+        true
     }
 
     /// Does nothing: the owner of the interface sets it up or down.

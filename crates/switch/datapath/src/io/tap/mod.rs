@@ -9,14 +9,19 @@ mod queues;
 pub(super) mod shadow;
 
 use core::cell::Cell;
+use std::sync::Arc;
 
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
 use self::queues::Connection;
 use super::allocate::Allocate;
+use super::changes::ReporterSlot;
 use super::kernel;
-use super::{Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes};
+use super::link_watch::LinkWatch;
+use super::{
+    ChangeReporter, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, PortModes,
+};
 
 struct Tap<P> {
     name: String,
@@ -24,6 +29,9 @@ struct Tap<P> {
     /// The last known MAC address; an interface in another network namespace cannot be queried.
     mac: Cell<Mac>,
     connection: Connection<P>,
+    reporter: Arc<ReporterSlot>,
+    /// Reports changes until it is dropped.
+    _watch: LinkWatch,
 }
 
 /// Creates the interface and starts its threads.
@@ -44,7 +52,14 @@ pub(super) fn open<P: Packet + 'static>(
     };
     kernel::set_mtu(name, options.mtu).map_err(failed)?;
     let (connection, rx, tx) = Connection::start(file, name, allocate).map_err(failed)?;
+    let reporter = Arc::<ReporterSlot>::default();
+    let watch = LinkWatch::start(name, {
+        let reporter = Arc::clone(&reporter);
+        move || reporter.report()
+    });
     let tap = Tap {
+        _watch: watch.map_err(failed)?,
+        reporter,
         name: name.to_owned(),
         mtu: options.mtu,
         mac: Cell::new(Mac::ZERO),
@@ -111,6 +126,11 @@ impl<P: Send> Device for Tap<P> {
 
     fn stats(&self) -> DeviceStats {
         self.connection.stats()
+    }
+
+    fn report_changes(&mut self, reporter: &ChangeReporter) -> bool {
+        self.reporter.set(reporter);
+        true
     }
 
     /// Does nothing: the owner of the interface's addresses sets it up or down.
