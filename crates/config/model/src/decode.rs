@@ -2,6 +2,7 @@
 //! of a type that can be the value of a key; sections implement it by the [`section!`](crate::section) macro,
 //! leaves by the macros at the end of this file.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -230,11 +231,12 @@ impl<T: Field> Field for Vec<T> {
             }
             return;
         };
+        let (is_new, is_old) = (places(&new_names), places(&old_names));
         let at = |name: &str| format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
         for (name, removed) in old_names
             .iter()
             .zip(old)
-            .filter(|(name, _)| !new_names.contains(name))
+            .filter(|(name, _)| !is_new.contains_key(name.as_str()))
         {
             out.push(Change::new(
                 &at(name),
@@ -245,11 +247,7 @@ impl<T: Field> Field for Vec<T> {
             ));
         }
         for (name, item) in new_names.iter().zip(self) {
-            match old_names
-                .iter()
-                .position(|other| other == name)
-                .and_then(|index| old.get(index))
-            {
+            match is_old.get(name.as_str()).and_then(|index| old.get(*index)) {
                 Some(other) => item.diff(other, &at(name), applies, out),
                 None => out.push(Change::new(
                     &at(name),
@@ -261,21 +259,27 @@ impl<T: Field> Field for Vec<T> {
             }
         }
         if T::is_ordered() {
-            let common = |names: &[String], others: &[String]| -> Vec<String> {
+            let common = |names: &[String], others: &HashMap<&str, usize>| -> Vec<String> {
                 names
                     .iter()
-                    .filter(|name| others.contains(name))
+                    .filter(|name| others.contains_key(name.as_str()))
                     .cloned()
                     .collect()
             };
-            let before = common(&old_names, &new_names);
-            let after = common(&new_names, &old_names);
+            let before = common(&old_names, &is_new);
+            let after = common(&new_names, &is_old);
             if before != after {
                 let (before, after) = (Some(before.into()), Some(after.into()));
                 out.push(Change::new(path, ChangeKind::Changed, before, after, applies));
             }
         }
     }
+}
+
+/// Returns the place of each name; of names that are equal, the first.
+fn places(names: &[String]) -> HashMap<&str, usize> {
+    let places = names.iter().enumerate().rev();
+    places.map(|(place, name)| (name.as_str(), place)).collect()
 }
 
 /// The names that Open vSwitch gives to keys, and the keys.
