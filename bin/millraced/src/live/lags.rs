@@ -10,13 +10,14 @@ use millrace_model::LagMode;
 use millrace_types::{Mac, PortNo};
 
 use super::lldp;
+use super::ports::counters_of;
 
 /// Returns the LAGs of a bridge, in the order of port numbers.
 pub(super) fn view<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::Lag> {
     let control = &*control;
     let lag = |number: &PortNo| {
         let (port, status) = (control.ports().get(number)?, control.lag_status(*number)?);
-        let (rx, tx) = counters(control, *number);
+        let (rx, tx) = counters_of(control, *number);
         let LagStatus {
             model,
             settings,
@@ -55,7 +56,7 @@ fn member<B: Backend>(
 ) -> view::LagMember {
     let number = status.model.number;
     let (rx, tx) = match status.info {
-        Some(_) => counters(control, number),
+        Some(_) => counters_of(control, number),
         None => Default::default(),
     };
     view::LagMember {
@@ -128,23 +129,6 @@ fn participant(side: &Participant) -> view::LacpParticipant {
         port: side.port,
         state: side.state.names().map(str::to_owned).collect(),
     }
-}
-
-fn counters<B: Backend>(control: &BridgeControl<B>, number: PortNo) -> (view::Counters, view::Counters) {
-    let (counted, device) = (control.port_stats(number), control.device_stats(number));
-    let rx = view::Counters {
-        packets: counted.rx_packets,
-        bytes: counted.rx_bytes,
-        drops: device.rx_missed + device.rx_no_buffer,
-        errors: device.rx_errors,
-    };
-    let tx = view::Counters {
-        packets: counted.tx_packets,
-        bytes: counted.tx_bytes,
-        drops: counted.tx_dropped,
-        errors: device.tx_errors,
-    };
-    (rx, tx)
 }
 
 fn link(is_up: bool) -> view::LinkState {

@@ -26,6 +26,7 @@ mod trace;
 mod wans;
 mod workers;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use millrace_agent::{BridgeControl, Switch};
 use millrace_api::server::{
-    CaptureSpec, CapturedPacket, FlowQuery, Flows, Live, LiveError, RouteQuery, TracePacket,
+    CaptureSpec, CapturedPacket, FlowQuery, Flows, Live, LiveError, PortCounters, RouteQuery, TracePacket,
 };
 use millrace_api::view;
 use millrace_datapath::io::Backend;
@@ -52,6 +53,7 @@ use crate::machine::Machine;
 use crate::start::Start;
 use controllers::controller;
 pub(crate) use observed::observer;
+pub(crate) use ports::counters_of;
 use workers::{Load, worker};
 
 /// The running switch, for the REST server.
@@ -113,6 +115,30 @@ impl<B: Backend> LiveSwitch<B> {
             .collect()
     }
 
+    /// Returns the problems of the switch, of its controllers and of the database that it follows.
+    fn problems_of(&self, of_switch: Vec<millrace_agent::Problem>) -> Vec<view::StatusProblem> {
+        let problem = |problem: millrace_agent::Problem| {
+            // A reason ends with a sentence that gives the next step.
+            let (message, next_step) = match problem.reason.split_once("To fix it: ") {
+                Some((message, next_step)) => (
+                    message.trim_end_matches([' ', '.']).to_owned(),
+                    next_step.to_owned(),
+                ),
+                None => (problem.reason, "it is tried again every 5 s".to_owned()),
+            };
+            view::StatusProblem {
+                subject: problem.object,
+                message,
+                next_step,
+            }
+        };
+        let mut problems: Vec<_> = of_switch.into_iter().map(problem).collect();
+        let lost = self.ask_all(controllers::lost_packets);
+        problems.extend(ovsdb::problems(&self.follower.status()));
+        problems.extend(lost.into_iter().filter_map(|(_, problem)| problem));
+        problems
+    }
+
     fn load(&self) -> MutexGuard<'_, Load> {
         self.load.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -132,7 +158,7 @@ impl<B: Backend> LiveSwitch<B> {
     }
 
     /// Runs a task on the control threads of all running bridges.
-    fn ask_all<T: Send + 'static>(
+    pub(crate) fn ask_all<T: Send + 'static>(
         &self,
         question: impl Fn(&mut BridgeControl<B>) -> T + Copy + Send + 'static,
     ) -> Vec<(String, T)> {
@@ -206,25 +232,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
         } else {
             view::Reconciliation::Settled
         };
-        let problem = |problem: millrace_agent::Problem| {
-            // A reason ends with a sentence that gives the next step.
-            let (message, next_step) = match problem.reason.split_once("To fix it: ") {
-                Some((message, next_step)) => (
-                    message.trim_end_matches([' ', '.']).to_owned(),
-                    next_step.to_owned(),
-                ),
-                None => (problem.reason, "it is tried again every 5 s".to_owned()),
-            };
-            view::StatusProblem {
-                subject: problem.object,
-                message,
-                next_step,
-            }
-        };
-        let mut problems: Vec<_> = status.problems.into_iter().map(problem).collect();
-        let lost = self.ask_all(controllers::lost_packets);
-        problems.extend(ovsdb::problems(&self.follower.status()));
-        problems.extend(lost.into_iter().filter_map(|(_, problem)| problem));
+        let problems = self.problems_of(status.problems);
         view::Status {
             desired_revision: wanted,
             running_revision: status.revision,
@@ -232,6 +240,14 @@ impl<B: Backend> Live for LiveSwitch<B> {
             problems,
             restart_needed_for: self.restart_needed_for(),
         }
+    }
+
+    fn problems(&self) -> Vec<view::StatusProblem> {
+        self.problems_of(self.switch.status().problems)
+    }
+
+    fn port_counters(&self) -> Vec<(String, Vec<PortCounters>)> {
+        self.ask_all(ports::counters)
     }
 
     fn bridges(&self) -> Vec<view::Bridge> {
@@ -264,8 +280,9 @@ impl<B: Backend> Live for LiveSwitch<B> {
             .bridges
             .iter()
             .filter(|wanted| wanted.name.as_str() == bridge);
+        let numbers: BTreeSet<u32> = running.iter().map(|shown| shown.number).collect();
         for port in wanted.flat_map(millrace_model::Bridge::all_ports) {
-            if !running.iter().any(|shown| shown.number == port.number.raw()) {
+            if !numbers.contains(&port.number.raw()) {
                 running.push(ports::missing(bridge, &port));
             }
         }

@@ -107,6 +107,8 @@ pub(crate) fn observer(journal: Journal) -> Observer {
             };
             journal.publish(StateKind::Lldp, &key, &state);
         }
+        // Front ends ask for the channels when they need them.
+        Observation::Channels { .. } => {}
         Observation::BridgeGone { bridge } => journal.remove_all(&format!("{bridge}/")),
     })
 }

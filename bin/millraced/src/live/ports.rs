@@ -1,6 +1,7 @@
 //! Ports, from the agent's values to those of REST.
 
 use millrace_agent::BridgeControl;
+use millrace_api::server::PortCounters;
 use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_datapath::spread::SpreadStats;
@@ -15,8 +16,7 @@ pub(super) fn running<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::P
     let control = &*control;
     let datapath = control.datapath();
     let show = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
-        let counted = control.port_stats(*number);
-        let device = control.device_stats(*number);
+        let (rx, tx) = counters_of(control, *number);
         view::Port {
             bridge: bridge.clone(),
             name: port.model.name.to_string(),
@@ -40,18 +40,8 @@ pub(super) fn running<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::P
             },
             speed_bps: port.info.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
             mtu: port.info.mtu.into(),
-            rx: view::Counters {
-                packets: counted.rx_packets,
-                bytes: counted.rx_bytes,
-                drops: device.rx_missed + device.rx_no_buffer,
-                errors: device.rx_errors,
-            },
-            tx: view::Counters {
-                packets: counted.tx_packets,
-                bytes: counted.tx_bytes,
-                drops: counted.tx_dropped,
-                errors: device.tx_errors,
-            },
+            rx,
+            tx,
             policer: queues::policer(control, *number, &port.model),
             offload_status: datapath.offload_status(*number).as_ref().map(offload::view),
             oam: control.oam_status(*number).as_ref().map(oam::view),
@@ -61,6 +51,41 @@ pub(super) fn running<B: Backend>(control: &mut BridgeControl<B>) -> Vec<view::P
         }
     };
     control.ports().iter().map(show).collect()
+}
+
+/// Returns the counters of a port: what it received, and what it sent.
+pub(crate) fn counters_of<B: Backend>(
+    control: &BridgeControl<B>,
+    number: PortNo,
+) -> (view::Counters, view::Counters) {
+    let (counted, device) = (control.port_stats(number), control.device_stats(number));
+    let rx = view::Counters {
+        packets: counted.rx_packets,
+        bytes: counted.rx_bytes,
+        drops: device.rx_missed + device.rx_no_buffer,
+        errors: device.rx_errors,
+    };
+    let tx = view::Counters {
+        packets: counted.tx_packets,
+        bytes: counted.tx_bytes,
+        drops: counted.tx_dropped,
+        errors: device.tx_errors,
+    };
+    (rx, tx)
+}
+
+/// Returns the counters of the running ports of a bridge.
+pub(super) fn counters<B: Backend>(control: &mut BridgeControl<B>) -> Vec<PortCounters> {
+    let control = &*control;
+    let of_port = |number: &PortNo| {
+        let (rx, tx) = counters_of(control, *number);
+        PortCounters {
+            number: number.raw(),
+            rx,
+            tx,
+        }
+    };
+    control.ports().keys().map(of_port).collect()
 }
 
 /// Returns the number of RETA buckets of each worker, over all queues with handoff.

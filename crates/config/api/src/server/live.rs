@@ -60,6 +60,20 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn ports(&self, bridge: &str) -> Result<Vec<view::Port>, LiveError>;
 
+    /// Returns the counters of the ports that run, by bridge, which the server asks for once a second.
+    fn port_counters(&self) -> Vec<(String, Vec<PortCounters>)> {
+        let counters = |port: view::Port| PortCounters {
+            number: port.number,
+            rx: port.rx,
+            tx: port.tx,
+        };
+        let of_bridge = |bridge: view::Bridge| {
+            let ports = self.ports(&bridge.name).unwrap_or_default();
+            (bridge.name, ports.into_iter().map(counters).collect())
+        };
+        self.bridges().into_iter().map(of_bridge).collect()
+    }
+
     /// Returns flow entries of a bridge, in an order in which [`view::FlowCursor`] can continue.
     ///
     /// # Errors
@@ -234,6 +248,17 @@ pub trait Live: Send + Sync + 'static {
     /// # Errors
     /// [`LiveError::NoBridge`], [`LiveError::NoPort`], [`LiveError::Unavailable`].
     fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<CapturedPacket>, LiveError>;
+}
+
+/// The counters of a port.
+#[derive(Debug, Clone, Copy)]
+pub struct PortCounters {
+    /// The OpenFlow number of the port.
+    pub number: u32,
+    /// Packets received.
+    pub rx: view::Counters,
+    /// Packets sent.
+    pub tx: view::Counters,
 }
 
 /// Errors of the running switch.

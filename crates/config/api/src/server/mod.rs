@@ -53,8 +53,8 @@ pub(crate) use bound::service;
 pub use journal::Journal;
 pub use limits::{BODY_LIMIT, Limits};
 pub use live::{
-    CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, RouteQuery, RouteSelection,
-    TracePacket,
+    CaptureSpec, CapturedPacket, Direction, FlowQuery, Flows, Live, LiveError, PortCounters, RouteQuery,
+    RouteSelection, TracePacket,
 };
 pub use probe::probe;
 pub use settings::{Settings, StartError, Tcp};

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::live::Live;
+use super::live::{Live, PortCounters};
 use crate::view::{Counters, Port, Rates};
 
 /// The sampling period.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// The last sample of every port, and the rates since the sample before it.
+/// The last sample of every port, by bridge and number, and the rates since the sample before it.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    ports: Mutex<HashMap<(String, String), Sample>>,
+    bridges: Mutex<HashMap<String, HashMap<u32, Sample>>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -27,36 +27,38 @@ struct Sample {
 impl Samples {
     /// Samples every port. Ports that no longer exist are removed.
     pub(super) fn read(&self, live: &dyn Live, now: Instant) {
-        let bridges = live.bridges().into_iter();
-        let ports: Vec<Port> = bridges
-            .flat_map(|bridge| live.ports(&bridge.name).unwrap_or_default())
-            .collect();
-        let mut samples = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = ports.into_iter().map(|port| {
-            let key = (port.bridge, port.name);
-            let rates = samples
-                .get(&key)
-                .and_then(|old| rates(old, now, port.rx, port.tx));
-            (
-                key,
-                Sample {
-                    at: now,
-                    rx: port.rx,
-                    tx: port.tx,
-                    rates,
-                },
-            )
-        });
-        let new = new.collect();
-        *samples = new;
+        let found = live.port_counters();
+        let mut bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_bridge = |(bridge, ports): (String, Vec<PortCounters>)| {
+            let before = bridges.get(&bridge);
+            let sample = |port: PortCounters| {
+                let PortCounters { number, rx, tx } = port;
+                let before = before.and_then(|ports| ports.get(&number));
+                let rates = before.and_then(|old| rates(old, now, rx, tx));
+                (
+                    number,
+                    Sample {
+                        at: now,
+                        rx,
+                        tx,
+                        rates,
+                    },
+                )
+            };
+            let samples = ports.into_iter().map(sample).collect();
+            (bridge, samples)
+        };
+        let new = found.into_iter().map(of_bridge).collect();
+        *bridges = new;
     }
 
     /// Fills in the rates of the ports.
     pub(super) fn fill(&self, ports: &mut [Port]) {
-        let samples = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
         for port in ports {
-            let key = (port.bridge.clone(), port.name.clone());
-            port.rates = samples.get(&key).and_then(|sample| sample.rates);
+            let samples = bridges.get(&port.bridge);
+            let sample = samples.and_then(|samples| samples.get(&port.number));
+            port.rates = sample.and_then(|sample| sample.rates);
         }
     }
 }
