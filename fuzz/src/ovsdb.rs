@@ -71,10 +71,10 @@ fn configuration(replica: &Replica) {
         assert_eq!(Config::from_json(&config.to_json()).unwrap(), config);
     }
     let mut written = Written::default();
-    written.changes(&translation, &State::default(), "8.3.1");
+    written.changes(&translation, &State::default(), None, "8.3.1");
     assert!(
         written
-            .changes(&translation, &State::default(), "8.3.1")
+            .changes(&translation, &State::default(), None, "8.3.1")
             .is_empty()
     );
 }

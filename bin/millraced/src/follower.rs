@@ -2,34 +2,43 @@
 
 use std::collections::BTreeMap;
 
+use millrace_agent::BridgeControl;
 use millrace_api::server::Live as _;
 use millrace_api::view;
 use millrace_datapath::io::Backend;
+use millrace_model::Device;
 use millrace_ovs::{
     BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, Participant, PortState, State,
 };
 use millrace_ovs_follower::Switch;
-use millrace_types::Mac;
+use millrace_pipeline::{PortConfig, PortState as PortBits};
+use millrace_types::{Mac, PortNo};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use tokio::sync::watch;
 
-use crate::live::LiveSwitch;
+use crate::live::{LiveSwitch, counters_of};
 
 impl<B: Backend> Switch for LiveSwitch<B> {
     fn state(&self) -> State {
         let version = self.version();
         let dpdk = version.dpdk.filter(|dpdk| dpdk.used);
-        let interfaces = interfaces();
         let problems = self.switch().status().problems;
+        let running = self.ask_all(running);
+        let has_lags = running
+            .iter()
+            .any(|(_, bridge)| bridge.ports.iter().any(|port| port.is_lag));
         let mut lags: BTreeMap<String, Vec<view::Lag>> = BTreeMap::new();
-        for lag in self.lags() {
+        for lag in has_lags.then(|| self.lags()).into_iter().flatten() {
             lags.entry(lag.bridge.clone()).or_default().push(lag);
         }
-        let bridges = self.bridges().into_iter().map(|bridge| {
-            let name = bridge.name;
-            let ports = self.ports(&name).unwrap_or_default();
-            let running = ports.iter().filter(|port| port.link != view::LinkState::Missing);
+        // The kernel is asked only for interfaces that a port has.
+        let has_interfaces = has_lags
+            || running
+                .iter()
+                .any(|(_, bridge)| bridge.ports.iter().any(|port| port.interface.is_some()));
+        let interfaces = has_interfaces.then(interfaces).unwrap_or_default();
+        let bridges = running.into_iter().map(|(name, running)| {
             let of_port = format!("bridge {name}, port ");
             let problems = problems.iter().filter_map(|problem| {
                 let port = problem.object.strip_prefix(&of_port)?;
@@ -38,29 +47,27 @@ impl<B: Backend> Switch for LiveSwitch<B> {
                 Some((name.to_owned(), problem.reason.clone()))
             });
             let lags = lags.remove(&name).unwrap_or_default();
-            let mtu = |lag: &view::Lag| {
-                ports
-                    .iter()
-                    .find(|port| port.name == lag.port)
-                    .map(|port| port.mtu)
-            };
-            let members = lags.iter().flat_map(|lag| {
+            let mut ports: BTreeMap<String, PortState> = BTreeMap::new();
+            for port in running.ports {
+                let mut state = port.state;
+                let interface = port.interface.and_then(|name| interfaces.get(&name));
+                state.is_up &= interface.is_none_or(|interface| interface.is_up);
+                state.ifindex = interface.and_then(|interface| interface.index);
+                ports.insert(port.name, state);
+            }
+            for lag in &lags {
+                let mtu = ports.get(&lag.port).map(|port| port.mtu).unwrap_or_default();
                 let open = lag
                     .members
                     .iter()
                     .filter(|member| member.link != view::LinkState::Missing);
-                let mtu = mtu(lag).unwrap_or_default();
-                open.map(move |member| (member, mtu))
-            });
-            let members =
-                members.map(|(member, mtu)| (member.name.clone(), member_state(member, mtu, &interfaces)));
+                ports
+                    .extend(open.map(|member| (member.name.clone(), member_state(member, mtu, &interfaces))));
+            }
             let channels = self.controllers(&name).unwrap_or_default();
             let state = BridgeState {
-                dpid: bridge.dpid,
-                ports: running
-                    .map(|port| (port.name.clone(), port_state(port, &interfaces)))
-                    .chain(members)
-                    .collect(),
+                dpid: running.dpid,
+                ports,
                 problems: problems.collect(),
                 channels: channels.into_iter().map(channel).collect(),
                 lags: lags
@@ -98,6 +105,52 @@ impl<B: Backend> Switch for LiveSwitch<B> {
 
     fn flush_macs(&self, bridge: &str) -> bool {
         millrace_api::server::Live::flush_macs(self, bridge, None, None).is_ok()
+    }
+}
+
+/// The ports of a bridge that run, without what only the kernel knows of them.
+struct Running {
+    dpid: String,
+    ports: Vec<RunningPort>,
+}
+
+struct RunningPort {
+    name: String,
+    /// The interface of the kernel that is, or is behind, the device.
+    interface: Option<String>,
+    is_lag: bool,
+    state: PortState,
+}
+
+/// Reads the ports of a bridge: thousands of them, at each interval of the statistics.
+fn running<B: Backend>(control: &mut BridgeControl<B>) -> Running {
+    let control = &*control;
+    let port = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
+        let (rx, tx) = counters_of(control, *number);
+        RunningPort {
+            name: port.model.name.to_string(),
+            interface: match &port.model.device {
+                Device::Kernel(name) | Device::Tap(name) => Some(name.to_string()),
+                _ => None,
+            },
+            is_lag: matches!(port.model.device, Device::Lag(_)),
+            state: PortState {
+                mac: port.info.mac.to_string(),
+                is_up: !port.config.has(PortConfig::DOWN),
+                has_link: !port.state.has(PortBits::LINK_DOWN),
+                speed: port.info.speed_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
+                mtu: port.info.mtu.into(),
+                ifindex: None,
+                driver: Some(port.info.driver.clone()),
+                link_resets: 0,
+                lacp_current: None,
+                statistics: statistics(&rx, &tx),
+            },
+        }
+    };
+    Running {
+        dpid: control.config().datapath_id().to_string(),
+        ports: control.ports().iter().map(port).collect(),
     }
 }
 
@@ -151,23 +204,6 @@ fn statistics(rx: &view::Counters, tx: &view::Counters) -> BTreeMap<&'static str
         ("tx_dropped", number(tx.drops)),
         ("tx_errors", number(tx.errors)),
     ])
-}
-
-fn port_state(port: &view::Port, interfaces: &BTreeMap<String, KernelInterface>) -> PortState {
-    let interface = interface_of(&port.device).and_then(|name| interfaces.get(name));
-    let is_up = interface.is_none_or(|interface| interface.is_up);
-    PortState {
-        mac: port.mac.clone(),
-        is_up: is_up && port.admin == view::AdminState::Up,
-        has_link: port.link == view::LinkState::Up,
-        speed: port.speed_bps,
-        mtu: port.mtu,
-        ifindex: interface.and_then(|interface| interface.index),
-        driver: port.driver.clone(),
-        link_resets: 0,
-        lacp_current: None,
-        statistics: statistics(&port.rx, &port.tx),
-    }
 }
 
 fn member_state(

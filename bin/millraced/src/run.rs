@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use millrace_agent::Switch;
 use millrace_agent::keep::Keeper;
+use millrace_agent::{Observation, Switch};
 use millrace_api::server::{BoundServer, Settings};
 use millrace_api::view;
 use millrace_datapath::io::Backend;
@@ -64,6 +64,21 @@ pub(crate) fn run<B: Backend>(
     outcome
 }
 
+/// Returns true if an Open vSwitch database has columns for what changed.
+fn is_shown_in_database(observation: &Observation<'_>) -> bool {
+    match observation {
+        Observation::Port { .. }
+        | Observation::PortGone { .. }
+        | Observation::Member { .. }
+        | Observation::MemberGone { .. }
+        | Observation::Channels { .. }
+        | Observation::BridgeGone { .. } => true,
+        Observation::Neighbour { .. } | Observation::RouterNeighbour { .. } | Observation::Lldp { .. } => {
+            false
+        }
+    }
+}
+
 /// Rolls unconfirmed revisions back at their deadlines if no REST server does so.
 async fn keep_time(store: Store) {
     let mut second = tokio::time::interval(std::time::Duration::from_secs(1));
@@ -95,7 +110,9 @@ async fn serve<B: Backend>(switch: Arc<Switch<B>>, start: &Start, live: Arc<Live
             if let Some(journal) = &journal {
                 journal(observation);
             }
-            follower.wake();
+            if is_shown_in_database(observation) {
+                follower.wake();
+            }
         }
     }));
     start.commit_start()?;

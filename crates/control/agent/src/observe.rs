@@ -1,5 +1,5 @@
-//! Changes of the running switch that front ends follow. The control thread of a bridge reports each change as soon as it
-//! knows it; an observer must not block.
+//! Changes of the running switch that front ends follow. The control thread of a bridge, or the task of a channel, reports each
+//! change as soon as it knows it; an observer must not block.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -81,6 +81,11 @@ pub enum Observation<'a> {
         member: Option<&'a str>,
         /// All neighbours now, each with the rest of its time to live.
         neighbours: Vec<(&'a Neighbour, Duration)>,
+    },
+    /// A connection with a controller, or a listener, has another state.
+    Channels {
+        /// The name of the bridge.
+        bridge: &'a str,
     },
     /// A bridge was removed with its ports.
     BridgeGone {

@@ -331,6 +331,9 @@ impl<B: Backend> Switch<B> {
             bridge.handle().clone(),
             self.runtime.clone(),
         );
+        if let Some(observer) = self.observer.get().cloned() {
+            connector.channel_table().observe(observer);
+        }
         tracing::info!(bridge = %wanted.name, dpid = %wanted.datapath_id(), "bridge added");
         let entry = Entry {
             handle: bridge.handle().clone(),

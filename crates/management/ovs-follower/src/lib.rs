@@ -23,7 +23,7 @@ mod unixctl;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_model::Ovsdb;
+use millrace_model::{Ovsdb, OvsdbTarget};
 use millrace_ovs::Numbers;
 use millrace_store::{Snapshot, Store};
 use tokio::sync::{Notify, watch};
@@ -37,6 +37,14 @@ pub use switch::Switch;
 /// The shortest and the longest pause between two attempts to connect.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(8);
+
+/// Returns the longest pause. A server on this machine is asked as often as it can be: it costs no more than a system call.
+fn pause_max(target: &OvsdbTarget) -> Duration {
+    match target {
+        OvsdbTarget::Unix(_) => PAUSE_MIN,
+        OvsdbTarget::Tcp(_) | OvsdbTarget::Tls { .. } => PAUSE_MAX,
+    }
+}
 
 /// A follower of a database. Clones share one state.
 #[derive(Debug, Clone, Default)]
@@ -103,7 +111,7 @@ impl Follower {
             tokio::select! {
                 _ = stopping.wait_for(|stop| *stop) => return,
                 () = &mut changed => pause = PAUSE_MIN,
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(pause_max(&target)),
             }
         }
     }

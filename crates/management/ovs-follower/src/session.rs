@@ -1,6 +1,5 @@
 //! One connection: events of the session, cycles beside it, and what is written.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,8 +37,8 @@ const RETRY: Duration = Duration::from_millis(500);
 /// The longest time for which changes of links are collected.
 const COLLECT: Duration = Duration::from_millis(50);
 
-/// The interval at which the state is compared with what was written, apart from counters.
-const REFRESH: Duration = Duration::from_secs(1);
+/// The interval of statistics before the rows are known.
+const FIRST_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The context of a connection.
 pub(crate) struct Following<'a> {
@@ -76,11 +75,13 @@ struct Work {
     written: Written,
     /// The state that was written last.
     state: State,
+    /// The interval at which all of the state is read, counters included; apart from that, it is read when it changes.
+    interval: Duration,
     next_statistics: Instant,
-    next_refresh: Instant,
+    /// True if the next state brings counters.
+    counters_are_due: bool,
     /// The time at which a desired state that waits is tried again.
     retry: Option<Instant>,
-    resets: BTreeMap<(String, String), (bool, u64)>,
 }
 
 impl Following<'_> {
@@ -174,6 +175,7 @@ impl Following<'_> {
                 tracing::info!("the lock {LOCK} of the database is owned: its bridges are made");
                 work.is_asked = true;
                 work.written.forget();
+                work.placed = None;
                 if self.unixctl.is_none() {
                     *self.unixctl = self.open_unixctl();
                 }
@@ -289,7 +291,8 @@ impl Following<'_> {
             }
         };
         self.shared.change(|status| status.waits_for = waits_for);
-        work.settle_state(&mut state, translation.statistics_interval_ms);
+        work.set_interval(Duration::from_millis(translation.statistics_interval_ms));
+        work.settle_state(&mut state);
         if is_placed && work.state == state {
             // The rows have this state already: at rest, a cycle with thousands of ports compares and does no more.
             return;
@@ -302,9 +305,10 @@ impl Following<'_> {
                     .note(bridge.uuid, interface.uuid, is_port && interface.number.is_some());
             }
         }
+        let before = is_placed.then_some(&work.state);
         let operations = work
             .written
-            .changes(&translation, &state, &session.schema().version);
+            .changes(&translation, &state, before, &session.schema().version);
         if !operations.is_empty() && session.owns_lock() {
             work.transaction = Some((session.transact(&operations), translation.next_cfg));
         }
@@ -325,10 +329,10 @@ impl Work {
             transaction: None,
             written: Written::default(),
             state: State::default(),
-            next_statistics: now,
-            next_refresh: now + REFRESH,
+            interval: FIRST_INTERVAL,
+            next_statistics: now + FIRST_INTERVAL,
+            counters_are_due: true,
             retry: None,
-            resets: BTreeMap::new(),
         }
     }
 
@@ -361,11 +365,11 @@ impl Work {
     fn deadline(&self) -> Instant {
         let collected = self.not_before;
         let stale = (self.is_stale && collected > Instant::now()).then_some(collected);
-        [Some(self.next_refresh), self.retry, stale]
+        [Some(self.next_statistics), self.retry, stale]
             .into_iter()
             .flatten()
             .min()
-            .unwrap_or(self.next_refresh)
+            .unwrap_or(self.next_statistics)
     }
 
     /// Handles the timers that are due.
@@ -375,33 +379,33 @@ impl Work {
             self.is_asked = true;
             self.reached = None;
         }
-        if now >= self.next_refresh {
-            self.next_refresh = now + REFRESH;
+        if now >= self.next_statistics {
+            self.next_statistics = now + self.interval;
+            self.counters_are_due = true;
             self.is_stale = true;
+        }
+    }
+
+    /// Sets the interval of statistics.
+    fn set_interval(&mut self, interval: Duration) {
+        if self.interval != interval {
+            self.interval = interval;
+            self.next_statistics = self.next_statistics.min(Instant::now() + interval);
         }
     }
 
     /// Brings a state into the form that is written: counters and times as they were until their interval is over, so that
     /// a change of a row does not write all counters.
-    fn settle_state(&mut self, state: &mut State, interval_ms: u64) {
-        let now = Instant::now();
-        let is_due = now >= self.next_statistics;
-        if is_due {
-            self.next_statistics = now + Duration::from_millis(interval_ms);
-        }
+    fn settle_state(&mut self, state: &mut State) {
+        let is_due = std::mem::take(&mut self.counters_are_due);
         for (name, bridge) in &mut state.bridges {
             let before = self.state.bridges.get(name);
             for (port_name, port) in &mut bridge.ports {
-                let key = (name.clone(), port_name.clone());
-                let (link, resets) = self.resets.entry(key).or_insert((port.has_link, 0));
-                if *link != port.has_link {
-                    (*link, *resets) = (port.has_link, *resets + 1);
-                }
-                port.link_resets = *resets;
-                if let Some(before) = before
-                    .and_then(|before| before.ports.get(port_name))
-                    .filter(|_| !is_due)
-                {
+                let Some(before) = before.and_then(|before| before.ports.get(port_name)) else {
+                    continue;
+                };
+                port.link_resets = before.link_resets + u64::from(before.has_link != port.has_link);
+                if !is_due {
                     port.statistics.clone_from(&before.statistics);
                 }
             }
@@ -417,11 +421,5 @@ impl Work {
                 }
             }
         }
-        self.resets.retain(|(bridge, port), _| {
-            state
-                .bridges
-                .get(bridge)
-                .is_some_and(|bridge| bridge.ports.contains_key(port))
-        });
     }
 }

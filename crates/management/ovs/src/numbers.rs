@@ -23,6 +23,8 @@ pub struct Numbers(BTreeMap<Uuid, Bridge>);
 #[derive(Debug, Clone, Default)]
 struct Bridge {
     given: BTreeMap<Uuid, u32>,
+    /// The numbers in `given`, which differ.
+    taken: BTreeSet<u32>,
     /// Interfaces that never became ports.
     failed: BTreeSet<Uuid>,
     /// Numbers of removed interfaces that never became ports.
@@ -50,13 +52,25 @@ fn valid(number: Option<i64>) -> Option<u32> {
 
 impl Bridge {
     fn is_free(&self, number: u32) -> bool {
-        !self.given.values().any(|given| *given == number)
+        !self.taken.contains(&number)
+    }
+
+    /// Gives an interface a number that is free.
+    fn give(&mut self, interface: Uuid, number: u32) {
+        self.taken.insert(number);
+        if let Some(before) = self.given.insert(interface, number) {
+            self.taken.remove(&before);
+        }
     }
 
     /// Takes a number back. Nobody saw that of an interface which never became a port, so it is given again.
     fn release(&mut self, interface: Uuid) {
-        if let (Some(number), true) = (self.given.remove(&interface), self.failed.remove(&interface)) {
-            self.unseen.insert(number);
+        let (number, has_failed) = (self.given.remove(&interface), self.failed.remove(&interface));
+        if let Some(number) = number {
+            self.taken.remove(&number);
+            if has_failed {
+                self.unseen.insert(number);
+            }
         }
         while self.unseen.remove(&self.last) {
             self.last -= 1;
@@ -93,20 +107,21 @@ impl Numbers {
     /// Returns the numbers of the interfaces of a bridge; an interface is left out if no number is free.
     pub(crate) fn assign(&mut self, bridge: Uuid, requests: &[Request]) -> BTreeMap<Uuid, PortNo> {
         let bridge = self.0.entry(bridge).or_default();
-        let is_gone = |known: &&Uuid| !requests.iter().any(|request| request.row == **known);
-        let gone: Vec<Uuid> = bridge.given.keys().filter(is_gone).copied().collect();
+        let wanted: BTreeSet<Uuid> = requests.iter().map(|request| request.row).collect();
+        let known = bridge.given.keys();
+        let gone: Vec<Uuid> = known.filter(|known| !wanted.contains(known)).copied().collect();
         for interface in gone {
             bridge.release(interface);
         }
         for Request { row, wanted, .. } in requests {
             if let Some(wanted) = valid(*wanted).filter(|wanted| bridge.is_free(*wanted)) {
-                bridge.given.insert(*row, wanted);
+                bridge.give(*row, wanted);
             }
         }
         for Request { row, earlier, .. } in requests {
             let earlier = valid(*earlier).filter(|earlier| bridge.is_free(*earlier));
             if let Some(earlier) = earlier.filter(|_| !bridge.given.contains_key(row)) {
-                bridge.given.insert(*row, earlier);
+                bridge.give(*row, earlier);
                 if earlier <= AUTOMATIC_MAX {
                     bridge.last = bridge.last.max(earlier);
                 }
@@ -116,7 +131,7 @@ impl Numbers {
             if !bridge.given.contains_key(row)
                 && let Some(number) = bridge.next()
             {
-                bridge.given.insert(*row, number);
+                bridge.give(*row, number);
             }
         }
         let numbers = bridge.given.iter();

@@ -28,16 +28,22 @@ const INTERFACE_TYPES: [&str; 8] = [
 const DPDK_INTERFACE_TYPES: [&str; 2] = ["afxdp", "dpdk"];
 
 impl Written {
-    /// Returns the operations that make the database equal to the state, `cur_cfg` last, and notes them as written.
+    /// Returns the operations that make the database equal to the state, `cur_cfg` last, and notes them as written. `before` is
+    /// the state of the last call, if that had the same translation: rows of what did not change are left alone then.
     pub fn changes(
         &mut self,
         translation: &Translation,
         state: &State,
+        before: Option<&State>,
         schema_version: &str,
     ) -> Vec<Operation> {
         let mut rows = BTreeMap::new();
         for bridge in &translation.rows {
-            bridge_rows(bridge, state.bridges.get(&bridge.name), &mut rows);
+            let now = state.bridges.get(&bridge.name);
+            let before = before.map(|before| before.bridges.get(&bridge.name));
+            if before != Some(now) {
+                bridge_rows(bridge, now, before, &mut rows);
+            }
         }
         let mut operations: Vec<Operation> = rows
             .iter()
@@ -48,7 +54,10 @@ impl Written {
             operations.extend(self.changed("Open_vSwitch", root, &columns));
             rows.insert(("Open_vSwitch", root), columns);
         }
-        self.0 = rows;
+        match before {
+            Some(_) => self.0.extend(rows),
+            None => self.0 = rows,
+        }
         operations
     }
 
@@ -104,7 +113,12 @@ fn root_row(translation: &Translation, state: &State, schema_version: &str) -> R
     columns
 }
 
-fn bridge_rows(bridge: &BridgeRow, state: Option<&BridgeState>, rows: &mut Rows) {
+fn bridge_rows(
+    bridge: &BridgeRow,
+    state: Option<&BridgeState>,
+    before: Option<Option<&BridgeState>>,
+    rows: &mut Rows,
+) {
     let columns = row([
         ("datapath_id", Datum::from(state.map(|state| state.dpid.clone()))),
         ("datapath_version", Datum::from("<built-in>")),
@@ -134,7 +148,9 @@ fn bridge_rows(bridge: &BridgeRow, state: Option<&BridgeState>, rows: &mut Rows)
             row([("bond_active_slave", Datum::from(active))]),
         );
         for interface in &port.interfaces {
-            rows.insert(("Interface", interface.uuid), interface_row(interface, state));
+            if before.is_none_or(|before| of_interface(interface, before) != of_interface(interface, state)) {
+                rows.insert(("Interface", interface.uuid), interface_row(interface, state));
+            }
         }
     }
 }
@@ -163,6 +179,18 @@ fn controller_row(controller: &ControllerRow, channel: Option<&ChannelState>) ->
         ("role", Datum::from(channel.and_then(|channel| channel.role))),
         ("status", Datum::map(status)),
     ])
+}
+
+/// Returns what the row of an interface shows of the state: its port, and why there is none.
+fn of_interface<'a>(
+    interface: &InterfaceRow,
+    bridge: Option<&'a BridgeState>,
+) -> (Option<&'a PortState>, Option<&'a String>) {
+    let (ports, problems) = bridge.map(|bridge| (&bridge.ports, &bridge.problems)).unzip();
+    (
+        ports.and_then(|ports| ports.get(&interface.name)),
+        problems.and_then(|problems| problems.get(&interface.name)),
+    )
 }
 
 fn interface_row(interface: &InterfaceRow, bridge: Option<&BridgeState>) -> Row {

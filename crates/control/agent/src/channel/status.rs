@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use millrace_openflow::roles::Role;
@@ -11,6 +11,7 @@ use millrace_types::{Duration, Time};
 
 use crate::controllers::{ChannelCounters, LogLimit};
 use crate::lock::lock;
+use crate::observe::{Observation, Observer};
 
 /// The side that opened a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,7 @@ pub struct ChannelTable {
     /// Limits the log lines about requests that cannot be decoded.
     refusals: Mutex<LogLimit>,
     lines: Mutex<(u64, BTreeMap<u64, Line>)>,
+    observer: OnceLock<Observer>,
 }
 
 impl ChannelTable {
@@ -93,6 +95,19 @@ impl ChannelTable {
             began: Instant::now(),
             refusals: Mutex::default(),
             lines: Mutex::default(),
+            observer: OnceLock::new(),
+        }
+    }
+
+    /// Sets the observer of the channels. The first call counts.
+    pub(crate) fn observe(&self, observer: Observer) {
+        // A second observer would be a mistake of the caller, and changes nothing.
+        let _first = self.observer.set(observer);
+    }
+
+    fn report(&self) {
+        if let Some(observer) = self.observer.get() {
+            observer(&Observation::Channels { bridge: &self.bridge });
         }
     }
 
@@ -187,6 +202,7 @@ impl ChannelEntry {
             line.state = state;
             line.changed = Instant::now();
         });
+        self.channel_table.report();
     }
 
     pub(crate) fn set_address(&self, address: Option<SocketAddr>) {
@@ -201,5 +217,6 @@ impl ChannelEntry {
 impl Drop for ChannelEntry {
     fn drop(&mut self) {
         self.channel_table.lines().1.remove(&self.key);
+        self.channel_table.report();
     }
 }

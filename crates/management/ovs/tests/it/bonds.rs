@@ -268,7 +268,7 @@ fn the_state_of_a_bond_is_written_to_its_port_and_interfaces() {
         ..State::default()
     };
     let operations: Vec<Json> = Written::default()
-        .changes(&translation, &state, "8.3.1")
+        .changes(&translation, &state, None, "8.3.1")
         .iter()
         .map(Operation::to_json)
         .collect();

@@ -66,7 +66,8 @@ fn database() -> Database {
 #[test]
 fn the_state_of_every_row_is_written_with_cur_cfg_at_the_end() {
     let translation = database().translated();
-    let operations = json_of(&Written::default().changes(&translation, &running(&["br0", "eth1"]), "8.3.1"));
+    let operations =
+        json_of(&Written::default().changes(&translation, &running(&["br0", "eth1"]), None, "8.3.1"));
     let root = &operations.last().unwrap()["row"];
     assert_eq!(
         (&root["cur_cfg"], &root["db_version"], &root["ovs_version"]),
@@ -97,8 +98,8 @@ fn only_what_changed_is_written_again() {
     let mut database = database();
     let translation = database.translated();
     let (mut written, mut state) = (Written::default(), running(&["br0", "eth1"]));
-    written.changes(&translation, &state, "8.3.1");
-    assert!(written.changes(&translation, &state, "8.3.1").is_empty());
+    written.changes(&translation, &state, None, "8.3.1");
+    assert!(written.changes(&translation, &state, None, "8.3.1").is_empty());
     let port = state
         .bridges
         .get_mut("br0")
@@ -107,15 +108,29 @@ fn only_what_changed_is_written_again() {
         .get_mut("eth1")
         .unwrap();
     port.statistics.insert("rx_packets", 6);
-    let operations = json_of(&written.changes(&translation, &state, "8.3.1"));
+    let operations = json_of(&written.changes(&translation, &state, None, "8.3.1"));
     assert_eq!(operations.len(), 1);
     assert_eq!(
         operations[0]["row"],
         json!({"statistics": ["map", [["rx_packets", 6]]]})
     );
+    let before = state.clone();
+    let br0 = state.bridges.get_mut("br0").unwrap();
+    br0.ports.get_mut("eth1").unwrap().has_link = false;
+    br0.problems
+        .insert("eth9".to_owned(), "another reason".to_owned());
+    let since = json_of(&written.changes(&translation, &state, Some(&before), "8.3.1"));
+    let mut changed: Vec<_> = since.iter().map(|operation| operation["row"].clone()).collect();
+    changed.sort_by_key(Json::to_string);
+    let error = "could not open network device eth9 (another reason)";
+    assert_eq!(changed, [json!({"error": error}), json!({"link_state": "down"})]);
+    assert!(
+        written.changes(&translation, &state, None, "8.3.1").is_empty(),
+        "rows that were left alone are known as written"
+    );
     written.forget();
     assert!(
-        written.changes(&translation, &state, "8.3.1").len() > 3,
+        written.changes(&translation, &state, None, "8.3.1").len() > 3,
         "a new session writes everything"
     );
 }
