@@ -152,13 +152,19 @@ impl Datastore for Session {
     }
 
     fn state(&mut self) -> Result<Map<String, Json>, Failure> {
-        let (_, revision) = self.rest.config().map_err(failure)?;
-        state(&self.rest, revision)
+        let (document, revision) = self.rest.config().map_err(failure)?;
+        state(&self.rest, &document, revision, None)
     }
 }
 
-/// Returns the state of the running ports, as the schema has it.
-pub(crate) fn state(rest: &Rest, revision: u64) -> Result<Map<String, Json>, Failure> {
+/// Returns the state of the running ports, as the schema has it. `document` is the configuration of `revision`; `known_start` is the
+/// start of the daemon, of a caller that would have heard of another one.
+pub(crate) fn state(
+    rest: &Rest,
+    document: &Json,
+    revision: u64,
+    known_start: Option<String>,
+) -> Result<Map<String, Json>, Failure> {
     let mut found = Vec::new();
     for bridge in rest.bridges().map_err(failure)? {
         // A bridge may go between the two requests.
@@ -168,14 +174,24 @@ pub(crate) fn state(rest: &Rest, revision: u64) -> Result<Map<String, Json>, Fai
             Err(error) => return Err(failure(error)),
         }
     }
-    let interfaces = rest.router_interfaces().map_err(failure)?;
+    // Most switches have no router: they are not asked for its interfaces.
+    let has_interfaces = document["interface"]
+        .as_array()
+        .is_some_and(|list| !list.is_empty());
+    let interfaces = match has_interfaces {
+        true => rest.router_interfaces().map_err(failure)?,
+        false => Vec::new(),
+    };
     let names = found.iter().map(name_of);
     let numbers = Numbers::of(names.chain(interfaces.iter().map(|one| one.name.clone())));
     let ports: Json = found.iter().map(|one| port(one, &numbers)).collect();
     let interfaces: Json = interfaces.iter().map(|one| interface(one, &numbers)).collect();
-    let uptime = rest.version().map_err(failure)?.uptime_seconds;
+    let start = match known_start {
+        Some(start) => start,
+        None => started(rest.version().map_err(failure)?.uptime_seconds),
+    };
     Ok(Map::from_iter([
-        ("started".to_owned(), json!(started(uptime))),
+        ("started".to_owned(), json!(start)),
         ("revision".to_owned(), json!(revision)),
         ("port".to_owned(), ports),
         ("interface".to_owned(), interfaces),

@@ -1,6 +1,6 @@
 //! The tree of the switch for all clients of gNMI: read once for those who ask at the same time, and told when it changes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_api::client::Client as Rest;
@@ -28,6 +28,29 @@ pub(crate) struct Tree {
     pub(crate) epoch: Instant,
     last: Arc<tokio::sync::Mutex<Option<Read>>>,
     changes: Arc<Mutex<Option<watch::Receiver<u64>>>>,
+    start: Arc<Mutex<Start>>,
+}
+
+/// The start of the daemon, known while its stream of events is open: it ends with the daemon.
+#[derive(Default)]
+struct Start {
+    /// The number of the stream; `None` while none is open.
+    stream: Option<u64>,
+    streams: u64,
+    known: Option<String>,
+}
+
+impl Start {
+    fn stream_opened(&mut self) {
+        self.streams += 1;
+        self.stream = Some(self.streams);
+        self.known = None;
+    }
+
+    fn stream_ended(&mut self) {
+        self.stream = None;
+        self.known = None;
+    }
 }
 
 impl Tree {
@@ -38,6 +61,7 @@ impl Tree {
             epoch: Instant::now(),
             last: Arc::default(),
             changes: Arc::default(),
+            start: Arc::default(),
         }
     }
 
@@ -50,9 +74,9 @@ impl Tree {
         {
             return Ok(Arc::clone(view));
         }
-        let rest = self.rest.clone();
+        let (rest, start) = (self.rest.clone(), Arc::clone(&self.start));
         let at = Instant::now();
-        let read = tokio::task::spawn_blocking(move || read(&rest)).await;
+        let read = tokio::task::spawn_blocking(move || read(&rest, &start)).await;
         let view = read.map_err(|_| Status::internal("the reader of the switch ended"))??;
         let view = Arc::new(view);
         *last = Some((at, Arc::clone(&view)));
@@ -66,8 +90,8 @@ impl Tree {
             return receiver.clone();
         }
         let (sender, receiver) = watch::channel(0);
-        let rest = self.rest.clone();
-        let follow = move || follow(&rest, &sender);
+        let (rest, start) = (self.rest.clone(), Arc::clone(&self.start));
+        let follow = move || follow(&rest, &start, &sender);
         if let Err(error) = std::thread::Builder::new()
             .name("events".to_owned())
             .spawn(follow)
@@ -79,29 +103,46 @@ impl Tree {
     }
 }
 
-fn read(rest: &Rest) -> Result<View, Status> {
+fn lock(start: &Mutex<Start>) -> MutexGuard<'_, Start> {
+    // Each change is complete before the lock is released.
+    start.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read(rest: &Rest, start: &Mutex<Start>) -> Result<View, Status> {
     let (document, revision) = rest
         .config()
         .map_err(|error| of_failure(switch::failure(error)))?;
+    let (stream, known) = {
+        let start = lock(start);
+        (start.stream, start.known.clone())
+    };
+    let state = switch::state(rest, &document, revision, known).map_err(of_failure)?;
+    {
+        let mut start = lock(start);
+        if stream.is_some() && start.stream == stream {
+            start.known = state.get("started").and_then(Json::as_str).map(str::to_owned);
+        }
+    }
     let Json::Object(document) = document else {
         return Err(Status::unavailable(
             "the configuration of the switch is no object",
         ));
     };
-    let state = switch::state(rest, revision).map_err(of_failure)?;
     Ok(View::new(revision, &document, &state))
 }
 
 /// Follows the events of the switch for the rest of the process's life.
-fn follow(rest: &Rest, changed: &watch::Sender<u64>) {
+fn follow(rest: &Rest, start: &Mutex<Start>, changed: &watch::Sender<u64>) {
     let tell = || changed.send_modify(|count| *count += 1);
     loop {
         if let Ok(events) = rest.state_events(KINDS) {
+            lock(start).stream_opened();
             // Everything that changed before the stream was open.
             tell();
             for _ in events {
                 tell();
             }
+            lock(start).stream_ended();
         }
         tell();
         std::thread::sleep(RECONNECT);

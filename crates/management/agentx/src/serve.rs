@@ -1,9 +1,11 @@
 //! The driver: a connection with the master agent, the state of the switch, at most one second old when somebody asks, and the links
-//! each second.
+//! when the switch tells that they changed.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use millrace_api::client::{Client, ClientError, RouteOptions};
@@ -15,8 +17,14 @@ use crate::tables::{Snapshot, subtrees};
 
 /// The age at which the state is read again.
 const FRESH: Duration = Duration::from_secs(1);
-/// The interval at which links are compared for linkUp and linkDown.
+/// The interval at which links are compared for linkUp and linkDown, if one may have changed.
 const LOOK: Duration = Duration::from_secs(1);
+/// The interval at which they are compared without an event.
+const LOOK_MAX: Duration = Duration::from_secs(60);
+/// The kinds of state whose events tell of links.
+const KINDS: &str = "ports,links";
+/// The pause before the stream of events is opened again.
+const RECONNECT: Duration = Duration::from_millis(500);
 /// The interval at which the master agent is asked if it is there.
 const PING: Duration = Duration::from_secs(15);
 /// The pause before the master agent is connected again.
@@ -39,11 +47,21 @@ pub struct Settings {
 
 /// Serves for ever: connects, answers, and connects again. Never returns.
 pub fn serve(settings: &Settings, switch: &Client) {
+    let changed = Arc::new(AtomicBool::new(true));
+    let follower = std::thread::Builder::new().name("agentx-events".to_owned());
+    let spawned = follower.spawn({
+        let (switch, changed) = (switch.clone(), Arc::clone(&changed));
+        move || follow(&switch, &changed)
+    });
+    if let Err(error) = spawned {
+        let seconds = LOOK_MAX.as_secs();
+        tracing::error!(%error, "SNMP: no thread for the events of the switch: links are compared every {seconds} s");
+    }
     let mut pause = Duration::from_millis(250);
     let mut last = String::new();
     loop {
         let began = Instant::now();
-        let reason = match session(settings, switch) {
+        let reason = match session(settings, switch, &changed) {
             Ok(never) => match never {},
             Err(reason) => reason,
         };
@@ -59,10 +77,25 @@ pub fn serve(settings: &Settings, switch: &Client) {
     }
 }
 
+/// Follows the links of the switch for the rest of the process's life.
+fn follow(switch: &Client, changed: &AtomicBool) {
+    loop {
+        if let Ok(events) = switch.state_events(KINDS) {
+            // Everything that changed before the stream was open.
+            changed.store(true, Ordering::Release);
+            for _ in events {
+                changed.store(true, Ordering::Release);
+            }
+        }
+        changed.store(true, Ordering::Release);
+        std::thread::sleep(RECONNECT);
+    }
+}
+
 /// A value that does not exist.
 enum Never {}
 
-fn session(settings: &Settings, switch: &Client) -> Result<Never, String> {
+fn session(settings: &Settings, switch: &Client, changed: &AtomicBool) -> Result<Never, String> {
     let said = |error: io::Error| format!("{}: {error}", settings.master.display());
     let mut stream = UnixStream::connect(&settings.master).map_err(said)?;
     stream.set_read_timeout(Some(LOOK)).map_err(said)?;
@@ -70,7 +103,7 @@ fn session(settings: &Settings, switch: &Client) -> Result<Never, String> {
         .set_write_timeout(Some(Duration::from_secs(5)))
         .map_err(said)?;
     let mut session = Session::new("Millrace", &settings.context, &subtrees());
-    let mut state = State::new(settings, switch);
+    let mut state = State::new(settings, switch, changed);
     let mut next_ping = Instant::now() + PING;
     let mut was_open = false;
     let mut buffer = vec![0; 1 << 16];
@@ -106,23 +139,29 @@ fn session(settings: &Settings, switch: &Client) -> Result<Never, String> {
 struct State<'a> {
     settings: &'a Settings,
     switch: &'a Client,
+    /// True if a link may have changed since the last look.
+    changed: &'a AtomicBool,
     objects: Objects,
     /// The time at which it was read; `None` if that failed.
     read: Option<Instant>,
     /// The links at the last look.
     compared: Snapshot,
     next_look: Instant,
+    /// The time of the next look without an event.
+    latest_look: Instant,
 }
 
 impl State<'_> {
-    fn new<'a>(settings: &'a Settings, switch: &'a Client) -> State<'a> {
+    fn new<'a>(settings: &'a Settings, switch: &'a Client, changed: &'a AtomicBool) -> State<'a> {
         let mut state = State {
             settings,
             switch,
+            changed,
             objects: Objects::default(),
             read: None,
             compared: Snapshot::default(),
             next_look: Instant::now(),
+            latest_look: Instant::now(),
         };
         state.refresh();
         // Links that are met for the first time have not changed.
@@ -148,13 +187,16 @@ impl State<'_> {
         }
     }
 
-    /// Returns the links that changed since the last look, if a look is due.
+    /// Returns the links that changed since the last look, if one may have changed.
     fn link_changes(&mut self) -> Vec<Vec<(crate::Oid, crate::Value)>> {
-        if Instant::now() < self.next_look {
+        let now = Instant::now();
+        let is_due = || self.changed.swap(false, Ordering::AcqRel) || now >= self.latest_look;
+        if now < self.next_look || !is_due() {
             return Vec::new();
         }
-        self.next_look = Instant::now() + LOOK;
+        (self.next_look, self.latest_look) = (now + LOOK, now + LOOK_MAX);
         let Ok((_, links)) = links(self.switch) else {
+            self.changed.store(true, Ordering::Release);
             return Vec::new();
         };
         let changes = links.link_changes(&self.compared);
