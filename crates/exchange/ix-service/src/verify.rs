@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use millrace_flow::Action;
 use millrace_ix_engine::{Content, Delta, Event};
 use millrace_ix_model::{ConfigId, Exchange, FilterId, ObjectId, ServiceId, Timestamp};
 use millrace_ix_plan::{EntryId, GroupKind};
@@ -17,7 +18,7 @@ use millrace_ix_verify::{
     Checker, Content as Reported, Fabric as Mirror, Finding, FlowEntry, GroupEntry, GroupType, Register,
     effects, follow,
 };
-
+use millrace_types::GroupId;
 use tokio::sync::oneshot;
 
 use crate::core::{Core, FabricRequest, Output};
@@ -201,7 +202,9 @@ impl Verifier {
                 }
             }
         }
-        checker.groups();
+        for (switch, group) in groups_of(change) {
+            checker.group(switch, group);
+        }
         checker.into_findings()
     }
 
@@ -326,6 +329,27 @@ impl Scope {
         }
         scope
     }
+}
+
+/// Returns the groups that a change writes, and those that its new flow entries use, by switch. The groups of the rest of the exchange
+/// are left to the check of everything: there are thousands.
+fn groups_of(change: &ChangeToVerify) -> BTreeSet<(u32, GroupId)> {
+    let mut groups = BTreeSet::new();
+    for (switch, delta) in change.flip.iter().chain(&change.clean) {
+        for (key, (_, after)) in delta {
+            if let EntryId::Group(number) = key {
+                groups.insert((*switch, *number));
+            }
+            if let Some(Entry::Flow(flow)) = after {
+                let used = flow.instructions.actions().filter_map(|action| match action {
+                    Action::Group(number) => Some((*switch, *number)),
+                    _ => None,
+                });
+                groups.extend(used);
+            }
+        }
+    }
+    groups
 }
 
 /// Returns a flow entry as the verifier reads it. `None` for groups and meters, and for matches that no switch can report.

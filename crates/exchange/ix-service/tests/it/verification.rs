@@ -1,11 +1,14 @@
 //! The verification of changes before their flip: right ones pass; a violation, or no answer in time, stops the change and
 //! not the traffic. A drifted switch is named.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
 use millrace_ix_engine::Event;
 use millrace_ix_plan::{EntryId, FlowId, Matching};
-use millrace_ix_service::{Entry, EventKind, Fabric, OrderOptions, Snapshot, VerifyRequest};
+use millrace_ix_service::{ChangeToVerify, Entry, EventKind, Fabric, OrderOptions, Snapshot, VerifyRequest};
 use millrace_ix_store::{ChangeState, Sqlite};
-use millrace_types::{Duration, PortNo, Priority, TableId};
+use millrace_types::{Duration, GroupId, PortNo, Priority, TableId};
 use serde_json::json;
 use tokio::sync::oneshot;
 
@@ -149,6 +152,85 @@ fn a_change_whose_frames_would_leave_elsewhere_is_refused_in_words_and_reaches_n
     for (switch, before) in world.switches.values().zip(&contents) {
         assert_eq!(without_marker(&switch.content), without_marker(before));
     }
+}
+
+/// Returns a group that chooses by liveness, whose bucket watches no port.
+fn unwatched() -> Entry {
+    Entry::Group(millrace_ix_plan::Group {
+        kind: millrace_ix_plan::GroupKind::Select,
+        buckets: vec![millrace_flow::Bucket::new([millrace_flow::Action::output(
+            PortNo::from_raw(7),
+        )])],
+    })
+}
+
+fn verdict(world: &mut World, change: Box<ChangeToVerify>) -> Result<(), String> {
+    match world.verifier.handle(VerifyRequest::Change(change)) {
+        Some(Event::Verified { result, .. }) => result,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_change_is_refused_for_its_own_groups_and_those_of_others_are_found_by_the_check_of_everything() {
+    let mut world = world();
+    world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(3 * SECOND);
+    let switch = world.switches.keys().next().unwrap().0;
+    let key = EntryId::Group(GroupId(4_000_000));
+    let confirmed = |entry| VerifyRequest::Confirmed {
+        switch,
+        modifications: vec![(key.clone(), entry)],
+    };
+    world.verifier.handle(confirmed(Some(unwatched())));
+    world.circuit("second", [(1, 101), (3, 101)]);
+    world.run(3 * SECOND);
+    let (state, reason) = newest(&mut world);
+    assert_eq!(state, ChangeState::Cleaned, "{reason}");
+
+    let exchange = Arc::new(world.core().exchange().clone());
+    let at = millrace_ix_model::Timestamp::from_millis(world.now().wall.0);
+    let is_it = |text: &str| {
+        text.contains("of group 4000000 at") && text.contains("watches no port and sends by port 7")
+    };
+    let found = world.verifier.all(&exchange, at);
+    assert!(
+        found.iter().any(|finding| is_it(&finding.to_string())),
+        "{found:?}"
+    );
+
+    world.verifier.handle(confirmed(None));
+    let flips = |key: &EntryId, entry| {
+        let delta = BTreeMap::from([(key.clone(), (None, Some(entry)))]);
+        Box::new(ChangeToVerify {
+            change: 1,
+            exchange: Arc::clone(&exchange),
+            at,
+            objects: BTreeSet::new(),
+            flip: BTreeMap::from([(switch, delta)]),
+            clean: BTreeMap::new(),
+        })
+    };
+    let refused = verdict(&mut world, flips(&key, unwatched())).unwrap_err();
+    assert!(is_it(&refused), "{refused}");
+    let uses = EntryId::Flow(FlowId {
+        table: TableId(6),
+        priority: Priority(1),
+        matching: Matching::any().with(millrace_flow::Field::Metadata, 0xf_fffeu64),
+    });
+    let flow = millrace_ix_plan::Flow {
+        cookie: millrace_types::Cookie(0),
+        instructions: millrace_flow::Instructions::apply([millrace_flow::Action::Group(GroupId(4_000_000))]),
+        idle_timeout: 0,
+        hard_timeout: 0,
+    };
+    verdict(&mut world, flips(&uses, Entry::Flow(flow.clone()))).unwrap();
+    world.verifier.handle(confirmed(Some(unwatched())));
+    let refused = verdict(&mut world, flips(&uses, Entry::Flow(flow))).unwrap_err();
+    assert!(
+        is_it(&refused),
+        "a group that the change begins to use: {refused}"
+    );
 }
 
 #[test]
