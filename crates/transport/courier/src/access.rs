@@ -6,28 +6,10 @@
 use crate::event::Outcome;
 use crate::files::{Source, Store};
 use crate::identity::PublicKey;
-use crate::message::RefuseCode;
 use crate::shared_rate::SharedRate;
 use std::sync::Arc;
 
-/// A refusal, with the reason that the peer shows to its user.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    /// The kind of refusal.
-    pub code: RefuseCode,
-    /// The reason, and the next step.
-    pub reason: String,
-}
-
-impl Refusal {
-    /// Returns the refusal for a peer that has no right to its request.
-    pub fn not_admitted(reason: impl Into<String>) -> Refusal {
-        Refusal {
-            code: RefuseCode::NotAdmitted,
-            reason: reason.into(),
-        }
-    }
-}
+pub use crate::refusal::Refusal;
 
 /// The type of an entry of a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

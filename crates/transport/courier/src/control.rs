@@ -17,12 +17,12 @@ use crate::tls;
 use crate::window::SharedWindow;
 use bytes::{Bytes, BytesMut};
 use link::Link;
+pub(crate) use link::{LinkEnd, LinkEvent, LinkId};
 use millrace_listener::{Limits, Source};
 use millrace_transport::seal::PairwiseKey;
 use quinn_proto::{
-    ClientConfig, ConnectionError, ConnectionEvent, ConnectionHandle, DatagramEvent, Endpoint,
-    EndpointConfig, EndpointEvent, Event, IdleTimeout, ServerConfig, StreamEvent, Transmit, TransportConfig,
-    TransportErrorCode, VarInt,
+    ClientConfig, ConnectionError, ConnectionEvent, DatagramEvent, Endpoint, EndpointConfig, EndpointEvent,
+    Event, IdleTimeout, ServerConfig, StreamEvent, Transmit, TransportConfig, TransportErrorCode, VarInt,
 };
 use rustls::pki_types::CertificateDer;
 use std::collections::{HashMap, VecDeque};
@@ -67,37 +67,6 @@ pub enum ControlError {
         error: quinn_proto::ConnectError,
     },
 }
-
-/// An event of a control connection.
-#[derive(Debug)]
-pub(crate) enum LinkEvent {
-    Connected,
-    Message(Message),
-    Closed {
-        reason: String,
-        end: LinkEnd,
-    },
-    /// An authentic datagram of a peer that this end dialled came from another address than the one that was dialled.
-    Moved(SocketAddr),
-}
-
-/// The reason why a link ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum LinkEnd {
-    /// The peer closed the link because the session is complete.
-    Done,
-    /// The peer closed the link, or violates the protocol.
-    Closed,
-    /// The peer is silent; it may come back.
-    Lost,
-    /// The peer presents another key than the expected one.
-    WrongKey,
-    /// The peer has no room for the link; it may have room later.
-    Busy,
-}
-
-/// Identifies a link.
-pub(crate) type LinkId = ConnectionHandle;
 
 /// The links of one socket.
 pub(crate) struct Control {

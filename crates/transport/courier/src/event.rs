@@ -1,6 +1,6 @@
 //! Events of a transfer, for progress lines and for programs (`--json`), and its outcome.
 
-use crate::message::RefuseCode;
+use crate::refusal::RefuseCode;
 use serde::Serialize;
 
 /// The resource that limits the rate of a transfer.

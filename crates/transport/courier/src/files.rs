@@ -3,7 +3,7 @@
 //! The product implements both traits with `millrace-fileset`; tests use bytes in memory.
 
 use crate::identity::PublicKey;
-use crate::message::RefuseCode;
+use crate::refusal::RefuseCode;
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;

@@ -25,6 +25,7 @@ mod event;
 pub mod files;
 pub mod identity;
 mod inbox;
+mod interrupts;
 pub mod io;
 mod key_log;
 pub mod local;
@@ -32,6 +33,7 @@ mod message;
 mod pool;
 mod progress;
 mod receiver;
+mod refusal;
 mod request;
 mod sender;
 mod session;
@@ -41,14 +43,15 @@ pub mod ticket;
 mod tls;
 mod window;
 
-pub use clock::Interrupts;
 pub use control::ControlError;
 pub use event::{
     EXIT_INTEGRITY, EXIT_PARTIAL, EXIT_REFUSED, EXIT_RESUMABLE, Event, Limit, Outcome, exit_status,
 };
+pub use interrupts::Interrupts;
 pub use key_log::KeyLog;
-pub use message::{RefuseCode, read_control_stream};
+pub use message::read_control_stream;
 pub use receiver::{KeptTicket, ReceiveError, ReceiveOptions, receive, receive_over};
+pub use refusal::RefuseCode;
 pub use request::{RequestError, list};
 pub use sender::{Policy, SendError, SendOptions, Stragglers, Target, send, send_over};
 pub use session::{Session, SessionError, SessionHandle};

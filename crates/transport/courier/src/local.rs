@@ -2,7 +2,7 @@
 
 use crate::files::{self, FilesError, OpenError, Requests, Value};
 use crate::identity::PublicKey;
-use crate::message::RefuseCode;
+use crate::refusal::RefuseCode;
 use millrace_fileset::entry::Entry;
 use millrace_fileset::fs::{CreatedDirectories, Root};
 use millrace_fileset::scan::{Argument, ScanError, resolve_arguments};

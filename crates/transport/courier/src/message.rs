@@ -25,6 +25,7 @@
 
 use crate::access::{DirectoryEntry, EntryType};
 use crate::files::{Requests, Value};
+use crate::refusal::RefuseCode;
 use millrace_transport::packet::{PacketError, Reader, Writer};
 use millrace_transport::ranges::RangeSet;
 use thiserror::Error;
@@ -52,50 +53,6 @@ pub(crate) enum Class {
 
 /// The number of classes.
 pub(crate) const CLASSES: usize = 4;
-
-/// The reason for a refusal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RefuseCode {
-    /// The ticket is unknown, has expired, or belongs to another sender; the key is not on the list.
-    NotAdmitted,
-    /// Sender and receiver speak different versions.
-    Version,
-    /// The manifest is not valid or exceeds a limit.
-    Manifest,
-    /// The files cannot be written.
-    Files,
-    /// The files exceed the quota of the grant.
-    Quota,
-    /// The receiver has reached its maximum number of transfers, or is about to end.
-    Busy,
-    /// A reason that this version does not know; the text explains it.
-    Unknown = 255,
-}
-
-impl RefuseCode {
-    /// The codes of docs/transport-protocol.md, by number.
-    const KNOWN: [RefuseCode; 6] = [
-        RefuseCode::NotAdmitted,
-        RefuseCode::Version,
-        RefuseCode::Manifest,
-        RefuseCode::Files,
-        RefuseCode::Quota,
-        RefuseCode::Busy,
-    ];
-
-    /// Returns the name in events.
-    pub fn name(self) -> &'static str {
-        match self {
-            RefuseCode::NotAdmitted => "not_admitted",
-            RefuseCode::Version => "version",
-            RefuseCode::Manifest => "manifest",
-            RefuseCode::Files => "files",
-            RefuseCode::Quota => "quota",
-            RefuseCode::Busy => "busy",
-            RefuseCode::Unknown => "unknown",
-        }
-    }
-}
 
 /// A sender's offer.
 #[derive(Clone, PartialEq, Eq, Debug)]

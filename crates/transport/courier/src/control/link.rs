@@ -4,12 +4,11 @@
 //! therefore sent [`FAREWELLS`] times (RFC 9000, section 10.2.1, permits to send it again), so that a program can end at once, and not
 //! only after the three probe timeouts of the closing state.
 
-use super::{LinkEvent, LinkId};
 use crate::message::{CLASSES, Class, GREETING_MAX, Message};
 use crate::window::SharedWindow;
 use bytes::Bytes;
 use millrace_listener::Source;
-use quinn_proto::{Connection, Dir, ReadError, StreamId};
+use quinn_proto::{Connection, ConnectionHandle, Dir, ReadError, StreamId};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -28,6 +27,37 @@ struct Farewell {
     /// The time at which it is sent next.
     next: Instant,
 }
+
+/// An event of a control connection.
+#[derive(Debug)]
+pub(crate) enum LinkEvent {
+    Connected,
+    Message(Message),
+    Closed {
+        reason: String,
+        end: LinkEnd,
+    },
+    /// An authentic datagram of a peer that this end dialled came from another address than the one that was dialled.
+    Moved(SocketAddr),
+}
+
+/// The reason why a link ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LinkEnd {
+    /// The peer closed the link because the session is complete.
+    Done,
+    /// The peer closed the link, or violates the protocol.
+    Closed,
+    /// The peer is silent; it may come back.
+    Lost,
+    /// The peer presents another key than the expected one.
+    WrongKey,
+    /// The peer has no room for the link; it may have room later.
+    Busy,
+}
+
+/// Identifies a link.
+pub(crate) type LinkId = ConnectionHandle;
 
 /// A QUIC connection with its streams.
 pub(super) struct Link {

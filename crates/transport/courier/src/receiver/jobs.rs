@@ -16,7 +16,8 @@ use crate::control::LinkId;
 use crate::event::{Event, Outcome};
 use crate::identity::PublicKey;
 use crate::inbox::Inbox;
-use crate::message::{Message, RefuseCode};
+use crate::message::Message;
+use crate::refusal::RefuseCode;
 use crate::sender::{SendOptions, SenderSpec, Target};
 use std::time::Instant;
 

@@ -7,8 +7,9 @@ use crate::control::{CODE_BUSY, CODE_ERROR, LinkEnd, LinkEvent, LinkId};
 use crate::event::{Outcome, wrong_key};
 use crate::files::FilesError;
 use crate::identity::random;
-use crate::message::{MANIFEST_CHUNK, Message, Offer, RefuseCode};
+use crate::message::{MANIFEST_CHUNK, Message, Offer};
 use crate::pool::writer::Write;
+use crate::refusal::RefuseCode;
 use millrace_transport::seal::{Algorithm, ContentKey};
 use std::time::Instant;
 

@@ -14,6 +14,7 @@ use crate::ticket::PREFIX;
 use known::recall;
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
+use url::with_port;
 
 /// Returns the directory of this user's identity and known receivers: `~/.config/millrace`, or as `XDG_CONFIG_HOME` says.
 pub fn config_directory() -> Option<PathBuf> {
@@ -28,19 +29,6 @@ pub fn config_directory() -> Option<PathBuf> {
 /// Returns the file with the keys of receivers that this user reached before.
 pub fn known_receivers() -> Option<PathBuf> {
     config_directory().map(|directory| directory.join("known_receivers"))
-}
-
-/// The UDP port of receivers and daemons, unless another one is given.
-const PORT: u16 = 7_800;
-
-/// Returns HOST:PORT for HOST or HOST:PORT. The colons of an IPv6 address are in brackets.
-fn with_port(host: &str) -> String {
-    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    if has_port {
-        host.to_owned()
-    } else {
-        format!("{host}:{PORT}")
-    }
 }
 
 /// Returns the receiver of a ticket, `millrace://HOST/GRANT/PATH`, KEY@HOST, KEY@HOST:PORT, or HOST:PORT. `known`: the file of known keys.

@@ -11,6 +11,9 @@ use crate::sender::Target;
 /// The start of a path of a daemon.
 pub const SCHEME: &str = "millrace://";
 
+/// The UDP port of receivers and daemons, unless another one is given.
+const PORT: u16 = 7_800;
+
 /// A path of a daemon.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
@@ -41,7 +44,7 @@ impl Url {
                 word: word.to_owned(),
             }));
         }
-        let address = super::with_port(host);
+        let address = with_port(host);
         let path = path.to_owned();
         Some(Ok(Url { key, address, path }))
     }
@@ -77,6 +80,16 @@ impl Url {
             secret: None,
             into: self.path.clone().into_bytes(),
         })
+    }
+}
+
+/// Returns HOST:PORT for HOST or HOST:PORT. The colons of an IPv6 address are in brackets.
+pub(super) fn with_port(host: &str) -> String {
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    if has_port {
+        host.to_owned()
+    } else {
+        format!("{host}:{PORT}")
     }
 }
 
