@@ -1,6 +1,7 @@
 //! Local bytes that a sink may keep: files of an earlier run, and files under final names. Their bytes count after they were read, or
 //! if the journal has the identity of the file that holds them.
 
+use super::progress::Existing;
 use super::{PERMISSIONS, Sink, SinkError, is_of_entry};
 use crate::Value;
 use crate::digest::extent_value;
@@ -13,28 +14,6 @@ use std::sync::Arc;
 
 /// The number of bytes between the segments of a file that are read at once.
 const GAP_READ: u64 = 1 << 20;
-
-/// The location of the local bytes that a file may keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Existing {
-    None,
-    /// The temporary file that the journal's records are about, unchanged.
-    Temporary,
-    /// A temporary file that changed after the journal's last record of it, that another transfer made, or that the journal does
-    /// not mention: its bytes are read.
-    OtherTemporary,
-    /// The file under its final name: one with the size and the time of the source, with `delta` any one, the file that an earlier run
-    /// renamed, or a file that has replaced it. Its bytes are read.
-    Final,
-    /// The file under its final name that an earlier run committed, unchanged.
-    Committed,
-}
-
-impl Existing {
-    pub(super) fn is_temporary(self) -> bool {
-        matches!(self, Existing::Temporary | Existing::OtherTemporary)
-    }
-}
 
 impl<F: FileSystem> Sink<F> {
     /// Returns true if the journal records that an earlier run of this transfer wrote the file. After a crash, the

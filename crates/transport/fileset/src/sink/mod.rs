@@ -16,6 +16,7 @@ mod claims;
 mod commit;
 mod local;
 mod prepare;
+mod progress;
 mod receive;
 
 use crate::digest::{ExtentValue, Value, set_root};
@@ -25,15 +26,16 @@ use crate::journal::{self, Identity, Journal};
 use crate::manifest::Manifest;
 use crate::path::RelativePath;
 use claims::Claims;
-use local::Existing;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::{Duration, Time};
-use receive::{ExtentProgress, PartialGroup};
+use progress::{Existing, ExtentProgress, FileProgress, FileState, PartialGroup};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use thiserror::Error;
+
+pub use progress::Progress;
 
 /// The number of temporary files that stay open between writes.
 const OPEN_FILES: usize = 64;
@@ -175,43 +177,6 @@ pub enum SinkEvent {
     Failed { path: RelativePath, reason: String },
     /// Every entry is in place, has failed or was withdrawn.
     Complete,
-}
-
-/// The progress of a sink.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
-    /// Extents whose digest is right.
-    pub verified_extents: u64,
-    /// Extents on disk and in the journal.
-    pub durable_extents: u64,
-    /// Files with their final names.
-    pub files: u64,
-    /// Groups whose digest was wrong.
-    pub rejected_groups: u64,
-}
-
-/// The progress of a file towards its final name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FileState {
-    /// Bytes are missing, or the file is not renamed yet.
-    Pending,
-    /// The file has its final name.
-    Done,
-    /// The sender withdrew the file.
-    Withdrawn,
-    /// The file could not be put into place.
-    Failed,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct FileProgress {
-    state: FileState,
-    /// Extents that are not verified.
-    missing: u64,
-    /// The temporary file exists.
-    temporary: bool,
-    /// The final file already has all bytes.
-    unchanged: bool,
 }
 
 /// A set of files to be received.

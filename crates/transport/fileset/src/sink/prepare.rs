@@ -1,7 +1,7 @@
 //! The beginning of a sink: directories, the journal of an earlier run, and the have-map.
 
 use super::claims::Claims;
-use super::local::Existing;
+use super::progress::Existing;
 use super::{
     FileProgress, FileState, PERMISSIONS, Progress, Sink, SinkError, SinkEvent, SinkOptions, have_entry,
     holds_temporary_files, is_of_entry, journal_path,

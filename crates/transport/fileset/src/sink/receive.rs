@@ -1,28 +1,12 @@
 //! The reception of data: collects bytes into groups, hashes and writes the groups, and verifies extents.
 
-use super::{FileState, Sink, SinkError, SinkEvent};
+use super::progress::{ExtentProgress, FileState, PartialGroup};
+use super::{Sink, SinkError, SinkEvent};
 use crate::digest::{ExtentValue, GROUP_SIZE, Value, group_value, merge};
 use crate::fs::{FileSystem, optional};
 use millrace_transport::ranges::RangeSet;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The groups of an extent that is not verified.
-#[derive(Debug)]
-pub(super) struct ExtentProgress {
-    /// The value of each group that was written.
-    groups: Vec<Option<Value>>,
-    missing: usize,
-    /// True once the values of the groups are requested.
-    requested: bool,
-}
-
-/// A group with missing bytes.
-#[derive(Debug)]
-pub(super) struct PartialGroup {
-    bytes: Vec<u8>,
-    filled: RangeSet,
-}
 
 impl<F: FileSystem> Sink<F> {
     /// Takes received bytes. A group is hashed and written once all its bytes have arrived.
