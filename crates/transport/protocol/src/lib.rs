@@ -41,5 +41,6 @@ pub mod receiver;
 pub mod rtt;
 pub mod seal;
 pub mod sender;
+mod slab;
 
 pub use receiver::Discard;

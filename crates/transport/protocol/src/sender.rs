@@ -15,18 +15,16 @@
 //!         wait until group.next_timeout(), then group.on_timeout(now)
 //! ```
 
-mod slab;
+pub use crate::slab::{Grid, SealPieceError, SealRequest, Sealer, Slab, SlabCache, SlabId};
 
-pub use slab::{Grid, SealRequest, Sealer, Slab, SlabCache, SlabId};
-
-use crate::extent::{ExtentError, Layout};
+use crate::extent::Layout;
 use crate::flow::{Flow, FlowConfig, Outgoing, ProtocolViolation};
 use crate::pacing::Pacer;
 use crate::packet::{
     Data, Feedback, HEAD_SIZE, Head, PacketError, PacketType, SealedPart, control_body, expand_number,
     is_authentic,
 };
-use crate::seal::{PairwiseKey, ReplayWindow, SealError};
+use crate::seal::{PairwiseKey, ReplayWindow};
 use millrace_types::{BitRate, Time};
 use thiserror::Error;
 
@@ -51,25 +49,6 @@ pub struct Connection {
     pub to_receiver: PairwiseKey,
     /// The key of packets from the receiver.
     pub to_sender: PairwiseKey,
-}
-
-/// The reason why a piece cannot be sealed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum SealPieceError {
-    /// The AEAD returned an error.
-    #[error(transparent)]
-    Seal(#[from] SealError),
-    /// The piece is outside of the session.
-    #[error(transparent)]
-    Extent(#[from] ExtentError),
-    /// The source returned another number of bytes than requested.
-    #[error("{given} bytes were read for a piece of {wanted}; read the file again, it changed")]
-    Size {
-        /// Bytes of the piece.
-        wanted: usize,
-        /// Bytes given.
-        given: usize,
-    },
 }
 
 /// The reason why a datagram is not valid feedback.

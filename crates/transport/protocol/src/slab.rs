@@ -9,18 +9,45 @@
 //! A slab has 64 pieces at an MTU of 1,500 bytes, and fewer larger ones, so that all slabs have about the same size. A group has a
 //! grid for each packet size that the paths of its members pass; members on the same grid share its slabs.
 
-use super::SealPieceError;
-use crate::extent::Layout;
-use crate::flow::Piece;
+use crate::extent::{ExtentError, Layout};
 use crate::packet::{ADDRESS_SIZE, COUNTER_SIZE, SHARED_OVERHEAD, SealedPart, TAG_SIZE};
-use crate::seal::Seal;
+use crate::seal::{Seal, SealError};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use thiserror::Error;
 
 /// The maximum number of pieces in one slab: a request has a bit for each.
 const PIECES_MAX: u64 = 64;
 /// The maximum size of a slab in bytes, unless a single packet is larger.
 const SLAB_SIZE: usize = 64 * 1_456;
+
+/// A piece of the session that one packet carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Address of the first byte.
+    pub address: u64,
+    /// Number of bytes.
+    pub len: u16,
+}
+
+/// The reason why a piece cannot be sealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SealPieceError {
+    /// The AEAD returned an error.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// The piece is outside of the session.
+    #[error(transparent)]
+    Extent(#[from] ExtentError),
+    /// The source returned another number of bytes than requested.
+    #[error("{given} bytes were read for a piece of {wanted}; read the file again, it changed")]
+    Size {
+        /// Bytes of the piece.
+        wanted: usize,
+        /// Bytes given.
+        given: usize,
+    },
+}
 
 /// The division of a session into pieces of one payload size: each extent is divided at multiples of this
 /// size.

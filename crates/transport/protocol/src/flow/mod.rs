@@ -19,9 +19,10 @@ mod stats;
 
 pub use config::FlowConfig;
 pub use mtu::{BASE_MTU, USUAL_MTU, initial_payload};
-pub use plan::Piece;
 pub use sent::ProtocolViolation;
 pub use stats::{FlowStats, Limit};
+
+pub use crate::slab::Piece;
 
 use crate::congestion::breaker::Breaker;
 use crate::congestion::{Controller, Departure, Outcome, Sample, TAGS};
@@ -30,7 +31,7 @@ use crate::pacing::Pacer;
 use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, Report};
 use crate::random::Random;
 use crate::rtt::RttEstimator;
-use crate::sender::{Grid, SealRequest, SlabCache, SlabId};
+use crate::slab::{Grid, SealRequest, SlabCache, SlabId};
 use delivery::Delivery;
 use loss::LossDetector;
 use millrace_types::{BitRate, Duration, Time};

@@ -6,20 +6,11 @@
 
 use crate::extent::Layout;
 use crate::ranges::RangeSet;
-use crate::sender::{Grid, SealRequest, SlabCache, SlabId};
+use crate::slab::{Grid, Piece, SealRequest, SlabCache, SlabId};
 use std::collections::VecDeque;
 
 /// The number of repairs that are sealed ahead.
 const REPAIRS_AHEAD: usize = 64;
-
-/// A piece of the session that one packet carries.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Piece {
-    /// Address of the first byte.
-    pub address: u64,
-    /// Number of bytes.
-    pub len: u16,
-}
 
 /// The bytes that one receiver needs.
 #[derive(Clone, Debug)]

@@ -1,79 +1,18 @@
 //! ProbeBW: Down, Cruise, Refill, Up (draft-ietf-ccwg-bbr, section 5.3.3).
 
-use super::{BETA, Bbr, CALM, State};
+use super::state::{AckPhase, PROBE_WAIT, State};
+use super::{BETA, Bbr, CALM};
 use crate::congestion::{RateSample, Sample};
 use millrace_types::{Duration, Time};
 
 /// The maximum number of rounds between probes. A flow with fewer packets in its BDP probes after as many
 /// rounds as packets, as Reno would (draft-ietf-ccwg-bbr, section 5.3.3.8).
 const RENO_ROUNDS: f64 = 63.0;
-/// The minimum time between probes. A random time of up to a second is added.
-const PROBE_WAIT: Duration = Duration::from_secs(2);
 /// The queueing delay at which Up ends if the delivery rate has not grown, as a share of the minimal
 /// round-trip time.
 const UP_QUEUE: f64 = 0.2;
 /// The growth of the delivery rate below which Up has found no more bandwidth, as a factor.
 const UP_GROWTH: f64 = 1.05;
-
-/// The state of the feedback on a probe.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum AckPhase {
-    Idle,
-    Refilling,
-    /// Up has begun. The acknowledged packets were sent before it.
-    Starting,
-    /// The acknowledged packets were sent in Up.
-    Feedback,
-    /// Up is over. The acknowledged packets were sent in Up.
-    Stopping,
-}
-
-/// The state of ProbeBW.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Cycle {
-    started_at: Time,
-    wait: Duration,
-    rounds_since_probe: u64,
-    ack_phase: AckPhase,
-    /// Feedback belongs to a probe to which the flow has not responded yet.
-    is_probe_sample: bool,
-    /// Binary logarithm of the growth of the long-term bound in this round of Up.
-    up_rounds: u32,
-    up_acked: f64,
-    acked_per_increment: f64,
-    /// The delivery rate that Up has found, in bytes a second; the queueing delay when Up began; and whether a round has passed
-    /// without growth.
-    up_bandwidth: f64,
-    up_delay: Duration,
-    up_round_over: bool,
-    previous_too_high: bool,
-    previous_precautionary: bool,
-}
-
-impl Cycle {
-    pub(super) fn new(now: Time) -> Cycle {
-        Cycle {
-            started_at: now,
-            wait: PROBE_WAIT,
-            rounds_since_probe: 0,
-            ack_phase: AckPhase::Idle,
-            is_probe_sample: false,
-            up_rounds: 0,
-            up_acked: 0.0,
-            acked_per_increment: f64::INFINITY,
-            up_bandwidth: 0.0,
-            up_delay: Duration::ZERO,
-            up_round_over: false,
-            previous_too_high: false,
-            previous_precautionary: false,
-        }
-    }
-
-    /// Ends the probe, because ProbeRTT begins.
-    pub(super) fn stop(&mut self) {
-        self.ack_phase = AckPhase::Stopping;
-    }
-}
 
 impl Bbr {
     pub(super) fn start_down(&mut self, sample: &Sample) {

@@ -32,45 +32,34 @@ mod model;
 mod path_change;
 mod probe_rtt;
 mod ramp;
+mod state;
 
-pub use ramp::Hint;
+pub use state::Hint;
 
 use super::{
     Controller, Departure, Dose, INITIAL_WINDOW, MINIMUM_WINDOW, Sample, TAGS, Tag, bit_rate, bytes,
 };
 use crate::packet::VARINT_MAX;
 use crate::random::Random;
-use cycle::Cycle;
 use evidence::{Counts, DoseResponse, LossFloor};
 use millrace_types::{BitRate, Duration, Time};
-use model::{BETA, Bounds, ExtraAcked, FullPipe, MaxBandwidth, MinRtt, Rounds};
+use model::{BETA, Bounds, ExtraAcked, FullPipe, MaxBandwidth, MinRtt, PROBE_RTT_INTERVAL, Rounds};
 use path_change::PathChange;
-use probe_rtt::ProbeRtt;
-use ramp::Ramp;
+use state::{Cycle, ProbeRtt, Ramp, STARTUP_PACING_GAIN, State};
 
-const STARTUP_PACING_GAIN: f64 = 2.77;
-const DRAIN_PACING_GAIN: f64 = 0.5;
-const CWND_GAIN: f64 = 2.0;
-const CRUISE_CWND_GAIN: f64 = 1.5;
 /// The queueing time that the window of Down and Cruise covers in addition to a BDP. So a flow with a short
 /// round-trip time can share a queue with other flows.
 const SHARED_QUEUE: Duration = Duration::from_millis(20);
-/// The window gain of Up. The draft has 2.25. Alongside CUBIC in a deep buffer, the queue that Up adds would
-/// count as bandwidth for two cycles (ADR 15).
-const UP_CWND_GAIN: f64 = 1.75;
-/// The window gain of ProbeRTT. The draft has 0.5. Alongside CUBIC, that gain leaves so much queue that its
-/// delay counts as delay of the path (ADR 15).
-const PROBE_RTT_CWND_GAIN: f64 = 0.1;
 /// The share by which the pacing rate stays below the bandwidth.
 const PACING_MARGIN: f64 = 0.01;
 /// The share of the long-term bound that Cruise leaves to others.
 const HEADROOM: f64 = 0.15;
-const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 /// The number of packets in a round from which loss may end Startup without a longer round-trip time.
 const STARTUP_LOSS_PACKETS: f64 = 2_000.0;
 /// The queueing delay up to which a packet counts as calm: the longer of a share of the minimal round-trip
 /// time and a duration.
 const CALM: (f64, Duration) = (0.05, Duration::from_millis(1));
+
 /// The default cap of the loss floor, as a share of packets.
 pub const LOSS_TOLERANCE: f64 = 0.05;
 /// The largest `--loss-tolerance`, as a share of packets.
@@ -113,59 +102,6 @@ impl BbrConfig {
     /// Returns the initial window in bytes.
     fn initial_window(&self) -> f64 {
         (INITIAL_WINDOW * self.packet_size).max(self.delivered_before) as f64
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Startup,
-    Drain,
-    Down,
-    Cruise,
-    Refill,
-    Up,
-    ProbeRtt,
-}
-
-impl State {
-    fn is_probe_bw(self) -> bool {
-        matches!(self, State::Down | State::Cruise | State::Refill | State::Up)
-    }
-
-    /// Returns true while the flow deliberately sends more than before.
-    fn is_probing(self) -> bool {
-        matches!(self, State::Startup | State::Refill | State::Up)
-    }
-
-    fn pacing_gain(self) -> f64 {
-        match self {
-            State::Startup => STARTUP_PACING_GAIN,
-            State::Drain => DRAIN_PACING_GAIN,
-            State::Down => 0.90,
-            State::Up => 1.25,
-            State::Cruise | State::Refill | State::ProbeRtt => 1.0,
-        }
-    }
-
-    fn cwnd_gain(self) -> f64 {
-        match self {
-            State::Up => UP_CWND_GAIN,
-            State::ProbeRtt => PROBE_RTT_CWND_GAIN,
-            State::Down | State::Cruise => CRUISE_CWND_GAIN,
-            _ => CWND_GAIN,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            State::Startup => "startup",
-            State::Drain => "drain",
-            State::Down => "down",
-            State::Cruise => "cruise",
-            State::Refill => "refill",
-            State::Up => "up",
-            State::ProbeRtt => "probe_rtt",
-        }
     }
 }
 
@@ -400,9 +336,7 @@ impl Controller for Bbr {
         {
             self.pacing_rate = STARTUP_PACING_GAIN * self.window / rtt.as_secs_f64().max(1e-6);
         }
-        let probe_due = self
-            .min_rtt
-            .update(sample.now, sample.rtt, probe_rtt::PROBE_RTT_INTERVAL);
+        let probe_due = self.min_rtt.update(sample.now, sample.rtt, PROBE_RTT_INTERVAL);
         self.check_path(sample);
         if let Some(rate) = &sample.rate {
             self.bounds.update_latest(sample, rate);

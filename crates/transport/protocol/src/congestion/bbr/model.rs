@@ -1,10 +1,13 @@
 //! BBR's model of the path (draft-ietf-ccwg-bbr, section 5.5): bandwidth, round-trip time, and the volume in
 //! flight that the path holds.
 
-use super::MIN_RTT_FILTER;
 use crate::congestion::{RateSample, Sample};
 use millrace_types::{Duration, Time};
 use std::collections::VecDeque;
+
+const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
+/// The time without a round-trip time near the minimum after which ProbeRTT is due.
+pub(super) const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The growth below which a round of Startup found no more bandwidth, as a factor.
 const FULL_GROWTH: f64 = 1.25;

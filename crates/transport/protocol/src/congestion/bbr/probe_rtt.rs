@@ -4,31 +4,21 @@
 //! ProbeRTT is skipped while Down phases measure round-trip times near the minimum: within 2 % and the path's
 //! jitter.
 
-use super::{Bbr, PROBE_RTT_CWND_GAIN, State};
+use super::Bbr;
+use super::state::{PROBE_RTT_CWND_GAIN, ProbeRtt, State};
 use crate::congestion::Sample;
-use millrace_types::{Duration, Time};
+use millrace_types::Duration;
 
-/// The time without a round-trip time near the minimum after which ProbeRTT is due.
-pub(super) const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 /// The share of the minimum within which a sample counts as the minimum.
 const NEAR: f64 = 0.02;
-
-/// The progress of a ProbeRTT.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ProbeRtt {
-    /// The end of ProbeRTT. It is set once few enough bytes are in flight.
-    ends_at: Option<Time>,
-    round_over: bool,
-    saved_window: f64,
-}
 
 impl Bbr {
     pub(super) fn probe_rtt_window(&self) -> f64 {
         (PROBE_RTT_CWND_GAIN * self.bdp(self.usable_bandwidth())).max(self.min_window())
     }
 
-    /// Enters, runs and leaves ProbeRTT. `due` is true after [`PROBE_RTT_INTERVAL`] without a round-trip time
+    /// Enters, runs and leaves ProbeRTT. `due` is true after [`PROBE_RTT_INTERVAL`](super::model::PROBE_RTT_INTERVAL) without a round-trip time
     /// near the minimum.
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample, due: bool) {
         let drained = matches!(self.state, State::Down | State::Cruise);

@@ -11,51 +11,10 @@
 //! an earlier session or the user gives a bandwidth, the second round sends at half of it, and Startup's gain
 //! raises the rate from there.
 
-use super::{Bbr, INITIAL_WINDOW, State};
+use super::state::{Phase, State};
+use super::{Bbr, INITIAL_WINDOW};
 use crate::congestion::Sample;
-use millrace_types::{BitRate, Duration, Time};
-
-/// The bandwidth and round-trip time of a path, known before the flow starts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hint {
-    /// The bandwidth that an earlier session measured or the user allows.
-    pub rate: BitRate,
-    /// The minimal round-trip time of the earlier session. `None` if it was not measured.
-    pub rtt: Option<Duration>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    Reconnaissance,
-    Unvalidated { until: Time, from_delivered: u64 },
-    Validating { until: Time, from_delivered: u64 },
-    Normal,
-}
-
-/// The progress of the ramp.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ramp {
-    hint: Option<Hint>,
-    phase: Phase,
-}
-
-impl Ramp {
-    pub(super) fn new(hint: Option<Hint>) -> Ramp {
-        Ramp {
-            hint,
-            phase: if hint.is_some() {
-                Phase::Reconnaissance
-            } else {
-                Phase::Normal
-            },
-        }
-    }
-
-    /// Returns true while loss causes the ramp's Retreat instead of the end of Startup.
-    pub(super) fn retreats(&self) -> bool {
-        matches!(self.phase, Phase::Unvalidated { .. } | Phase::Validating { .. })
-    }
-}
+use millrace_types::Duration;
 
 /// Returns true if the round-trip time fits the hint (RFC 9959: between half and ten times the hint's).
 fn same_path(saved: Option<Duration>, rtt: Duration) -> bool {
