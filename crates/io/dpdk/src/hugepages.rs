@@ -377,6 +377,14 @@ impl Drop for Mount {
     }
 }
 
+/// The huge pages and the mount that [`Eal::init`](crate::Eal::init) acquired.
+#[derive(Default)]
+pub(crate) struct HugePageMemory {
+    /// The reserved pages; `None` once EAL uses them.
+    pub(crate) reservation: Option<Reservation>,
+    pub(crate) mount: Option<Mount>,
+}
+
 /// Returns the memory that can be reserved without ending a program, in KiB.
 fn available_kib() -> Option<u64> {
     memory_kib("MemAvailable:")

@@ -52,6 +52,8 @@ pub mod mempool;
 pub mod ring;
 pub mod thread;
 
+mod affinity;
+mod alloc;
 mod burst;
 mod errno;
 mod mbuf;
@@ -59,6 +61,7 @@ mod memory;
 mod packet;
 mod port;
 
+pub use affinity::CoreId;
 pub use burst::free_burst;
 pub use eal::{Eal, EalConfig, EalError};
 pub use errno::Errno;
@@ -69,4 +72,3 @@ pub use port::{
     FlowOffload, FlowRule, FlowSpec, Flows, Link, Port, PortConfig, PortError, PortId, PortInfo, PortStats,
     Queues, RxQueue, StartError, TxLimits, TxQueue,
 };
-pub use thread::CoreId;

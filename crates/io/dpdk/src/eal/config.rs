@@ -3,8 +3,9 @@
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use super::{EalError, HugePageMemory};
-use crate::thread::CoreId;
+use super::EalError;
+use crate::affinity::CoreId;
+use crate::hugepages::HugePageMemory;
 
 /// The configuration of EAL. [`EalConfig::default`] suits a laptop: 512 MiB, huge pages if available, no PCI device
 /// until one is attached.

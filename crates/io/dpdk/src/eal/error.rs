@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use super::EalConfig;
 use crate::Errno;
+use crate::affinity::{CoreId, ThreadError, list};
 use crate::hugepages::HugePagesError;
-use crate::thread::{CoreId, ThreadError, list};
 
 /// A DPDK release: year and month.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,36 +139,4 @@ pub enum EalError {
         /// The messages that DPDK logged.
         detail: String,
     },
-}
-
-impl EalError {
-    /// Classifies a failure of rte_eal_init by its error number, and by the logged messages where they say more.
-    pub(super) fn from_dpdk(errno: Errno, warnings: &[String], config: &EalConfig, huge_pages: bool) -> Self {
-        use nix::errno::Errno as E;
-        let detail = if warnings.is_empty() {
-            "it logged no reason".to_owned()
-        } else {
-            warnings.join("; ")
-        };
-        if detail.contains("another primary process") {
-            return Self::PrefixInUse {
-                prefix: config.file_prefix.clone(),
-                detail,
-            };
-        }
-        if detail.contains("CPU") && errno.is(E::ENOTSUP) {
-            return Self::Machine { detail };
-        }
-        if errno.is(E::EACCES) || errno.is(E::EPERM) {
-            return Self::Permission { errno, detail };
-        }
-        if errno.is(E::ENOMEM) || errno.is(E::ENODEV) || detail.contains("memory") {
-            return Self::Memory {
-                memory_mib: config.memory_mib,
-                huge_pages,
-                detail,
-            };
-        }
-        Self::Other { errno, detail }
-    }
 }

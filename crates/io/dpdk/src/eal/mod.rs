@@ -16,8 +16,8 @@ pub use config::{EalConfig, HugePages, LogLevel, Pci};
 pub use error::{EalError, Version};
 
 use crate::Errno;
-use crate::hugepages::{self, HugePagesError};
-use crate::thread::{self, CoreId};
+use crate::affinity::{self, CoreId, ThreadError};
+use crate::hugepages::{self, HugePageMemory, HugePagesError};
 
 /// Proof that EAL is up. Every DPDK function takes a copy.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +31,6 @@ enum State {
     Up(HugePageMemory),
     /// DPDK cannot be initialised again after a failure.
     Failed,
-}
-
-/// The huge pages and the mount that [`Eal::init`] acquired.
-#[derive(Default)]
-struct HugePageMemory {
-    /// The reserved pages; `None` once EAL uses them.
-    reservation: Option<hugepages::Reservation>,
-    mount: Option<hugepages::Mount>,
 }
 
 static STATE: Mutex<State> = Mutex::new(State::Untouched);
@@ -97,7 +89,7 @@ impl Eal {
             }
             Err(errno) => {
                 *state = State::Failed;
-                Err(EalError::from_dpdk(errno, &warnings, config, has_huge_pages))
+                Err(start_error(errno, &warnings, config, has_huge_pages))
             }
         }
     }
@@ -168,7 +160,7 @@ struct Cores {
 
 impl Cores {
     fn choose(config: &EalConfig) -> Result<Self, EalError> {
-        let allowed = thread::allowed_cores();
+        let allowed = affinity::allowed_cores();
         let asked = config.main_core.iter().chain(&config.worker_cores);
         if let Some(&core) = asked.clone().find(|core| !allowed.contains(core)) {
             return Err(EalError::Core { core, allowed });
@@ -221,7 +213,7 @@ fn start(cores: &[CoreId], arguments: &[CString]) -> Result<(Result<i32, Errno>,
     let subscriber = tracing::dispatcher::get_default(Clone::clone);
     let init = move || -> Result<_, EalError> {
         let _log_here = tracing::dispatcher::set_default(&subscriber);
-        thread::pin(cores)?;
+        affinity::pin(cores)?;
         log::redirect().map_err(EalError::Log)?;
         let started = log::capture(|| eal_init(arguments));
         log::redirect_bpf();
@@ -237,7 +229,7 @@ fn on_temporary_thread<T: Send>(init: impl FnOnce() -> Result<T, EalError> + Sen
         let thread = std::thread::Builder::new()
             .name("dpdk-init".to_owned())
             .spawn_scoped(scope, init);
-        let thread = thread.map_err(|error| EalError::Thread(thread::ThreadError::Spawn(error)))?;
+        let thread = thread.map_err(|error| EalError::Thread(ThreadError::Spawn(error)))?;
         thread.join().unwrap_or(Err(EalError::Panicked))
     })
 }
@@ -294,6 +286,36 @@ fn eal_init(arguments: &[CString]) -> Result<i32, Errno> {
     // prevents a second call.
     let code = unsafe { sys::rte_eal_init(argc, argv.leak().as_mut_ptr()) };
     if code < 0 { Err(Errno::last()) } else { Ok(code) }
+}
+
+/// Classifies a failure of rte_eal_init by its error number, and by the logged messages where they say more.
+fn start_error(errno: Errno, warnings: &[String], config: &EalConfig, huge_pages: bool) -> EalError {
+    use nix::errno::Errno as E;
+    let detail = if warnings.is_empty() {
+        "it logged no reason".to_owned()
+    } else {
+        warnings.join("; ")
+    };
+    if detail.contains("another primary process") {
+        return EalError::PrefixInUse {
+            prefix: config.file_prefix.clone(),
+            detail,
+        };
+    }
+    if detail.contains("CPU") && errno.is(E::ENOTSUP) {
+        return EalError::Machine { detail };
+    }
+    if errno.is(E::EACCES) || errno.is(E::EPERM) {
+        return EalError::Permission { errno, detail };
+    }
+    if errno.is(E::ENOMEM) || errno.is(E::ENODEV) || detail.contains("memory") {
+        return EalError::Memory {
+            memory_mib: config.memory_mib,
+            huge_pages,
+            detail,
+        };
+    }
+    EalError::Other { errno, detail }
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ use millrace_dpdk_sys as sys;
 use nix::net::if_::if_nametoindex;
 
 use super::driver_resources::DriverResources;
-use super::flow::MarkDelivery;
 use super::{AttachError, DevArgs, PortError, PortId, StartError};
 use crate::eal::log;
 use crate::{Eal, Errno};
@@ -29,6 +28,30 @@ const USABLE_KERNEL_DRIVERS: [&str; 7] = [
     "mana",
     "sfc",
 ];
+
+/// The answer of a driver that was asked to deliver the marks of flow rules. Some drivers validate and create such rules,
+/// although the receive function that they chose leaves marks out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum MarkDelivery {
+    /// The driver does not answer, or has not been asked.
+    #[default]
+    Unknown,
+    /// The driver delivers marks.
+    Yes,
+    /// The driver does not deliver marks.
+    No,
+}
+
+impl MarkDelivery {
+    /// Returns the answer for the result of `shim_port_negotiate_marks`.
+    pub(super) fn of_code(code: i32) -> MarkDelivery {
+        match code {
+            0 => MarkDelivery::No,
+            1.. => MarkDelivery::Yes,
+            _ => MarkDelivery::Unknown,
+        }
+    }
+}
 
 /// An attached device. Dropping it stops, closes and removes it.
 #[derive(Debug)]
@@ -373,6 +396,13 @@ fn explain(devargs: &DevArgs, errno: Errno, warnings: &[String]) -> AttachError 
 mod tests {
     use super::*;
     use crate::eal::tests::small_eal;
+
+    #[test]
+    fn a_driver_that_answers_no_delivers_no_marks_and_one_that_does_not_answer_may() {
+        assert_eq!(MarkDelivery::of_code(0), MarkDelivery::No);
+        assert_eq!(MarkDelivery::of_code(1), MarkDelivery::Yes);
+        assert_eq!(MarkDelivery::of_code(-nix::libc::ENOTSUP), MarkDelivery::Unknown);
+    }
 
     #[test]
     fn a_device_that_cannot_be_attached_again_loses_its_number_until_it_can() {

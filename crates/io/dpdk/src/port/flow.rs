@@ -12,7 +12,7 @@ use arrayvec::ArrayVec;
 use millrace_dpdk_sys as sys;
 
 use super::Port;
-use super::attach::Device;
+use super::attach::{Device, MarkDelivery};
 use crate::Errno;
 
 /// The largest number of headers in a pattern, and the largest number of actions in a rule.
@@ -342,30 +342,6 @@ fn widest_mark(mut accepts: impl FnMut(u32) -> bool) -> Option<u8> {
     MARK_WIDTHS.into_iter().find(|bits| accepts(1 << (bits - 1)))
 }
 
-/// The answer of a driver that was asked to deliver the marks of flow rules. Some drivers validate and create such rules,
-/// although the receive function that they chose leaves marks out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum MarkDelivery {
-    /// The driver does not answer, or has not been asked.
-    #[default]
-    Unknown,
-    /// The driver delivers marks.
-    Yes,
-    /// The driver does not deliver marks.
-    No,
-}
-
-impl MarkDelivery {
-    /// Returns the answer for the result of `shim_port_negotiate_marks`.
-    pub(super) fn of_code(code: i32) -> MarkDelivery {
-        match code {
-            0 => MarkDelivery::No,
-            1.. => MarkDelivery::Yes,
-            _ => MarkDelivery::Unknown,
-        }
-    }
-}
-
 impl FlowOffload {
     /// Returns true if the device accepts any of these rules.
     #[must_use]
@@ -533,13 +509,6 @@ mod tests {
             };
             assert_eq!(widest_mark(accepts), found, "{limit:#x}");
         }
-    }
-
-    #[test]
-    fn a_driver_that_answers_no_delivers_no_marks_and_one_that_does_not_answer_may() {
-        assert_eq!(MarkDelivery::of_code(0), MarkDelivery::No);
-        assert_eq!(MarkDelivery::of_code(1), MarkDelivery::Yes);
-        assert_eq!(MarkDelivery::of_code(-nix::libc::ENOTSUP), MarkDelivery::Unknown);
     }
 
     #[test]

@@ -5,90 +5,32 @@
 //! device. A [`FlowRule`] keeps the device as it is, too.
 
 mod attach;
+mod config;
 mod devargs;
 mod driver_resources;
 mod error;
 mod flow;
+mod id;
 mod info;
 mod queue;
 mod start;
 
-use std::fmt;
 use std::sync::Arc;
 
 use millrace_dpdk_sys as sys;
 
+pub use config::PortConfig;
 pub use devargs::{DevArgs, DevArgsError};
 pub use error::{AttachError, PortError, StartError};
 pub use flow::{
     FLOW_LEN_MAX, FlowAction, FlowError, FlowHeader, FlowItem, FlowOffload, FlowRule, FlowSpec, Flows,
 };
+pub use id::PortId;
 pub use info::{Link, PortInfo, PortStats};
 pub use queue::{RxQueue, TxLimits, TxQueue};
 
 use crate::{Eal, Mempool};
 use attach::Device;
-
-/// DPDK's port number, which may be assigned to another device after a detach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PortId(pub(crate) u16);
-
-impl PortId {
-    /// A number that no port has, as `RTE_MBUF_PORT_INVALID`: DPDK refuses it with ENODEV.
-    pub(crate) const DETACHED: Self = Self(u16::MAX);
-
-    /// Returns the number.
-    #[must_use]
-    pub fn number(self) -> u16 {
-        self.0
-    }
-}
-
-impl fmt::Display for PortId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// The configuration of a port.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortConfig {
-    /// The number of receive queues, at least one.
-    pub rx_queues: u16,
-    /// The number of transmit queues, at least one.
-    pub tx_queues: u16,
-    /// The number of descriptors of a receive queue; adjusted to the nearest that the device supports.
-    pub rx_descriptors: u16,
-    /// The number of descriptors of a transmit queue; adjusted to the nearest that the device supports.
-    pub tx_descriptors: u16,
-    /// The MTU in bytes. `None` keeps the MTU of the device or, with `net_af_packet` and `net_af_xdp`, of the
-    /// kernel interface. These two drivers cannot raise it.
-    pub mtu: Option<u16>,
-    /// True to receive frames for any MAC address, as a switch does.
-    pub promiscuous: bool,
-    /// Two bytes that are repeated as the RSS key of a device with several receive queues and a Toeplitz
-    /// hash. Both directions of a flow then arrive at one queue. The value should be random and not zero.
-    pub rss_word: u16,
-    /// The limits on sent frames; `None` for a device that sends frames of any size, as most virtual devices
-    /// do.
-    pub tx_limits: Option<TxLimits>,
-}
-
-impl Default for PortConfig {
-    fn default() -> Self {
-        Self {
-            rx_queues: 1,
-            tx_queues: 1,
-            rx_descriptors: 1024,
-            tx_descriptors: 1024,
-            mtu: None,
-            promiscuous: true,
-            // Woo and Park, "Scalable TCP session monitoring with symmetric receive-side scaling" (2012).
-            rss_word: 0x6d5a,
-            tx_limits: None,
-        }
-    }
-}
 
 /// The queues of a started port; each belongs to one thread.
 #[derive(Debug)]

@@ -2,9 +2,8 @@
 
 use millrace_dpdk_sys as sys;
 
-use super::attach::Device;
+use super::attach::{Device, MarkDelivery};
 use super::driver_resources::settle;
-use super::flow::MarkDelivery;
 use super::info::{FRAME_OVERHEAD, driver_name, max_mtu};
 use super::{PortConfig, StartError};
 use crate::eal::log;
