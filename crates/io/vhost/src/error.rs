@@ -3,9 +3,7 @@
 
 use thiserror::Error;
 
-use crate::memory::REGIONS_MAX;
-use crate::message::{PAYLOAD_MAX, TABLE_MAX};
-use crate::ring::{CHAIN_MAX, RING_MAX};
+use crate::limits::{CHAIN_MAX, PAYLOAD_MAX, REGIONS_MAX, RING_MAX, TABLE_MAX};
 
 /// The reason why a message, a memory region or a ring of a driver is rejected. The text goes to the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

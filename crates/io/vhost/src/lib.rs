@@ -23,6 +23,7 @@ mod connection;
 pub mod driver;
 mod error;
 mod features;
+mod limits;
 pub mod memory;
 pub mod message;
 pub mod ring;

@@ -5,17 +5,12 @@
 //! byte order, since both processes run on one machine; this crate supports little-endian hosts only.
 
 use crate::error::MessageError;
+use crate::limits::REGION_SIZE;
+pub use crate::limits::{PAYLOAD_MAX, TABLE_MAX};
 use crate::memory::MemoryRegion;
 
 /// Size of a message header, in bytes.
 pub const HEADER_SIZE: usize = 12;
-/// The largest number of regions in a memory table (`VHOST_MEMORY_BASELINE_NREGIONS` of the protocol).
-pub const TABLE_MAX: usize = 8;
-/// Size of the longest payload that is accepted, in bytes: a memory table of [`TABLE_MAX`] regions.
-pub const PAYLOAD_MAX: usize = 8 + TABLE_MAX * REGION_SIZE;
-
-const REGION_SIZE: usize = 32;
-
 /// The protocol version, in bits 0 and 1 of the flags.
 const VERSION: u32 = 1;
 const VERSION_MASK: u32 = 3;

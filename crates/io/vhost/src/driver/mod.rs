@@ -17,114 +17,36 @@
 //! The driver trusts the device with its memory, which holds only frames that the device has seen. It checks the
 //! rings, and a [`DeviceViolation`] ends the connection.
 
+mod buffer;
 mod connection;
+mod error;
 mod ring;
 
 use core::ops::Range;
 use core::sync::atomic::{Ordering, fence};
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use arrayvec::ArrayVec;
 use rustix::event::{EventfdFlags, eventfd};
-use thiserror::Error;
 
+pub use buffer::{BUFFER, FRAME_AT, FRAME_MAX};
+pub use error::{DeviceViolation, DriverError};
+
+use crate::Features;
 use crate::memory::OwnMemory;
 use crate::message::{Message, RingMessage};
-use crate::{Features, MessageError};
+use buffer::HEADER;
 use connection::Connection;
 use ring::Ring;
 
 /// The largest number of frames in a burst.
 pub const BURST: usize = 64;
-/// Size of the virtio-net header in bytes.
-const HEADER: usize = 12;
-/// Offset of a received frame in its buffer, in bytes: the headroom.
-pub const FRAME_AT: usize = 128;
-/// Distance between buffers, in bytes: an odd number of cache lines, since with a power of two all frames would map to
-/// a few cache sets.
-pub const BUFFER: usize = 35 * 64;
-/// Size of the largest frame, in bytes.
-pub const FRAME_MAX: usize = BUFFER - FRAME_AT;
 /// Ring numbers: the driver receives through ring 0 and sends through ring 1.
 const RECEIVE: u32 = 0;
 const SEND: u32 = 1;
 /// `VIRTQ_DESC_F_WRITE`: the device writes to the buffer.
 const WRITE: u16 = 2;
-
-/// The reason why the driver cannot run.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum DriverError {
-    /// The socket cannot be connected.
-    #[error("{}: {source}", .path.display())]
-    Connect {
-        /// The path of the socket.
-        path: PathBuf,
-        /// The error of `connect`.
-        source: io::Error,
-    },
-    /// The ring size is invalid.
-    #[error("ring size {len}; expected a power of two from 2 to 32768")]
-    Length {
-        /// The requested number of descriptors.
-        len: u16,
-    },
-    /// The memory cannot be allocated.
-    #[error("cannot allocate rings and frames: {0}")]
-    Memory(#[source] MessageError),
-    /// A system call on the socket failed.
-    #[error("the socket to the switch: {0}")]
-    Connection(#[source] io::Error),
-    /// The device closed the socket.
-    #[error("the switch closed the connection")]
-    Closed,
-    /// The device did not reply, or did not read its messages, in time.
-    #[error("the switch does not answer within 5 s")]
-    NotReading,
-    /// The device sent an invalid reply.
-    #[error("invalid reply of the switch: {0}")]
-    Reply(#[source] MessageError),
-    /// The device lacks a required feature.
-    #[error("the switch offers features {offered:#x}; expected {expected:#x} (virtio 1.0) among them")]
-    Features {
-        /// The features on offer.
-        offered: u64,
-        /// The required features.
-        expected: u64,
-    },
-}
-
-/// A violation of the virtio protocol by the device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[non_exhaustive]
-pub enum DeviceViolation {
-    /// The device returned more buffers than it held.
-    #[error("the used index moved from {from} to {to}; expected an advance of at most {lent}")]
-    Index {
-        /// The previous used index.
-        from: u16,
-        /// The new used index.
-        to: u16,
-        /// The number of buffers that the device held.
-        lent: u16,
-    },
-    /// The device returned buffers out of order.
-    #[error("the switch returned buffer {found}; expected {expected}, in ring order")]
-    Order {
-        /// The buffer that the device returned.
-        found: u32,
-        /// The buffer that was due next.
-        expected: u16,
-    },
-    /// The length of a frame exceeds its buffer, or is shorter than the header.
-    #[error("a frame of {size} bytes with its header; expected 12 to {}", HEADER + FRAME_MAX)]
-    Size {
-        /// The length that the device reported, in bytes.
-        size: u32,
-    },
-}
 
 /// Received frames, in consecutive buffers.
 #[derive(Clone, Debug, Default)]

@@ -35,13 +35,31 @@ pub struct AtomicArray<T> {
 // SAFETY: the array points into the memory that `_memory` keeps mapped, and all accesses are atomic.
 unsafe impl<T: Shared> Send for AtomicArray<T> {}
 
+impl Memory {
+    /// Returns `len` atomics at the front-end address `user`, or `None` if the array is not inside one region or not
+    /// aligned.
+    #[must_use]
+    pub fn array<T: Shared>(self: &Arc<Self>, user: u64, len: u16) -> Option<AtomicArray<T>> {
+        let size = (size_of::<T>() as u64) * u64::from(len);
+        let found = self.regions.iter().find_map(|region| {
+            let at = user.checked_sub(region.user)?;
+            (size <= region.size.checked_sub(at)?).then_some((region, at))
+        });
+        let (region, at) = found?;
+        // SAFETY: the offset is less than the region's size, as just checked, and so inside its mapping.
+        let start = unsafe { region.start.add(at as usize) };
+        // SAFETY: `len` elements from `start` are inside the mapping, which the array holds.
+        unsafe { AtomicArray::new(start, len, Arc::clone(self)) }
+    }
+}
+
 impl<T: Shared> AtomicArray<T> {
     /// Returns the array of `len` elements from `start`, or `None` if `start` is not aligned or `len` is 0.
     ///
     /// # Safety
     /// The caller guarantees that `len` elements from `start` are mapped while `memory` exists, and that they are
     /// accessed only as atomics or by copies of raw bytes.
-    pub(super) unsafe fn new(start: NonNull<u8>, len: u16, memory: Arc<Memory>) -> Option<AtomicArray<T>> {
+    unsafe fn new(start: NonNull<u8>, len: u16, memory: Arc<Memory>) -> Option<AtomicArray<T>> {
         let start = start.cast::<T>();
         (start.is_aligned() && len > 0).then_some(AtomicArray {
             start,

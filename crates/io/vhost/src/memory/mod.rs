@@ -36,9 +36,7 @@ pub use own::OwnMemory;
 pub use slice::GuestSlice;
 
 use crate::error::{MessageError, ProtocolViolation};
-
-/// The largest number of regions, as in other back-ends (`VHOST_USER_GET_MAX_MEM_SLOTS`).
-pub const REGIONS_MAX: usize = 32;
+pub use crate::limits::REGIONS_MAX;
 
 /// A memory region of a message (`VHOST_USER_SET_MEM_TABLE`, `VHOST_USER_ADD_MEM_REG`). All fields are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,22 +174,6 @@ impl Memory {
             }
         }
         Ok(())
-    }
-
-    /// Returns `len` atomics at the front-end address `user`, or `None` if the array is not inside one region or not
-    /// aligned.
-    #[must_use]
-    pub fn array<T: Shared>(self: &Arc<Self>, user: u64, len: u16) -> Option<AtomicArray<T>> {
-        let size = (size_of::<T>() as u64) * u64::from(len);
-        let found = self.regions.iter().find_map(|region| {
-            let at = user.checked_sub(region.user)?;
-            (size <= region.size.checked_sub(at)?).then_some((region, at))
-        });
-        let (region, at) = found?;
-        // SAFETY: the offset is less than the region's size, as just checked, and so inside its mapping.
-        let start = unsafe { region.start.add(at as usize) };
-        // SAFETY: `len` elements from `start` are inside the mapping, which the array holds.
-        unsafe { AtomicArray::new(start, len, Arc::clone(self)) }
     }
 }
 

@@ -5,8 +5,6 @@ use core::ptr::NonNull;
 
 use millrace_shared_memory::{prefetch, prefetch_to_write};
 
-use super::View;
-
 /// Size of a cache line in bytes.
 const LINE: usize = 64;
 
@@ -15,7 +13,8 @@ const LINE: usize = 64;
 pub struct GuestSlice<'a> {
     start: NonNull<u8>,
     size: u32,
-    memory: PhantomData<&'a View>,
+    /// The borrow of the [`View`](super::View) that keeps the memory mapped.
+    view: PhantomData<&'a ()>,
 }
 
 impl<'a> GuestSlice<'a> {
@@ -29,7 +28,7 @@ impl<'a> GuestSlice<'a> {
         GuestSlice {
             start,
             size,
-            memory: PhantomData,
+            view: PhantomData,
         }
     }
 
@@ -50,7 +49,7 @@ impl<'a> GuestSlice<'a> {
             // past its end.
             start: unsafe { self.start.add(size) },
             size: self.size - size as u32,
-            memory: PhantomData,
+            view: PhantomData,
         }
     }
 

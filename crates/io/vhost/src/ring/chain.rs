@@ -2,8 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-use super::CHAIN_MAX;
 use crate::ProtocolViolation;
+use crate::limits::CHAIN_MAX;
 use crate::memory::{GuestSlice, View};
 
 /// `VIRTQ_DESC_F_NEXT`: the chain continues.

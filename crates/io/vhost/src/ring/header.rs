@@ -1,9 +1,19 @@
-//! The virtio-net header ([`millrace_wire::virtio_net`]) under negotiated features.
+//! The virtio-net header ([`millrace_wire::virtio_net`]) under negotiated features, and the limits on the frames behind it.
 
 use millrace_wire::virtio_net::{Accepted, LONG, SHORT};
 
-use super::Limits;
 use crate::Features;
+
+/// The limits on received frames; a frame that exceeds them is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// The largest frame that is not a GSO packet, in bytes.
+    pub frame_size: usize,
+    /// The largest IP packet after segmentation of a GSO packet, in bytes.
+    pub mtu: usize,
+    /// True if a frame may occupy several mbufs.
+    pub is_segmented: bool,
+}
 
 /// Returns the size of the header in bytes under the negotiated features.
 pub(super) fn size(features: Features) -> usize {

@@ -6,21 +6,10 @@ use millrace_wire::virtio_net::{Header, LONG};
 
 use super::chain::{BufferAccess, Chain, ChainBuffers};
 use super::gather::{Gather, PlainChain};
-use super::header;
+use super::header::{self, Limits};
 use super::{Queue, Ring, Setup};
 use crate::memory::{GuestSlice, View};
 use crate::{Features, MessageError, ProtocolViolation};
-
-/// The limits on received frames; a frame that exceeds them is dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// The largest frame that is not a GSO packet, in bytes.
-    pub frame_size: usize,
-    /// The largest IP packet after segmentation of a GSO packet, in bytes.
-    pub mtu: usize,
-    /// True if a frame may occupy several mbufs.
-    pub is_segmented: bool,
-}
 
 /// The largest GSO packet in bytes: the largest IP packet, and the headers in front of it.
 const GSO_MAX: usize = 65_535 + 64;
