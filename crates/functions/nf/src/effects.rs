@@ -3,9 +3,8 @@
 use arrayvec::ArrayVec;
 use millrace_types::Duration;
 
+use crate::burst::{BURST, Direction};
 use crate::flow::FlowId;
-use crate::function::Direction;
-use crate::slot::BURST;
 
 /// Limit of the packets that a function sends for one burst.
 pub const SENT_MAX: usize = 32;

@@ -3,7 +3,7 @@
 use core::hash::{Hash, Hasher};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::function::Buffer;
+use crate::buffer::Buffer;
 use millrace_wire::{Depth, Fragment, IpProto, L3, L4, Layers};
 
 /// An endpoint: an address and a port. IPv4 is mapped into IPv6 (RFC 4291, section 2.5.5.2).

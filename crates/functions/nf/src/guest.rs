@@ -31,12 +31,13 @@ use std::cell::RefCell;
 use arrayvec::ArrayVec;
 use millrace_types::Time;
 
+use crate::burst::{BURST, Context, Direction};
 use crate::describe::Description;
 use crate::effects::Effects;
-use crate::function::{Context, Direction, Function};
+use crate::function::Function;
 use crate::kind::{Kind, Setup};
 use crate::settings::Settings;
-use crate::slot::{BURST, Slot};
+use crate::slot::Slot;
 
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 24;

@@ -26,6 +26,8 @@
 
 #[cfg(unix)]
 pub mod attach;
+mod buffer;
+mod burst;
 mod counters;
 mod describe;
 mod effects;
@@ -46,10 +48,12 @@ mod slot;
 mod source_file;
 pub mod table;
 
+pub use buffer::Buffer;
+pub use burst::{BURST, Context, Direction, Verdict};
 pub use counters::Counters;
 pub use describe::{Description, DescriptionError};
 pub use effects::{Effects, SENT_MAX, SENT_SIZE_MAX, Shun, ShunAction, ShunnedFlow};
-pub use function::{Buffer, Context, Direction, Function, Verdict, give_up, reason_of};
+pub use function::{Function, give_up, reason_of};
 pub use kind::{Access, Catalogue, Constructor, Kind, Limits, Loader, MakeError, Setup, Spread};
 pub use outbox::Outbox;
 #[cfg(unix)]
@@ -58,7 +62,7 @@ pub use settings::{SettingError, Settings};
 pub use shared::{
     Compiled, Formatter, FormatterConstructor, InputFile, NewValue, SharedKind, SharedValue, Source, Values,
 };
-pub use slot::{BURST, Slot};
+pub use slot::Slot;
 #[cfg(unix)]
 pub use source_file::{SOURCE_MAX, SourceFile, SourceHead, SourceReader};
 

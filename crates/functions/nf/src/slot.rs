@@ -3,11 +3,10 @@
 use arrayvec::ArrayVec;
 use millrace_wire::NoHeadroom;
 
+use crate::buffer::Buffer;
+use crate::burst::{BURST, Context, Verdict};
 use crate::effects::Effects;
-use crate::function::{Buffer, Context, Function, Verdict};
-
-/// The largest burst of a function outside of the switch.
-pub const BURST: usize = 64;
+use crate::function::Function;
 
 /// A packet in a slot.
 #[derive(Debug)]

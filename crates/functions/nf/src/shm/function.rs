@@ -8,20 +8,20 @@ use arrayvec::ArrayVec;
 use millrace_shared_memory::{prefetch, prefetch_to_write};
 use millrace_types::Time;
 
+use super::layout::{ADDRESS_BITS, CHANGED, COUNTERS_MAX, Layout, MAGIC, TAIL_UNIT, UNCHANGED, at};
 use super::records::RecordWriter;
 use super::region::{PacketMemory, Region};
-use super::{
-    ADDRESS_BITS, BurstKind, CHANGED, COUNTERS_MAX, Descriptor, Layout, MAGIC, TAIL_UNIT, UNCHANGED, at,
-    halves,
-};
+use super::{BurstKind, Descriptor, halves};
+use crate::buffer::Buffer as _;
+use crate::burst::{BURST, Context, Verdict};
 use crate::counters::Counters;
 use crate::effects::Effects;
-use crate::function::{Buffer as _, Context, Function, Verdict};
+use crate::function::Function;
 use crate::kind::Setup;
 use crate::outbox::Outbox;
 use crate::rounds::Rounds;
 use crate::shared::{NewValue, Values};
-use crate::slot::{BURST, Slot};
+use crate::slot::Slot;
 
 /// The function's end of a window: it receives packets and writes the answers.
 #[derive(Debug)]

@@ -32,18 +32,13 @@ use core::sync::atomic::Ordering;
 
 use millrace_types::Duration;
 
+use super::ProtocolViolation;
+use super::layout::{Layout, NOTICE_SIZE, NOTICES, RECORDS_SIZE, at};
 use super::region::Region;
-use super::{Layout, ProtocolViolation, at};
+use crate::burst::Direction;
 use crate::effects::{SENT_SIZE_MAX, ShunAction, ShunnedFlow};
 use crate::flow::{Endpoint, FlowId};
-use crate::function::Direction;
 
-/// Bytes of the ring of records, a power of two.
-pub(super) const RECORDS_SIZE: usize = 256 * 1024;
-/// The number of notices in their ring, a power of two.
-pub(super) const NOTICES: usize = 1024;
-/// Bytes of a notice.
-pub(super) const NOTICE_SIZE: usize = 64;
 /// Bytes of the head of a record. A record is padded to a multiple of this size.
 const HEAD: usize = 16;
 /// Size limit of a message or report, in bytes. Longer ones are refused by the function's side.

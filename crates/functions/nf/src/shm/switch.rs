@@ -7,15 +7,14 @@ use std::os::fd::OwnedFd;
 
 use millrace_wire::Packet;
 
+use super::layout::{
+    ADDRESS_BITS, COUNTERS_MAX, HEADROOM, Layout, MAGIC, TAIL_UNIT, TAILS_SIZE, UNCHANGED, at,
+};
 use super::records::{Record, RecordReader};
 use super::region::Region;
-use super::{
-    ADDRESS_BITS, BurstKind, COUNTERS_MAX, Descriptor, HEADROOM, Layout, MAGIC, ProtocolViolation, TAIL_UNIT,
-    TAILS_SIZE, UNCHANGED, at,
-};
+use super::{BurstKind, Descriptor, ProtocolViolation};
+use crate::burst::{BURST, Verdict};
 use crate::effects::ShunnedFlow;
-use crate::function::Verdict;
-use crate::slot::BURST;
 
 /// The function's answer to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,11 +6,10 @@ use std::fs::File;
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Frame;
 
+use super::layout::at;
 use super::*;
-use crate::effects::{Effects, ShunAction, ShunnedFlow};
 use crate::flow::{Endpoint, FlowId};
-use crate::function::{Buffer, Context, Direction, Function, Verdict};
-use crate::outbox::Outbox;
+use crate::{Buffer, Context, Effects, Function, Outbox, ShunAction, ShunnedFlow, Verdict};
 
 struct Test;
 

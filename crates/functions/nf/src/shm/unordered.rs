@@ -6,10 +6,11 @@ use core::sync::atomic::Ordering;
 
 use millrace_types::Duration;
 
+use super::layout::{ADDRESS_BITS, UNCHANGED, at};
 use super::region::Region;
-use super::{ADDRESS_BITS, BurstKind, Descriptor, FunctionEnd, UNCHANGED, at};
+use super::{BurstKind, Descriptor, FunctionEnd};
+use crate::burst::{Direction, Verdict};
 use crate::effects::{ShunAction, ShunnedFlow};
-use crate::function::{Direction, Verdict};
 use crate::table::KeyedHash;
 
 /// A packet that was received and is not answered.
