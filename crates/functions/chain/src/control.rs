@@ -1,7 +1,10 @@
 //! The control side of a chain: creates functions, edits lanes, restarts failed functions, reads counters.
 
 mod attach;
+mod error;
+mod hop;
 mod make;
+mod runner;
 mod values;
 
 use std::path::PathBuf;
@@ -10,104 +13,23 @@ use std::sync::Arc;
 use millrace_datapath::io::Opened;
 use millrace_datapath::service::Service;
 use millrace_datapath::spread::FlowHash;
-use millrace_nf::{Catalogue, Direction, Kind, MakeError, Setup, SourceFile, Spread};
+use millrace_nf::{Catalogue, Direction, Spread};
 use millrace_types::{PortNo, Time};
 use millrace_wire::Packet;
-use thiserror::Error;
+
+pub use error::ChainError;
 
 use crate::cgroup;
-use crate::counters::{ChainStats, HopState, HopStats, InstanceCounters, Sampled};
+use crate::counters::{ChainStats, HopState, HopStats, Sampled};
+use crate::group::{Group, MEMBERS_MAX};
 use crate::hop::Instance;
 use crate::lane::{Change, Entry, Input, LaneHandle, Retired, Slot, lane};
-use crate::parallel::{Group, MEMBERS_MAX};
-use crate::plan::{ChainPlan, Class, HopPlan};
+use crate::plan::{ChainPlan, Class};
 use crate::port;
-use crate::process::{AttachPoint, Process};
-use crate::restart::Restart;
-use crate::shared::{HopValue, drop_elsewhere};
+use crate::shared::drop_elsewhere;
 use crate::shunned::ShunnedFlows;
-use make::{make_runner, policy};
-
-/// The reason why a chain cannot be changed. The chain stays unchanged.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum ChainError {
-    /// A function cannot be created.
-    #[error("hop {hop}: {source}")]
-    Make {
-        /// The name of the hop.
-        hop: String,
-        source: MakeError,
-    },
-    /// The function cannot run with the hop's class.
-    #[error("hop {hop}: {reason}")]
-    Class {
-        /// The name of the hop.
-        hop: String,
-        /// The reason, and the next step.
-        reason: String,
-    },
-}
-
-/// The control side of one function in one lane.
-struct InstanceControl {
-    counters: Arc<InstanceCounters>,
-    setup: Setup,
-    restart: Restart,
-    /// The last report of the function.
-    report: String,
-    /// The reason why the function went down last.
-    failure: String,
-    process: Option<Arc<Process>>,
-}
-
-impl InstanceControl {
-    /// Logs why a function went down, and ends its process if it still runs. Returns true if the process was
-    /// killed from outside the switch.
-    fn end_failed(&mut self, chain: &str, hop: &str) -> bool {
-        if let Some(reason) = self.counters.take_reason() {
-            tracing::warn!(%chain, %hop, %reason, "function down");
-            self.failure = reason;
-        }
-        let Some(process) = &self.process else {
-            return false;
-        };
-        let was_killed = process.was_killed();
-        if !was_killed {
-            // A process that hangs or violates the protocol is still running.
-            process.kill();
-        }
-        was_killed
-    }
-}
-
-/// The control side of a hop, over all lanes.
-struct HopControl {
-    id: u32,
-    plan: HopPlan,
-    kind: &'static Kind,
-    /// The packets that reach the same instance.
-    spread: Spread,
-    /// By lane, then by instance.
-    instances: Vec<Vec<InstanceControl>>,
-    restarts: u64,
-    /// The socket of attached functions.
-    point: Option<Arc<AttachPoint>>,
-    /// The value that the functions share; `None` for kinds without one.
-    value: Option<HopValue>,
-    /// The file from which processes read the source of the value; `None` if they need none.
-    source: Option<Arc<SourceFile>>,
-}
-
-impl HopControl {
-    /// Returns the packets that reach the same instance once the chain has this plan. The functions have the state of their
-    /// flows, so a hop whose own needs and plan do not change spreads as before.
-    fn spread_for(&self, wanted: &ChainPlan) -> Spread {
-        wanted.spread.unwrap_or(match self.kind.spread {
-            Spread::Addresses => Spread::Addresses,
-            Spread::Flow => self.spread,
-        })
-    }
-}
+use hop::{HopControl, policy};
+use runner::make_runner;
 
 /// Logical ports to open and to close after an edit.
 pub struct PortChanges<P> {

@@ -9,7 +9,9 @@ use arrayvec::ArrayVec;
 use millrace_datapath::io::Burst;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
-use millrace_nf::{Buffer, Context, Effects, Function, SharedValue, ShunnedFlow, Spread, Verdict, reason_of};
+use millrace_nf::{
+    Buffer, Context, Direction, Effects, Function, SharedValue, ShunnedFlow, Spread, Verdict, reason_of,
+};
 use millrace_types::{PortNo, Time};
 
 use crate::counters::InstanceCounters;
@@ -437,5 +439,14 @@ impl<P> Hop<P> {
             self.instances.first().map(|instance| &instance.runner),
             Some(Runner::Remote(_))
         )
+    }
+}
+
+/// Converts the position of a hop in a direction into its index in the list, or the index into the position.
+#[inline]
+pub(crate) fn index(direction: Direction, position: usize, len: usize) -> usize {
+    match direction {
+        Direction::Forward => position,
+        Direction::Backward => len.wrapping_sub(1).wrapping_sub(position),
     }
 }

@@ -15,11 +15,11 @@ use millrace_pipeline::DropReason;
 use millrace_types::{Duration, PortNo, Time};
 use millrace_wire::Packet;
 
-use crate::hop::{Hop, HopPolicy, IN_FLIGHT_MAX, Instance, Runner};
+use crate::group::Group;
+use crate::hop::{Hop, HopPolicy, IN_FLIGHT_MAX, Instance, Runner, index};
 use crate::packets::Packets;
-use crate::parallel::Group;
 use crate::sent::BurstEffects;
-use crate::traversal::{Traversal, index};
+use crate::traversal::Traversal;
 
 /// The interval between two calls of [`Function::tick`](millrace_nf::Function::tick).
 const TICK: Duration = Duration::from_millis(100);

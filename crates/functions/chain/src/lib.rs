@@ -19,6 +19,7 @@ mod cgroup;
 mod control;
 mod counters;
 mod exporter;
+mod group;
 mod hop;
 mod in_flight;
 mod lane;

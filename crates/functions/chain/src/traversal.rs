@@ -9,14 +9,14 @@ use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
 use millrace_flow::classify::BURST;
 use millrace_nf::shm::BurstKind;
-use millrace_nf::{Buffer, Context, Direction, ShunAction, Spread, Verdict};
+use millrace_nf::{Buffer, Context, ShunAction, Spread, Verdict};
 use millrace_pipeline::DropReason;
 use millrace_types::PortNo;
 use millrace_wire::Packet;
 
-use crate::hop::{Hop, Instance, Runner};
+use crate::group::Group;
+use crate::hop::{Hop, Instance, Runner, index};
 use crate::packets::{Packets, bits};
-use crate::parallel::Group;
 use crate::plan::OnFailure;
 use crate::port::hash_of;
 use crate::sent::{BurstEffects, SentPacket};
@@ -488,15 +488,6 @@ fn packets_at(
     (0..len).fold(0, |packets, index| {
         packets | Packets::from(is_here(index)) << index
     })
-}
-
-/// Converts the position of a hop in a direction into its index in the list, or the index into the position.
-#[inline]
-pub(crate) fn index(direction: Direction, position: usize, len: usize) -> usize {
-    match direction {
-        Direction::Forward => position,
-        Direction::Backward => len.wrapping_sub(1).wrapping_sub(position),
-    }
 }
 
 /// Returns the outcome of a verdict of the hop at `position`.

@@ -6,7 +6,7 @@ use millrace_nf::SettingError;
 use millrace_types::Time;
 use millrace_wire::Packet;
 
-use super::{HopControl, InstanceControl};
+use super::hop::{HopControl, InstanceControl};
 use crate::hop::Runner;
 use crate::plan::{Class, HopPlan};
 use crate::process::{AttachPoint, Process};

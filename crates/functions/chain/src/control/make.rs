@@ -1,18 +1,20 @@
 //! The functions of a hop: created in the worker or in processes.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use millrace_nf::{Kind, MakeError, Setup, SourceFile, Spread};
+use millrace_nf::{MakeError, Spread};
 use millrace_types::Time;
 use millrace_wire::Packet;
 
+use super::error::ChainError;
+use super::hop::{HopControl, InstanceControl, policy};
+use super::runner::make_runner;
 use super::values::source_of;
-use super::{Chain, ChainError, HopControl, InstanceControl, attach};
+use super::{Chain, attach};
 use crate::counters::InstanceCounters;
-use crate::hop::{Hop, HopPolicy, Instance, Runner};
-use crate::plan::{Class, HopPlan};
-use crate::process::{self, ATTACHED, Process, Unattached, unattached};
+use crate::hop::{Hop, Instance, Runner};
+use crate::plan::HopPlan;
+use crate::process::{self, ATTACHED, Unattached, unattached};
 use crate::restart::Restart;
 use crate::shunned::ShunnedFlows;
 
@@ -109,45 +111,5 @@ impl<P: Packet + 'static> Chain<P> {
             source,
         };
         Ok((record, hops))
-    }
-}
-
-/// Returns the settings of a hop that can change while its functions keep running.
-pub(super) fn policy(plan: &HopPlan, spread: Spread) -> HopPolicy {
-    HopPolicy {
-        on_failure: plan.on_failure,
-        steer: plan.number.filter(|_| plan.steer),
-        spread,
-    }
-}
-
-/// Creates a function in the worker or in a process. Returns the function, and its process if it has one.
-pub(super) fn make_runner<P: Packet + 'static>(
-    program: &Path,
-    kind: &'static Kind,
-    plan: &HopPlan,
-    setup: &Setup,
-    source: Option<&SourceFile>,
-) -> Result<(Runner<P>, Option<Arc<Process>>), ChainError> {
-    let hop = || plan.name.clone();
-    let make = || {
-        let made = kind.make_function(setup);
-        made.map_err(|source| ChainError::Make { hop: hop(), source })
-    };
-    match plan.class {
-        Class::Inline => Ok((Runner::Inline(make()?), None)),
-        Class::Isolated | Class::Ring => {
-            // Creating a built-in function here shows errors in its settings at once. A loaded function was created by the
-            // process that described it.
-            if !plan.is_loaded_elsewhere() {
-                drop(make()?);
-            }
-            let started = process::start(program, plan, setup, source);
-            let (isolated, process) = started.map_err(|error| ChainError::Class {
-                hop: hop(),
-                reason: format!("its process cannot be started: {error}"),
-            })?;
-            Ok((Runner::Remote(Box::new(isolated)), Some(process)))
-        }
     }
 }

@@ -6,7 +6,8 @@ use millrace_nf::{Kind, SharedKind, SourceFile};
 use millrace_types::Time;
 use millrace_wire::Packet;
 
-use super::{Chain, HopControl};
+use super::Chain;
+use super::hop::HopControl;
 use crate::exporter::Route;
 use crate::lane::Change;
 use crate::plan::{Class, HopPlan};

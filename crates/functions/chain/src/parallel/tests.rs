@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_datapath::service::ServiceOutput;
 use millrace_datapath::spread::FlowHash;
-use millrace_nf::{Context, Effects, ShunnedFlow};
+use millrace_nf::shm::BurstKind;
+use millrace_nf::{Context, Direction, Effects, ShunnedFlow};
 use millrace_pipeline::DropReason;
-use millrace_types::PortNo;
+use millrace_types::{PortNo, Time};
 use millrace_wire::Frame;
 
 use super::*;
 use crate::counters::InstanceCounters;
-use crate::hop::{HopPolicy, Instance, Remote};
+use crate::group::Group;
+use crate::hop::{Hop, HopPolicy, Instance, Remote};
 use crate::sent::BurstEffects;
 
 type Say = fn(u32, u64) -> Verdict;
