@@ -20,11 +20,13 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::netns::RACES_MAX;
 use crate::system::SystemError;
 
 const LABS: &str = "/run/millrace-lab";
 const NETNS: &str = "/run/netns";
+
+/// The maximum number of retries when the removal of another lab deletes the empty directory.
+pub(crate) const RACES_MAX: usize = 16;
 
 /// The directory of one lab, which may or may not exist.
 #[derive(Debug, Clone)]

@@ -123,7 +123,7 @@ pub struct DaemonStatus {
 }
 
 impl Lab {
-    pub(crate) fn new(journal: Journal) -> Lab {
+    fn new(journal: Journal) -> Lab {
         Lab {
             directory: journal.directory().clone(),
             state: journal.state,
@@ -140,7 +140,7 @@ impl Lab {
         options: &UpOptions,
         progress: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Lab, UpError> {
-        up::up(topology, options, progress)
+        up::up(topology, options, progress).map(Lab::new)
     }
 
     /// Removes the lab `name` with all its processes, namespaces, links and files, in any state, even after `up` was

@@ -12,11 +12,8 @@ use std::thread;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
 
-use crate::directory::{LabDirectory, create_shared};
+use crate::directory::{LabDirectory, RACES_MAX, create_shared};
 use crate::system::SystemError;
-
-/// The maximum number of retries when the removal of another lab deletes the empty directory.
-pub(crate) const RACES_MAX: usize = 16;
 
 /// Creates the namespace of `node`, its mount and its link. `first` runs in the namespace before anything
 /// else.

@@ -34,6 +34,9 @@ impl LabFileError {
     }
 }
 
+/// An error and its position in the file, in bytes.
+pub(crate) type LocatedProblem = (Range<usize>, Problem);
+
 /// An error in a lab file, without its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

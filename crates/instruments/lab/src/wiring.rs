@@ -12,8 +12,7 @@ use std::ops::Range;
 
 use millrace_types::{BitRate, Mac, PortNo, Vid};
 
-use crate::labfile::LocatedProblem;
-use crate::problem::Problem;
+use crate::problem::{LocatedProblem, Problem};
 use crate::topology::{End, Guest, GuestNic, Interface, IpPrefix, Link, LinkWan, Route, SwitchPort};
 
 /// The default MTU in bytes (IEEE 802.3).

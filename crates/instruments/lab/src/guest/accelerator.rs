@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Kernel, PROGRAM, image, machine};
+use super::image;
+use super::kernel::Kernel;
+use super::machine::{Accelerator, PROGRAM, machine};
 use crate::process::MARK;
 use crate::progress::Progress;
 use crate::state::Journal;
@@ -20,25 +22,6 @@ const VARIABLE: &str = "MILLRACE_GUEST_ACCEL";
 const TRIAL_TIMEOUT: Duration = Duration::from_secs(8);
 const LOOK: Duration = Duration::from_millis(20);
 const MEMORY_MIB: u32 = 128;
-
-/// The accelerator of a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accelerator {
-    /// Hardware virtualization.
-    Kvm,
-    /// Emulation by QEMU: valid for functional tests, not for measurements.
-    Tcg,
-}
-
-impl Accelerator {
-    /// Returns QEMU's name of the accelerator.
-    pub fn keyword(self) -> &'static str {
-        match self {
-            Accelerator::Kvm => "kvm",
-            Accelerator::Tcg => "tcg",
-        }
-    }
-}
 
 /// Returns the accelerator of guests on this machine, and the reason.
 pub(super) fn choose(

@@ -10,6 +10,7 @@ mod archive;
 pub(crate) mod console;
 mod image;
 mod kernel;
+mod machine;
 mod script;
 
 use std::ffi::OsString;
@@ -17,8 +18,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-pub use accelerator::Accelerator;
 pub(crate) use kernel::Kernel;
+pub use machine::Accelerator;
+use machine::{PROGRAM, machine};
 pub use script::ScriptGuest;
 
 use crate::directory::LabDirectory;
@@ -35,7 +37,6 @@ const APPEND: &str = "console=ttyS0 quiet panic=-1 no_timer_check";
 
 /// The role of a guest's process, and the name of its log.
 const ROLE: &str = "qemu";
-const PROGRAM: &str = "qemu-system-x86_64";
 /// The time limit from the start of a guest until it accepts commands; emulation on a busy machine is slow.
 const BOOT: Duration = Duration::from_secs(120);
 /// The polling interval.
@@ -129,36 +130,6 @@ pub(crate) fn wait(
         }
         std::thread::sleep(LOOK);
     }
-}
-
-/// Returns the common arguments of every guest: a machine with the named devices only.
-fn machine(kernel: &Kernel, initrd: &Path, memory_mib: u32, accelerator: Accelerator) -> Vec<OsString> {
-    let mut args: Vec<OsString> = Vec::new();
-    let memory = format!("memory-backend-memfd,id=memory,size={memory_mib}M,share=on");
-    let text = [
-        "-accel",
-        accelerator.keyword(),
-        "-machine",
-        "q35,memory-backend=memory",
-        "-object",
-        &memory,
-        "-m",
-        &format!("{memory_mib}M"),
-        "-nodefaults",
-        "-no-user-config",
-        "-display",
-        "none",
-        "-no-reboot",
-        "-kernel",
-    ];
-    args.extend(text.map(OsString::from));
-    args.push(kernel.image().into());
-    args.push("-initrd".into());
-    args.push(initrd.into());
-    if accelerator == Accelerator::Kvm {
-        args.extend(["-cpu", "host"].map(OsString::from));
-    }
-    args
 }
 
 fn arguments(

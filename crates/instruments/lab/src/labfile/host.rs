@@ -7,8 +7,8 @@ use millrace_types::{Mac, Vid};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{LocatedProblem, mtu, parsed};
-use crate::problem::Problem;
+use super::value::{mtu, parsed};
+use crate::problem::{LocatedProblem, Problem};
 use crate::topology::{Guest, Machine};
 use crate::wiring::{self, DEFAULT_MTU, HostPlan};
 

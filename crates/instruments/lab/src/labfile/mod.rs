@@ -32,18 +32,19 @@
 
 mod host;
 mod switch;
+mod value;
 mod wan;
 
 use std::collections::HashSet;
-use std::ops::Range;
 
-use millrace_types::{BitRate, Dpid, PortNo};
+use millrace_types::{Dpid, PortNo};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::problem::{LabFileError, Problem};
+use crate::problem::{LabFileError, LocatedProblem, Problem};
 use crate::topology::{Host, Machine, Switch, Topology};
 use crate::wiring::{HostPlan, LinkSettings, Wiring};
+use value::{mtu, rate};
 
 /// The length limit of a lab name.
 const LAB_NAME_LEN: usize = 32;
@@ -97,9 +98,6 @@ impl Topology {
         resolve(file, &raw).map_err(|(span, problem)| LabFileError::at(file, text, &span, problem))
     }
 }
-
-/// An error and its position in the file, in bytes.
-pub(crate) type LocatedProblem = (Range<usize>, Problem);
 
 fn resolve(file: &str, raw: &RawLab) -> Result<Topology, LocatedProblem> {
     let name = lab_name(file, raw.name.as_ref())?;
@@ -241,38 +239,4 @@ fn check_node_names<'a>(names: impl Iterator<Item = &'a Spanned<String>>) -> Res
         }
     }
     Ok(())
-}
-
-fn parsed<T: std::str::FromStr>(text: &str, span: &Range<usize>) -> Result<T, LocatedProblem>
-where
-    Problem: From<T::Err>,
-{
-    text.parse()
-        .map_err(|error: T::Err| (span.clone(), Problem::from(error)))
-}
-
-fn mtu(value: &Spanned<i64>) -> Result<u32, LocatedProblem> {
-    // 9600 bytes of frame minus the Ethernet header, one VLAN tag and the frame check sequence.
-    let valid = u32::try_from(*value.get_ref())
-        .ok()
-        .filter(|mtu| (68..=9578).contains(mtu));
-    valid.ok_or((
-        value.span(),
-        Problem::BadMtu {
-            value: *value.get_ref(),
-        },
-    ))
-}
-
-fn rate(value: &Spanned<String>) -> Result<BitRate, LocatedProblem> {
-    let rate: BitRate = parsed(value.get_ref(), &value.span())?;
-    if rate.bps() < 8_000 {
-        return Err((
-            value.span(),
-            Problem::RateTooLow {
-                text: value.get_ref().clone(),
-            },
-        ));
-    }
-    Ok(rate)
 }

@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::LocatedProblem;
-use crate::problem::Problem;
+use crate::problem::{LocatedProblem, Problem};
 use crate::topology::{Control, Device, FailMode, OvsPorts, Switch, SwitchKind};
 
 /// The maximum MTU of a link of a Millrace switch: `net_af_packet` (DPDK 22.11) accepts frames of 1,518 bytes.

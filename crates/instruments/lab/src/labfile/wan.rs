@@ -6,8 +6,7 @@ use std::ops::Range;
 use millrace_wan_control::{Setting, Settings};
 use toml::{Spanned, Value};
 
-use super::LocatedProblem;
-use crate::problem::Problem;
+use crate::problem::{LocatedProblem, Problem};
 
 /// The settings by key. The settings of one direction are in a table, `a_to_b` or `b_to_a`.
 pub(super) type RawWan = BTreeMap<String, Spanned<Value>>;

@@ -1,8 +1,8 @@
 //! The kernel's bridge, for comparison.
 
+use super::context::SwitchContext;
 use crate::netlink::Socket;
 use crate::netns;
-use crate::switch::SwitchContext;
 use crate::up::UpError;
 
 pub(super) fn start(context: &mut SwitchContext<'_>) -> Result<(), UpError> {

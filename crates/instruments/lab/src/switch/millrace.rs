@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::context::SwitchContext;
 use crate::directory::LabDirectory;
 use crate::guest;
 use crate::launch::{Daemon, launch};
 use crate::process;
 use crate::program::find_program;
 use crate::progress::Progress;
-use crate::switch::SwitchContext;
 use crate::system::SystemError;
 use crate::topology::{Control, Device, Switch};
 use crate::up::UpError;

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
+use super::context::{SwitchContext, listens};
 use crate::directory::LabDirectory;
 use crate::guest;
 use crate::launch::{Daemon, Running, launch};
 use crate::netns;
-use crate::switch::{SwitchContext, listens};
 use crate::system::tool;
 use crate::topology::{Control, FailMode, OvsPorts, SwitchPort};
 use crate::up::UpError;
