@@ -7,7 +7,8 @@
 use millrace_ix_model::{Applied, ChangeSet, Exchange, NumberHold, PoolKind};
 use millrace_ix_plan::Carried;
 
-use crate::core::{Core, Now};
+use crate::core::Core;
+use crate::now::Now;
 
 /// The largest number of identifiers that a decision skips. A switch may have any number in a cookie.
 const IDS_SKIPPED_MAX: u32 = 1 << 20;

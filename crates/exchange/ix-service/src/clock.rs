@@ -17,7 +17,7 @@ use millrace_ix_model::Timestamp;
 use millrace_ix_store::UnixMillis;
 use millrace_types::Time;
 
-use crate::core::Now;
+use crate::now::Now;
 
 const NANOS_PER_MILLI: u128 = 1_000_000;
 /// The smallest step of the system clock that is reported, in nanoseconds: NTP corrects smaller errors by the rate of

@@ -6,29 +6,23 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millrace_ix_engine::{
-    Action, Content, Engine, Event, Mode, Modification, Resume, Session, Settings, SwitchStatus,
-};
-use millrace_ix_model::{
-    Actor, Applied, ConfigId, Exchange, NumberHold, ObjectId, Operation, SwitchId, Timestamp,
-};
+use millrace_ix_engine::{Action, Content, Engine, Event, Mode, Order, Resume, Settings, SwitchStatus};
+use millrace_ix_model::{Applied, ConfigId, Exchange, NumberHold, ObjectId, SwitchId, Timestamp};
 use millrace_ix_store::{AuditEntry, Leader, Revision, Store, StoreError, Transaction, UnixMillis};
-use millrace_types::{Mac, PortNo, Time};
+use millrace_types::{Mac, Time};
 
 use crate::decision::AllUnconfirmed;
-use crate::draft::Script;
-use crate::error::{OrderError, StartError};
-use crate::event::{EventKind, ServiceEvent};
+use crate::error::OrderError;
+use crate::event::EventKind;
 use crate::fabric::{Entry, Fabric, FabricKey};
 use crate::links::PortStates;
+use crate::now::Now;
 use crate::open::OpenChange;
-use crate::order::{ApplyOptions, OrderOptions, Ordered};
-use crate::phases::Planner;
+use crate::output::Output;
+use crate::phases::{Phases, Planner};
 use crate::probe::Probes;
 use crate::quarantine::Checklists;
-use crate::reader::Loaded;
 use crate::rows;
-use crate::text::Document;
 use crate::verify::VerifyRequest;
 
 /// The entries of a switch after a commit; `None` for an entry that it removes.
@@ -36,44 +30,6 @@ type Confirmed = Vec<(FabricKey, Option<Entry>)>;
 
 /// The name of the setting that stores an operator's decision to adopt content of switches.
 pub(crate) const ADOPTED: &str = "adopted";
-
-/// A request to a switch; its answer comes as an event.
-#[derive(Debug)]
-pub enum FabricRequest {
-    /// Read all entries.
-    Dump {
-        switch: SwitchId,
-        /// The number of the connection.
-        session: Session,
-    },
-    /// Send one atomic bundle and a barrier.
-    Commit {
-        switch: SwitchId,
-        /// The number of the connection.
-        session: Session,
-        /// The number of the commit.
-        commit: u64,
-        modifications: Vec<Modification<FabricKey, Entry>>,
-    },
-    /// Send a frame by a port.
-    PacketOut {
-        switch: SwitchId,
-        /// The number of the connection.
-        session: Session,
-        port: PortNo,
-        /// The frame, with its tags.
-        frame: Vec<u8>,
-    },
-}
-
-/// A request to a switch, or an event for subscribers.
-#[derive(Debug)]
-pub enum Output {
-    Request(FabricRequest),
-    /// A request to the verifier.
-    Verify(VerifyRequest),
-    Event(ServiceEvent),
-}
 
 /// An exchange: model, plan, engine, database.
 pub struct Core {
@@ -130,49 +86,7 @@ impl std::fmt::Debug for Core {
     }
 }
 
-/// The times of an event: monotonic time for the engine, and wall-clock time for stored values.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Now {
-    /// Monotonic time.
-    pub time: Time,
-    /// Time of the wall clock.
-    pub wall: UnixMillis,
-}
-
-impl Now {
-    pub(crate) fn timestamp(self) -> Timestamp {
-        Timestamp::from_millis(self.wall.0)
-    }
-}
-
 impl Core {
-    /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. A
-    /// change that was under way starts again if its flip had not begun; otherwise it continues forward from
-    /// the phase in the journal.
-    ///
-    /// # Errors
-    /// [`StartError`] if the database cannot be read.
-    pub fn start(
-        store: Box<dyn Store>,
-        settings: Settings,
-        extensions: bool,
-        now: Now,
-    ) -> Result<Core, StartError> {
-        let mut core = Core::empty(store, settings, extensions, now);
-        let loaded = Loaded::read(&*core.store, settings, extensions, now, false)?;
-        core.exchange = Arc::new(loaded.exchange);
-        core.before = Arc::clone(&core.exchange);
-        core.revision = loaded.revision;
-        core.revisions = Arc::new(loaded.revisions);
-        core.engine = loaded.engine;
-        core.open = loaded.open;
-        core.unconfirmed = Arc::new(loaded.unconfirmed);
-        core.next_change = loaded.next_change;
-        core.resume_changes(now);
-        core.drain(now);
-        Ok(core)
-    }
-
     /// Returns a core that has read nothing.
     pub(crate) fn empty(store: Box<dyn Store>, settings: Settings, extensions: bool, now: Now) -> Core {
         let exchange = Arc::new(Exchange::default());
@@ -206,37 +120,6 @@ impl Core {
             during_dump: BTreeMap::new(),
             changed: true,
         }
-    }
-
-    /// Executes operations as one change, all or nothing. An identifier with the number 0 in a later operation stands for
-    /// the newest object of that type that the same order created.
-    ///
-    /// # Errors
-    /// [`OrderError`]; nothing has changed.
-    pub fn order(
-        &mut self,
-        operations: Vec<Operation>,
-        actor: &Actor,
-        options: &OrderOptions,
-        now: Now,
-    ) -> Result<Ordered, OrderError> {
-        self.execute(Script::Operations(operations), actor, options, now)
-    }
-
-    /// Changes the exchange to match a document, as one change, all or nothing. Nothing is written if the
-    /// exchange matches already. A dry run reports in [`Ordered::problems`] why the document would be refused.
-    ///
-    /// # Errors
-    /// [`OrderError`]; nothing has changed.
-    pub fn apply(
-        &mut self,
-        document: Document,
-        how: ApplyOptions,
-        actor: &Actor,
-        options: &OrderOptions,
-        now: Now,
-    ) -> Result<Ordered, OrderError> {
-        self.execute(Script::Document(document, how), actor, options, now)
     }
 
     /// Returns a transaction that writes the objects of `applied` and the pools.
@@ -465,6 +348,29 @@ impl Core {
         let order = self.engine_order(id, &change, phases);
         let actions = self.engine.handle(Event::Accepted(order, resume), now.time);
         self.queue.extend(actions);
+    }
+
+    /// Converts a change into an order for the engine. Earlier changes are among the open ones.
+    pub(crate) fn engine_order(
+        &self,
+        id: u64,
+        change: &OpenChange,
+        [stage, flip, clean]: Phases,
+    ) -> Order<Fabric> {
+        let earlier = self.open.range(..id).map(|(_, earlier)| earlier);
+        let followed =
+            earlier.filter(|earlier| earlier.is_pending() && change.concerns.follow(&earlier.concerns));
+        Order {
+            change: id,
+            revision: change.revision,
+            objects: change.objects(),
+            references: change.references(),
+            follows: followed.flat_map(OpenChange::objects).collect(),
+            scope: change.concerns.scope([&self.before, &self.exchange]),
+            stage,
+            flip,
+            clean,
+        }
     }
 
     /// Returns the released numbers that switches may still use and that belong to no open change.

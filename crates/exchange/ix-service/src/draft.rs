@@ -2,8 +2,9 @@
 
 use millrace_ix_model::{Actor, Drafted, Operation, Refusal, Steps};
 
-use crate::core::{Core, Now};
+use crate::core::Core;
 use crate::error::OrderError;
+use crate::now::Now;
 use crate::order::ApplyOptions;
 use crate::text::{self, Base, Bases, Document};
 

@@ -18,15 +18,16 @@ use millrace_ix_model::{Actor, Applied, Drafted, Exchange, ObjectId, Operation, 
 use millrace_ix_store::{Answer, ChangeState, JournalRecord, Revision, StoreError};
 use serde_json::{Value, json};
 
-use crate::core::{Core, Now};
+use crate::core::Core;
 use crate::decision::AllUnconfirmed;
 use crate::draft::Script;
 use crate::error::OrderError;
 use crate::event::EventKind;
+use crate::now::Now;
 use crate::open::OpenChange;
-use crate::order::{OrderOptions, OrderRequest, Ordered};
+use crate::order::{ApplyOptions, OrderOptions, OrderRequest, Ordered};
 use crate::phases::{Phases, counts};
-use crate::text;
+use crate::text::{self, Document};
 use crate::verify::Preview;
 use crate::wording::{actor_name, answer, audit, describe, repeated};
 
@@ -66,6 +67,37 @@ impl Core {
             results.push(self.accept(script, &request.actor, &request.options, &mut group, now));
         }
         self.complete(group, results, now)
+    }
+
+    /// Executes operations as one change, all or nothing. An identifier with the number 0 in a later operation stands for
+    /// the newest object of that type that the same order created.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub fn order(
+        &mut self,
+        operations: Vec<Operation>,
+        actor: &Actor,
+        options: &OrderOptions,
+        now: Now,
+    ) -> Result<Ordered, OrderError> {
+        self.execute(Script::Operations(operations), actor, options, now)
+    }
+
+    /// Changes the exchange to match a document, as one change, all or nothing. Nothing is written if the
+    /// exchange matches already. A dry run reports in [`Ordered::problems`] why the document would be refused.
+    ///
+    /// # Errors
+    /// [`OrderError`]; nothing has changed.
+    pub fn apply(
+        &mut self,
+        document: Document,
+        how: ApplyOptions,
+        actor: &Actor,
+        options: &OrderOptions,
+        now: Now,
+    ) -> Result<Ordered, OrderError> {
+        self.execute(Script::Document(document, how), actor, options, now)
     }
 
     /// Executes one order.

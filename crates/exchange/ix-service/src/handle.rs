@@ -12,11 +12,12 @@ use millrace_types::{Cookie, PortNo};
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::clock::{Clock, ClockStatus};
-use crate::core::{Core, Now};
+use crate::core::Core;
 use crate::error::OrderError;
 use crate::event::ServiceEvent;
 use crate::fabric::Fabric;
 use crate::links::PortReport;
+use crate::now::Now;
 use crate::order::{ApplyOptions, OrderOptions, OrderRequest, Ordered};
 use crate::snapshot::Snapshot;
 use crate::text::Document;

@@ -8,9 +8,11 @@ use millrace_ix_model::{Applied, Exchange, SwitchId};
 use millrace_ix_store::{AuditEntry, ChangeState, JournalRecord, StoreError, Transaction};
 use serde_json::{Value, json};
 
-use crate::core::{Core, FabricRequest, Now, Output};
+use crate::core::Core;
 use crate::event::EventKind;
 use crate::fabric::Fabric;
+use crate::now::Now;
+use crate::output::{FabricRequest, Output};
 
 impl Core {
     /// Runs the actions in the queue, in order.

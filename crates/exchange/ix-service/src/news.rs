@@ -7,9 +7,11 @@ use millrace_ix_model::{Applied, ConfigId, FilterId, SwitchId};
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
 use millrace_ix_store::Revision;
 
-use crate::core::{Core, Now, Output};
+use crate::core::Core;
 use crate::event::{EventKind, ServiceEvent};
 use crate::fabric::{Entry, FabricKey};
+use crate::now::Now;
+use crate::output::Output;
 
 /// The number of drifted entries that a notice names.
 const DRIFT_NAMED: usize = 5;

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millrace_ix_engine::{Content, Delta, Order};
+use millrace_ix_engine::{Content, Delta};
 use millrace_ix_model::{Exchange, ServiceId, SwitchId, Timestamp};
 use millrace_ix_plan::{Modification, Settings, services_at_boundary};
 
-use crate::core::Core;
 use crate::fabric::Fabric;
-use crate::open::OpenChange;
 use crate::order::EntryCounts;
 
 /// The plan of all switches.
@@ -103,29 +101,4 @@ pub(crate) fn counts(phases: &Phases) -> BTreeMap<SwitchId, EntryCounts> {
         }
     }
     counts
-}
-
-impl Core {
-    /// Converts a change into an order for the engine. Earlier changes are among the open ones.
-    pub(crate) fn engine_order(
-        &self,
-        id: u64,
-        change: &OpenChange,
-        [stage, flip, clean]: Phases,
-    ) -> Order<Fabric> {
-        let earlier = self.open.range(..id).map(|(_, earlier)| earlier);
-        let followed =
-            earlier.filter(|earlier| earlier.is_pending() && change.concerns.follow(&earlier.concerns));
-        Order {
-            change: id,
-            revision: change.revision,
-            objects: change.objects(),
-            references: change.references(),
-            follows: followed.flat_map(OpenChange::objects).collect(),
-            scope: change.concerns.scope([&self.before, &self.exchange]),
-            stage,
-            flip,
-            clean,
-        }
-    }
 }

@@ -6,16 +6,21 @@
 //! arrives at another trunk shows wrong cabling. The nonce of a probe is a keyed hash and valid once, so that
 //! nobody else can make or replay a probe.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::{BuildHasher as _, RandomState};
+mod state;
+
+pub(crate) use state::Probes;
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher as _;
 
 use millrace_ix_engine::Event;
 use millrace_ix_model::{PortId, SwitchId, Trunk, TrunkId};
 use millrace_ix_plan::layout::{LLDP, PROBE_MAC};
-use millrace_types::{Duration, Time};
+use millrace_types::Duration;
 
-use crate::core::{Core, Now};
+use crate::core::Core;
 use crate::event::EventKind;
+use crate::now::Now;
 use crate::quarantine::ENGINE_MAC;
 
 /// The time between two probes of a trunk in one direction.
@@ -28,27 +33,6 @@ const DELAYS_LEN: usize = 8;
 /// The organisation and type of the TLV with trunk, side and nonce (IEEE 802.1AB-2016, section 8.6); the organisation is a
 /// locally administered identifier.
 const ORGANISATION: [u8; 4] = [0x02, 0x4d, 0x49, 0x01];
-
-/// The probes of one direction of a trunk.
-#[derive(Clone, Debug, Default)]
-struct Direction {
-    nonce: u64,
-    sent: Time,
-    is_answered: bool,
-    lost: u32,
-    /// True while the trunk is known to lead to another port.
-    is_miswired: bool,
-    delays: VecDeque<Duration>,
-}
-
-/// The probes of all trunks: by trunk, and by the end that sends.
-#[derive(Debug, Default)]
-pub(crate) struct Probes {
-    directions: BTreeMap<(TrunkId, u8), Direction>,
-    key: RandomState,
-    count: u64,
-    next: Time,
-}
 
 /// Returns a probe of a trunk from one of its ends.
 fn frame(trunk: TrunkId, side: u8, nonce: u64) -> Vec<u8> {

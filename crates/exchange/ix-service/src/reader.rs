@@ -7,11 +7,12 @@ use millrace_ix_engine::{Engine, Mode, Resume, Settings};
 use millrace_ix_model::{Exchange, ObjectId};
 use millrace_ix_store::{ChangeState, Leader, Revision, Store, UnixMillis};
 
-use crate::core::{ADOPTED, Core, Now};
+use crate::core::{ADOPTED, Core};
 use crate::decision::{self, Unconfirmed};
 use crate::error::StartError;
 use crate::event::EventKind;
 use crate::fabric::Fabric;
+use crate::now::Now;
 use crate::open::OpenChange;
 use crate::phases::Planner;
 use crate::rows;
@@ -65,6 +66,33 @@ impl Loaded {
 }
 
 impl Core {
+    /// Reads the database. `extensions` is true if every switch has the match extensions of Open vSwitch. A
+    /// change that was under way starts again if its flip had not begun; otherwise it continues forward from
+    /// the phase in the journal.
+    ///
+    /// # Errors
+    /// [`StartError`] if the database cannot be read.
+    pub fn start(
+        store: Box<dyn Store>,
+        settings: Settings,
+        extensions: bool,
+        now: Now,
+    ) -> Result<Core, StartError> {
+        let mut core = Core::empty(store, settings, extensions, now);
+        let loaded = Loaded::read(&*core.store, settings, extensions, now, false)?;
+        core.exchange = Arc::new(loaded.exchange);
+        core.before = Arc::clone(&core.exchange);
+        core.revision = loaded.revision;
+        core.revisions = Arc::new(loaded.revisions);
+        core.engine = loaded.engine;
+        core.open = loaded.open;
+        core.unconfirmed = Arc::new(loaded.unconfirmed);
+        core.next_change = loaded.next_change;
+        core.resume_changes(now);
+        core.drain(now);
+        Ok(core)
+    }
+
     /// Reads the database for an engine that follows: it shows the exchange, sends nothing, and accepts nothing.
     ///
     /// # Errors

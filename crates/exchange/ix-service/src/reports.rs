@@ -7,8 +7,9 @@ use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{Actor, Applied, Exchange, ObjectId, Operation, PoolKind, ServiceId, Timestamp};
 use millrace_ix_store::{ChangeState, StoreError, Transaction};
 
-use crate::core::{Core, Now};
+use crate::core::Core;
 use crate::draft::Script;
+use crate::now::Now;
 use crate::order::OrderOptions;
 
 /// Executes reports on an exchange. A report that the model refuses is left out, because its object is gone.

@@ -8,10 +8,12 @@ use millrace_types::{Duration, Time};
 use tokio::sync::{broadcast, watch};
 
 use crate::clock::{Clock, Clocks, MachineClocks};
-use crate::core::{Core, FabricRequest, Now, Output};
+use crate::core::Core;
 use crate::error::StartError;
 use crate::event::{EventKind, ServiceEvent};
 use crate::handle::{Command, Delivery, Handle};
+use crate::now::Now;
+use crate::output::{FabricRequest, Output};
 use crate::snapshot::Snapshot;
 use crate::verify::{Verifier, VerifyRequest};
 

@@ -8,10 +8,10 @@ use millrace_ix_model::{Exchange, SwitchId};
 use millrace_types::{Cookie, PortNo};
 
 use super::ModelSwitch;
-use crate::core::FabricRequest;
 use crate::fabric::Fabric;
 use crate::handle::FabricHandle;
 use crate::links::PortReport;
+use crate::output::FabricRequest;
 
 /// A switch with its ports, and the requests that it has not answered.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use millrace_ix_engine::{Content, Event, Modification, Session};
 use millrace_ix_model::SwitchId;
 
-use crate::core::FabricRequest;
 use crate::fabric::{Entry, Fabric, FabricKey};
+use crate::output::FabricRequest;
 
 /// A switch of a simulated exchange: it applies commits to a map and counts them.
 #[derive(Debug, Default)]
