@@ -1,14 +1,10 @@
 //! Bundles: requests that are carried out together or not at all (ONF extension 230 to OpenFlow 1.3, which
 //! became section 7.3.9 of OpenFlow 1.4). The messages of bundles are EXPERIMENTER messages of the ONF.
 
-use millrace_types::Xid;
-
 use crate::bytes::{PutBytes, Reader};
 use crate::codes::{wire_enum, wire_flags};
 use crate::decode_error::DecodeError;
 use crate::experimenter::Experimenter;
-use crate::header::{HEADER_SIZE, Header, VERSION};
-use crate::message::{Message, append, decode};
 
 wire_enum! {
     /// `onf_bundle_ctrl_type`.
@@ -76,74 +72,19 @@ impl BundleControl {
     }
 }
 
-fn bundle_flags(flags: u16) -> Result<BundleFlags, DecodeError> {
+pub(crate) fn bundle_flags(flags: u16) -> Result<BundleFlags, DecodeError> {
     BundleFlags::from_raw(flags).ok_or(DecodeError::BundleFlags { flags })
-}
-
-/// `onf_bundle_add_msg`.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct BundleAdd {
-    /// The number of the bundle, unique within the connection.
-    pub bundle: u32,
-    /// The flags that the bundle was opened with.
-    pub flags: BundleFlags,
-    /// The message to carry out on commit. Its xid equals the xid of the bundle_add message that contains it.
-    pub message: Box<Message>,
-}
-
-impl BundleAdd {
-    /// Reads the part of a bundle_add message after the experimenter header. `xid` is the xid of the
-    /// bundle_add message.
-    pub(crate) fn decode(xid: Xid, reader: &mut Reader<'_>) -> Result<BundleAdd, DecodeError> {
-        let bundle = reader.u32()?;
-        reader.skip(2)?;
-        let flags = bundle_flags(reader.u16()?)?;
-        let inner = Header::parse(reader.rest()).ok_or(DecodeError::BundledLength)?;
-        let size = usize::from(inner.length);
-        if size < HEADER_SIZE {
-            return Err(DecodeError::BundledLength);
-        }
-        let bytes = reader.take(size).map_err(|_| DecodeError::BundledLength)?;
-        if inner.xid != xid {
-            return Err(DecodeError::BundledXid { inner: inner.xid });
-        }
-        // A message that cannot be in a bundle is refused before it is decoded, so bundles cannot nest.
-        let can_be = inner.version == VERSION
-            && inner
-                .message_type()
-                .is_some_and(super::MessageType::can_be_bundled);
-        if !can_be {
-            return Err(DecodeError::Bundled { type_: inner.type_ });
-        }
-        let (_, message) = decode(bytes)?;
-        // Properties follow; none is defined.
-        reader.drain();
-        Ok(BundleAdd {
-            bundle,
-            flags,
-            message: Box::new(message),
-        })
-    }
-
-    pub(crate) fn encode(&self, xid: Xid, out: &mut Vec<u8>) {
-        out.u32(Experimenter::ONF);
-        out.u32(Experimenter::ONF_BUNDLE_ADD_MESSAGE);
-        out.u32(self.bundle);
-        out.zeros(2);
-        out.u16(self.flags.raw());
-        append(&self.message, xid, out);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use millrace_flow::Match;
-    use millrace_types::TableId;
+    use millrace_types::{TableId, Xid};
 
     use super::*;
     use crate::error_code::ErrorCode;
     use crate::flow_mod::FlowMod;
-    use crate::message::encode;
+    use crate::message::{BundleAdd, Message, decode, encode};
 
     fn add(xid: u32) -> Vec<u8> {
         let delete = FlowMod::delete(TableId::ALL, Match::any());

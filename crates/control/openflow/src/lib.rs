@@ -48,7 +48,7 @@ mod table_mod;
 
 pub use action::{ActionError, ActionType};
 pub use async_config::{AsyncConfig, AsyncMasks};
-pub use bundle::{BundleAdd, BundleCommand, BundleControl, BundleFlags};
+pub use bundle::{BundleCommand, BundleControl, BundleFlags};
 pub use config::{FragmentHandling, SwitchConfig};
 pub use decode_error::DecodeError;
 pub use error_code::ErrorCode;
@@ -61,7 +61,7 @@ pub use group_mod::{GroupMod, GroupModCommand, GroupType};
 pub use header::{HEADER_SIZE, Header, MAX_MESSAGE_SIZE, MessageType, VERSION};
 pub use hello::Hello;
 pub use instruction::{InstructionError, InstructionType};
-pub use message::{EncodeError, Message, decode, encode};
+pub use message::{BundleAdd, EncodeError, Message, decode, encode};
 pub use meter_mod::{MeterBand, MeterBandKind, MeterFlags, MeterMod, MeterModCommand};
 pub use oxm::{OxmError, OxmHeader};
 pub use packet_in::{PacketIn, PacketInReason};

@@ -4,7 +4,7 @@ use millrace_types::Xid;
 use thiserror::Error;
 
 use crate::async_config::AsyncConfig;
-use crate::bundle::{BundleAdd, BundleControl};
+use crate::bundle::{BundleControl, BundleFlags, bundle_flags};
 use crate::bytes::{PutBytes, Reader};
 use crate::config::SwitchConfig;
 use crate::decode_error::DecodeError;
@@ -14,7 +14,7 @@ use crate::features::SwitchFeatures;
 use crate::flow_mod::FlowMod;
 use crate::flow_removed::FlowRemoved;
 use crate::group_mod::GroupMod;
-use crate::header::{Header, MAX_MESSAGE_SIZE, MessageType, VERSION};
+use crate::header::{HEADER_SIZE, Header, MAX_MESSAGE_SIZE, MessageType, VERSION};
 use crate::hello::Hello;
 use crate::meter_mod::MeterMod;
 use crate::multipart::{MultipartReply, MultipartRequest};
@@ -97,6 +97,59 @@ pub enum Message {
     MeterMod(MeterMod),
 }
 
+/// `onf_bundle_add_msg`. It holds a message, and is one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BundleAdd {
+    /// The number of the bundle, unique within the connection.
+    pub bundle: u32,
+    /// The flags that the bundle was opened with.
+    pub flags: BundleFlags,
+    /// The message to carry out on commit. Its xid equals the xid of the bundle_add message that contains it.
+    pub message: Box<Message>,
+}
+
+impl BundleAdd {
+    /// Reads the part of a bundle_add message after the experimenter header. `xid` is the xid of the
+    /// bundle_add message.
+    pub(crate) fn decode(xid: Xid, reader: &mut Reader<'_>) -> Result<BundleAdd, DecodeError> {
+        let bundle = reader.u32()?;
+        reader.skip(2)?;
+        let flags = bundle_flags(reader.u16()?)?;
+        let inner = Header::parse(reader.rest()).ok_or(DecodeError::BundledLength)?;
+        let size = usize::from(inner.length);
+        if size < HEADER_SIZE {
+            return Err(DecodeError::BundledLength);
+        }
+        let bytes = reader.take(size).map_err(|_| DecodeError::BundledLength)?;
+        if inner.xid != xid {
+            return Err(DecodeError::BundledXid { inner: inner.xid });
+        }
+        // A message that cannot be in a bundle is refused before it is decoded, so bundles cannot nest.
+        let can_be =
+            inner.version == VERSION && inner.message_type().is_some_and(MessageType::can_be_bundled);
+        if !can_be {
+            return Err(DecodeError::Bundled { type_: inner.type_ });
+        }
+        let (_, message) = decode(bytes)?;
+        // Properties follow; none is defined.
+        reader.drain();
+        Ok(BundleAdd {
+            bundle,
+            flags,
+            message: Box::new(message),
+        })
+    }
+
+    pub(crate) fn encode(&self, xid: Xid, out: &mut Vec<u8>) {
+        out.u32(Experimenter::ONF);
+        out.u32(Experimenter::ONF_BUNDLE_ADD_MESSAGE);
+        out.u32(self.bundle);
+        out.zeros(2);
+        out.u16(self.flags.raw());
+        append(&self.message, xid, out);
+    }
+}
+
 impl Message {
     /// Returns the type of the message.
     pub const fn type_(&self) -> MessageType {
@@ -167,7 +220,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Header, Message), DecodeError> {
         return Err(DecodeError::Length);
     }
     let mut reader = Reader::new(bytes);
-    reader.skip(crate::header::HEADER_SIZE)?;
+    reader.skip(HEADER_SIZE)?;
     let message = decode_body(type_, header.xid, &mut reader)?;
     if reader.is_empty() {
         Ok((header, message))

@@ -19,6 +19,7 @@
 
 mod inbox;
 mod reassembly;
+mod request_prefix;
 
 use millrace_types::{Duration, Time, Xid};
 use thiserror::Error;
@@ -31,6 +32,7 @@ use crate::hello::Hello;
 use crate::message::{EncodeError, Message, decode, encode};
 pub use inbox::Inbox;
 use reassembly::{AddOutcome, MultipartReassembly};
+pub use request_prefix::RequestPrefix;
 
 /// Time-outs and limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,37 +59,6 @@ impl Default for Settings {
             max_output: 1 << 20,
             is_datagram: false,
         }
-    }
-}
-
-/// The first bytes of a request, kept for an error reply.
-#[derive(Clone, Copy)]
-pub struct RequestPrefix {
-    bytes: [u8; ERROR_DATA_SIZE],
-    size: u8,
-}
-
-impl RequestPrefix {
-    /// Returns the first bytes of this request.
-    pub fn new(request: &[u8]) -> RequestPrefix {
-        let mut bytes = [0; ERROR_DATA_SIZE];
-        let size = request.len().min(ERROR_DATA_SIZE);
-        bytes[..size].copy_from_slice(&request[..size]);
-        RequestPrefix {
-            bytes,
-            size: size as u8,
-        }
-    }
-
-    /// Returns the bytes.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.size)]
-    }
-}
-
-impl core::fmt::Debug for RequestPrefix {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "RequestPrefix({} bytes)", self.size)
     }
 }
 

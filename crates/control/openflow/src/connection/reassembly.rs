@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use millrace_types::Xid;
 
-use super::RequestPrefix;
+use super::request_prefix::RequestPrefix;
 use crate::header::HEADER_SIZE;
 use crate::multipart::table_features::TableFeatures;
 use crate::multipart::{MORE, MultipartRequest, RequestBody};
