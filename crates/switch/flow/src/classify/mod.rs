@@ -21,6 +21,7 @@ mod columns;
 mod direct;
 mod hash;
 mod header_columns;
+mod lanes;
 mod linear;
 mod lpm;
 mod masks;

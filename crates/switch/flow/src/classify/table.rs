@@ -26,9 +26,7 @@ mod hint;
 
 use self::hint::Hints;
 pub(super) use self::hint::{Hint, WINDOWS};
-
-/// The number of entries in one group.
-pub(super) const LANES: usize = 7;
+use super::lanes::{LANES, candidates, lane, tag};
 
 /// The number of groups of a segment after a split.
 const SEGMENT: usize = 4096;
@@ -43,52 +41,16 @@ const BEYOND: usize = 2 * SEGMENT;
 /// The maximum number of directory bits of a hash.
 const MAX_DEPTH: u32 = 12;
 
-/// The lowest bit of each tag.
-const ONES: u64 = 0x0001_0101_0101_0101;
-
-/// The highest bit of each tag.
-const HIGHS: u64 = ONES << 7;
-
-/// All bits of each tag except the highest one.
-const LOWS: u64 = HIGHS - ONES;
-
 /// Position of the overflow count in a word of tags.
 pub(super) const OVERFLOW_SHIFT: u32 = 56;
 
 /// The lowest bit of the overflow count.
 const OVERFLOW: u64 = 1 << OVERFLOW_SHIFT;
 
-/// Returns the tag of a hash; never zero, which marks a free lane.
-#[inline(always)]
-pub(super) const fn tag(hash: u64) -> u64 {
-    let tag = hash >> 32 & 0xff;
-    tag | (tag == 0) as u64
-}
-
-/// Returns a word in which the highest bit of a byte is set if that byte of `word` is zero, for the seven low bytes.
-#[inline(always)]
-const fn zero_bytes(word: u64) -> u64 {
-    // A byte's high bit stays clear only if the byte is zero; no sum of seven bits carries out of a byte.
-    !(((word & LOWS) + LOWS) | word) & HIGHS
-}
-
-/// Returns a word in which the highest bit of a lane's byte is set if the tag of the lane is `tag`; all other bits are
-/// clear.
-#[inline(always)]
-pub(super) const fn candidates(tags: u64, tag: u64) -> u64 {
-    zero_bytes(tags ^ (tag * ONES))
-}
-
 /// Returns true if entries with this home group are in other groups.
 #[inline(always)]
 pub(super) const fn overflows(tags: u64) -> bool {
     tags >= OVERFLOW
-}
-
-/// Returns the lane of the lowest bit of [`candidates`].
-#[inline(always)]
-pub(super) const fn lane(candidates: u64) -> usize {
-    (candidates.trailing_zeros() / 8) as usize
 }
 
 /// Returns the next larger size.

@@ -2,7 +2,7 @@
 
 use super::super::columns::{COLUMNS, Columns, Projection};
 use super::super::hash::{HashKeys, finish, term};
-use super::super::table::LANES;
+use super::super::lanes::LANES;
 use super::{KEPT_MAX, LINE, ROOM};
 use crate::key::{FlowKey, FlowMask};
 

@@ -22,7 +22,7 @@ use core::ops::Range;
 
 pub use self::form::CacheForm;
 use super::Simd;
-use super::table::{LANES, candidates, lane, tag};
+use super::lanes::{LANES, candidates, lane, tag};
 use crate::key::FlowKey;
 
 /// The maximum number of words for each key.

@@ -3,8 +3,8 @@
 use super::super::columns::{AlignedColumns, Burst, COLUMNS};
 use super::super::hash::{finish, term};
 use super::super::header_columns::HeaderColumns;
+use super::super::lanes::{LANES, candidates, lane, tag};
 use super::super::simd::prefetch;
-use super::super::table::{LANES, candidates, lane, tag};
 use super::super::{ALL, BURST};
 use super::{CacheForm, CacheIndex, FlowCache, LINE, NEAR, OVERFLOWS};
 use crate::key::FlowKey;

@@ -1,6 +1,6 @@
 //! Hints: bytes beside the tags of entries, which rule out most wrong entries before they are read.
 
-use super::{HIGHS, ONES, zero_bytes};
+use super::super::lanes::{HIGHS, ONES, zero_bytes};
 
 /// The number of bytes of the packet's key that a hint covers.
 pub(in super::super) const WINDOWS: usize = 3;

@@ -3,8 +3,9 @@
 use super::super::BURST;
 use super::super::columns::{Burst, COLUMNS};
 use super::super::hash::{finish, term};
+use super::super::lanes::{LANES, candidates, lane, tag};
 use super::super::simd::prefetch;
-use super::super::table::{LANES, OVERFLOW_SHIFT, Table, candidates, lane, overflows, tag};
+use super::super::table::{OVERFLOW_SHIFT, Table, overflows};
 use super::{Form, Tuple, Word};
 
 impl Tuple {
