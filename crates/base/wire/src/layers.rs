@@ -13,9 +13,7 @@
 //! Offsets have 16 bits; only the first 65,535 bytes of a longer head are parsed.
 
 use crate::ipv6::{ExtHeaders, Fragment};
-use crate::{
-    EtherType, IpProto, Packet, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, sctp, tcp, udp,
-};
+use crate::{EtherType, IpProto, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, sctp, tcp, udp};
 
 mod parse;
 
@@ -117,24 +115,6 @@ impl Layers {
         routed: false,
         nd: Nd::None,
     };
-
-    /// Parses a frame that is in one segment.
-    #[inline(always)]
-    pub fn parse(frame: &[u8], depth: Depth) -> Layers {
-        Self::parse_head(frame, frame.len(), depth)
-    }
-
-    /// Parses the head of a packet.
-    #[inline(always)]
-    pub fn of<P: Packet>(packet: &P, depth: Depth) -> Layers {
-        Self::parse_head(packet.head(), packet.len(), depth)
-    }
-
-    /// Parses the head of a packet of `size` bytes in all segments.
-    #[inline(always)]
-    pub fn parse_head(head: &[u8], size: usize, depth: Depth) -> Layers {
-        parse::parse(head, size, depth)
-    }
 
     /// Returns true if there is an Ethernet header. Without it there are no other headers.
     #[inline]

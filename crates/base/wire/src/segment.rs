@@ -25,11 +25,9 @@ use crate::{Packet, ipv4, ipv6, tcp, udp};
 
 mod headers;
 
+pub use self::headers::HEADERS_MAX;
 use self::headers::{OUTER_MAX, Outer, find_ip};
 
-/// Largest size in bytes of all headers of a GSO packet, from Ethernet to the TCP options: 60 of TCP, 60 of IPv4 or 40
-/// of IPv6 with extension headers, and the headers pushed in front, such as those of a tunnel.
-pub const HEADERS_MAX: usize = 256;
 /// Offset of the checksum in a GRE header that has one (RFC 2784, section 2.1).
 const GRE_CHECKSUM_AT: usize = 4;
 

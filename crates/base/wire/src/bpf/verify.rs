@@ -1,6 +1,6 @@
 //! Verification: from instructions to operations that are safe to run.
 
-use super::{Alu, INSTRUCTIONS_MAX, Instruction, MEMORY_LEN, Op, Size, Source, Test};
+use super::instruction::{Alu, INSTRUCTIONS_MAX, Instruction, MEMORY_LEN, Op, Size, Source, Test};
 
 /// The error of verifying a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

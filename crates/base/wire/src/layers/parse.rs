@@ -8,10 +8,32 @@
 use super::{Depth, L3, L4, Layers, Nd};
 use crate::bytes::{be16, chunk};
 use crate::ipv6::extensions::{Fragment, walk};
-use crate::{EtherType, IpProto, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, sctp, tcp, udp, vlan};
+use crate::{
+    EtherType, IpProto, Packet, arp, ethernet, icmpv4, icmpv6, ipv4, ipv6, mpls, pbb, sctp, tcp, udp, vlan,
+};
+
+impl Layers {
+    /// Parses a frame that is in one segment.
+    #[inline(always)]
+    pub fn parse(frame: &[u8], depth: Depth) -> Layers {
+        Self::parse_head(frame, frame.len(), depth)
+    }
+
+    /// Parses the head of a packet.
+    #[inline(always)]
+    pub fn of<P: Packet>(packet: &P, depth: Depth) -> Layers {
+        Self::parse_head(packet.head(), packet.len(), depth)
+    }
+
+    /// Parses the head of a packet of `size` bytes in all segments.
+    #[inline(always)]
+    pub fn parse_head(head: &[u8], size: usize, depth: Depth) -> Layers {
+        parse(head, size, depth)
+    }
+}
 
 #[inline(always)]
-pub(super) fn parse(head: &[u8], size: usize, depth: Depth) -> Layers {
+fn parse(head: &[u8], size: usize, depth: Depth) -> Layers {
     let head = head.get(..usize::from(u16::MAX)).unwrap_or(head);
     let Some(header) = chunk::<{ ethernet::SIZE }>(head, 0) else {
         return Layers::NONE;

@@ -18,12 +18,15 @@
 
 use arrayvec::ArrayVec;
 
-use super::HEADERS_MAX;
 use crate::bytes::{be16, chunk};
 use crate::checksum::Sum;
 use crate::{
     Depth, EtherType, ExtHeaders, Fragment, IpProto, L3, L4, Layers, ethernet, ipv4, ipv6, pbb, tcp, udp,
 };
+
+/// Largest size in bytes of all headers of a GSO packet, from Ethernet to the TCP options: 60 of TCP, 60 of IPv4 or 40
+/// of IPv6 with extension headers, and the headers pushed in front, such as those of a tunnel.
+pub const HEADERS_MAX: usize = 256;
 
 /// The greatest number of headers of tunnels that a segment changes: IP and a transport header, for two tunnels.
 pub(super) const OUTER_MAX: usize = 4;
