@@ -11,14 +11,17 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
-use millrace_ix_model::permission::is_permitted;
+use millrace_ix_model::permission::{is_permitted, read_kind};
 use millrace_ix_model::{
-    AccountId, AccountKind, Actor, Key, ObjectId, OperationKind, Relation, ServiceKind, reason,
+    AccountId, AccountKind, Actor, Draft, Key, ObjectId, OperationKind, Relation, ServiceKind, reason,
 };
 use millrace_listener::Connection;
+use serde_json::json;
 
 use crate::app::{App, actor_of};
+use crate::events::Logged;
 use crate::problem::{Problem, ProblemKind};
+use crate::reads::COLLECTIONS;
 use crate::service::Snapshot;
 use crate::session::{ApiKeyRecord, KEY_PREFIX, KeyScope, TokenError, fingerprint, load_json, save_json};
 
@@ -108,6 +111,26 @@ impl Principal {
     }
 }
 
+impl Logged {
+    /// Returns the objects that a principal may know of. If there are none, the principal does not get the
+    /// event.
+    pub(crate) fn visible_to(&self, principal: &Principal) -> Vec<ObjectId> {
+        let account = principal.actor.account;
+        let may = |object: ObjectId, audience: &BTreeSet<AccountId>| {
+            // The audience consists of accounts. A user of such an account may lack a role that reads such
+            // objects.
+            principal.may_somewhere(read_kind(object))
+                && (principal.actor.is_operator()
+                    || account.is_some_and(|account| audience.contains(&account)))
+        };
+        self.objects
+            .iter()
+            .filter(|(object, audience)| may(*object, audience))
+            .map(|(object, _)| *object)
+            .collect()
+    }
+}
+
 impl FromRequestParts<App> for Principal {
     type Rejection = Problem;
 
@@ -148,9 +171,46 @@ impl FromRequestParts<App> for Principal {
             snapshot,
         };
         if matches!(parts.method, Method::GET | Method::HEAD) {
-            crate::reads::note(app, &principal, parts.uri.path()).await;
+            note_read(app, &principal, parts.uri.path()).await;
         }
         Ok(principal)
+    }
+}
+
+/// Adds an entry to the audit chain if the path names data of a member and a user of the exchange's staff
+/// reads it.
+///
+/// If the entry cannot be written, the read itself still succeeds, and the next read tries to add the entry
+/// again.
+async fn note_read(app: &App, principal: &Principal, path: &str) {
+    let Some(user) = principal.actor.user.filter(|_| principal.actor.is_operator()) else {
+        return;
+    };
+    let mut segments = path.trim_start_matches("/api/").split('/').skip(1);
+    let Some(collection) = segments.next() else {
+        return;
+    };
+    let object = segments.find_map(|text| text.parse::<ObjectId>().ok());
+    let seen = match object {
+        Some(object) => {
+            let owner = Draft::new(&principal.snapshot.exchange).owner(object);
+            if owner.is_none() || owner == principal.actor.account {
+                return;
+            }
+            object.to_string()
+        }
+        None if COLLECTIONS.contains(&collection) => collection.to_owned(),
+        None => return,
+    };
+    if !app.reads.is_new(user, &seen, app.uptime()) {
+        return;
+    }
+    let recorded = app
+        .record(&principal.audit_name(), "read", &seen, json!({ "path": path }))
+        .await;
+    if let Err(problem) = recorded {
+        tracing::warn!(%user, object = seen, reason = %problem.detail, "a read is not in the audit chain yet");
+        app.reads.forget(user, &seen);
     }
 }
 

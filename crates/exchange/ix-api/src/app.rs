@@ -34,14 +34,6 @@ use crate::webhooks::{Outgoing, Webhooks};
 /// The maximum number of passwords that are hashed at the same time. A hash takes 19 MiB and one core for
 /// some 30 ms.
 pub(crate) const HASHES_MAX: usize = 4;
-/// The same for people whose browser or session is known. They do not wait behind the passwords that strangers try.
-const KNOWN_HASHES_MAX: usize = 2;
-/// The maximum number of concurrent searches for filters against an attack. A search occupies a core for
-/// several seconds.
-const SEARCHES_MAX: usize = 2;
-/// The maximum number of concurrent answers of the looking glass, which everybody may ask.
-const LOOKUPS_MAX: usize = 2;
-
 /// The settings of the API.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -72,7 +64,7 @@ pub struct Inner {
     pub(crate) sealer: Sealer,
     pub(crate) sessions: Sessions,
     pub(crate) attempts: Attempts,
-    failures: Failures,
+    pub(crate) failures: Failures,
     pub(crate) reads: Reads,
     pub(crate) tokens: Tokens,
     pub(crate) records: Records,
@@ -96,7 +88,7 @@ pub struct Inner {
     pub(crate) in_flight: InFlight,
     /// Held while a stored credential is read, changed and written back, so that no concurrent change is
     /// lost.
-    changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// The number of API keys that were deleted since the start. When it changes, event streams check their
     /// key again.
     pub(crate) deleted_keys: AtomicU64,
@@ -105,7 +97,7 @@ pub struct Inner {
     pub(crate) lookups: Semaphore,
     /// The time of the last requested check of each account's filters.
     pub(crate) rechecked: Mutex<BTreeMap<AccountId, Time>>,
-    started: Instant,
+    pub(crate) started: Instant,
 }
 
 impl std::ops::Deref for App {
@@ -142,81 +134,9 @@ async fn hash(password: &str) -> Result<String, SetCredentialError> {
         .map_err(SetCredentialError::from)
 }
 
-/// Returns an OpenAPI document as JSON.
-fn json(document: &utoipa::openapi::OpenApi) -> Bytes {
-    // A document of this program has no value that JSON lacks.
-    serde_json::to_vec(document).unwrap_or_default().into()
-}
-
 impl App {
-    /// Loads sessions and records from the store, starts the webhooks, and returns the state. The caller must
-    /// be in a tokio runtime.
-    ///
-    /// # Errors
-    /// [`CredentialError`].
-    pub async fn new(
-        engine: Arc<Engine>,
-        credentials: Arc<dyn CredentialStore>,
-        sealer: Sealer,
-        settings: Settings,
-    ) -> Result<App, CredentialError> {
-        let app = App::reader(engine, credentials, sealer, settings).await?;
-        crate::v2::sweep_sessions(&app).await?;
-        for (id, webhook) in app.records.all() {
-            app.webhooks.start(&app, &id, webhook, app.events.newest());
-        }
-        crate::mail::start(&app);
-        Ok(app)
-    }
-
-    /// Returns the state of an engine that follows: it sends no webhooks and no mail, and writes nothing. The caller must be in a
-    /// tokio runtime.
-    ///
-    /// # Errors
-    /// [`CredentialError`].
-    pub async fn reader(
-        engine: Arc<Engine>,
-        credentials: Arc<dyn CredentialStore>,
-        sealer: Sealer,
-        settings: Settings,
-    ) -> Result<App, CredentialError> {
-        let sessions = Sessions::load(Arc::clone(&credentials)).await?;
-        let tokens = Tokens::load(Arc::clone(&credentials), &sealer).await?;
-        let records = Records::load(Arc::clone(&credentials)).await?;
-        let mail = Mail::load(&*credentials).await?;
-        let (document, ix_document) = (crate::routes::document(), crate::v2::document());
-        Ok(App(Arc::new(Inner {
-            known: Known::of(&document),
-            ix_known: Known::of(&ix_document),
-            events: EventLog::start(Arc::clone(&engine)),
-            engine,
-            credentials,
-            sealer,
-            sessions,
-            attempts: Attempts::default(),
-            failures: Failures::default(),
-            reads: Reads::default(),
-            tokens,
-            records,
-            webhooks: Webhooks::default(),
-            mail,
-            outgoing: Outgoing::new(settings.webhooks_to_private),
-            oidc: settings.oidc.clone().map(Oidc::new),
-            settings,
-            document: json(&document),
-            ix_document_json: json(&ix_document),
-            ix_document,
-            hashes: Semaphore::new(HASHES_MAX),
-            known_hashes: Semaphore::new(KNOWN_HASHES_MAX),
-            in_flight: InFlight::default(),
-            changing: tokio::sync::Mutex::default(),
-            deleted_keys: AtomicU64::new(0),
-            streams: Arc::default(),
-            searches: Arc::new(Semaphore::new(SEARCHES_MAX)),
-            lookups: Semaphore::new(LOOKUPS_MAX),
-            rechecked: Mutex::default(),
-            started: Instant::now(),
-        })))
+    pub(crate) fn of(inner: Inner) -> App {
+        App(Arc::new(inner))
     }
 
     /// Reads the sessions from the store again: at an engine that follows, people have signed in and out at the other one.

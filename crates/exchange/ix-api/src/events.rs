@@ -14,7 +14,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use millrace_ix_model::{AccountId, Exchange, ObjectId, Timestamp};
 use tokio::sync::{broadcast, watch};
 
-use crate::access::Principal;
 use crate::engine::Engine;
 use crate::service::Event;
 
@@ -29,27 +28,7 @@ pub(crate) struct Logged {
     pub(crate) change: Option<u64>,
     pub(crate) at: Timestamp,
     /// The objects of the event, each with the accounts that may know of it.
-    objects: Vec<(ObjectId, BTreeSet<AccountId>)>,
-}
-
-impl Logged {
-    /// Returns the objects that a principal may know of. If there are none, the principal does not get the
-    /// event.
-    pub(crate) fn visible_to(&self, principal: &Principal) -> Vec<ObjectId> {
-        let account = principal.actor.account;
-        let may = |object: ObjectId, audience: &BTreeSet<AccountId>| {
-            // The audience consists of accounts. A user of such an account may lack a role that reads such
-            // objects.
-            principal.may_somewhere(millrace_ix_model::permission::read_kind(object))
-                && (principal.actor.is_operator()
-                    || account.is_some_and(|account| audience.contains(&account)))
-        };
-        self.objects
-            .iter()
-            .filter(|(object, audience)| may(*object, audience))
-            .map(|(object, _)| *object)
-            .collect()
-    }
+    pub(crate) objects: Vec<(ObjectId, BTreeSet<AccountId>)>,
 }
 
 /// The log of the newest events.

@@ -15,25 +15,26 @@
 //! An order and its key are one transaction ([`OrderOptions::idempotency`](millrace_ix_service::OrderOptions::idempotency)), and
 //! a new record contains the mark of the request that created it ([`RequestMark`]).
 
-use std::collections::HashMap;
+mod key;
+
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millrace_ix_model::Timestamp;
 use millrace_ix_service::OrderError;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio::sync::OwnedMutexGuard;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{ObjectBuilder, OpenApi, Type};
+
+use key::HEADER;
+pub(crate) use key::{InFlight, RequestMark, key};
 
 use crate::access::{Principal, bearer};
 use crate::app::App;
@@ -41,8 +42,6 @@ use crate::problem::{Problem, ProblemKind};
 use crate::request::BODY_LIMIT;
 use crate::session::fingerprint;
 
-/// The header that makes a request repeatable.
-const HEADER: &str = "idempotency-key";
 /// The purpose string for sealing answers.
 const PURPOSE: &str = "answer";
 /// The maximum size of an answer that is stored, in bytes. A larger answer is sent but not stored, so a repetition
@@ -51,17 +50,6 @@ const ANSWER_MAX: usize = 1024 * 1024;
 /// The paths of POSTs that start or renew a session or token. Their answers contain cookies and tokens, which
 /// are issued only once.
 const NOT_REPEATABLE: [&str; 3] = ["/api/v1/session", "/api/v1/oidc", "/api/v2/auth/"];
-
-/// Returns the idempotency key of a request.
-pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get(HEADER) else {
-        return Ok(None);
-    };
-    let key = value.to_str().ok().filter(|key| (8..=128).contains(&key.len()));
-    let detail = "Idempotency-Key is malformed: expected 8 to 128 characters of ASCII";
-    key.map(|key| Some(key.to_owned()))
-        .ok_or_else(|| Problem::new(ProblemKind::BadRequest, detail))
-}
 
 /// Returns true if a POST to this path can be repeated by key.
 fn takes_key(path: &str) -> bool {
@@ -98,22 +86,6 @@ fn describe_operation(operation: &mut Operation) {
     parameters.push(parameter.build());
 }
 
-/// The keys of the requests that are being executed.
-#[derive(Debug, Default)]
-pub(crate) struct InFlight(Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>);
-
-impl InFlight {
-    /// Waits until no other request with this user and key is being executed, and locks the key.
-    async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
-        let own = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            all.retain(|_, lock| Arc::strong_count(lock) > 1);
-            Arc::clone(all.entry(name).or_default())
-        };
-        own.lock_owned().await
-    }
-}
-
 /// An answer in the form in which it is sealed and stored.
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -123,14 +95,6 @@ struct Stored {
     status: u16,
     content_type: Option<String>,
     body: String,
-}
-
-/// The mark of a request with an idempotency key, which the handler stores in the record that it creates.
-/// `mark` is `None` without a key.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestMark {
-    pub(crate) mark: Option<String>,
-    pub(crate) now: Timestamp,
 }
 
 impl FromRequestParts<App> for RequestMark {
@@ -280,8 +244,11 @@ impl IntoResponse for Stored {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use axum::Router;
     use axum::routing::post;
+    use millrace_ix_model::Timestamp;
     use tower::ServiceExt as _;
 
     use super::*;
@@ -332,15 +299,5 @@ mod tests {
         assert_eq!(response.status(), StatusCode::OK);
         let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         assert_eq!(body.len(), ANSWER_MAX + 1);
-    }
-
-    #[tokio::test]
-    async fn a_lock_is_forgotten_when_nobody_waits_for_it() {
-        let in_flight = InFlight::default();
-        drop(in_flight.lock("a".to_owned()).await);
-        let held = in_flight.lock("b".to_owned()).await;
-        let names: Vec<String> = in_flight.0.lock().unwrap().keys().cloned().collect();
-        assert_eq!(names, ["b"]);
-        drop(held);
     }
 }

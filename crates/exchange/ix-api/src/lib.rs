@@ -45,6 +45,7 @@ pub mod series;
 mod serve;
 pub mod service;
 pub mod session;
+mod start;
 mod streams;
 mod strict;
 mod translate;

@@ -6,12 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use millrace_ix_model::{Draft, ObjectId, UserId};
+use millrace_ix_model::UserId;
 use millrace_types::Time;
-use serde_json::json;
-
-use crate::access::Principal;
-use crate::app::App;
 
 /// The time in which further reads of the same object by the same person add no entry.
 const REPEATED: Duration = Duration::from_secs(3600);
@@ -20,7 +16,7 @@ const REPEATED: Duration = Duration::from_secs(3600);
 const REMEMBERED: usize = 10_000;
 
 /// The collections that contain members' data, in both versions of the API.
-const COLLECTIONS: [&str; 26] = [
+pub(crate) const COLLECTIONS: [&str; 26] = [
     "accounts",
     "bgp-sessions",
     "changes",
@@ -55,7 +51,7 @@ pub(crate) struct Reads(Mutex<HashMap<(UserId, String), Time>>);
 
 impl Reads {
     /// Returns true if a read must be recorded, and remembers the read.
-    fn is_new(&self, user: UserId, object: &str, now: Time) -> bool {
+    pub(crate) fn is_new(&self, user: UserId, object: &str, now: Time) -> bool {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (user, object.to_owned());
         if seen.get(&key).is_some_and(|last| now.since(*last) < REPEATED) {
@@ -71,46 +67,9 @@ impl Reads {
         true
     }
 
-    fn forget(&self, user: UserId, object: &str) {
+    pub(crate) fn forget(&self, user: UserId, object: &str) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.remove(&(user, object.to_owned()));
-    }
-}
-
-/// Adds an entry to the audit chain if the path names data of a member and a user of the exchange's staff
-/// reads it.
-///
-/// If the entry cannot be written, the read itself still succeeds, and the next read tries to add the entry
-/// again.
-pub(crate) async fn note(app: &App, principal: &Principal, path: &str) {
-    let Some(user) = principal.actor.user.filter(|_| principal.actor.is_operator()) else {
-        return;
-    };
-    let mut segments = path.trim_start_matches("/api/").split('/').skip(1);
-    let Some(collection) = segments.next() else {
-        return;
-    };
-    let object = segments.find_map(|text| text.parse::<ObjectId>().ok());
-    let seen = match object {
-        Some(object) => {
-            let owner = Draft::new(&principal.snapshot.exchange).owner(object);
-            if owner.is_none() || owner == principal.actor.account {
-                return;
-            }
-            object.to_string()
-        }
-        None if COLLECTIONS.contains(&collection) => collection.to_owned(),
-        None => return,
-    };
-    if !app.reads.is_new(user, &seen, app.uptime()) {
-        return;
-    }
-    let recorded = app
-        .record(&principal.audit_name(), "read", &seen, json!({ "path": path }))
-        .await;
-    if let Err(problem) = recorded {
-        tracing::warn!(%user, object = seen, reason = %problem.detail, "a read is not in the audit chain yet");
-        app.reads.forget(user, &seen);
     }
 }
 

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_ix_model::Timestamp;
 
-use super::Letter;
+use super::letter::Letter;
 
 /// The largest number of bytes of text in an encoded word, whose base 64 and frame then fit into 76 characters behind the name of a
 /// header (RFC 2047, section 2).

@@ -12,30 +12,29 @@
 //! up at its end: 48 hours, or the end of its link.
 
 pub(crate) mod calendar;
+mod letter;
 mod message;
 mod pace;
+mod queue;
+mod settings;
 mod smtp;
 pub(crate) mod words;
 
-use std::collections::{BTreeSet, HashMap};
-use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
 use std::time::Duration;
 
-use millrace_ix_model::{AccountId, Timestamp, is_mail_address, reason};
+use millrace_ix_model::{is_mail_address, reason};
 use millrace_types::Time;
-use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+
+pub(crate) use letter::Letter;
+pub(crate) use queue::Mail;
+pub use settings::{MailError, MailSettings};
 
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
-use crate::session::{CredentialError, CredentialStore};
-use pace::Pace;
+use queue::PREFIX;
 use smtp::Outcome;
-use words::{Language, Text};
 
-/// The prefix of the store keys of letters that wait. The number of the letter follows, with leading zeros.
-const PREFIX: &str = "mail/";
 /// The purpose string of sealed letters.
 const PURPOSE: &str = "mail";
 /// The delay before the first retry.
@@ -44,205 +43,12 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 /// The longest delay between two tries to reach the relay, which is on this machine.
 const AWAY_MAX: Duration = Duration::from_secs(60);
-/// The time after which a letter without another end is given up.
-const TRIED_FOR: Duration = Duration::from_secs(48 * 3600);
 /// The time for one try.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest number of letters that wait. A notice to 1,000 members with four contacts each fits.
 const WAITING_MAX: usize = 10_000;
 
-/// The mail of an exchange is not configured correctly.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MailError {
-    /// The address of the sender is none.
-    #[error("api.mail.from {text}: expected a mail address, such as noc@ix.example")]
-    From {
-        /// The text of the setting.
-        text: String,
-    },
-    /// The relay is none on this machine.
-    #[error(
-        "api.mail.relay {relay}: expected a loopback address; a mail server on this machine speaks TLS to others"
-    )]
-    Relay {
-        /// The value of the setting.
-        relay: SocketAddr,
-    },
-    /// The address of the page is none.
-    #[error(
-        "api.mail.page {text}: expected the address of the page by HTTPS, such as https://ix.example: links in letters are secrets"
-    )]
-    Page {
-        /// The text of the setting.
-        text: String,
-    },
-    /// There are no letters in this language.
-    #[error("api.mail.language {text}: expected en, ja or ko")]
-    Language {
-        /// The text of the setting.
-        text: String,
-    },
-}
-
-/// Returns true if links with this beginning travel by TLS, or do not leave the machine.
-fn is_page(page: &str) -> bool {
-    let is_here = |rest: &str| {
-        let host = rest.split(['/', ':']).next();
-        matches!(host, Some("localhost" | "127.0.0.1")) || rest.starts_with("[::1]")
-    };
-    let is_plain = !page
-        .chars()
-        .any(|char| char.is_whitespace() || char.is_control() || char == '#');
-    let https = page.strip_prefix("https://");
-    let is_safe =
-        https.is_some_and(|rest| !rest.is_empty()) || page.strip_prefix("http://").is_some_and(is_here);
-    is_plain && is_safe
-}
-
-/// The way to the relay, and what letters say of their sender.
-#[derive(Debug, Clone)]
-pub struct MailSettings {
-    relay: SocketAddr,
-    from: String,
-    /// The address of the page, without a slash at its end.
-    page: String,
-    language: Language,
-}
-
-impl MailSettings {
-    /// Returns the settings for a relay on this machine.
-    ///
-    /// # Errors
-    /// [`MailError`].
-    pub fn new(relay: SocketAddr, from: &str, page: &str, language: &str) -> Result<MailSettings, MailError> {
-        if !relay.ip().to_canonical().is_loopback() {
-            return Err(MailError::Relay { relay });
-        }
-        if !is_mail_address(from) || !from.is_ascii() {
-            return Err(MailError::From {
-                text: from.to_owned(),
-            });
-        }
-        if !is_page(page) {
-            return Err(MailError::Page {
-                text: page.to_owned(),
-            });
-        }
-        let language = Language::with_code(language).ok_or_else(|| MailError::Language {
-            text: language.to_owned(),
-        })?;
-        Ok(MailSettings {
-            relay,
-            from: from.to_owned(),
-            page: page.trim_end_matches('/').to_owned(),
-            language,
-        })
-    }
-
-    /// Returns the address of a page, such as `https://ix.example/link`.
-    pub(crate) fn page(&self, path: &str) -> String {
-        format!("{}{path}", self.page)
-    }
-
-    /// Returns the mail address of the sender.
-    pub(crate) fn sender(&self) -> &str {
-        &self.from
-    }
-
-    /// Returns the language of people who have chosen none.
-    pub(crate) fn language(&self) -> Language {
-        self.language
-    }
-}
-
-/// A letter that waits for the relay.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Letter {
-    /// The mail address.
-    pub(crate) to: String,
-    pub(crate) text: Text,
-    /// An iCalendar object (RFC 5545) that is attached.
-    pub(crate) calendar: Option<String>,
-    /// The time at which the letter was posted.
-    pub(crate) posted: Timestamp,
-    /// The time after which the letter is given up.
-    pub(crate) until: Timestamp,
-}
-
-impl Letter {
-    /// Returns a letter without a calendar, which is tried for 48 hours.
-    pub(crate) fn new(to: String, text: Text, posted: Timestamp) -> Letter {
-        Letter {
-            to,
-            text,
-            calendar: None,
-            posted,
-            until: posted.after(TRIED_FOR),
-        }
-    }
-}
-
-/// The letters that wait, and the task that sends them.
-#[derive(Default)]
-pub(crate) struct Mail {
-    wake: Notify,
-    queue: Mutex<Queue>,
-    pace: Pace,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    /// The number of the last letter.
-    last: u64,
-    /// The keys of the letters that wait, in the order of their posting.
-    waiting: BTreeSet<String>,
-}
-
 impl Mail {
-    /// Returns the letters of a store.
-    pub(crate) async fn load(store: &dyn CredentialStore) -> Result<Mail, CredentialError> {
-        let stored = store.list(PREFIX).await?.into_iter();
-        let waiting: BTreeSet<String> = stored.map(|(key, _)| key).collect();
-        let last = waiting.last();
-        let last = last.and_then(|key| key.trim_start_matches(PREFIX).parse().ok());
-        let queue = Queue {
-            last: last.unwrap_or(0),
-            waiting,
-        };
-        Ok(Mail {
-            queue: Mutex::new(queue),
-            ..Mail::default()
-        })
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the number of letters that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.queue().waiting.len()
-    }
-
-    /// Counts a letter with a link to a person of an account, of whom the last letter must be `gap` old.
-    ///
-    /// # Errors
-    /// A problem if there were too many; the letter then does not count.
-    pub(crate) fn admit(
-        &self,
-        address: &str,
-        account: AccountId,
-        gap: Duration,
-        now: Time,
-    ) -> Result<(), Problem> {
-        self.pace.admit(address, account, gap, now).map_err(|wait| {
-            let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
-            Problem::because(ProblemKind::Busy, reason::letters_too_many())
-                .with_code("too-many-letters")
-                .retry_after(seconds)
-        })
-    }
-
     /// Checks that there is room for further letters, so that an act whose letters would not be sent is refused before it is done.
     ///
     /// # Errors
@@ -415,45 +221,6 @@ async fn attempt(app: &App, settings: &MailSettings, key: &str) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn wrong_settings_are_named_with_what_was_expected() {
-        let new = |relay: &str, from: &str, page: &str| {
-            MailSettings::new(relay.parse().unwrap(), from, page, "en")
-                .unwrap_err()
-                .to_string()
-        };
-        let page = "https://ix.example";
-        assert!(new("192.0.2.1:25", "noc@ix.example", page).contains("api.mail.relay 192.0.2.1:25"));
-        assert!(new("127.0.0.1:25", "noc", page).contains("api.mail.from noc"));
-        for wrong in [
-            "ix.example",
-            "https://",
-            "http://ix.example",
-            "http://localhost.example",
-            "https://ix.example/#x",
-            "https://ix.example\r\nx",
-        ] {
-            let error = new("127.0.0.1:25", "noc@ix.example", wrong);
-            assert!(error.contains("api.mail.page"), "{wrong:?}: {error}");
-        }
-        let klingon = MailSettings::new("127.0.0.1:25".parse().unwrap(), "noc@ix.example", page, "tlh");
-        assert_eq!(
-            klingon.unwrap_err().to_string(),
-            "api.mail.language tlh: expected en, ja or ko"
-        );
-        let here = "http://localhost:8080";
-        assert!(MailSettings::new("127.0.0.1:25".parse().unwrap(), "noc@ix.example", here, "en").is_ok());
-        let good = MailSettings::new(
-            "[::1]:25".parse().unwrap(),
-            "noc@ix.example",
-            "https://ix.example/",
-            "ja",
-        )
-        .unwrap();
-        assert_eq!(good.page("/link"), "https://ix.example/link");
-        assert_eq!(good.language(), Language::Japanese);
-    }
 
     #[test]
     fn the_delay_between_tries_doubles_up_to_its_maximum() {

@@ -11,8 +11,9 @@ use serde_json::{Map, Value};
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
+use super::error::{OidcError, plain};
 use super::id_token::KeySet;
-use super::{OidcError, OidcSettings};
+use super::settings::OidcSettings;
 
 /// The time for which metadata and keys of a provider are cached.
 const KEPT: Duration = Duration::from_secs(3600);
@@ -83,7 +84,7 @@ impl Provider {
         let metadata: Metadata = read(&url, self.agent.get(&url).call())?;
         if metadata.issuer != self.issuer {
             return Err(OidcError::Issuer {
-                found: super::plain(&metadata.issuer, 200),
+                found: plain(&metadata.issuer, 200),
                 expected: self.issuer.clone(),
             });
         }
@@ -217,7 +218,7 @@ fn read<T: for<'de> Deserialize<'de>>(
         // RFC 6749, section 5.2: the member `error` is a single error code.
         let error = serde_json::from_slice::<Value>(&body).ok();
         let word = error.as_ref().and_then(|error| error.get("error")?.as_str());
-        let word = super::plain(word.unwrap_or_default(), 60);
+        let word = plain(word.unwrap_or_default(), 60);
         return Err(wrong(format!("the answer is {} {word}", status.as_u16())));
     }
     serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))

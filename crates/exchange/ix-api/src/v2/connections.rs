@@ -15,7 +15,7 @@ use super::contacts::check_assignments;
 use super::orders::{created, ix_api_properties, order, put_properties, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
-use super::view::{Billed, Owned, State, Stateful, check_text, id, invalid, nullable};
+use super::view::{Billed, Owned, State, Stateful, check_text, id, invalid, medium, nullable};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
@@ -408,7 +408,7 @@ fn all_ports(app: &App, principal: &Principal) -> Vec<Port> {
                 billed: facts.billed(connection.account),
                 name: port.to_string(),
                 speed,
-                media_type: super::places::medium(speed),
+                media_type: medium(speed),
                 device: port.switch.to_string(),
                 pop: site.map(|site| site.to_string()).unwrap_or_default(),
                 connection: Some(id.to_string()),

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
+use super::view::medium;
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::Problem;
@@ -275,15 +276,6 @@ pub(crate) struct Device {
     facility: String,
     /// The free ports.
     capabilities: Vec<DeviceCapability>,
-}
-
-/// Returns the name of a medium by its speed in Mbit/s.
-pub(crate) fn medium(speed_mbps: u32) -> String {
-    if speed_mbps >= 1000 {
-        format!("{}G", speed_mbps / 1000)
-    } else {
-        format!("{speed_mbps}M")
-    }
 }
 
 fn capabilities(exchange: &Exchange, id: SwitchId, switch: &Switch) -> Vec<DeviceCapability> {

@@ -61,6 +61,15 @@ impl From<CommercialState> for State {
     }
 }
 
+/// Returns the name of a medium by its speed in Mbit/s.
+pub(crate) fn medium(speed_mbps: u32) -> String {
+    if speed_mbps >= 1000 {
+        format!("{}G", speed_mbps / 1000)
+    } else {
+        format!("{speed_mbps}M")
+    }
+}
+
 /// One fact about an object's state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Status {

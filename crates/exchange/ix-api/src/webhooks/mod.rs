@@ -11,9 +11,10 @@
 //! is deleted, so is the webhook.
 
 pub(crate) mod address;
+mod outgoing;
+mod running;
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -23,12 +24,10 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-use ureq::Agent;
-use ureq::unversioned::transport::DefaultConnector;
-use utoipa::ToSchema;
 
-use self::address::PublicResolver;
+pub(crate) use self::outgoing::{Outgoing, agent};
+pub(crate) use self::running::{Delivery, Webhooks};
+use self::running::{Running, WebhookState};
 use crate::access::Principal;
 use crate::app::{App, actor_of};
 use crate::events::Logged;
@@ -40,10 +39,6 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(3600);
 /// The time after which a delivery is given up.
 const TRIED_FOR: Duration = Duration::from_secs(86_400);
-/// The timeout of one request, including its answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum number of concurrent requests of all webhooks.
-const UNDER_WAY_MAX: usize = 16;
 /// The number of past deliveries that are kept for each webhook.
 const REMEMBERED: usize = 50;
 
@@ -52,7 +47,6 @@ const REMEMBERED: usize = 50;
 pub(crate) struct Webhook {
     /// The user whose permissions the webhook has.
     pub(crate) user: UserId,
-    /// The URL.
     pub(crate) url: String,
     /// The sealed secret.
     pub(crate) sealed: Vec<u8>,
@@ -64,61 +58,10 @@ impl Record for Webhook {
     const PREFIX: &'static str = "wh";
 }
 
-/// One delivery of an event.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct Delivery {
-    /// The identifier of the event, which is the same in all tries: `webhook-id`.
-    pub(crate) event: String,
-    /// The serial number of the event.
-    pub(crate) serial: u64,
-    /// `delivered`, `retrying` or `given_up`.
-    pub(crate) state: &'static str,
-    /// The number of tries.
-    pub(crate) tries: u32,
-    /// The time of the last try.
-    pub(crate) at: String,
-    /// The HTTP status of the last answer; null without an answer.
-    #[schema(required)]
-    pub(crate) status: Option<u16>,
-    /// The reason why the last try failed.
-    #[schema(required)]
-    pub(crate) error: Option<String>,
-}
-
-/// The running webhooks.
-#[derive(Default)]
-pub(crate) struct Webhooks {
-    running: Mutex<HashMap<String, Running>>,
-}
-
-struct Running {
-    task: JoinHandle<()>,
-    kept: WebhookState,
-}
-
-/// The parts of a webhook that are kept when its task restarts.
-#[derive(Clone)]
-struct WebhookState {
-    deliveries: Arc<Mutex<VecDeque<Delivery>>>,
-    /// A semaphore with one permit, for the request in progress. A request continues after its task is
-    /// aborted.
-    turn: Arc<Semaphore>,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 /// The purpose under which the secret of a webhook is sealed.
 pub(crate) const PURPOSE: &str = "webhook secret";
 
 impl Webhooks {
-    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts a webhook with the events after a serial number. A running webhook is restarted from that
     /// number.
     pub(crate) fn start(&self, app: &App, id: &str, webhook: Webhook, after: u64) {
@@ -135,54 +78,6 @@ impl Webhooks {
         };
         let task = tokio::spawn(sender.run(after));
         self.running().insert(id.to_owned(), Running { task, kept });
-    }
-
-    /// Ends a webhook.
-    pub(crate) fn stop(&self, id: &str) {
-        self.running().remove(id);
-    }
-
-    /// Returns the last deliveries of a webhook, newest first.
-    pub(crate) fn deliveries(&self, id: &str) -> Vec<Delivery> {
-        let running = self.running();
-        let Some(found) = running.get(id) else {
-            return Vec::new();
-        };
-        let deliveries = &found.kept.deliveries;
-        let deliveries = deliveries.lock().unwrap_or_else(PoisonError::into_inner);
-        deliveries.iter().rev().cloned().collect()
-    }
-}
-
-/// Returns the HTTP agent for webhook requests. It follows no redirects, ignores proxies of the environment,
-/// and connects only to permitted addresses.
-pub(crate) fn agent(permits_private: bool) -> Agent {
-    let config = Agent::config_builder()
-        .timeout_global(Some(TIMEOUT))
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .proxy(None)
-        .user_agent(concat!("millrace-ix/", env!("CARGO_PKG_VERSION")))
-        .build();
-    Agent::with_parts(
-        config,
-        DefaultConnector::default(),
-        PublicResolver::new(permits_private),
-    )
-}
-
-/// The part of the application's state that sends requests.
-pub(crate) struct Outgoing {
-    pub(crate) agent: Agent,
-    permits: Arc<Semaphore>,
-}
-
-impl Outgoing {
-    pub(crate) fn new(permits_private: bool) -> Outgoing {
-        Outgoing {
-            agent: agent(permits_private),
-            permits: Arc::new(Semaphore::new(UNDER_WAY_MAX)),
-        }
     }
 }
 
