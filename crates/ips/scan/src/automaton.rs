@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
-use crate::{BuildError, Pattern, Scanner, is_equal};
+use crate::scanner::{BuildError, Pattern, Scanner, is_equal};
 
 /// Largest sum of all pattern sizes, in bytes, for which the automaton is a DFA, a table with a row for each state.
 const DENSE_SIZE: usize = 4096;

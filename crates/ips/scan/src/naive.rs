@@ -1,6 +1,6 @@
 //! The naive search, which is the reference for tests of the other back ends.
 
-use crate::{Pattern, Scanner, is_equal};
+use crate::scanner::{Pattern, Scanner, is_equal};
 
 /// Compares each pattern at each position.
 #[derive(Debug, Clone)]

@@ -29,7 +29,7 @@
 //! The scheme follows "DFC: Accelerating String Pattern Matching for Network Applications" (Choi et al., NSDI 2016),
 //! with a window chosen by rarity in place of the first bytes.
 
-use crate::{Pattern, Scanner, is_equal};
+use crate::scanner::{Pattern, Scanner, is_equal};
 
 /// Size of a window in bytes.
 const WINDOW: usize = 4;
