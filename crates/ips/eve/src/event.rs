@@ -41,7 +41,7 @@ impl Writer {
             Event::Frame(subject, report) => {
                 let mut line = self.begin(subject, "frame", out);
                 line.field("app_proto", report.app.name()).object("frame", |out| {
-                    alert::frame(out, &report.view, Some(report.payload.as_slice()))
+                    alert::frame(out, &report.view, Some(report.payload.as_slice()));
                 });
                 self.end(line);
             }

@@ -250,7 +250,7 @@ pub trait Live: Send + Sync + 'static {
     fn capture(&self, bridge: &str, spec: &CaptureSpec) -> Result<mpsc::Receiver<CapturedPacket>, LiveError>;
 }
 
-/// The counters of a port.
+/// Packets and bytes of a port since its start.
 #[derive(Debug, Clone, Copy)]
 pub struct PortCounters {
     /// The OpenFlow number of the port.

@@ -164,7 +164,7 @@ impl Dnp3 {
         transaction.publish(Buffer::Dnp3Data, direction, fragment);
         // A read has no objects after its headers.
         let found = objects::objects(data, *function != READ);
-        found.events.iter().for_each(|event| transaction.raise(*event));
+        found.events.iter().for_each(|event| transaction.raise(event));
         transaction.record = Record::Dnp3(Box::new(Dnp3Record {
             link_control: link.control,
             source: link.source,

@@ -16,6 +16,7 @@ mod framing;
 mod headers;
 pub(in crate::app) mod http2;
 pub(in crate::app) mod multipart;
+mod name_filter;
 mod publish;
 mod readings;
 mod request;

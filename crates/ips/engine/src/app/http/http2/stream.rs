@@ -142,7 +142,7 @@ impl Streams {
             Direction::ToClient => publish_response_headers(transaction, headers),
         }
         transaction.compose(Buffer::HttpHeaderRaw, direction, None, |text| {
-            headers.write_lines(b"", text)
+            headers.write_lines(b"", text);
         });
         transaction.advance(direction, Progress::Headers);
         let query = pseudo(fields, b":path")

@@ -250,7 +250,7 @@ impl Detector {
             frame.is_none_or(|frame| rule.buffers.iter().all(|test| test.buffer == frame.kind))
         };
         let has_begun = |transaction: &&&Transaction| {
-            transaction.progress[side] != Progress::Idle && is_asked(**transaction)
+            transaction.progress[side] != Progress::Idle && is_asked(transaction)
         };
         for transaction in transactions.iter().filter(has_begun) {
             let mut steps = Steps::default();
