@@ -21,6 +21,7 @@ pub mod event;
 pub mod flow;
 mod hash;
 mod history;
+mod mode;
 pub mod packet;
 pub mod pieces;
 pub mod policy;

@@ -6,20 +6,11 @@ use crate::app::AppSettings;
 use crate::defragment::DefragmentSettings;
 use crate::detect::DetectSettings;
 use crate::flow::{FLOW_SIZE, Timeouts};
+pub use crate::mode::Mode;
 use crate::packet::tunnel::Tunnels;
 use crate::pieces::OverlapPolicy;
 use crate::policy::Policies;
 use crate::tcp::{Normalizer, TcpSettings};
-
-/// The deployment of the engine: passive or inline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Mode {
-    /// Passive: the engine gets copies of packets, and inspects data once the receiver has acknowledged them.
-    #[default]
-    Ids,
-    /// Inline: data are inspected at once, and packets that a rule drops are not forwarded.
-    Ips,
-}
 
 /// The treatment of a flow after its data become encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

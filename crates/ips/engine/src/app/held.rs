@@ -9,26 +9,12 @@
 //! One chunk may have thousands of small messages: a segment that fills a hole delivers all data after it. The list of
 //! transactions is bounded, so without a pause the first ones would make room for the last ones before rules see them.
 
-use super::heap::heap;
+use super::probe::TCP;
 use super::transaction::SLICE;
-use super::{AppState, Mode, TCP};
+use super::waiting::Held;
+use super::{AppState, Mode};
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
-
-/// Bytes of a chunk that are not parsed yet.
-#[derive(Debug)]
-pub(super) struct Held {
-    direction: Direction,
-    /// Offset in the stream of the first byte of `bytes`.
-    offset: u64,
-    bytes: Vec<u8>,
-    /// Number of bytes of `bytes` that are already parsed.
-    parsed: usize,
-    gap_before: u64,
-    is_end: bool,
-}
-
-heap!(Held { bytes });
 
 impl AppState {
     /// Returns true if bytes are held.

@@ -16,6 +16,7 @@ pub mod dns;
 mod enip;
 mod events;
 mod expectation;
+mod expectations;
 pub mod file;
 mod framed;
 pub(crate) mod frames;
@@ -54,17 +55,18 @@ mod text;
 mod tftp;
 pub mod tls;
 pub mod transaction;
+mod waiting;
 mod websocket;
 
 #[cfg(test)]
 mod bounds;
 
 use heap::Heap;
-use probing::{OtherDirection, SecondParser};
+use waiting::{Held, OtherDirection, SecondParser};
 
 pub use events::{EVENTS, REFUSED_EVENTS, event, protocol_of, why_refused};
 pub use expectation::Expectation;
-pub(crate) use expectation::Expectations;
+pub(crate) use expectations::Expectations;
 pub use frames::{FrameReport, FrameSet, FrameView};
 pub use parser::{Outcome, Parser};
 pub use probe::{ProtocolDetection, Transport, detect_protocol};
@@ -75,12 +77,6 @@ pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions}
 
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
-
-/// IP protocol number of TCP.
-const TCP: u8 = 6;
-
-/// The number of bytes of a direction that protocol detection examines.
-const PROBE_SIZE: usize = 8192;
 
 /// The progress of detection of the protocol.
 #[derive(Debug)]
@@ -144,7 +140,7 @@ pub struct AppState {
     /// The parser of a direction that speaks another protocol than the flow.
     second: Option<SecondParser>,
     /// Bytes that wait for the inspection of the transactions before them, in the order in which they will be parsed.
-    held: Vec<held::Held>,
+    held: Vec<Held>,
     has_ended: [bool; 2],
     /// The direction whose first bytes are of no known protocol, although those of the other are.
     failed_direction: Option<Direction>,

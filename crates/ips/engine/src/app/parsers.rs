@@ -1,11 +1,11 @@
 //! The parser of each protocol.
 
 use super::parser::Parser;
-use super::probe::Transport;
+use super::probe::{TCP, Transport};
 use super::protocol::AppProtocol;
 use super::{
-    AppSettings, TCP, bittorrent, dhcp, dnp3, dns, enip, ftp, http, ike, krb5, ldap, mail, mdns, modbus,
-    mqtt, nfs, pgsql, quic, rdp, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,
+    AppSettings, bittorrent, dhcp, dnp3, dns, enip, ftp, http, ike, krb5, ldap, mail, mdns, modbus, mqtt,
+    nfs, pgsql, quic, rdp, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,
 };
 use crate::flow::FlowKey;
 

@@ -12,12 +12,12 @@
 //! The events are those that Suricata documents for protocol detection.
 
 use super::frames::Frames;
-use super::parser::{Outcome, Parser};
+use super::parser::Outcome;
 use super::parsers::parser_of;
-use super::probe::{self, ProtocolDetection, Transport, detect_protocol};
+use super::probe::{self, PROBE_SIZE, ProtocolDetection, TCP, Transport, detect_protocol};
 use super::transaction::{AppEvent, Transactions};
-use super::{AppProtocol, AppState, Mode, PROBE_SIZE, TCP, record};
-use crate::app::heap::heap;
+use super::waiting::{OtherDirection, SecondParser};
+use super::{AppProtocol, AppState, Mode, record};
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;
 
@@ -33,23 +33,6 @@ const SKIPPED: AppEvent = "applayer_proto_detection_skipped";
 const NO_TLS: AppEvent = "applayer_no_tls_after_starttls";
 /// Another protocol follows than the one to which both ends have agreed to change.
 const UNEXPECTED: AppEvent = "applayer_unexpected_protocol";
-
-/// The direction that did not identify the protocol, until its own first bytes are identified.
-#[derive(Debug)]
-pub(super) struct OtherDirection {
-    direction: Direction,
-    bytes: Vec<u8>,
-}
-
-heap!(OtherDirection { bytes });
-
-/// The parser of a direction that speaks another protocol than the flow.
-#[derive(Debug)]
-pub(super) struct SecondParser {
-    direction: Direction,
-    protocol: AppProtocol,
-    pub(super) parser: Box<dyn Parser>,
-}
 
 /// Returns true if the client of a protocol sends first.
 fn begins_with_client(protocol: AppProtocol) -> bool {

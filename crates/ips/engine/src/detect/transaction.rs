@@ -1,64 +1,20 @@
-//! Detection state of a transaction: the candidate rules, and the buffer tests of each rule that matched.
+//! Detection on a transaction: the candidate rules, and the buffer tests of each rule that matched.
 
 use millrace_ips_rules::buffers::Buffer;
 
+use super::candidates::Candidates;
 use super::compile::{Hook, buffer_directions};
-use super::detector::Candidates;
 use super::evaluate::{self, Scratch, Subject};
 use super::prefilter::Group;
 use super::program::{Absence, AppTest, BufferTest, JumpBase, Operation, Rule, Step};
+use super::transaction_state::{Candidate, DirectionState, Scanned, Seen};
 use super::transform;
 use crate::app::{BufferView, Progress, Transaction};
-use crate::flow::{Direction, FlowState};
+use crate::flow::Direction;
 
 /// Largest number of buffer instances with a stored scan position. Further instances are scanned from their
 /// start each time.
 const SCANNED: usize = 256;
-
-/// A rule that may match a transaction.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
-    pub(super) rule: u32,
-    /// One bit for each buffer test that matched.
-    pub(super) matched: u32,
-    /// The version of the transaction at the last evaluation of the buffer tests; 0 before the first
-    /// evaluation.
-    pub(super) evaluated: u32,
-    pub(super) is_done: bool,
-}
-
-impl Candidate {
-    fn of(rule: u32) -> Candidate {
-        Candidate {
-            rule,
-            matched: 0,
-            evaluated: 0,
-            is_done: false,
-        }
-    }
-
-    /// Discards the results of earlier evaluations.
-    pub(super) fn begin(&mut self) {
-        *self = Candidate::of(self.rule);
-    }
-}
-
-/// The scan position in one instance of a buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Scanned {
-    hook: u16,
-    instance: u16,
-    end: u64,
-}
-
-/// The state on which most candidates depend. While it does not change, an evaluation gives the same result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Seen {
-    /// The version of the transaction; 0 for none.
-    pub(super) version: u32,
-    /// The state of the flow.
-    pub(super) flow: FlowState,
-}
 
 /// Returns true if the result of a rule on an unchanged transaction may differ from packet to packet.
 pub(super) fn varies(rule: &Rule) -> bool {
@@ -69,47 +25,6 @@ pub(super) fn varies(rule: &Rule) -> bool {
     // The progress of a message is no new version of it.
     let is_at_hook = rule.app.iter().any(|test| matches!(test, AppTest::Progress(_)));
     depends_on_packet || !rule.state.is_empty() || is_at_hook
-}
-
-/// Detection state of one direction of a transaction.
-#[derive(Debug, Default)]
-pub(super) struct DirectionState {
-    /// The candidate rules, each at most once.
-    pub(super) candidates: Vec<Candidate>,
-    scanned: Vec<Scanned>,
-    /// The transaction's replacement counter at the last scan.
-    replaced: u32,
-    /// True if the candidates include the rules that are always evaluated.
-    pub(super) has_always: bool,
-    /// The state in which all candidates were evaluated last.
-    pub(super) seen: Seen,
-    /// True if a candidate depends on more than the transaction and the state of its flow.
-    pub(super) has_varying: bool,
-}
-
-/// Detection state of a transaction.
-#[derive(Debug, Default)]
-pub struct TransactionState {
-    pub(super) directions: [DirectionState; 2],
-}
-
-impl TransactionState {
-    /// Returns true if a rule has matched a direction of the transaction.
-    pub(super) fn has_matched(&self, rule: u32, direction: Direction) -> bool {
-        let candidates = &self.directions[direction.index()].candidates;
-        candidates
-            .iter()
-            .any(|candidate| candidate.rule == rule && candidate.is_done)
-    }
-
-    /// Returns the bytes that the state has allocated.
-    pub(crate) fn heap(&self) -> usize {
-        let of = |direction: &DirectionState| {
-            direction.candidates.capacity() * size_of::<Candidate>()
-                + direction.scanned.capacity() * size_of::<Scanned>()
-        };
-        self.directions.iter().map(of).sum()
-    }
 }
 
 impl DirectionState {

@@ -1,8 +1,11 @@
 //! Flows: the state of a conversation between its packets.
 
+mod direction;
 mod key;
+mod state;
 mod table;
 mod timeouts;
+mod tuple;
 
 use millrace_types::Time;
 
@@ -11,78 +14,13 @@ use crate::detect;
 use crate::policy::Cause;
 use crate::tcp;
 
+pub use direction::Direction;
 pub use key::FlowKey;
-pub(crate) use key::Tuple;
+pub use state::{DirectionCounters, FlowState, FlowVerdict};
 pub(crate) use table::FlowTable;
 pub use table::{FLOW_SIZE, FlowCounters, FlowIndex};
 pub use timeouts::{Timeouts, TimeoutsOfProtocol};
-
-/// The direction of a packet in its flow. The client is the end that sent first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// From the client.
-    ToServer,
-    /// From the server.
-    ToClient,
-}
-
-impl Direction {
-    /// Both directions.
-    pub const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
-
-    /// Returns 0 for the direction to the server, 1 for the direction to the client.
-    #[inline]
-    pub const fn index(self) -> usize {
-        match self {
-            Direction::ToServer => 0,
-            Direction::ToClient => 1,
-        }
-    }
-
-    /// Returns the other direction.
-    #[inline]
-    pub const fn reverse(self) -> Direction {
-        match self {
-            Direction::ToServer => Direction::ToClient,
-            Direction::ToClient => Direction::ToServer,
-        }
-    }
-}
-
-/// The decision about a flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FlowVerdict {
-    /// Packets of the flow are inspected.
-    #[default]
-    None,
-    /// A pass rule matched: its packets are forwarded without inspection.
-    Pass,
-    /// Packets of the flow are dropped.
-    Drop,
-    /// Packets of the flow are forwarded without inspection, and its connection is not tracked.
-    Bypass,
-}
-
-/// Packets and bytes of one direction of a flow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DirectionCounters {
-    pub packets: u64,
-    /// Bytes of the frames with their link headers; for packets in tunnels and for those that were reassembled from fragments,
-    /// from the IP header on.
-    pub bytes: u64,
-}
-
-/// The state of a flow as rules test it (`flow:established`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FlowState {
-    /// Packets of one direction only; for TCP, the handshake is not complete.
-    #[default]
-    New,
-    /// Packets of both directions; for TCP, the handshake is complete.
-    Established,
-    /// The TCP connection ended.
-    Closed,
-}
+pub(crate) use tuple::Tuple;
 
 /// The state of a flow.
 #[derive(Debug)]

@@ -3,7 +3,20 @@
 use millrace_wire::ipv6::FragmentHeader;
 use millrace_wire::{Fragment, IpProto, ipv4, ipv6};
 
-use super::{IpHeader, IpVersion, Packet, Undecoded};
+use super::{IpHeader, IpVersion, Packet, Undecoded, ipv4_options};
+
+impl Packet<'_> {
+    /// Returns true if the header requests a source route, by IPv4 options or by the deprecated IPv6 routing
+    /// header of type 0 (RFC 5095).
+    pub fn has_source_route(&self) -> bool {
+        const LOOSE: u8 = 131;
+        const STRICT: u8 = 137;
+        match self.ip.version {
+            IpVersion::V4 => ipv4_options(self.ip.options).any(|kind| matches!(kind, LOOSE | STRICT)),
+            IpVersion::V6 => has_routing_type_0(&self.ip),
+        }
+    }
+}
 
 /// Decodes the IP header at the packet's offset. `version` is the expected IP version, if it is known. The
 /// transport header and the payload are left empty.

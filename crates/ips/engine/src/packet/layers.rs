@@ -5,8 +5,9 @@ use core::net::IpAddr;
 use millrace_wire::IpProto;
 use millrace_wire::tcp::flags;
 
+use super::decode::DEPTH;
 use super::tunnel::{self, Tunnels};
-use super::{Context, DEPTH, LinkType, Packet, find_ip_header};
+use super::{Context, LinkType, Packet, find_ip_header};
 
 /// Largest number of headers between the link layer and IP that are named.
 const HEADERS: usize = 16;

@@ -6,7 +6,9 @@
 //!                    └────────────── tunnel ───────────────┘  (one more Packet for each encapsulation)
 //! ```
 
+mod decode;
 pub mod events;
+mod headers;
 mod ip;
 pub mod layers;
 mod link;
@@ -17,162 +19,15 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use millrace_types::Time;
 use millrace_wire::ip::Pseudo;
-use millrace_wire::ipv6::FragmentHeader;
-use millrace_wire::{IpProto, checksum, tcp, udp};
+use millrace_wire::{IpProto, checksum, udp};
 
 use crate::flow::{Direction, FlowKey};
 
+pub(crate) use decode::Context;
+pub use decode::{ip_packet, payload};
 use events::PacketEvents;
+pub use headers::{IcmpHeader, IpHeader, IpVersion, LinkType, TcpHeader, Undecoded};
 pub(crate) use link::{IpHeaderLocation, find_ip_header};
-
-/// Largest number of nested packets that [`payload`] decodes.
-const DEPTH: u8 = 16;
-
-/// The link layer of a frame, by its number in pcap files (`LINKTYPE_…`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct LinkType(pub u32);
-
-impl LinkType {
-    /// BSD loopback, with the address family in the byte order of the machine.
-    pub const NULL: u32 = 0;
-    pub const ETHERNET: u32 = 1;
-    /// PPP, with or without address and control bytes.
-    pub const PPP: u32 = 9;
-    /// PPPoE without its Ethernet header.
-    pub const PPP_ETHER: u32 = 51;
-    /// IPv4 or IPv6 without link header.
-    pub const RAW: u32 = 101;
-    /// Cisco HDLC.
-    pub const C_HDLC: u32 = 104;
-    /// OpenBSD loopback.
-    pub const LOOP: u32 = 108;
-    /// Linux cooked capture, version 1.
-    pub const LINUX_SLL: u32 = 113;
-    /// IPv4 without link header.
-    pub const IPV4: u32 = 228;
-    /// IPv6 without link header.
-    pub const IPV6: u32 = 229;
-    /// Linux cooked capture, version 2.
-    pub const LINUX_SLL2: u32 = 276;
-}
-
-/// The IP version of a packet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum IpVersion {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// The reason why a frame, or a packet in a tunnel, is not decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Undecoded {
-    /// The link type is not known.
-    UnknownLink,
-    /// The frame ends within a header before IP.
-    TruncatedLink,
-    /// The frame does not carry IP.
-    NotIp,
-    /// The frame has more headers or encapsulations than are followed.
-    TooDeep,
-    /// The IP header is invalid, or its lengths do not agree with the frame.
-    InvalidIp,
-    /// The transport header is invalid, or its lengths do not agree with the packet.
-    InvalidTransport,
-}
-
-/// Fields of the IP header.
-#[derive(Debug, Clone, Copy)]
-pub struct IpHeader<'a> {
-    pub version: IpVersion,
-    /// The packet from its IP header to its end, without padding of the frame.
-    pub bytes: &'a [u8],
-    /// Size of the header with options or extension headers in bytes.
-    pub header_size: usize,
-    /// Time to live or hop limit.
-    pub ttl: u8,
-    /// Type of service or traffic class.
-    pub tos: u8,
-    /// Identification; for IPv6 that of the fragment header, or 0.
-    pub id: u32,
-    /// True if the don't fragment bit of IPv4 is set.
-    pub dont_fragment: bool,
-    /// True if more fragments follow.
-    pub more_fragments: bool,
-    /// True if the reserved bit of the fragment field of IPv4 is set.
-    pub reserved_bit: bool,
-    /// Offset of the fragment in bytes.
-    pub fragment_offset: u16,
-    /// Options of IPv4, extension headers of IPv6.
-    pub options: &'a [u8],
-    /// The fragment header of IPv6.
-    pub fragment_header: Option<FragmentHeader>,
-}
-
-impl IpHeader<'_> {
-    /// A header without bytes.
-    const EMPTY: IpHeader<'static> = IpHeader {
-        version: IpVersion::V4,
-        bytes: &[],
-        header_size: 0,
-        ttl: 0,
-        tos: 0,
-        id: 0,
-        dont_fragment: false,
-        more_fragments: false,
-        reserved_bit: false,
-        fragment_offset: 0,
-        options: &[],
-        fragment_header: None,
-    };
-}
-
-/// Fields of the TCP header.
-#[derive(Debug, Clone, Copy)]
-pub struct TcpHeader<'a> {
-    /// Sequence number.
-    pub seq: u32,
-    /// Acknowledgment number.
-    pub ack: u32,
-    /// Control bits, as in [`millrace_wire::tcp::flags`].
-    pub flags: u16,
-    /// Receive window, unscaled.
-    pub window: u16,
-    /// Urgent pointer.
-    pub urgent: u16,
-    pub checksum: u16,
-    /// Options with their padding.
-    pub options: &'a [u8],
-}
-
-impl TcpHeader<'_> {
-    /// Returns true if all of `flags` are set.
-    #[inline]
-    pub fn has(&self, flags: u16) -> bool {
-        self.flags & flags == flags
-    }
-
-    /// Returns true for a SYN that opens a connection: without ACK and RST.
-    #[inline]
-    pub fn is_syn(&self) -> bool {
-        use tcp::flags::{ACK, RST, SYN};
-        self.flags & (SYN | ACK | RST) == SYN
-    }
-}
-
-/// Fields of the ICMP or ICMPv6 header.
-#[derive(Debug, Clone, Copy)]
-pub struct IcmpHeader {
-    pub kind: u8,
-    pub code: u8,
-    /// Identifier of an echo or a similar message.
-    pub id: Option<u16>,
-    /// Sequence number of an echo or a similar message.
-    pub seq: Option<u16>,
-    /// MTU of "packet too big" and "fragmentation needed".
-    pub mtu: Option<u32>,
-}
 
 /// A decoded packet.
 #[derive(Debug, Clone, Copy)]
@@ -228,39 +83,6 @@ pub struct Packet<'a> {
     pub events: PacketEvents,
 }
 
-/// Facts about a packet that its bytes do not contain.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Context {
-    /// Number of the frame.
-    pub(crate) number: u64,
-    /// Time of the frame.
-    pub(crate) time: Time,
-    /// Number of tunnels around the packet.
-    pub(crate) tunnel_depth: u8,
-    /// True if the bytes are a packet that was reassembled from fragments.
-    pub(crate) is_reassembled: bool,
-    /// Number of reassembled packets that contain this packet.
-    pub(crate) reassemblies: u8,
-    pub(crate) is_tunnel: bool,
-    /// Events of the headers before the IP header.
-    pub(crate) events: PacketEvents,
-}
-
-impl Context {
-    /// Returns the facts about a packet that is read again for a record, in this many tunnels.
-    const fn of_record(tunnel_depth: u8) -> Context {
-        Context {
-            number: 0,
-            time: Time::ZERO,
-            tunnel_depth,
-            is_reassembled: false,
-            reassemblies: 0,
-            is_tunnel: false,
-            events: PacketEvents::NONE,
-        }
-    }
-}
-
 impl<'a> Packet<'a> {
     /// A packet without bytes.
     pub(crate) const EMPTY: Packet<'static> = Packet {
@@ -287,46 +109,6 @@ impl<'a> Packet<'a> {
         tunnel_depth: 0,
         events: PacketEvents::NONE,
     };
-
-    /// Returns the packet whose IP header is at `network` in `frame`.
-    pub(crate) fn decode(
-        frame: &'a [u8],
-        network: IpHeaderLocation,
-        context: Context,
-    ) -> Result<Packet<'a>, Undecoded> {
-        let mut packet = Packet::EMPTY;
-        packet.read(frame, network, context)?;
-        Ok(packet)
-    }
-
-    /// Decodes the packet whose IP header is at `network` in `frame` into `self`, which is empty. This saves the
-    /// copy of a large value.
-    pub(crate) fn read(
-        &mut self,
-        frame: &'a [u8],
-        network: IpHeaderLocation,
-        context: Context,
-    ) -> Result<(), Undecoded> {
-        self.number = context.number;
-        self.time = context.time;
-        self.vlans = network.vlans.ids;
-        self.vlan_len = network.vlans.len;
-        self.ip_offset = network.offset;
-        self.is_reassembled = context.is_reassembled;
-        self.is_tunnel = context.is_tunnel;
-        self.is_pseudo = false;
-        self.tunnel_depth = context.tunnel_depth;
-        self.events = context.events;
-        ip::decode(self, frame, network.version)?;
-        self.size = match context.tunnel_depth == 0 && !context.is_reassembled {
-            true => frame.len(),
-            false => self.ip.bytes.len(),
-        };
-        if !self.is_fragment {
-            transport::decode(self)?;
-        }
-        Ok(())
-    }
 
     /// Returns a pseudo packet for the inspection of the remaining data of a flow.
     pub(crate) fn pseudo(key: &FlowKey, direction: Direction, now: Time) -> Packet<'static> {
@@ -386,17 +168,6 @@ impl<'a> Packet<'a> {
         self.ip.version == IpVersion::V6 || checksum::internet(header) == 0
     }
 
-    /// Returns true if the header requests a source route, by IPv4 options or by the deprecated IPv6 routing
-    /// header of type 0 (RFC 5095).
-    pub fn has_source_route(&self) -> bool {
-        const LOOSE: u8 = 131;
-        const STRICT: u8 = 137;
-        match self.ip.version {
-            IpVersion::V4 => ipv4_options(self.ip.options).any(|kind| matches!(kind, LOOSE | STRICT)),
-            IpVersion::V6 => ip::has_routing_type_0(&self.ip),
-        }
-    }
-
     /// Returns true if the payload is not inspected, because it is another packet or encrypted.
     pub fn hides_payload(&self) -> bool {
         self.is_tunnel || self.is_encrypted
@@ -415,31 +186,6 @@ impl<'a> Packet<'a> {
     pub fn ip_payload(&self) -> &'a [u8] {
         self.ip.bytes.get(self.ip.header_size..).unwrap_or_default()
     }
-}
-
-/// Returns the bytes of a frame from its IP header on; `None` if it carries no IP.
-pub fn ip_packet(frame: &[u8], link: LinkType) -> Option<&[u8]> {
-    let location = find_ip_header(link, frame).ok()?;
-    frame.get(location.offset..)
-}
-
-/// Returns the payload of the innermost packet of a frame, for event records; `None` if the frame has no
-/// packet.
-pub fn payload(frame: &[u8], link: LinkType) -> Option<&[u8]> {
-    let mut location = find_ip_header(link, frame).ok()?;
-    let mut found = None;
-    for tunnel_depth in 0..DEPTH {
-        let context = Context::of_record(tunnel_depth);
-        let Ok(packet) = Packet::decode(frame, location, context) else {
-            break;
-        };
-        found = Some(packet.payload);
-        match tunnel::inside(frame, &packet, &tunnel::Tunnels::default()) {
-            Some(inside) => location = inside,
-            None => break,
-        }
-    }
-    found
 }
 
 /// Returns the types of the options of an IPv4 header, up to the end of the list or the first invalid one.

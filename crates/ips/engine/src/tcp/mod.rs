@@ -7,114 +7,22 @@
 //!            └────────────────────────────────────────────────────────────┘
 //! ```
 
+mod chunk;
 mod half;
 pub mod normalize;
 pub(crate) mod observer;
 mod options;
 mod session;
+mod settings;
 mod stream;
 mod urgent;
 
-use crate::flow::Direction;
-use crate::packet::IpVersion;
-use crate::pieces::OverlapPolicy;
-use crate::settings::Mode;
-
+pub use chunk::{StreamChunk, StreamWindow};
 pub use normalize::{Normalizer, TcpProblem};
 pub use session::Session;
+pub use settings::TcpSettings;
 pub(crate) use stream::LOOK_BACK;
 pub use stream::Stream;
-
-/// In-order bytes of one direction. Each byte is delivered once, when it becomes inspectable.
-#[derive(Debug, Clone, Copy)]
-pub struct StreamChunk<'a> {
-    /// The direction of the bytes.
-    pub direction: Direction,
-    /// Offset of the first byte in the stream of this direction, gaps included.
-    pub offset: u64,
-    /// The bytes; empty if only a gap or the end is reported.
-    pub bytes: &'a [u8],
-    /// Number of bytes directly before `bytes` that are lost.
-    pub gap_before: u64,
-    /// True if no byte follows: the direction ended, or its depth is reached.
-    pub is_end: bool,
-}
-
-#[cfg(test)]
-impl<'a> StreamChunk<'a> {
-    /// Returns bytes without a gap before them, at offset 0.
-    pub(crate) fn of(direction: Direction, bytes: &'a [u8]) -> StreamChunk<'a> {
-        StreamChunk {
-            direction,
-            offset: 0,
-            bytes,
-            gap_before: 0,
-            is_end: false,
-        }
-    }
-}
-
-/// The bytes of one direction that raw inspection sees: bytes that were inspected before, and new bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct StreamWindow<'a> {
-    /// Offset of `bytes[0]` in the stream.
-    pub offset: u64,
-    /// Look-back bytes and new bytes, without a gap.
-    pub bytes: &'a [u8],
-    /// Index in `bytes` of the first byte that was not inspected before.
-    pub new_from: usize,
-    /// True if no byte follows.
-    pub is_end: bool,
-    /// True if the new bytes are a chunk, as in mode `ids`: `depth` and `offset` count from its first byte.
-    pub is_chunk: bool,
-}
-
-impl StreamWindow<'_> {
-    /// Returns the window without the bytes from an offset in the stream on; `None` if no new byte is left.
-    pub(crate) fn before(self, end: u64) -> Option<Self> {
-        let size = usize::try_from(end.saturating_sub(self.offset)).unwrap_or(usize::MAX);
-        if size >= self.bytes.len() {
-            return Some(self);
-        }
-        (size > self.new_from).then(|| StreamWindow {
-            bytes: &self.bytes[..size],
-            is_end: false,
-            ..self
-        })
-    }
-}
-
-/// Limits and policies of TCP.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TcpSettings {
-    /// Mode of the engine: `ips` inspects data at once, `ids` after their acknowledgment.
-    pub mode: Mode,
-    /// Bytes of each direction that are reassembled; 0 means no limit.
-    pub depth: u64,
-    /// Bytes of raw stream data that are inspected at a time, by [`Direction::index`].
-    pub chunk: [usize; 2],
-    /// True if connections without a handshake that was seen are followed.
-    pub accepts_midstream: bool,
-    /// True if connections with segments of one direction only are followed.
-    pub accepts_async: bool,
-    /// Overlap policy for segments over IPv4. In mode `ips` it is always the first copy.
-    pub policy_v4: OverlapPolicy,
-    /// Overlap policy for segments over IPv6. In mode `ips` it is always the first copy.
-    pub policy_v6: OverlapPolicy,
-    /// The parts of the normaliser.
-    pub normalizer: Normalizer,
-}
-
-impl TcpSettings {
-    /// Returns the overlap policy for segments over a version of IP.
-    fn overlap_policy(&self, version: IpVersion) -> OverlapPolicy {
-        match (self.mode, version) {
-            (Mode::Ips, _) => OverlapPolicy::First,
-            (Mode::Ids, IpVersion::V4) => self.policy_v4,
-            (Mode::Ids, IpVersion::V6) => self.policy_v6,
-        }
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -13,9 +13,9 @@ use millrace_wire::tcp::flags;
 
 use super::options::Options;
 use crate::flow::Direction;
+use crate::mode::Mode;
 use crate::packet::events::PacketEvents;
 use crate::packet::{Packet, TcpHeader};
-use crate::settings::Mode;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {

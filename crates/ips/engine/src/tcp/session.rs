@@ -14,10 +14,10 @@ use super::half::Half;
 use super::normalize::{Edits, TcpCounters, TcpProblem};
 use super::options::Options;
 use super::stream::InspectionBuffer;
-use super::{Direction, Stream, StreamChunk, TcpSettings, urgent};
-use crate::flow::FlowState;
+use super::{Stream, StreamChunk, TcpSettings, urgent};
+use crate::flow::{Direction, FlowState};
+use crate::mode::Mode;
 use crate::packet::{Packet, TcpHeader};
-use crate::settings::Mode;
 
 /// A connection.
 #[derive(Debug)]

@@ -9,10 +9,11 @@
 //! Offsets count bytes from the first byte after the SYN in 64 bits; sequence numbers wrap, offsets do not. Bytes before
 //! `next` were passed to the parser and will not change. Data that arrive in order in mode `ips` go straight to the buffer.
 
+use crate::flow::Direction;
+use crate::mode::Mode;
 use crate::pieces::{Insertion, OverlapPolicy, Pieces};
-use crate::settings::Mode;
 
-use super::{Direction, StreamChunk, StreamWindow, TcpSettings, urgent};
+use super::{StreamChunk, StreamWindow, TcpSettings, urgent};
 
 /// Number of inspected bytes that are kept before the new ones.
 pub(crate) const LOOK_BACK: usize = 2619;

@@ -8,8 +8,11 @@ use proptest::prelude::*;
 
 use super::normalize::{Edits, SegmentLocation, TcpCounters};
 use super::*;
+use crate::flow::Direction;
 use crate::flow::FlowState;
+use crate::mode::Mode;
 use crate::packet::{Context, LinkType, Packet, find_ip_header};
+use crate::pieces::OverlapPolicy;
 use crate::settings::Settings;
 
 mod handshakes;

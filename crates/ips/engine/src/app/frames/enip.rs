@@ -8,7 +8,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::binary::message;
-use super::{Found, Step, Units};
+use super::units::{Found, Step, Units};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 

@@ -21,10 +21,14 @@ mod line;
 mod records;
 mod report;
 mod rfb;
+mod set;
 mod text;
+mod units;
+mod view;
 
-pub use kinds::FrameSet;
 pub use report::FrameReport;
+pub use set::FrameSet;
+pub use view::FrameView;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::frames;
@@ -35,136 +39,16 @@ use super::{AppProtocol, Transaction};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
+use units::{AHEAD, Found, HEAD, Next, Open, Step, Units};
+
 /// Largest number of bytes of a frame that are kept and inspected; what follows is skipped.
 const KEPT: usize = 64 << 10;
-/// Largest number of bytes that wait for the size of a unit.
-const HEAD: usize = 1024;
-/// Largest number of bytes that wait for the other direction.
-const AHEAD: usize = 32 << 10;
 /// Number of complete frames at which parsing pauses until they are inspected.
 const PAUSE_LEN: usize = 256;
 /// Size in bytes of complete frames at which parsing pauses.
 const PAUSE_SIZE: usize = 256 << 10;
 /// Largest number of complete frames that wait for their inspection: those of a slice of bytes may follow the pause.
 const WAITING: usize = PAUSE_LEN + 2 * super::transaction::SLICE;
-/// Largest number of frames of a direction that are incomplete at a time. Frames nest at most five times.
-const OPEN: usize = 8;
-
-/// The unit that begins at a position of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// More bytes are needed, at most [`HEAD`].
-    More,
-    /// The message of the other direction comes first; at most [`AHEAD`] bytes wait for it.
-    Turn,
-    /// The number of bytes up to the next unit, which may be more than have come.
-    Unit(u64),
-    /// The bytes are not of the protocol, or no more frames follow.
-    Stop,
-}
-
-/// The boundaries of a protocol.
-trait Units: core::fmt::Debug + Send + Heap {
-    /// Finds the unit that begins with the bytes, and the frames that begin in it. A unit whose frames have no known size may be
-    /// as long as the bytes: the next call then goes on.
-    fn unit(&mut self, direction: Direction, bytes: &[u8], found: &mut Found<'_>) -> Step;
-
-    /// Returns true if bytes of a direction may wait for those of the other.
-    fn takes_turns(&self) -> bool {
-        false
-    }
-}
-
-/// The frames that a unit begins and ends.
-#[derive(Debug)]
-struct Found<'a> {
-    wanted: FrameSet,
-    open: &'a mut Vec<Open>,
-    /// Offset in the stream of the first byte of the unit.
-    at: u64,
-    next: Next<'a>,
-    /// True if the bytes are a datagram.
-    is_datagram: bool,
-}
-
-impl Found<'_> {
-    /// Adds a frame from an offset in the unit on; without a size, until [`Found::close`] ends it.
-    fn frame(&mut self, kind: Buffer, from: u64, size: impl Into<Option<u64>>) {
-        if !self.wanted.has(kind) || self.open.len() >= OPEN {
-            return;
-        }
-        let begin = self.at + from;
-        let mut open = self.next.frame(kind, begin, size.into());
-        if let Some(view) = open.transaction.frame.as_mut().filter(|_| self.is_datagram) {
-            view.begin = None;
-        }
-        self.open.push(open);
-    }
-
-    /// Ends the frames of a kind that have no size, a number of bytes behind the beginning of the unit.
-    fn close(&mut self, kind: Buffer, behind: u64) {
-        let end = self.at + behind;
-        for open in self.open.iter_mut() {
-            if let Some(frame) = &mut open.transaction.frame
-                && frame.kind == kind
-            {
-                frame.size.get_or_insert(end.saturating_sub(open.begin));
-            }
-        }
-    }
-}
-
-/// The numbers of the next frames of a direction.
-#[derive(Debug)]
-struct Next<'a> {
-    id: &'a mut u64,
-    direction: Direction,
-    app: AppProtocol,
-}
-
-impl Next<'_> {
-    /// Returns a frame that begins at an offset of the stream.
-    fn frame(&mut self, kind: Buffer, begin: u64, size: Option<u64>) -> Open {
-        *self.id += 1;
-        let mut transaction = Transaction::new(*self.id, self.app);
-        let side = self.direction.index();
-        transaction.open(kind, None, self.direction, 0);
-        transaction.progress[side] = Progress::Started;
-        transaction.is_inspected[1 - side] = true;
-        transaction.frame = Some(FrameView {
-            id: *self.id,
-            kind,
-            direction: self.direction,
-            begin: Some(begin),
-            size,
-            is_complete: false,
-        });
-        Open { transaction, begin }
-    }
-}
-
-/// A frame, as alerts show it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FrameView {
-    /// Number of the frame in its direction of the flow, from 1, among those that rules or events ask for.
-    pub id: u64,
-    pub kind: Buffer,
-    pub direction: Direction,
-    /// Offset in the stream of the first byte; `None` in a datagram.
-    pub begin: Option<u64>,
-    /// Size in bytes; `None` while it is not known.
-    pub size: Option<u64>,
-    /// True if all bytes have come.
-    pub is_complete: bool,
-}
-
-/// A frame that has not all its bytes.
-#[derive(Debug)]
-struct Open {
-    transaction: Transaction,
-    /// Offset in the stream of the first byte.
-    begin: u64,
-}
 
 /// The frames of one direction.
 #[derive(Debug, Default)]

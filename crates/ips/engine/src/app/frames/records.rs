@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use millrace_ips_rules::buffers::Buffer;
 
 use super::binary::{big, message};
-use super::{Found, Step, Units};
+use super::units::{Found, Step, Units};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 

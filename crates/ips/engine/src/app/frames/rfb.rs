@@ -2,7 +2,7 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::{Found, Step, Units};
+use super::units::{Found, Step, Units};
 use crate::app::heap::heap;
 use crate::app::rfb::Handshake;
 use crate::flow::Direction;

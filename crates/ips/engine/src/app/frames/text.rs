@@ -3,7 +3,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::line::{Line, blanks, decimal, header};
-use super::{Found, Step, Units};
+use super::units::{Found, Step, Units};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 

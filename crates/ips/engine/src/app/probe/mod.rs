@@ -4,6 +4,12 @@
 use super::AppProtocol;
 use crate::flow::Direction;
 
+/// IP protocol number of TCP.
+pub(super) const TCP: u8 = 6;
+
+/// The number of bytes of a direction that protocol detection examines.
+pub(super) const PROBE_SIZE: usize = 8192;
+
 /// The transport of the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
@@ -274,7 +280,7 @@ fn is_space(byte: &&u8) -> bool {
 pub(super) fn remove_space(bytes: &mut Vec<u8>) -> bool {
     let size = bytes.iter().take_while(is_space).count();
     bytes.drain(..size.saturating_sub(1));
-    size > 1 && bytes.len() < super::PROBE_SIZE
+    size > 1 && bytes.len() < PROBE_SIZE
 }
 
 /// Returns true if the bytes begin a TLS record or an SSLv2 hello, `None` if more bytes decide.

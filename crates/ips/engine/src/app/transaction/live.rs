@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use super::counted::Counted;
 use super::{AppEvent, EVENTS_PER_TRANSACTION, Progress, Transaction};
 use crate::app::AppProtocol;
 use crate::app::heap::{Heap, heap};
@@ -49,22 +50,6 @@ pub struct Transactions {
     pub(in crate::app) side: usize,
     /// The size of all transactions, once there are at least [`SIZED`].
     sizes: Option<Box<Sizes>>,
-}
-
-/// The size with which one transaction is counted in the sum of all.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Counted {
-    /// The size in bytes that is included in the sum.
-    size: usize,
-    /// True if the size may have changed since it was included.
-    is_changed: bool,
-}
-
-/// Prints nothing about the value: it depends on the segmentation, and printed transactions must not.
-impl core::fmt::Debug for Counted {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Counted")
-    }
 }
 
 /// The size of the buffers of all transactions.

@@ -4,8 +4,10 @@
 //! Detection reads the instances of a buffer, each with the bytes so far and a flag that says if more can
 //! follow.
 
+mod counted;
 mod index_ranges;
 mod live;
+mod view;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
@@ -20,51 +22,11 @@ use crate::app::heap::{Heap, heap};
 use crate::detect;
 use crate::flow::Direction;
 
+use counted::Counted;
 use index_ranges::BufferIndexRanges;
-use live::Counted;
 pub(super) use live::SLICE;
 pub use live::{LIVE_SIZE, LIVE_TRANSACTIONS, Transactions};
-
-/// The progress of a transaction in one direction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Progress {
-    /// No byte was parsed.
-    #[default]
-    Idle,
-    /// The first line or header is being parsed.
-    Started,
-    /// The headers are complete.
-    Headers,
-    /// The body is being parsed.
-    Body,
-    /// The direction is complete.
-    Complete,
-}
-
-/// An instance of a buffer of a transaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BufferView<'a> {
-    /// The bytes that are available.
-    pub bytes: &'a [u8],
-    /// Offset of `bytes[0]` in the whole buffer, if earlier bytes are not kept.
-    pub offset: u64,
-    /// True if no byte follows.
-    pub is_complete: bool,
-    /// True if the header of DCE/RPC says that numbers are big-endian (C706, section 14.2.5).
-    pub(crate) is_big_endian: bool,
-}
-
-impl<'a> BufferView<'a> {
-    /// Returns a buffer that no byte follows.
-    pub(crate) fn whole(bytes: &'a [u8]) -> BufferView<'a> {
-        BufferView {
-            bytes,
-            offset: 0,
-            is_complete: true,
-            is_big_endian: false,
-        }
-    }
-}
+pub use view::{BufferView, Progress};
 
 /// A buffer that a parser has published.
 #[derive(Debug, Clone, PartialEq, Eq)]

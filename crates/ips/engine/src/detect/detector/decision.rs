@@ -4,15 +4,15 @@ use millrace_ips_rules::header::Action as RuleAction;
 
 use super::{Context, Detector, Match};
 use crate::app::AppProtocol;
-use crate::detect::OVERRULED;
 use crate::detect::compile::Ruleset;
+use crate::detect::flow_state::OVERRULED;
 use crate::detect::program::{Rule, RuleType};
 use crate::detect::rate;
 use crate::detect::state::{self, FlowBits};
 use crate::event::{self, Alert, Event, Events};
 use crate::flow::{Direction, Flow};
+use crate::mode::Mode;
 use crate::packet::Packet;
-use crate::settings::Mode;
 use crate::verdict::Action;
 
 impl Detector {

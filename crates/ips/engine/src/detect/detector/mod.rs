@@ -17,6 +17,7 @@ use trace::Tracer;
 pub use profile::{Clock, Cost, Costs, GroupId};
 pub use trace::{Condition, TraceOutcome, TracePlace, TraceRecord};
 
+use super::candidates::Candidates;
 use super::compile::Ruleset;
 use super::dataset::FoundJson;
 use super::evaluate::{self, Limit, Scratch, Subject};
@@ -27,8 +28,8 @@ use super::{Inspection, conditions, reload, transform};
 use crate::app::{AppProtocol, FrameView};
 use crate::event::{Event, Events};
 use crate::flow::{Direction, Flow};
+use crate::mode::Mode;
 use crate::packet::Packet;
-use crate::settings::Mode;
 use crate::tcp::{LOOK_BACK, StreamWindow};
 use crate::verdict::Action;
 
@@ -39,55 +40,6 @@ const ALERTS: usize = 15;
 /// Suricata documents 2,560, varied at random by up to a tenth. The value here agrees with its recorded
 /// alerts.
 const WINDOW: usize = LOOK_BACK;
-
-/// A set of rules. Emptying it takes constant time: the marks of an earlier epoch do not count.
-#[derive(Debug, Default)]
-pub(super) struct Candidates {
-    marks: Vec<u32>,
-    epoch: u32,
-    list: Vec<u32>,
-}
-
-impl Candidates {
-    /// Empties the set.
-    pub(super) fn begin(&mut self) {
-        self.list.clear();
-        self.epoch = self.epoch.wrapping_add(1);
-        if self.epoch == 0 {
-            self.marks.fill(0);
-            self.epoch = 1;
-        }
-    }
-
-    /// Adds a rule.
-    #[inline]
-    pub(super) fn add(&mut self, rule: u32) {
-        if self.mark(rule) {
-            self.list.push(rule);
-        }
-    }
-
-    /// Adds a rule if it passes a test, which runs only once for each rule. Returns true if the rule was
-    /// added.
-    #[inline]
-    fn add_if(&mut self, rule: u32, passes: impl Fn(u32) -> bool) -> bool {
-        let is_added = self.mark(rule) && passes(rule);
-        if is_added {
-            self.list.push(rule);
-        }
-        is_added
-    }
-
-    /// Marks a rule. Returns false if it is marked already.
-    #[inline]
-    pub(super) fn mark(&mut self, rule: u32) -> bool {
-        let at = rule as usize;
-        if at >= self.marks.len() {
-            self.marks.resize(at + 1, 0);
-        }
-        std::mem::replace(&mut self.marks[at], self.epoch) != self.epoch
-    }
-}
 
 /// Counters of detection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

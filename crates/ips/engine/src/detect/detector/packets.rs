@@ -3,11 +3,13 @@
 use millrace_ips_rules::header::Action as RuleAction;
 
 use super::decision::is_once;
-use super::{Candidates, Context, Detector, GroupId};
+use super::{Context, Detector, GroupId};
+use crate::detect::candidates::Candidates;
 use crate::detect::compile::Ruleset;
+use crate::detect::conditions;
+use crate::detect::flow_state::PENDING;
 use crate::detect::prefilter::{Class, Group};
 use crate::detect::program::Rule;
-use crate::detect::{PENDING, conditions};
 use crate::flow::Flow;
 use crate::tcp::StreamWindow;
 

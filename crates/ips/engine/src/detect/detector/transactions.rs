@@ -11,7 +11,8 @@ use crate::app::{AppEvent, Progress, Transaction, Transactions, protocol_of};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
 use crate::detect::program::{AppTest, Disabled, Rule};
-use crate::detect::transaction::{self, Candidate, DirectionState, Seen};
+use crate::detect::transaction;
+use crate::detect::transaction_state::{Candidate, DirectionState, Seen};
 use crate::flow::{Direction, Flow};
 
 impl Detector {
