@@ -23,24 +23,16 @@ use anyhow::{Context, Result, bail};
 use graph::{Graph, circles};
 use modules::{Import, Modules, Path, load};
 
-/// The crates that still have circles. A crate without circles leaves the list. A new crate must not join it.
-const UNTIDY: [&str; 1] = ["crates/ips/engine"];
-
 /// The dependencies among files, each with the paths (and their lines) that cause it.
 type Edges = BTreeMap<(String, String), Vec<String>>;
 
-/// Fails if a crate has a circle, and names its files and the paths between them. Crates of [`UNTIDY`] must
-/// have a circle.
+/// Fails if a crate has a circle, and names its files and the paths between them.
 pub(crate) fn check(root: &FilePath) -> Result<()> {
     let mut problems = Vec::new();
     let crates = crates(root)?;
     for krate in &crates {
         let circles = problems_of(root, krate)?;
-        if !UNTIDY.contains(&krate.as_str()) {
-            problems.extend(circles.iter().map(|circle| format!("{krate}: {circle}")));
-        } else if circles.is_empty() {
-            bail!("{krate} has no circles any more: take it off the list UNTIDY in xtask/src/circles/mod.rs");
-        }
+        problems.extend(circles.iter().map(|circle| format!("{krate}: {circle}")));
     }
     if !problems.is_empty() {
         bail!(
@@ -48,12 +40,7 @@ pub(crate) fn check(root: &FilePath) -> Result<()> {
             problems.join("\n")
         );
     }
-    println!(
-        "circles: none among the files of {} crates; {} have some still: {}",
-        crates.len() - UNTIDY.len(),
-        UNTIDY.len(),
-        UNTIDY.join(", ")
-    );
+    println!("circles: none among the files of {} crates", crates.len());
     Ok(())
 }
 
@@ -283,9 +270,6 @@ mod tests {
         let crates = crates(&root).unwrap();
         for krate in ["bin/millraced", "crates/switch/datapath"] {
             assert!(crates.iter().any(|found| found == krate), "{crates:?}");
-        }
-        for krate in UNTIDY {
-            assert!(crates.iter().any(|found| found == krate), "{krate}");
         }
         let error = problems_of(&root, "crates/none").unwrap_err().to_string();
         assert!(error.contains("crates/none/src"), "{error}");

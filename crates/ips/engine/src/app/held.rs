@@ -9,8 +9,8 @@
 //! One chunk may have thousands of small messages: a segment that fills a hole delivers all data after it. The list of
 //! transactions is bounded, so without a pause the first ones would make room for the last ones before rules see them.
 
-use super::probe::TCP;
 use super::transaction::SLICE;
+use super::transport::TCP;
 use super::waiting::Held;
 use super::{AppState, Mode};
 use crate::flow::{Direction, FlowKey};

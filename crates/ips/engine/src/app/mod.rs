@@ -55,6 +55,7 @@ mod text;
 mod tftp;
 pub mod tls;
 pub mod transaction;
+mod transport;
 mod waiting;
 mod websocket;
 
@@ -69,11 +70,12 @@ pub use expectation::Expectation;
 pub(crate) use expectations::Expectations;
 pub use frames::{FrameReport, FrameSet, FrameView};
 pub use parser::{Outcome, Parser};
-pub use probe::{ProtocolDetection, Transport, detect_protocol};
+pub use probe::{ProtocolDetection, detect_protocol};
 pub use protocol::AppProtocol;
 pub use settings::{AppSettings, Asks};
 pub use smb::status_name as smb_status_name;
 pub use transaction::{AppEvent, BufferView, Progress, Transaction, Transactions};
+pub use transport::Transport;
 
 use crate::flow::{Direction, FlowKey};
 use crate::tcp::StreamChunk;

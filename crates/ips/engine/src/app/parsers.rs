@@ -1,8 +1,8 @@
 //! The parser of each protocol.
 
 use super::parser::Parser;
-use super::probe::{TCP, Transport};
 use super::protocol::AppProtocol;
+use super::transport::{TCP, Transport};
 use super::{
     AppSettings, bittorrent, dhcp, dnp3, dns, enip, ftp, http, ike, krb5, ldap, mail, mdns, modbus, mqtt,
     nfs, pgsql, quic, rdp, rfb, sip, smb, snmp, ssh, tftp, tls, websocket,

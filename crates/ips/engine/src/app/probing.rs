@@ -14,8 +14,9 @@
 use super::frames::Frames;
 use super::parser::Outcome;
 use super::parsers::parser_of;
-use super::probe::{self, PROBE_SIZE, ProtocolDetection, TCP, Transport, detect_protocol};
+use super::probe::{self, PROBE_SIZE, ProtocolDetection, detect_protocol};
 use super::transaction::{AppEvent, Transactions};
+use super::transport::{TCP, Transport};
 use super::waiting::{OtherDirection, SecondParser};
 use super::{AppProtocol, AppState, Mode, record};
 use crate::flow::{Direction, FlowKey};

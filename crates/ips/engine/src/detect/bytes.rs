@@ -1,8 +1,8 @@
 //! Numbers and Base64 data in the traffic, which `byte_test`, `byte_jump`, `byte_extract`, `byte_math` and
 //! `base64_decode` read.
 
-use super::evaluate::{Subject, Variables};
 use super::program::{Endianness, MathOperator, NumberForm, NumberSource, Operand, TestOperator};
+use super::subject::{Subject, Variables};
 
 /// Largest size of a binary number, in bytes.
 const BINARY_SIZE: i64 = 8;

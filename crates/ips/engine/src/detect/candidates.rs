@@ -10,6 +10,7 @@ pub(super) struct Candidates {
 
 impl Candidates {
     /// Empties the set.
+    #[inline]
     pub(super) fn begin(&mut self) {
         self.list.clear();
         self.epoch = self.epoch.wrapping_add(1);

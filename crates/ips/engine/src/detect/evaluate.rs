@@ -10,38 +10,12 @@ use millrace_ips_rules::options::number::Comparison;
 
 use super::bytes;
 use super::dataset::Changes;
-use super::program::{ContentTest, JumpBase, Operation, PcreTest, VARIABLES, compare};
+use super::program::{ContentTest, JumpBase, Operation, PcreTest, compare};
+use super::subject::{Subject, Variables};
 
 /// Largest number of positions at which contents and expressions of a rule are tried in one inspection of a
 /// buffer.
 pub const STEP_BUDGET: u32 = 3000;
-
-/// The variables of a rule.
-pub type Variables = [u64; VARIABLES];
-
-/// The bytes that operations are applied to.
-#[derive(Debug, Clone, Copy)]
-pub struct Subject<'a> {
-    pub bytes: &'a [u8],
-    /// Offset of the first byte in the stream or the buffer.
-    pub offset: u64,
-    /// True if no byte follows.
-    pub is_complete: bool,
-    /// True if the header of DCE/RPC says that numbers are big-endian.
-    pub is_dce_big_endian: bool,
-}
-
-impl<'a> Subject<'a> {
-    /// Returns a subject that no further bytes follow.
-    pub fn whole(bytes: &'a [u8]) -> Subject<'a> {
-        Subject {
-            bytes,
-            offset: 0,
-            is_complete: true,
-            is_dce_big_endian: false,
-        }
-    }
-}
 
 /// A limit that ended an evaluation without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

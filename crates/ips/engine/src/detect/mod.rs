@@ -19,6 +19,7 @@ mod evaluate;
 mod fields;
 mod flow_state;
 mod modbus;
+mod numbers;
 pub mod oracle;
 mod prefilter;
 pub mod program;
@@ -26,6 +27,7 @@ mod rate;
 mod readings;
 mod reload;
 mod state;
+mod subject;
 mod transaction;
 mod transaction_state;
 mod transform;
@@ -41,11 +43,12 @@ pub use detector::{
     Clock, Condition, Cost, Costs, Counters, DetectSettings, Detector, GroupId, TraceOutcome, TracePlace,
     TraceRecord,
 };
-pub use evaluate::{Limit, STEP_BUDGET, Scratch, Subject, Variables, matches};
+pub use evaluate::{Limit, STEP_BUDGET, Scratch, matches};
 pub use flow_state::FlowState;
+pub use numbers::Numbers;
 pub use program::{Rule, RuleType};
-pub use reload::Numbers;
 pub use state::FlowBits;
+pub use subject::{Subject, Variables};
 pub use transaction_state::TransactionState;
 
 /// The subject of an inspection: a packet with its flow and the stream data that became inspectable with it.

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 
 use millrace_ips_pcre as pcre;
 
-use super::evaluate::{self, Scratch, Subject, Variables};
+use super::evaluate::{self, Scratch};
 use super::program::Operation;
+use super::subject::{Subject, Variables};
 
 type State = (usize, Variables);
 

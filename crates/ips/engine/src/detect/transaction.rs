@@ -4,9 +4,10 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::candidates::Candidates;
 use super::compile::{Hook, buffer_directions};
-use super::evaluate::{self, Scratch, Subject};
+use super::evaluate::{self, Scratch};
 use super::prefilter::Group;
 use super::program::{Absence, AppTest, BufferTest, JumpBase, Operation, Rule, Step};
+use super::subject::Subject;
 use super::transaction_state::{Candidate, DirectionState, Scanned, Seen};
 use super::transform;
 use crate::app::{BufferView, Progress, Transaction};

@@ -4,11 +4,11 @@ use millrace_types::Time;
 use millrace_wire::tcp::flags;
 
 use super::Engine;
+use super::decided::{Changed, Decided};
 use crate::detect::Ruleset;
 use crate::event::{Events, FlowEnd};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
-use crate::packet::events::PacketEvents;
 use crate::packet::{Context, IpHeaderLocation, Packet, TcpHeader};
 use crate::policy::Cause;
 use crate::settings::{Encryption, Mode};
@@ -16,31 +16,12 @@ use crate::tcp::normalize::{Edits, SegmentLocation};
 use crate::tcp::{Stream, TcpProblem, observer};
 use crate::verdict::{DropReason, Verdict};
 
-/// The outcome of a packet of a flow.
-pub(super) enum Decided {
-    /// The decision about the packet.
-    Verdict(Verdict),
-    /// The packet is changed first.
-    Changed(Box<Changed>),
-}
-
 /// The outcome of a packet for the transport state of its flow.
 enum Observed {
     /// A policy decides about the packet.
     Refused(Verdict),
     /// The changes that the normaliser asks for, or the problem of a segment.
     Segment(Result<Option<(Edits, SegmentLocation)>, TcpProblem>),
-}
-
-/// A packet that the normaliser changes before it is inspected, and its flow.
-pub(super) struct Changed {
-    edits: Edits,
-    location: SegmentLocation,
-    index: FlowIndex,
-    flow: Box<Flow>,
-    direction: Direction,
-    is_encrypted: bool,
-    events: PacketEvents,
 }
 
 impl Engine {

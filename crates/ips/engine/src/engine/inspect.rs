@@ -1,6 +1,7 @@
 //! Inspection of a packet and of the pending stream data of its flow, and the decision that follows.
 
 use super::Engine;
+use super::decided::rejection;
 use crate::detect::{Inspection, Ruleset};
 use crate::event::{Event, Events, RuleId};
 use crate::flow::{Direction, Flow, FlowVerdict};
@@ -9,7 +10,7 @@ use crate::packet::Packet;
 use crate::policy::Cause;
 use crate::settings::{Encryption, Mode};
 use crate::tcp::StreamWindow;
-use crate::verdict::{Action, DropReason, Verdict};
+use crate::verdict::{Action, Verdict};
 
 impl Engine {
     /// Evaluates the rules on a packet, and on the pending stream data of its direction.
@@ -295,17 +296,6 @@ fn rule_of(event: &Event) -> Option<(u64, u32, u32)> {
     match event {
         Event::Alert(alert) => Some((alert.subject.packet, alert.gid, alert.sid)),
         _ => None,
-    }
-}
-
-/// Returns the decision for an action that drops or rejects a packet.
-pub(super) fn rejection(action: Action) -> Verdict {
-    let reject = |source, destination| Verdict::Reject { source, destination };
-    match action {
-        Action::RejectSource => reject(true, false),
-        Action::RejectDestination => reject(false, true),
-        Action::RejectBoth => reject(true, true),
-        _ => Verdict::Drop(DropReason::Rule),
     }
 }
 

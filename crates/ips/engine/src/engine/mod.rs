@@ -1,5 +1,6 @@
 //! The path of one packet through the engine.
 
+mod decided;
 mod exceptions;
 mod flows;
 mod inspect;
@@ -23,8 +24,7 @@ use crate::settings::{Mode, Settings};
 use crate::tcp::TcpSettings;
 use crate::tcp::normalize::TcpCounters;
 use crate::verdict::{Action, DropReason, Verdict};
-use flows::Decided;
-use inspect::rejection;
+use decided::{Decided, rejection};
 
 /// The slots that one search for an idle flow covers, and the maximum number of flows that one call of
 /// [`Engine::expire_some`] ends.

@@ -6,6 +6,7 @@
 //!                    └────────────── tunnel ───────────────┘  (one more Packet for each encapsulation)
 //! ```
 
+mod context;
 mod decode;
 pub mod events;
 mod headers;
@@ -23,7 +24,7 @@ use millrace_wire::{IpProto, checksum, udp};
 
 use crate::flow::{Direction, FlowKey};
 
-pub(crate) use decode::Context;
+pub(crate) use context::Context;
 pub use decode::{ip_packet, payload};
 use events::PacketEvents;
 pub use headers::{IcmpHeader, IpHeader, IpVersion, LinkType, TcpHeader, Undecoded};

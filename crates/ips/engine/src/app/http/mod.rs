@@ -9,6 +9,7 @@
 //! Each side consumes lines and bodies as soon as they are complete, keeps only the incomplete line, and never looks at
 //! segment boundaries: any segmentation gives the same transactions.
 
+mod alternatives;
 mod body;
 mod chunked;
 mod decompress;
@@ -17,10 +18,12 @@ mod headers;
 pub(in crate::app) mod http2;
 pub(in crate::app) mod multipart;
 mod name_filter;
+mod pairing;
 mod publish;
 mod readings;
 mod request;
 mod response;
+mod step;
 #[cfg(test)]
 mod tests;
 mod uri;
@@ -28,91 +31,18 @@ mod uri;
 pub(in crate::app) use uri::hex;
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
 
 use super::AppSettings;
 use super::parser::{Outcome, Parser};
-use super::record::{HttpRecord, Record};
-use super::transaction::{LIVE_TRANSACTIONS, SLICE, Transaction, Transactions};
+use super::transaction::{SLICE, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
-use readings::Alternatives;
+use alternatives::Alternatives;
+use pairing::Pairing;
 use request::RequestSide;
 use response::ResponseSide;
-
-/// Largest size of a line in bytes, as Suricata's `meta-field-limit`.
-const LINE_SIZE: usize = 18_432;
-/// Largest size of all header lines of a message.
-const HEADERS_SIZE: usize = 256 << 10;
-
-/// Most bytes of a chunk for which memory is allocated when the headers of a message begin: usual headers need no more.
-const BLOCK_ROOM: usize = 1024;
-
-/// A request that waits for its response.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Waiting {
-    transaction: u64,
-    method: Method,
-    is_http_09: bool,
-    expects_continue: bool,
-    file_name: Vec<u8>,
-}
-
-heap!(Waiting { file_name });
-
-/// The methods whose responses differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Method {
-    Head,
-    Connect,
-    #[default]
-    Other,
-}
-
-/// The pairing of the requests and responses of a connection.
-#[derive(Debug, Default)]
-struct Pairing {
-    /// Requests without complete response, oldest first.
-    waiting: VecDeque<Waiting>,
-    /// True once a request was removed because too many wait: responses cannot be assigned to requests any more.
-    has_overflowed: bool,
-    /// The transaction of the last request to change the protocol, until its response begins.
-    awaits_upgrade: Option<u64>,
-    /// The answer to CONNECT, once it is known: true if the tunnel is open.
-    connect: Option<bool>,
-    /// True if bytes of the client after a CONNECT wait for the answer to it.
-    has_held_requests: bool,
-    /// True while the server's bytes after the answer to a CONNECT wait until the client's bytes behind it are parsed.
-    pauses_responses: bool,
-    /// True if the tunnel of CONNECT carries HTTP.
-    resumes_http: bool,
-    /// True once the connection speaks another protocol.
-    is_tunnel: bool,
-    /// The transaction whose response refuses the body for which its request waits (status 4xx after "Expect: 100-continue").
-    refuses_body: Option<u64>,
-    /// True once a message is refused: its framing is invalid, or recipients disagree on its end.
-    is_refused: bool,
-}
-
-heap!(Pairing { waiting });
-
-impl Pairing {
-    fn push(&mut self, waiting: Waiting) {
-        if self.waiting.len() >= LIVE_TRANSACTIONS {
-            self.waiting.pop_front();
-            self.has_overflowed = true;
-        }
-        self.waiting.push_back(waiting);
-    }
-}
-
-/// The result of a parsing step: the number of consumed bytes, or that more bytes are needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Consumed(usize),
-    NeedMore,
-}
+use step::LINE_SIZE;
 
 /// The parser of a connection.
 #[derive(Debug)]
@@ -345,15 +275,5 @@ impl Parser for Http {
 
     fn is_strict(&self) -> bool {
         self.pairing.is_refused
-    }
-}
-
-/// Changes the record of a transaction.
-fn update_record(transaction: &mut Transaction, change: impl FnOnce(&mut HttpRecord)) {
-    if !matches!(transaction.record, Record::Http(_)) {
-        transaction.record = Record::Http(Box::default());
-    }
-    if let Record::Http(record) = &mut transaction.record {
-        change(record);
     }
 }

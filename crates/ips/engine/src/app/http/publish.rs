@@ -1,8 +1,9 @@
-//! The buffers that consist of the headers of a message, for requests and responses.
+//! The record of a message, and the buffers that consist of its headers, for requests and responses.
 
 use millrace_ips_rules::buffers::Buffer;
 
 use super::headers::Headers;
+use crate::app::record::{HttpRecord, Record};
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
 
@@ -42,5 +43,15 @@ impl MessageHeaders {
                 transaction.replace(buffer, side, value);
             }
         }
+    }
+}
+
+/// Changes the record of a transaction.
+pub(super) fn update_record(transaction: &mut Transaction, change: impl FnOnce(&mut HttpRecord)) {
+    if !matches!(transaction.record, Record::Http(_)) {
+        transaction.record = Record::Http(Box::default());
+    }
+    if let Record::Http(record) = &mut transaction.record {
+        change(record);
     }
 }

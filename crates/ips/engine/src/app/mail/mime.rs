@@ -13,23 +13,22 @@ mod body;
 mod decoded;
 mod headers;
 mod part;
+mod reading;
 mod summary;
 
 use millrace_ips_rules::buffers::Buffer;
 
-use self::body::MailBody;
-use self::decoded::Decoded;
 use self::headers::{HEADERS_SIZE, Headers, begins, header};
 use self::part::{ATTACHMENTS, Part, refuse_file};
-pub(in crate::app) use self::summary::{Summary, addresses};
+pub(in crate::app) use self::reading::Mime;
+use self::reading::{Decoded, Message, State};
+pub(in crate::app) use self::summary::addresses;
 use super::decode::{Decoder, Encoding};
 use super::lines;
 use crate::app::AppSettings;
-use crate::app::heap::{Heap, heap};
 use crate::app::parameter::{extended_parameter, parameter};
 use crate::app::record::MailStatus;
 use crate::app::transaction::{AppEvent, Transaction};
-use crate::flow::Direction;
 
 /// Largest size of a line without its end (RFC 5322, section 2.1.1).
 const LINE_SIZE: usize = 998;
@@ -37,9 +36,6 @@ const LINE_SIZE: usize = 998;
 const DEPTH: usize = 10;
 /// Largest size of a boundary (RFC 2046, section 5.1.1, allows 70).
 const BOUNDARY_SIZE: usize = 254;
-/// Largest number of encoded messages and multiparts of a mail that are read as declared at the same time. Each of them has half of
-/// what is left for those inside of it, so four can be one in another, and at most 16 further parsers work, however readings multiply.
-const READINGS: usize = 16;
 
 /// Notes that a message is not read as declared, because too many are.
 fn refuse_reading(transaction: &mut Transaction) {
@@ -47,88 +43,7 @@ fn refuse_reading(transaction: &mut Transaction) {
     transaction.exceeds_limits = true;
 }
 
-#[derive(Debug)]
-enum State {
-    /// The headers of the message or of a part.
-    Headers(Headers),
-    /// Bytes that belong to no file.
-    Text,
-    /// Bytes of a file.
-    File(Part),
-}
-
-impl Heap for State {
-    fn heap(&self) -> usize {
-        match self {
-            State::Headers(headers) => headers.heap(),
-            State::Text => 0,
-            State::File(part) => part.heap(),
-        }
-    }
-}
-
-/// A message or an encoded multipart around the part in progress.
-#[derive(Debug)]
-struct Message {
-    /// The message as a file, if it has a name.
-    file: Option<Part>,
-    /// Number of boundaries around it.
-    around: usize,
-    /// The bytes as declared, if it declares an encoding.
-    decoded: Option<Decoded>,
-}
-
-heap!(Message { file, decoded });
-
-/// A message in progress.
-#[derive(Debug)]
-pub(in crate::app) struct Mime {
-    direction: Direction,
-    state: State,
-    boundaries: Vec<Vec<u8>>,
-    /// The messages that are files or encoded, and the encoded multiparts, outermost first.
-    enclosing: Vec<Message>,
-    /// Number of encoded messages and multiparts that may still be read as declared.
-    readings: usize,
-    /// True if this is one of two readings of the message, so that its lines may be none.
-    is_guess: bool,
-    is_top: bool,
-    /// True if the last piece did not end its line.
-    is_in_line: bool,
-    /// The end of the last piece that is not parsed yet: an incomplete header line, or bytes that may begin a boundary
-    /// or a line end.
-    held: Vec<u8>,
-    pub(in crate::app) summary: Summary,
-    /// The body of the message itself for rules; `None` if they ask nothing of it.
-    pub(in crate::app) body: Option<Box<MailBody>>,
-}
-
-heap!(Mime {
-    state,
-    boundaries,
-    enclosing,
-    held,
-    summary,
-    body
-});
-
 impl Mime {
-    pub(in crate::app) fn new(direction: Direction) -> Mime {
-        Mime {
-            direction,
-            state: State::Headers(Headers::default()),
-            boundaries: Vec::new(),
-            enclosing: Vec::new(),
-            readings: READINGS,
-            is_guess: false,
-            is_top: true,
-            is_in_line: false,
-            held: Vec::new(),
-            summary: Summary::default(),
-            body: None,
-        }
-    }
-
     /// Looks at the body for rules that ask for its URLs or its digest.
     pub(in crate::app) fn with_body(mut self, settings: &AppSettings) -> Mime {
         self.body = settings.asks.mail_bodies.then(Box::default);

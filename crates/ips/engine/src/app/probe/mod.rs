@@ -2,20 +2,11 @@
 //! evidence.
 
 use super::AppProtocol;
+use super::transport::Transport;
 use crate::flow::Direction;
-
-/// IP protocol number of TCP.
-pub(super) const TCP: u8 = 6;
 
 /// The number of bytes of a direction that protocol detection examines.
 pub(super) const PROBE_SIZE: usize = 8192;
-
-/// The transport of the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Transport {
-    Tcp,
-    Udp,
-}
 
 /// The result of looking at the first bytes of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::pipes::File as Handle;
+use super::transfer::File as Handle;
 use crate::app::file::NAME_SIZE;
 use crate::app::heap::{flat, heap};
 use crate::app::transaction::{Progress, Transactions};

@@ -1,21 +1,10 @@
 //! Messages that are too large to be kept: the bytes of the file that they write or read are passed on as they come.
 
-use super::pipes::File;
-use super::{HEADER_1, HEADER_2, Smb, file_at, u16_at, u32_at, u64_at};
+use super::Smb;
+use super::fields::{HEADER_1, HEADER_2, u16_at, u32_at, u64_at};
+use super::transfer::{File, LargeTransfer, file_at};
 use crate::app::transaction::Transactions;
 use crate::flow::Direction;
-
-/// The bytes of a file in a message that is too large to be kept.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LargeTransfer {
-    /// Number of bytes of the message before those of the file.
-    pub(super) before: usize,
-    /// Number of bytes of the file that are still to come.
-    pub(super) left: usize,
-    pub(super) file: File,
-    /// Offset of the next byte in the file.
-    pub(super) offset: u64,
-}
 
 impl Smb {
     /// Returns the file whose bytes a large message of `size` bytes carries, from the first bytes of the message.
@@ -81,27 +70,4 @@ impl Smb {
         large.offset += bytes.len() as u64;
         self.files.transfer(at, bytes, direction, out);
     }
-}
-
-/// Returns true if the first bytes of a large message show that other commands are skipped with it.
-pub(super) fn hides_commands(data: &[u8]) -> bool {
-    match data.first_chunk::<4>() {
-        Some(b"\xfeSMB") => u32_at(data, 20) != Some(0),
-        Some(b"\xffSMB") => {
-            let is_transfer = matches!(data.get(4), Some(0x2e | 0x2f));
-            !is_transfer || data.get(HEADER_1 + 1) != Some(&0xff)
-        }
-        _ => false,
-    }
-}
-
-/// Returns true if the first bytes that a large message writes look like a call.
-pub(super) fn hides_calls(data: &[u8]) -> bool {
-    let at = match data.first_chunk::<4>() {
-        Some(b"\xfeSMB") if u16_at(data, 12) == Some(9) => u16_at(data, HEADER_2 + 2),
-        Some(b"\xffSMB") if data.get(4) == Some(&0x2f) => u16_at(data, HEADER_1 + 1 + 22),
-        _ => None,
-    };
-    let written = at.and_then(|at| data.get(at..)).unwrap_or_default();
-    matches!(written, [5, 0 | 1, ..])
 }

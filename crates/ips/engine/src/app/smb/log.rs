@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
+use super::fields::{HEADER_1, HEADER_2, narrow, slice, u16_at, u32_at, u64_at};
 use super::names::{command_1, command_2};
-use super::{HEADER_1, HEADER_2, file_at, narrow, slice, u16_at, u32_at, u64_at};
+use super::transfer::file_at;
 use crate::app::AppProtocol;
 use crate::app::heap::{flat, heap};
 use crate::app::record::{FIELD_LIST, FIELD_SIZE, Fields, Record, SmbRecord};

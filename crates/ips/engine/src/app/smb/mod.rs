@@ -2,6 +2,7 @@
 //! commands of a message are parsed one by one.
 
 pub(super) mod dcerpc;
+mod fields;
 mod files;
 mod large;
 mod log;
@@ -10,6 +11,7 @@ mod ntlm;
 mod pipes;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use names::status_name;
 
@@ -23,10 +25,11 @@ use super::{AppProtocol, AppSettings};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use fields::{HEADER_1, HEADER_2, narrow, slice, u16_at, u32_at, u64_at};
 use files::Files;
-use large::{LargeTransfer, hides_calls, hides_commands};
 use log::Log;
-use pipes::{File, Pipes};
+use pipes::Pipes;
+use transfer::{File, LargeTransfer, Transfer, file_at, hides_calls, hides_commands};
 
 /// Size of the header of a NetBIOS session message.
 const SESSION_HEADER: usize = 4;
@@ -37,48 +40,6 @@ const MESSAGE_SIZE: usize = 256 << 10;
 const PREVIEW_SIZE: usize = 128;
 /// Largest number of chained commands of a message of SMB 1; those that follow are lost.
 const CHAINED: usize = 16;
-/// Size of the header of SMB 1.
-const HEADER_1: usize = 32;
-/// Size of the header of SMB 2.
-const HEADER_2: usize = 64;
-
-/// Returns the little-endian number of two bytes at an offset.
-fn u16_at(data: &[u8], at: usize) -> Option<usize> {
-    let bytes = data.get(at..at + 2)?;
-    Some(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
-}
-
-/// Returns the little-endian number of four bytes at an offset.
-fn u32_at(data: &[u8], at: usize) -> Option<usize> {
-    let bytes = data.get(at..at + 4)?;
-    usize::try_from(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])).ok()
-}
-
-/// Returns the little-endian number of eight bytes at an offset.
-fn u64_at(data: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*data.get(at..)?.first_chunk()?))
-}
-
-/// Returns the SMB 2 file identifier at an offset.
-fn file_at(data: &[u8], at: usize) -> Option<File> {
-    Some(File(u128::from_le_bytes(*data.get(at..)?.first_chunk()?)))
-}
-
-/// Returns the `size` bytes at `offset`, as a message gives both numbers; `None` if they exceed the data.
-fn slice(data: &[u8], offset: usize, size: usize) -> Option<&[u8]> {
-    data.get(offset..offset.checked_add(size)?)
-}
-
-/// Returns UTF-16 text as bytes; characters beyond ASCII become question marks.
-fn narrow(text: &[u8]) -> Vec<u8> {
-    let units = text
-        .chunks_exact(2)
-        .map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
-    let narrowed = units
-        .take_while(|&unit| unit != 0)
-        .map(|unit| u8::try_from(unit).unwrap_or(b'?'));
-    narrowed.collect()
-}
 
 /// The position in the chained commands of an SMB 2 message at which parsing has paused.
 #[derive(Debug, Clone, Copy, Default)]
@@ -113,15 +74,6 @@ heap!(Smb {
     files,
     log
 });
-
-/// The bytes that a command writes to a file or reads from it.
-struct Transfer<'a> {
-    file: File,
-    data: &'a [u8],
-    command: &'static [u8],
-    /// The offset in the file; `None` if the bytes are known to belong to a pipe.
-    offset: Option<u64>,
-}
 
 impl Smb {
     pub(super) fn new(settings: AppSettings) -> Smb {

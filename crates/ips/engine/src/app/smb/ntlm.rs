@@ -2,7 +2,7 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::{narrow, slice, u16_at, u32_at};
+use super::fields::{narrow, slice, u16_at, u32_at};
 use crate::app::AppProtocol;
 use crate::app::record::{Record, SmbRecord};
 use crate::app::transaction::{Progress, Transactions};

@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use super::Transfer;
 use super::dcerpc::{Calls, Carrier};
+use super::transfer::{File, Transfer};
 use crate::app::AppProtocol;
 use crate::app::heap::{flat, heap};
 use crate::app::transaction::Transactions;
@@ -15,22 +15,6 @@ use crate::flow::Direction;
 const PIPES: usize = 256;
 /// Largest number of commands whose answers are expected.
 const COMMANDS: usize = 512;
-
-/// A file, by the identifier that the server assigned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct File(pub(super) u128);
-
-impl File {
-    /// The identifier that means the file of the previous command.
-    pub(super) const RELATED: File = File(u128::MAX);
-    /// The file of an answer to a command that was not seen.
-    pub(super) const UNKNOWN: File = File(u128::MAX - 1);
-
-    /// Returns a temporary identifier for the file that a command of the same message creates.
-    pub(super) fn created_by(message: u64) -> File {
-        File(u128::MAX << 64 | u128::from(message))
-    }
-}
 
 /// A command that waits for its answer, which names no file.
 #[derive(Debug, Clone, Copy)]

@@ -5,8 +5,11 @@ mod certificate;
 mod fingerprint;
 mod heartbeat;
 mod hello;
+mod state;
 #[cfg(test)]
 mod tests;
+
+pub use state::HandshakeState;
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
@@ -41,21 +44,6 @@ const SERVER_HELLO: u8 = 2;
 const CERTIFICATE: u8 = 11;
 const SERVER_KEY_EXCHANGE: u8 = 12;
 const CLIENT_KEY_EXCHANGE: u8 = 16;
-
-/// The messages of a handshake that were seen, as `ssl_state` asks for them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HandshakeState {
-    /// A client hello was seen.
-    pub client_hello: bool,
-    /// A server hello was seen.
-    pub server_hello: bool,
-    /// A client key exchange was seen.
-    pub client_key_exchange: bool,
-    /// A server key exchange was seen.
-    pub server_key_exchange: bool,
-    /// A message of another kind was seen.
-    pub unknown: bool,
-}
 
 /// One direction of a connection.
 #[derive(Debug, Default)]

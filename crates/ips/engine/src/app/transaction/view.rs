@@ -1,4 +1,4 @@
-//! What detection sees of a transaction: its progress and its buffers.
+//! The progress of a transaction and its buffers, as detection sees them.
 
 /// The progress of a transaction in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

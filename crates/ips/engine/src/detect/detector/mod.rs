@@ -1,5 +1,6 @@
 //! The evaluation of a rule set on one packet, with the conditions that all types of rules have.
 
+mod costs;
 mod decision;
 mod packets;
 mod profile;
@@ -11,19 +12,20 @@ use std::collections::HashMap;
 use millrace_ips_pcre as pcre;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 
-use profile::Profile;
+use costs::Profile;
 use trace::Tracer;
 
-pub use profile::{Clock, Cost, Costs, GroupId};
+pub use costs::{Clock, Cost, Costs, GroupId};
 pub use trace::{Condition, TraceOutcome, TracePlace, TraceRecord};
 
 use super::candidates::Candidates;
 use super::compile::Ruleset;
 use super::dataset::FoundJson;
-use super::evaluate::{self, Limit, Scratch, Subject};
+use super::evaluate::{self, Limit, Scratch};
 use super::program::{AppTest, PacketTest, Rule, RuleType};
 use super::rate::Rates;
 use super::state::{self, AddressBits};
+use super::subject::Subject;
 use super::{Inspection, conditions, reload, transform};
 use crate::app::{AppProtocol, FrameView};
 use crate::event::{Event, Events};

@@ -12,6 +12,7 @@
 mod condition;
 mod operation;
 mod shared;
+mod values;
 
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub use operation::{
     Operation, PcreTest, SetLookup, Step, TestOperator,
 };
 pub use shared::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest, ThresholdTest};
+pub use values::{JsonSet, Values};
 
 /// Number of variables that `byte_extract` and `byte_math` may set in one rule.
 pub const VARIABLES: usize = 16;

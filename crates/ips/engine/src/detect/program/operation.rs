@@ -11,7 +11,7 @@ use millrace_ips_rules::options::entropy::Entropy;
 use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::transform::Transform;
 
-use crate::detect::dataset::{JsonSet, Values};
+use super::values::{JsonSet, Values};
 use crate::flow::Direction;
 
 /// A number of a rule: known when the rule is loaded, or read from the traffic.

@@ -3,7 +3,7 @@
 use millrace_ips_rules::options::number::NumberField;
 use millrace_ips_rules::options::settings;
 
-use super::{Frame, flag, kind};
+use super::header::{Frame, flag, kind};
 
 /// Largest number of settings of a frame, and of sizes in a header block, that are noted.
 pub(super) const NOTED: usize = 64;

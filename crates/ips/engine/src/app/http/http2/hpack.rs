@@ -2,7 +2,7 @@
 
 use loona_hpack::Decoder;
 
-use super::TABLE_SIZE;
+use super::limits::TABLE_SIZE;
 use crate::app::heap::Heap;
 
 /// Size of the table of headers before any settings (RFC 9113, section 6.5.2).

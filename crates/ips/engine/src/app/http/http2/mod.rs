@@ -10,86 +10,36 @@
 //! ```
 //!
 //! Bounds: a header block has at most [`BLOCK_SIZE`] bytes and its fields at most [`HEADERS_SIZE`], the table of a decoder at most
-//! [`TABLE_SIZE`], and a connection at most [`STREAMS`] streams without end. Payloads of DATA are not kept, and any other frame
+//! [`TABLE_SIZE`], and a connection at most [`limits::STREAMS`] streams without end. Payloads of DATA are not kept, and any other frame
 //! of more than [`BLOCK_SIZE`] bytes is skipped or, if it has headers, refused. After lost bytes a direction is not parsed: its table of
 //! headers is not known any more.
 
 mod frame;
+mod header;
 mod hpack;
+mod limits;
 mod stream;
 #[cfg(test)]
 mod tests;
 
 use millrace_ips_rules::options::number::NumberField;
 
-use super::HEADERS_SIZE;
+use super::step::HEADERS_SIZE;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
 use crate::app::transaction::Transactions;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use header::{Frame, HEADER, flag, kind};
 use hpack::HeaderDecoder;
+use limits::TABLE_SIZE;
 use stream::Streams;
 
 /// The first bytes of a client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Size of the header of a frame.
-const HEADER: usize = 9;
 /// Largest size of a header block, and of a payload that is kept.
 const BLOCK_SIZE: usize = 64 << 10;
-/// Largest size of the table of headers of a direction; browsers ask for as much.
-const TABLE_SIZE: usize = 64 << 10;
-/// Largest number of streams without end that are followed.
-const STREAMS: usize = 128;
-
-/// Types of frames (section 6).
-mod kind {
-    pub(super) const DATA: u8 = 0;
-    pub(super) const HEADERS: u8 = 1;
-    pub(super) const PRIORITY: u8 = 2;
-    pub(super) const RST_STREAM: u8 = 3;
-    pub(super) const SETTINGS: u8 = 4;
-    pub(super) const PUSH_PROMISE: u8 = 5;
-    pub(super) const GOAWAY: u8 = 7;
-    pub(super) const WINDOW_UPDATE: u8 = 8;
-    pub(super) const CONTINUATION: u8 = 9;
-}
-
-/// Flags of frames.
-mod flag {
-    pub(super) const END_STREAM: u8 = 0x01;
-    pub(super) const ACK: u8 = 0x01;
-    pub(super) const END_HEADERS: u8 = 0x04;
-    pub(super) const PADDED: u8 = 0x08;
-    pub(super) const PRIORITY: u8 = 0x20;
-}
-
-/// The header of a frame.
-#[derive(Debug, Clone, Copy)]
-struct Frame {
-    size: usize,
-    kind: u8,
-    flags: u8,
-    stream: u32,
-}
-
-impl Frame {
-    fn read(bytes: &[u8; HEADER]) -> Frame {
-        let [a, b, c, kind, flags, stream @ ..] = *bytes;
-        Frame {
-            size: usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c),
-            kind,
-            flags,
-            // The highest bit is reserved.
-            stream: u32::from_be_bytes(stream) & 0x7fff_ffff,
-        }
-    }
-
-    fn has(self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-}
 
 /// The position in the bytes of a direction.
 #[derive(Debug, Clone, Copy)]

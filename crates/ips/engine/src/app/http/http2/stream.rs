@@ -5,14 +5,14 @@ use std::collections::VecDeque;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
-use super::STREAMS;
+use super::limits::STREAMS;
 use crate::app::dns;
 use crate::app::heap::heap;
 use crate::app::http::body::{Body, Undoing};
 use crate::app::http::headers::Headers;
+use crate::app::http::publish::update_record;
 use crate::app::http::request::publish_headers as publish_request_headers;
 use crate::app::http::response::publish_headers as publish_response_headers;
-use crate::app::http::update_record;
 use crate::app::http::uri::Uri;
 use crate::app::mail::decode::{Decoder, Encoding};
 use crate::app::parameter::file_names;

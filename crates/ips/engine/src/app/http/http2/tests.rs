@@ -2,6 +2,7 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
+use super::limits::STREAMS;
 use super::*;
 use crate::app::record::{HttpRecord, Record};
 

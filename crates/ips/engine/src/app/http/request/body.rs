@@ -8,8 +8,9 @@ use crate::app::AppSettings;
 use crate::app::http::body::{Body, Undoing};
 use crate::app::http::chunked::Chunked;
 use crate::app::http::headers::{contains_chunked, content_length};
+use crate::app::http::pairing::Pairing;
+use crate::app::http::publish::update_record;
 use crate::app::http::readings::{Framing, Kind, framed};
-use crate::app::http::{Pairing, update_record};
 use crate::app::transaction::{Progress, Transactions};
 
 impl RequestSide {

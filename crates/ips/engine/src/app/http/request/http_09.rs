@@ -2,8 +2,9 @@
 
 use super::request_line::is_space;
 use super::{RequestSide, State};
+use crate::app::http::framing;
 use crate::app::http::readings::{Kind, Reading};
-use crate::app::http::{Step, framing};
+use crate::app::http::step::Step;
 use crate::app::transaction::Transactions;
 
 /// Maximum number of white-space bytes after the line of an HTTP/0.9 request.

@@ -1,6 +1,7 @@
 //! The requests of a connection: the parser of the client's bytes, up to the headers of a request.
 
 mod body;
+mod host;
 mod http_09;
 mod publish;
 mod request_line;
@@ -12,15 +13,17 @@ use super::body::Body;
 use super::chunked::{self, Chunked, Part};
 use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
+use super::pairing::{Method, Pairing, Waiting};
+use super::publish::update_record;
 use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
+use super::step::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Step};
 use super::uri::Uri;
-use super::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
-use publish::is_valid_host;
+use host::is_valid_host;
 use request_line::{METHODS, RequestLine, is_encoded_twice};
 
 pub(super) use publish::publish_headers;

@@ -4,8 +4,9 @@ use super::request_line::{METHODS, is_space};
 use super::{RequestSide, State};
 use crate::app::AppSettings;
 use crate::app::http::framing;
+use crate::app::http::pairing::Pairing;
 use crate::app::http::readings::{Framing, Kind, framed};
-use crate::app::http::{Pairing, Step};
+use crate::app::http::step::Step;
 use crate::app::transaction::Transactions;
 
 impl RequestSide {

@@ -1,6 +1,7 @@
 //! The responses of a connection: the parser of the server's bytes, up to the headers of a response.
 
 mod body;
+mod line_kind;
 mod publish;
 mod status_line;
 
@@ -10,15 +11,17 @@ use super::body::Body;
 use super::chunked::{self, Chunked, Part};
 use super::framing::{self, Section};
 use super::headers::{Headers, Lines, line};
+use super::pairing::{Method, Pairing, Waiting};
+use super::publish::update_record;
 use super::readings::{Forks, Framing, Kind, Position, Reading, of_lines, other_chunks};
-use super::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Method, Pairing, Step, Waiting, update_record};
+use super::step::{BLOCK_ROOM, HEADERS_SIZE, LINE_SIZE, Step};
 use crate::app::AppProtocol;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::transaction::{AppEvent, Progress, Transactions};
 use crate::flow::Direction;
+use line_kind::{LineKind, line_kind};
 pub(super) use publish::publish_headers;
-use status_line::{LineKind, line_kind};
 
 const SIDE: Direction = Direction::ToClient;
 

@@ -4,8 +4,7 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::SIDE;
 use crate::app::http::headers::Headers;
-use crate::app::http::publish::MessageHeaders;
-use crate::app::http::update_record;
+use crate::app::http::publish::{MessageHeaders, update_record};
 use crate::app::transaction::Transaction;
 
 const HEADERS: MessageHeaders = MessageHeaders {

@@ -2,39 +2,16 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
+use super::line_kind::{LineKind, line_kind};
 use super::{ResponseSide, SIDE, State};
 use crate::app::AppSettings;
 use crate::app::http::framing;
 use crate::app::http::headers::{Lines, line};
+use crate::app::http::pairing::Pairing;
+use crate::app::http::publish::update_record;
 use crate::app::http::readings::{Kind, Reading, of_lines};
-use crate::app::http::{BLOCK_ROOM, Pairing, Step, update_record};
+use crate::app::http::step::{BLOCK_ROOM, Step};
 use crate::app::transaction::Transactions;
-
-/// The first bytes of a line, as far as they decide whether it is a status line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LineKind {
-    Status,
-    Other,
-    Undecided,
-}
-
-/// Returns the kind of a line: browsers accept every line that begins with "http" as a status line.
-pub(super) fn line_kind(data: &[u8]) -> LineKind {
-    let start = data
-        .iter()
-        .position(|&byte| !byte.is_ascii_whitespace() && byte != 0 && byte != 0x0b);
-    let Some(start) = start else {
-        return LineKind::Undecided;
-    };
-    let head = &data[start..(start + 4).min(data.len())];
-    if !b"http"[..head.len()].eq_ignore_ascii_case(head) {
-        LineKind::Other
-    } else if head.len() == 4 {
-        LineKind::Status
-    } else {
-        LineKind::Undecided
-    }
-}
 
 impl ResponseSide {
     /// Decides between responses whether the next bytes begin one.

@@ -13,43 +13,10 @@
 
 use super::super::decode::{Decoder, Encoding};
 use super::super::lines;
-use super::Mime;
+use super::reading::{Decoded, Mime, Reading};
 use crate::app::AppSettings;
-use crate::app::heap::{Heap, heap};
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
-
-/// The message as declared.
-#[derive(Debug)]
-pub(super) struct Decoded {
-    decoder: Decoder,
-    reading: Reading,
-    /// Number of encoded messages inside that may be read as declared.
-    readings: usize,
-    settings: AppSettings,
-}
-
-heap!(Decoded { decoder, reading });
-
-#[derive(Debug)]
-enum Reading {
-    /// The message so far is what this decoder, which changes nothing, makes of it.
-    Same(Decoder),
-    Other {
-        mime: Box<Mime>,
-        /// Decoded bytes of an incomplete line.
-        rest: Vec<u8>,
-    },
-}
-
-impl Heap for Reading {
-    fn heap(&self) -> usize {
-        match self {
-            Reading::Same(decoder) => decoder.heap(),
-            Reading::Other { mime, rest } => mime.heap() + rest.heap(),
-        }
-    }
-}
 
 impl Decoded {
     /// Returns the reading of a message or multipart that begins, with the parser `start` if it differs from the first line on.

@@ -5,6 +5,7 @@ use super::*;
 use crate::app::AppProtocol;
 use crate::app::file::{File, FileState};
 use crate::app::transaction::BUFFERS_PER_TRANSACTION;
+use crate::flow::Direction;
 
 /// Returns the transaction of a mail.
 fn parse(mail: &[u8]) -> Transaction {

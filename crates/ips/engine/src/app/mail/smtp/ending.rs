@@ -2,7 +2,7 @@
 
 use millrace_ips_rules::buffers::Buffer;
 
-use super::{CLIENT, update};
+use super::record::{CLIENT, update};
 use crate::app::mail::mime::{Mime, addresses};
 use crate::app::transaction::Transaction;
 

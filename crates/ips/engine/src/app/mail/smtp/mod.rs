@@ -15,6 +15,7 @@
 
 mod ending;
 mod pipeline;
+mod record;
 mod replies;
 
 use millrace_ips_rules::buffers::Buffer;
@@ -30,8 +31,8 @@ use crate::app::{AppProtocol, AppSettings};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 use pipeline::{Command, Pipeline};
+use record::{CLIENT, update};
 
-const CLIENT: Direction = Direction::ToServer;
 const SERVER: Direction = Direction::ToClient;
 
 /// Largest number of bytes after DATA or STARTTLS that wait for the reply.
@@ -509,13 +510,6 @@ impl Smtp {
 /// Returns true if bytes may begin a TLS record.
 fn begins_tls(data: &[u8]) -> bool {
     data.first() == Some(&0x16)
-}
-
-/// Changes the record of a transaction.
-fn update(transaction: &mut Transaction, change: impl FnOnce(&mut SmtpRecord)) {
-    if let Record::Smtp(record) = &mut transaction.record {
-        change(record);
-    }
 }
 
 impl Parser for Smtp {

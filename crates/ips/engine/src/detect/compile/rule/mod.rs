@@ -1,10 +1,10 @@
 //! Compilation of one rule: its header and options in, a [`Rule`] or a refusal out.
 
+mod builder;
 mod options;
 mod resolve;
 mod sets;
 
-use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use millrace_ips_rules::header::{self, Protocol};
@@ -16,13 +16,13 @@ use millrace_ips_rules::set::Loaded;
 use millrace_ips_rules::{Position, Reason, Refusal, limits};
 
 use super::super::program::{
-    Absence, AppTest, BufferTest, Disabled, Effect, Endpoint, FlowTest, Operation, PacketTest, Rule,
-    RuleType, Side, StateTest, Store,
+    Absence, AppTest, BufferTest, Disabled, Endpoint, FlowTest, PacketTest, Rule, RuleType, Side,
 };
-use super::fast_pattern::{self, Candidate};
+use super::fast_pattern;
 use super::{CompileSettings, Hook, Interner, bytes, protocols};
 use crate::app::{AppProtocol, Progress};
 use crate::flow::Direction;
+use builder::Builder;
 use bytes::List;
 use options::keyword;
 pub(super) use resolve::{Row, rows};
@@ -55,39 +55,6 @@ fn point(hook: header::Hook) -> (Direction, Progress) {
         All | PreStream | PreFlow | FlowStart | RequestStarted | RequestLine | ClientInProgress
         | RequestInProgress | RequestBannerWaitEol => client(Progress::Started),
     }
-}
-
-/// A rule under construction.
-struct Builder<'a> {
-    interner: &'a mut Interner,
-    names: bytes::Names,
-    list: List,
-    /// The list of the last option that searches, tests or reads bytes: relative options of rules without a sticky buffer
-    /// continue there.
-    last_list: List,
-    /// True after `base64_data`: operations belong to the last Base64 decoding of the list.
-    is_decoded: bool,
-    payload: Vec<Operation>,
-    buffers: Vec<BufferTest>,
-    candidates: Vec<Candidate>,
-    packet: Vec<PacketTest>,
-    headers: Vec<BufferTest>,
-    flow: FlowTest,
-    app: Vec<AppTest>,
-    store: Option<Store>,
-    state: Vec<StateTest>,
-    effects: Vec<Effect>,
-    is_silent: bool,
-    alerts_on_pass: bool,
-    bypasses: bool,
-    disables: Option<Disabled>,
-    /// The rule file, whose folder has the files that options name.
-    file: &'a str,
-    /// The protocol of the header.
-    protocol: Protocol,
-    data: &'a BTreeMap<(String, String), Vec<u8>>,
-    /// True if a content of the payload is anchored at its beginning.
-    is_anchored: bool,
 }
 
 /// Compiles a rule, with the rows of the threshold table.

@@ -15,7 +15,7 @@ use millrace_ips_rules::options::state::FlowState;
 use millrace_ips_rules::options::transform::Transform;
 use millrace_ips_rules::options::words::TextField;
 
-use super::Builder;
+use super::builder::Builder;
 use crate::app::{event, why_refused};
 use crate::detect::compile::bytes::{self, List};
 use crate::detect::compile::fast_pattern::Candidate;

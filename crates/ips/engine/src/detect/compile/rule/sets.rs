@@ -6,7 +6,7 @@ use millrace_ips_rules::Reason;
 use millrace_ips_rules::options::dataset::{Dataset, SetTest};
 use millrace_ips_rules::options::words::TextField;
 
-use super::Builder;
+use super::builder::Builder;
 use super::options::negation;
 use crate::detect::compile::bytes::List;
 use crate::detect::dataset::{self, SavedSet};
