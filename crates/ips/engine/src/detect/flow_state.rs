@@ -33,7 +33,7 @@ pub struct FlowState {
     pub(super) overruled: Vec<u32>,
     /// The rules that matched messages with several readings.
     pub(super) readings: Readings,
-    /// The rule that passed the flow, by [`Rule::pass_digest`].
+    /// The rule that passed the flow, by [`Rule::pass_digest`](super::Rule::pass_digest).
     pub(super) passed_by: Option<u64>,
     /// Steps of expressions that the flow has used, less those that it got with its packets.
     pub(super) steps_used: u64,

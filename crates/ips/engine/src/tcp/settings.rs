@@ -12,7 +12,7 @@ pub struct TcpSettings {
     pub mode: Mode,
     /// Bytes of each direction that are reassembled; 0 means no limit.
     pub depth: u64,
-    /// Bytes of raw stream data that are inspected at a time, by [`Direction::index`].
+    /// Bytes of raw stream data that are inspected at a time, by [`Direction::index`](crate::Direction::index).
     pub chunk: [usize; 2],
     /// True if connections without a handshake that was seen are followed.
     pub accepts_midstream: bool,

@@ -17,7 +17,7 @@ pub struct CompileSettings {
     pub classes: BTreeMap<String, Class>,
     /// Rows of the threshold table.
     pub thresholds: Vec<Threshold>,
-    /// The files that options of rules name ([`RuleSet::data_files`]): the contents by the name of the rule file and the name
+    /// The files that options of rules name ([`RuleSet::data_files`](millrace_ips_rules::RuleSet::data_files)): the contents by the name of the rule file and the name
     /// in the rule.
     pub data: BTreeMap<(String, String), Vec<u8>>,
     /// The numbers of the previous rule set. They are kept, so that the state of flows stays valid.
