@@ -63,9 +63,10 @@ class Echoes:
     def answered(self):
         return all(self.answers.values())
 
-    def end(self):
+    def end(self, flows_move=False):
         """Returns the longest time in s without an answer of an address, the lost requests, and asserts that each address answered
-        in order, once."""
+        once and in order. Packets of a flow that moves to a member that joined may overtake those on its former member: neither
+        teamd nor bonding sends markers (IEEE 802.1AX-2020, 6.6)."""
         self.over.set()
         for thread in self.threads:
             thread.join(60)
@@ -73,7 +74,8 @@ class Echoes:
         gap = lost = 0
         for address, answers in self.answers.items():
             numbers = [number for _, number in answers]
-            assert numbers == sorted(set(numbers)), f"{address} answered twice or out of order"
+            assert len(numbers) == len(set(numbers)), f"{address} answered twice"
+            assert flows_move or numbers == sorted(numbers), f"{address} answered out of order"
             lost += self.sent - len(numbers)
             gap = max(gap, *(later - earlier for (earlier, _), (later, _) in zip(answers, answers[1:])))
         return gap, lost
@@ -142,5 +144,5 @@ def test_a_bond_of_linux_carries_flows_and_a_pulled_cable_moves_them(tmp_path, m
         guest.set_link(0, True)
         wait_for("both members carry packets again", lambda: carrying(switch) == ["m0", "m1"])
         time.sleep(0.5)
-        gap, lost = echoes.end()
+        gap, lost = echoes.end(flows_move=True)
         print(f"{make.__name__}, {ours}, {active}, {rate}: cable back: {lost} lost, gap {gap:.2f} s")
