@@ -145,6 +145,12 @@ impl Worker {
                     break;
                 }
             }
+            for request in batch {
+                self.refuse(format!(
+                    "{} came and went while it was asked for",
+                    request.address
+                ));
+            }
         }
     }
 
