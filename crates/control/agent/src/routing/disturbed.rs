@@ -5,7 +5,7 @@ use millrace_datapath::io::Backend;
 use millrace_rib::event::{Address, Change, Object, Source};
 use millrace_rib::{Event, Netns};
 
-use super::state::State;
+use super::state::{RunningInterface, State};
 use crate::lock::lock;
 
 impl<B: Backend> State<B> {
@@ -23,17 +23,12 @@ impl<B: Backend> State<B> {
 
     /// Gives the kernel's interface up that has another name now, or is gone. Returns true if it was one of the router's.
     fn link_is_lost(&mut self, netns: Netns, ifindex: u32, name: Option<&str>) -> bool {
-        let found = self.interfaces.iter_mut().find(|(_, held)| {
-            held.netns == netns
-                && held
-                    .shadow
-                    .as_ref()
-                    .is_some_and(|shadow| shadow.ifindex() == ifindex)
-        });
+        let of_link = |held: &RunningInterface| held.netns == netns && held.ifindex == Some(ifindex);
+        let found = self.interfaces.iter_mut().find(|(_, held)| of_link(held));
         let Some(((_, own_name), held)) = found.filter(|((_, own_name), _)| name != Some(own_name)) else {
             return false;
         };
-        held.shadow = None;
+        (held.shadow, held.ifindex) = (None, None);
         lock(&self.router).remove_shadow(held.interface.index);
         tracing::warn!(
             interface = own_name,
@@ -45,10 +40,8 @@ impl<B: Backend> State<B> {
 
     /// Returns true if an address is one that the configuration gives an interface.
     fn asks_for(&self, netns: Netns, address: &Address) -> bool {
-        let held = self.interfaces.values().find(|held| {
-            let shadow = held.shadow.as_ref();
-            held.netns == netns && shadow.is_some_and(|shadow| shadow.ifindex() == address.ifindex)
-        });
+        let mut interfaces = self.interfaces.values();
+        let held = interfaces.find(|held| held.netns == netns && held.ifindex == Some(address.ifindex));
         let Some(held) = held else {
             return false;
         };

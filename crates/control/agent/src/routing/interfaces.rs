@@ -218,6 +218,7 @@ fn apply_shadow<B: Backend>(
         }
         if let Some(held) = state.interfaces.get_mut(key) {
             router.set_carrier(index, held.interface.is_up);
+            held.ifindex = Some(shadow.ifindex());
             held.shadow = Some(shadow);
         }
     }
@@ -236,7 +237,10 @@ fn apply_shadow<B: Backend>(
     };
     // Without the lock: the kernel takes milliseconds, and a busy one longer.
     let set = shadow.set_addresses(&addresses);
-    if let Some(held) = lock(state).interfaces.get_mut(key) {
+    // The interface may have been taken away meanwhile.
+    if let Some(held) = lock(state).interfaces.get_mut(key)
+        && held.ifindex == Some(shadow.ifindex())
+    {
         held.shadow = Some(shadow);
     }
     set.map_err(|error| error.to_string())
@@ -292,7 +296,7 @@ impl<B: Backend> State<B> {
         // Interfaces that the kernel had in a namespace of this name are gone with it.
         let lost = self.interfaces.values_mut().filter(|held| held.netns == netns);
         for held in lost {
-            held.shadow = None;
+            (held.shadow, held.ifindex) = (None, None);
             lock(&self.router).remove_shadow(held.interface.index);
         }
         self.namespaces.insert(name, RunningNamespace { netns, kernel });
@@ -377,6 +381,7 @@ impl<B: Backend> State<B> {
             netns,
             interface,
             shadow: None,
+            ifindex: None,
         };
         self.interfaces.insert(key.clone(), running);
         Ok(())

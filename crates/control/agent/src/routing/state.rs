@@ -82,8 +82,10 @@ pub(super) struct RunningInterface {
     pub(super) netns: Netns,
     /// As workers have it.
     pub(super) interface: Arc<Interface>,
-    /// `None` until the kernel has an interface of this name.
+    /// `None` until the kernel has an interface of this name, and while its addresses are set.
     pub(super) shadow: Option<Shadow>,
+    /// The kernel's number of that interface; `None` from the moment at which another program takes it away.
+    pub(super) ifindex: Option<u32>,
 }
 
 impl<B: Backend> State<B> {

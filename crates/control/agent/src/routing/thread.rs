@@ -182,8 +182,7 @@ fn ask_for<B: Backend>(state: &State<B>, glean: &Glean) {
         .interfaces
         .values()
         .find(|held| held.interface.index == glean.interface);
-    let Some((netns, ifindex)) = held.and_then(|held| Some((held.netns, held.shadow.as_ref()?.ifindex())))
-    else {
+    let Some((netns, ifindex)) = held.and_then(|held| Some((held.netns, held.ifindex?))) else {
         return;
     };
     let probe = Action::Probe {
