@@ -97,8 +97,8 @@ impl Flow {
         }
     }
 
-    /// Resets the flow to one without packets, and keeps the allocated memory.
-    pub(crate) fn reset(&mut self, key: FlowKey, id: u64, start: Time) {
+    /// Resets the flow to one without packets, and keeps the allocated memory. [`Flow::begin`] gives it its identity.
+    pub(crate) fn reset(&mut self) {
         // Field by field: a new flow and its copies would be several kilobytes.
         let Flow {
             app,
@@ -110,10 +110,10 @@ impl Flow {
             tcp_flags,
             icmp,
             was_heard,
-            key: own_key,
-            id: own_id,
-            start: own_start,
-            last,
+            key: _,
+            id: _,
+            start: _,
+            last: _,
             state,
             was_established,
             verdict,
@@ -128,7 +128,6 @@ impl Flow {
         if let Some(ended) = tcp.take() {
             *spare = Some(ended);
         }
-        (*own_key, *own_id, *own_start, *last) = (key, id, start, start);
         (*counters, *tcp_flags, *icmp, *was_heard) = Default::default();
         (*state, *was_established, *verdict) = (FlowState::New, false, FlowVerdict::None);
         (*is_alerted, *is_bypassed, *is_shunned) = (false, false, false);

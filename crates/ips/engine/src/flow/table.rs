@@ -307,7 +307,7 @@ impl FlowTable {
         if self.spare.len() >= self.spare.capacity() {
             return;
         }
-        flow.reset(flow.key, 0, Time::ZERO);
+        flow.reset();
         flow.charged = flow.parser_memory();
         if self.spare_bytes + flow.charged > self.spare_limit {
             flow.free_spare();
