@@ -85,13 +85,41 @@ pub(crate) fn all(wanted: impl Fn(i32) -> bool) -> Vec<ProcessId> {
 pub(crate) fn marked(mark: &str) -> Vec<ProcessId> {
     let wanted = format!("{MARK}={mark}");
     let carries = |pid: i32| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
+        environment(pid)
             .split(|octet| *octet == 0)
             .any(|variable| variable == wanted.as_bytes())
     };
     let me = i32::try_from(std::process::id()).unwrap_or(0);
     all(|pid| pid != me && carries(pid))
+}
+
+/// Returns the environment of a process. It is empty for threads of the kernel and zombies, which have none.
+///
+/// A process that executes a program has no environment for a moment: it has left its old memory and closed its
+/// descriptors, the lock of an `up` among them, and the kernel has not laid out the new memory yet. That moment is
+/// waited for.
+fn environment(pid: i32) -> Vec<u8> {
+    let deadline = Instant::now() + GRACE;
+    loop {
+        match fs::read(format!("/proc/{pid}/environ")) {
+            Err(_) => return Vec::new(),
+            Ok(empty) if empty.is_empty() && !has_empty_environment(pid) && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            Ok(environment) => return environment,
+        }
+    }
+}
+
+/// Returns true if the process was started without environment variables: its environment begins and ends at the same
+/// address (fields 50 and 51 of `/proc/PID/stat`, proc(5)). While it executes a program, both are 0.
+fn has_empty_environment(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The first field behind the command is the third of the file.
+    let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
+    let mut extent = after.split(' ').skip(50 - 3);
+    let (start, end) = (extent.next(), extent.next());
+    start == end && start != Some("0")
 }
 
 /// Terminates processes: sends SIGTERM, sends SIGKILL after three seconds, and returns when they have ended.
@@ -167,6 +195,30 @@ mod tests {
         assert!(end(&found).is_empty());
         child.wait().unwrap();
         assert!(marked(&mark).is_empty());
+    }
+
+    /// `spawn` returns while the child is between its old memory and its new one. An `up` may be killed then.
+    #[test]
+    fn a_process_that_is_executing_its_program_at_the_moment_is_found() {
+        let mark = format!("test-exec-{}", std::process::id());
+        for _ in 0..400 {
+            let mut child = Command::new("sleep").arg("60").env(MARK, &mark).spawn().unwrap();
+            let found = marked(&mark);
+            let id = ProcessId::of(child.id() as i32).unwrap();
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert_eq!(found, [id]);
+        }
+    }
+
+    #[test]
+    fn a_process_without_environment_is_not_waited_for() {
+        let mut child = Command::new("/bin/sleep").arg("60").env_clear().spawn().unwrap();
+        let began = Instant::now();
+        assert!(environment(child.id() as i32).is_empty());
+        assert!(began.elapsed() < GRACE);
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
