@@ -20,6 +20,8 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces ne
 
 VRF = "mr-blue"
 HOSTS = ("mr-r1", "mr-r2")
+# A namespace to which interfaces are moved.
+AWAY = "mr-away"
 NEAR = ("mr-rn1", "mr-rn2")
 VLANS = (10, 20)
 
@@ -90,7 +92,7 @@ def mac(number):
 @contextlib.contextmanager
 def network(mtu=1500):
     """The namespace of the VRF, and a host in each VLAN whose default gateway is the router."""
-    with namespaces.made(VRF, *HOSTS):
+    with namespaces.made(VRF, AWAY, *HOSTS):
         try:
             for number, (host, near) in enumerate(zip(HOSTS, NEAR), 1):
                 run("ip", "link", "del", near, check=False)
@@ -254,20 +256,80 @@ def test_what_others_take_from_the_kernels_interfaces_comes_back(router):
         "IPv6 addresses of an interface that was down": ["link set v20 down", "link set v20 up"],
         "an interface that was removed": ["link del v20"],
         "an interface that has another name": ["link set v20 down", "link set v20 name other"],
+        "one that was moved to another namespace": [f"link set v20 netns {AWAY}"],
+        "one that was moved there and back": [f"link set v20 netns {AWAY}", f"-n {AWAY} link set v20 netns {VRF}"],
+        "one whose name another interface took for a while": ["link del v20", "link add v20 type bridge", "link del v20"],
         "all of them at once": ["addr flush dev v10", "link del v10", "link del v20"],
     }.items():
         for command in commands:
-            inside(VRF, "ip", *command.split())
+            # What comes back at once has the name before another has it, or is not moved back.
+            inside(VRF, "ip", *command.split(), check=command == commands[0])
         for to in ("10.0.20.2", "2001:db8:20::2"):
             wait_for(f"{what}: {to}", lambda to=to: reaches(HOSTS[0], to))
         links = [link["ifname"] for link in json.loads(inside(VRF, "ip", "-j", "link"))]
         assert sorted(links) == ["lo", "v10", "v20"], (what, links)
-    assert router.log.read_text().count("another program took the kernel's interface away") == 4
-    # A namespace that is removed and made again.
+        assert "v20" not in inside(AWAY, "ip", "-br", "link"), what
+    # A namespace that is removed and made again, also at once.
     run("ip", "netns", "del", VRF)
     wait_for("the namespace is missed", lambda: VRF in router.cli("show", "status"))
     run("ip", "netns", "add", VRF)
     wait_until_it_routes()
+    run("ip", "netns", "del", VRF)
+    run("ip", "netns", "add", VRF)
+    wait_for("the interfaces are in the new one", lambda: "v20" in inside(VRF, "ip", "-br", "link"))
+    wait_until_it_routes()
+
+
+@pytest.mark.parametrize("device", ["kernel", "tap"])
+def test_what_others_take_from_the_ports_comes_back(tmp_path, device):
+    """The interface of a port, `kernel:` or `tap:`, of which the second host is a part or the other end."""
+    with network():
+        switch = Router(tmp_path / "m")
+        if device == "tap":
+            run("ip", "link", "del", NEAR[1])
+            switch.config.write_text(switch.config.read_text().replace(f"kernel:{NEAR[1]}", f"tap:{NEAR[1]}"))
+
+        def connect():
+            """Makes the port's interface, if that is not the switch's to do, and gives the host its end."""
+            if device == "kernel":
+                run("ip", "link", "add", NEAR[1], "type", "veth", "peer", "name", "eth0", "netns", HOSTS[1])
+                run("ip", "link", "set", NEAR[1], "up")
+            else:
+                wait_for("the tap device is there", lambda: NEAR[1] in run("ip", "-br", "link"))
+                run("ip", "link", "set", NEAR[1], "netns", HOSTS[1], "name", "eth0")
+            for command in (f"link set eth0 address {mac(2)} up", "addr add 10.0.20.2/24 dev eth0", "-6 addr add 2001:db8:20::2/64 dev eth0 nodad",
+                            "route add default via 10.0.20.1", "-6 route add default via 2001:db8:20::1"):
+                inside(HOSTS[1], "ip", *command.split())
+
+        with switch:
+            if device == "tap":
+                connect()
+            wait_until_it_routes()
+            inside(HOSTS[1], "ip", "link", "del", "eth0")
+            connect()
+            wait_until_it_routes()
+            # The end of a container takes its interfaces along.
+            run("ip", "netns", "del", HOSTS[1])
+            run("ip", "netns", "add", HOSTS[1])
+            connect()
+            wait_until_it_routes()
+            if device == "tap":
+                # It is the file, and not the name, that connects the port.
+                inside(HOSTS[1], "ip", "link", "set", "eth0", "down")
+                inside(HOSTS[1], "ip", "link", "set", "eth0", "name", "eth7")
+                inside(HOSTS[1], "ip", "link", "set", "eth7", "up")
+                for to in (["route", "replace", "default", "via", "10.0.20.1"], ["-6", "addr", "replace", "2001:db8:20::2/64", "dev", "eth7", "nodad"],
+                           ["-6", "route", "replace", "default", "via", "2001:db8:20::1"]):
+                    inside(HOSTS[1], "ip", *to)
+            else:
+                for commands in ([["link", "set", NEAR[1], "netns", AWAY], ["-n", AWAY, "link", "set", NEAR[1], "netns", str(os.getpid())]],
+                                 [["link", "set", NEAR[1], "down"], ["link", "set", NEAR[1], "name", "mr-other"],
+                                  ["link", "set", "mr-other", "name", NEAR[1]]]):
+                    for command in [*commands, ["link", "set", NEAR[1], "up"]]:
+                        run("ip", *command)
+                    wait_until_it_routes()
+            wait_until_it_routes()
+            assert not [problem for problem in switch.rest.get(f"{switch.url}/status", timeout=60).json()["problems"]]
 
 
 def test_static_neighbours_of_the_operator_stay_while_packets_and_routes_need_them(router):

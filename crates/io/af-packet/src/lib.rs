@@ -31,16 +31,16 @@
 
 #![deny(unsafe_code)]
 
-mod drops;
 mod error;
 mod receive;
 mod send;
 pub mod slot;
 mod socket;
+mod state;
 mod sys;
 
-pub use drops::Drops;
 pub use error::OpenError;
 pub use receive::{Received, Receiver};
 pub use send::{Sender, Sent};
 pub use socket::{QUEUES_MAX, open};
+pub use state::SocketState;

@@ -10,8 +10,8 @@ use millrace_wire::virtio_net::{Accepted, Header, SHORT};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 
-use crate::drops::Drops;
 use crate::slot::{ADDRESSES_SIZE, DataLocation, HEADER_SIZE, Slot, TAG_SIZE, is_queued};
+use crate::state::SocketState;
 use crate::sys::Ring;
 
 /// Offset of most frames in their slots, for prefetching.
@@ -70,10 +70,10 @@ impl Receiver {
         }
     }
 
-    /// Returns a handle that reads the kernel's drop counter.
+    /// Returns a handle that reads the state of the socket.
     #[must_use]
-    pub fn drops(&self) -> Drops {
-        Drops::new(Arc::clone(&self.socket))
+    pub fn state(&self) -> SocketState {
+        SocketState::new(Arc::clone(&self.socket))
     }
 
     /// Receives waiting frames into a burst until it is full. `empty` appends at most the given number of empty

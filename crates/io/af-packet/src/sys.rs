@@ -139,12 +139,21 @@ pub(crate) fn bind(socket: &OwnedFd, index: u32, protocol: u16) -> Result<(), Er
 
 /// Returns the hardware type of the interface that a socket is bound to (`ARPHRD_*`).
 pub(crate) fn hardware_type(socket: &OwnedFd) -> Result<u16, Errno> {
+    Ok(bound_to(socket)?.sll_hatype)
+}
+
+/// Returns the index of the interface that a socket is bound to; -1 after the interface has gone.
+pub(crate) fn bound_index(socket: &OwnedFd) -> Result<c_int, Errno> {
+    Ok(bound_to(socket)?.sll_ifindex)
+}
+
+fn bound_to(socket: &OwnedFd) -> Result<sockaddr_ll, Errno> {
     let mut address = address(0, 0);
     let mut size = size_of::<sockaddr_ll>() as socklen_t;
     let pointer = core::ptr::from_mut(&mut address).cast();
     // SAFETY: the kernel writes no more than `size` bytes, and the address has that size.
     checked(unsafe { libc::getsockname(socket.as_raw_fd(), pointer, &raw mut size) })?;
-    Ok(address.sll_hatype)
+    Ok(address)
 }
 
 /// Returns the membership that puts an interface into promiscuous mode.

@@ -86,7 +86,7 @@ fn packets_for_which_there_is_no_slot_are_counted_by_the_kernel() {
     }
     let mut drops = 0;
     wait_for("they are counted", || {
-        drops += receiver.drops().take();
+        drops += receiver.state().take_drops();
         drops == 80 * 64 - 4096
     });
 }

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nix::net::if_::if_nametoindex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -67,6 +68,7 @@ impl LinkWatch {
         let number = monitor.shared.last_number.fetch_add(1, Ordering::Relaxed) + 1;
         let watched = Watched {
             name: name.to_owned(),
+            index: if_nametoindex(name).ok(),
             state: kernel::state(name).ok(),
             has_carrier: false,
             tell: Box::new(tell),
@@ -84,6 +86,8 @@ impl Drop for LinkWatch {
 
 struct Watched {
     name: String,
+    /// The index of the interface that has the name, by the last event about it.
+    index: Option<u32>,
     /// The state and the carrier as the thread saw them last.
     state: Option<InterfaceState>,
     has_carrier: bool,
@@ -102,11 +106,19 @@ impl Shared {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls back the devices of the interface that has, or had, this index or name.
-    fn tell(&self, index: u32, name: Option<&[u8]>) {
-        for watched in self.watched().values() {
-            let has_index = watched.state.is_some_and(|state| state.index == index);
-            if has_index || name == Some(watched.name.as_bytes()) {
+    /// Calls back the devices of the interface that has, or had, the index or name of an event.
+    fn tell(&self, event: &Event<'_>) {
+        for watched in self.watched().values_mut() {
+            let (had_index, has_name) = (
+                watched.index == Some(event.index),
+                event.name == Some(watched.name.as_bytes()),
+            );
+            if !event.is_gone && has_name {
+                watched.index = Some(event.index);
+            } else if had_index {
+                watched.index = None;
+            }
+            if had_index || has_name {
                 (watched.tell)();
             }
         }
@@ -122,6 +134,7 @@ impl Shared {
             let state = kernel::state_by(socket, &watched.name).ok();
             if state != watched.state {
                 watched.state = state;
+                watched.index = state.map(|state| state.index);
                 (watched.tell)();
             }
         }
@@ -256,7 +269,7 @@ fn read(shared: &Shared, events: &OwnedFd, carriers: &mut Carriers) -> bool {
             Ok((read, size)) if read == size => {
                 for event in events_of(&bytes[..read]) {
                     has_changed |= carriers.note(&event);
-                    shared.tell(event.index, event.name);
+                    shared.tell(&event);
                 }
             }
             // Events were lost.

@@ -21,7 +21,16 @@ const COMMAND_LEN_MAX: usize = 120;
 #[must_use]
 #[derive(Debug, Default)]
 pub(super) struct Owned {
+    /// The index of the interface.
+    index: Option<u32>,
     _socket: Option<UnixListener>,
+}
+
+impl Owned {
+    /// Returns true if this is the ownership of the interface with an index.
+    pub(super) fn is_of(&self, index: u32) -> bool {
+        self.index == Some(index)
+    }
 }
 
 /// Returns the interface of the kernel behind a device; `None` for a device that the kernel does not have.
@@ -46,8 +55,13 @@ pub(super) fn own(spec: &DeviceSpec) -> Result<Owned, OpenError> {
         return Ok(Owned::default());
     };
     let bind = || -> io::Result<UnixListener> { UnixListener::bind_addr(&address(index)?) };
+    let without_socket = Owned {
+        index: Some(index),
+        _socket: None,
+    };
     match bind() {
         Ok(socket) => Ok(Owned {
+            index: Some(index),
             _socket: Some(socket),
         }),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => match owner(index) {
@@ -59,12 +73,12 @@ pub(super) fn own(spec: &DeviceSpec) -> Result<Owned, OpenError> {
             Owner::Untrusted(uid) => {
                 tracing::warn!(device = %spec, uid, "a user without rights holds the name of the interface's owner: other \
                     programs of Millrace are not kept from this interface");
-                Ok(Owned::default())
+                Ok(without_socket)
             }
         },
         Err(error) => {
             tracing::warn!(device = %spec, %error, "other programs of Millrace are not kept from this interface");
-            Ok(Owned::default())
+            Ok(without_socket)
         }
     }
 }

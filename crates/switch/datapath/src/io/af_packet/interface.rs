@@ -4,15 +4,16 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use millrace_af_packet::{Drops, OpenError, Receiver, Sender, open};
+use millrace_af_packet::{OpenError, Receiver, Sender, SocketState, open};
 use millrace_types::Mac;
 use millrace_wire::virtio_net::Accepted;
 
 use crate::io::changes::ReporterSlot;
 use crate::io::kernel::{self, InterfaceState};
+use crate::io::owner::{self, Owned};
 use crate::io::peer::{Counters, WakeEvent};
 use crate::io::ring_slot::RingSlot;
-use crate::io::{DeviceStats, PortModes};
+use crate::io::{DeviceSpec, DeviceStats, PortModes};
 
 /// The index that no interface has.
 const DETACHED: u32 = 0;
@@ -24,7 +25,9 @@ pub(super) struct Interface {
     pub(super) counters: Counters,
     /// Number of frames for which the kernel had no slot or no room.
     pub(super) missed: AtomicU64,
-    drops: Mutex<Vec<Drops>>,
+    sockets: Mutex<Vec<SocketState>>,
+    /// The ownership of the interface that has the name.
+    owned: Mutex<Owned>,
     /// The largest IP packet in bytes.
     mtu: AtomicUsize,
     /// Index of the interface that the queues are attached to, or [`DETACHED`].
@@ -34,14 +37,15 @@ pub(super) struct Interface {
 }
 
 impl Interface {
-    pub(super) fn new(name: &str, queues: u16) -> rustix::io::Result<Interface> {
+    pub(super) fn new(name: &str, queues: u16, owned: Owned) -> rustix::io::Result<Interface> {
         Ok(Interface {
             name: name.to_owned(),
             rx: (0..queues).map(|_| RingSlot::new()).collect(),
             tx: (0..queues).map(|_| RingSlot::new()).collect(),
             counters: Counters::default(),
             missed: AtomicU64::new(0),
-            drops: Mutex::default(),
+            sockets: Mutex::default(),
+            owned: Mutex::new(owned),
             mtu: AtomicUsize::new(0),
             index: AtomicU32::new(DETACHED),
             wake: WakeEvent::new()?,
@@ -89,9 +93,9 @@ impl Interface {
     fn attach(&self, index: u32) -> Result<(), OpenError> {
         let pairs = open(&self.name, self.queues())?;
         debug_assert_eq!(pairs.len(), self.rx.len(), "one pair for each queue");
-        let mut drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
         for ((receiver, sender), (rx, tx)) in pairs.into_iter().zip(self.rx.iter().zip(&self.tx)) {
-            drops.push(receiver.drops());
+            sockets.push(receiver.state());
             rx.insert(receiver);
             tx.insert(sender);
         }
@@ -104,7 +108,10 @@ impl Interface {
     pub(super) fn detach(&self) {
         self.index.store(DETACHED, Ordering::Release);
         self.count_drops();
-        self.drops.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.sockets
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         for slot in &self.rx {
             drop(slot.remove());
         }
@@ -119,29 +126,53 @@ impl Interface {
     pub(super) fn follow(&self) -> bool {
         let (state, index) = (self.query(), self.index.load(Ordering::Acquire));
         let found = state.map_or(DETACHED, |state| state.index);
-        if index != DETACHED && found != index {
+        if index != DETACHED && (found != index || !self.is_bound()) {
             tracing::info!(interface = self.name, "interface removed");
             self.detach();
         }
         let is_new = self.index.load(Ordering::Acquire) == DETACHED;
         match state.filter(|state| state.is_up && is_new) {
             None => true,
-            Some(state) => match self.attach(state.index) {
+            Some(state) => match self
+                .own(state.index)
+                .and_then(|()| self.attach(state.index).map_err(|error| error.to_string()))
+            {
                 Ok(()) => {
                     tracing::info!(interface = self.name, "interface attached");
                     true
                 }
                 Err(error) => {
-                    tracing::debug!(interface = self.name, %error, "the interface cannot be opened yet; it is tried again");
+                    tracing::debug!(
+                        interface = self.name,
+                        error,
+                        "the interface cannot be opened yet; it is tried again"
+                    );
                     false
                 }
             },
         }
     }
 
+    /// Becomes the owner of the interface that has the name now; of the former one, others may.
+    fn own(&self, index: u32) -> Result<(), String> {
+        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        if !owned.is_of(index) {
+            *owned = Owned::default();
+            let spec = DeviceSpec::Kernel(self.name.clone());
+            *owned = owner::own(&spec).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Returns false if the kernel has unbound a socket: the interface was away, also if it has the same index again.
+    fn is_bound(&self) -> bool {
+        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.iter().all(SocketState::is_bound)
+    }
+
     fn count_drops(&self) {
-        let drops = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
-        let new: u64 = drops.iter().map(|drops| u64::from(drops.take())).sum();
+        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let new: u64 = sockets.iter().map(|socket| u64::from(socket.take_drops())).sum();
         self.missed.fetch_add(new, Ordering::Relaxed);
     }
 

@@ -22,7 +22,7 @@ use self::interface::{Interface, LinkReader};
 use self::queue::{Rx, Tx};
 use self::watch::LinkMonitor;
 use super::allocate::Empty;
-use super::owner::{self, Owned};
+use super::owner;
 use super::peer::failed;
 use super::{
     ChangeReporter, Device, DeviceInfo, DeviceOptions, DeviceSpec, DeviceStats, OpenError, Opened, RxQueue,
@@ -49,7 +49,7 @@ pub(super) fn open<P: Packet + 'static>(
 ) -> Result<Opened<P>, OpenError> {
     let owned = owner::own(spec)?;
     let queues = options.queues.clamp(1, QUEUES_MAX);
-    let interface = Interface::new(name, queues).map_err(|error| failed(spec, &error))?;
+    let interface = Interface::new(name, queues, owned).map_err(|error| failed(spec, &error))?;
     let interface = Arc::new(interface);
     interface
         .attach_first()
@@ -73,7 +73,6 @@ pub(super) fn open<P: Packet + 'static>(
         device: Box::new(AfPacket {
             network: LinkReader::default(),
             _watch: watch,
-            _owned: owned,
             interface,
         }),
     })
@@ -116,7 +115,6 @@ struct AfPacket {
     network: LinkReader,
     /// The thread that follows the interface; it ends when this is dropped.
     _watch: LinkMonitor,
-    _owned: Owned,
     interface: Arc<Interface>,
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs::read_link;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_af_packet::{Receiver, Sender};
@@ -10,7 +11,12 @@ use millrace_wire::virtio_net::Accepted;
 use millrace_wire::{Frame, FramePool};
 use nix::sched::{CloneFlags, unshare};
 
-use crate::io::{Backend, Burst, DeviceOptions, DeviceSpec, HeapBackend, OpenError, Opened};
+use super::interface::Interface;
+use super::queue::Rx;
+use crate::io::allocate::Empty;
+use crate::io::kernel;
+use crate::io::owner::Owned;
+use crate::io::{Backend, Burst, DeviceOptions, DeviceSpec, HeapBackend, OpenError, Opened, RxQueue as _};
 
 const BOUND: Duration = Duration::from_secs(60);
 
@@ -49,7 +55,7 @@ fn open(backend: &HeapBackend, name: &str) -> Result<Opened<Frame>, OpenError> {
     backend.open(&DeviceSpec::Kernel(name.to_owned()), DeviceOptions::PLAIN)
 }
 
-fn far() -> (Receiver, Sender) {
+fn far_end() -> (Receiver, Sender) {
     millrace_af_packet::open("v1", 1).unwrap().pop().unwrap()
 }
 
@@ -70,7 +76,7 @@ fn received(receiver: &mut Receiver) -> usize {
 /// Sends packets both ways, and asserts that each side receives them.
 fn talk(port: &mut Opened<Frame>) {
     wait_for("the link is up", || port.device.info().link_up);
-    let (mut receiver, mut sender) = far();
+    let (mut receiver, mut sender) = far_end();
     for round in 0..50_u8 {
         let mut burst: Burst<Frame> = [Frame::new(&[round; 60])].into_iter().collect();
         wait_for("the switch sends", || {
@@ -165,6 +171,76 @@ impl Drop for FarNamespace {
     }
 }
 
+/// The kernel unbinds packet sockets for ever when their interface leaves the namespace, and keeps its index. The thread of a
+/// port that is late finds the interface as it was.
+#[test]
+fn an_interface_that_left_the_namespace_and_returned_before_anybody_looked_is_attached_again() {
+    if !in_own_namespace() {
+        return;
+    }
+    // `ip` takes the number of a thread, too.
+    let (far, here) = (FarNamespace::start(), nix::unistd::gettid());
+    let interface = Arc::new(Interface::new("v0", 1, Owned::default()).unwrap());
+    interface.attach_first().unwrap();
+    let before = kernel::state("v0").unwrap();
+    ip(&format!("link set v0 netns {}", far.0.id()));
+    far.ip(&format!("link set v0 netns {here}"));
+    ip("link set v0 up");
+    assert_eq!(kernel::state("v0").unwrap().index, before.index);
+    assert!(interface.follow());
+    let pool = FramePool::new(64, 2048);
+    let empty: Empty<Frame> = Arc::new(move |len, burst: &mut Burst<Frame>| {
+        burst.extend((0..len).map_while(|_| pool.take(&[])));
+    });
+    let mut rx = Rx::new(interface, 0, empty);
+    let (_receiver, mut sender) = far_end();
+    let mut burst: Burst<Frame> = [Frame::new(&[5; 100])].into_iter().collect();
+    sender.send(&mut burst, 1500);
+    wait_for("the switch receives", || {
+        rx.rx_burst(&mut burst);
+        !burst.is_empty()
+    });
+}
+
+#[test]
+fn an_interface_that_is_renamed_is_left_and_the_one_that_has_its_name_is_attached() {
+    if !in_own_namespace() {
+        return;
+    }
+    let backend = HeapBackend::new();
+    let mut port = open(&backend, "v0").unwrap();
+    talk(&mut port);
+    ip("link set v0 down");
+    ip("link set v0 name w0");
+    wait_for("the link is down", || !port.device.info().link_up);
+    ip("link add v0 type veth peer name w1");
+    ip("link set v0 up");
+    ip("link set w1 up");
+    wait_for("the other one is attached", || port.device.info().link_up);
+    ip("link set v0 name x0");
+    wait_for("the name is gone", || !port.device.info().link_up);
+    ip("link set w0 name v0");
+    ip("link set v0 up");
+    talk(&mut port);
+}
+
+#[test]
+fn the_owner_of_an_interface_is_that_of_the_one_that_takes_its_place() {
+    if !in_own_namespace() {
+        return;
+    }
+    let backend = HeapBackend::new();
+    let mut port = open(&backend, "v0").unwrap();
+    ip("link del v0");
+    wait_for("the link is down", || !port.device.info().link_up);
+    make_veth();
+    talk(&mut port);
+    let error = open(&backend, "v0").err().unwrap();
+    assert!(matches!(error, OpenError::Busy { .. }), "{error}");
+    drop(port);
+    open(&backend, "v0").unwrap();
+}
+
 /// Returns true if the kernel's last announcement is that the interface has a carrier. A question about one interface would make
 /// the kernel announce its state.
 fn is_announced_up(interface: &str) -> bool {
@@ -213,7 +289,7 @@ fn what_the_kernel_drops_is_counted() {
     }
     let backend = HeapBackend::new();
     let mut port = open(&backend, "v0").unwrap();
-    let (_, mut sender) = far();
+    let (_, mut sender) = far_end();
     for _ in 0..80 {
         let mut burst: Burst<Frame> = (0..64).map(|_| Frame::new(&[1; 60])).collect();
         wait_for("the peer sends the packets", || {

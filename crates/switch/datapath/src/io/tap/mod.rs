@@ -4,17 +4,22 @@
 //! therefore make these calls, one for each direction, and workers see two queues in memory. An empty poll
 //! costs a worker one read of a counter, while the threads sleep in the kernel. Works with any packet buffer,
 //! with and without DPDK.
+//!
+//! An interface that another program deletes is made again, in the network namespace of the switch: down and without addresses,
+//! as a new one.
 
 mod queues;
 pub(super) mod shadow;
 
 use core::cell::Cell;
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 
 use millrace_types::Mac;
 use millrace_wire::Packet;
 
-use self::queues::Connection;
+use self::queues::{Connection, Remake};
 use super::allocate::Allocate;
 use super::changes::ReporterSlot;
 use super::kernel;
@@ -34,6 +39,25 @@ struct Tap<P> {
     _watch: LinkWatch,
 }
 
+/// Makes the interface again, and reports that it was deleted and that it is back.
+struct Remaker {
+    name: String,
+    mtu: u16,
+    reporter: Arc<ReporterSlot>,
+}
+
+impl Remake for Remaker {
+    fn remake(&self) -> io::Result<File> {
+        let file = kernel::create(&self.name)?;
+        kernel::set_mtu(&self.name, self.mtu)?;
+        Ok(file)
+    }
+
+    fn changed(&self) {
+        self.reporter.report();
+    }
+}
+
 /// Creates the interface and starts its threads.
 ///
 /// # Errors
@@ -45,14 +69,20 @@ pub(super) fn open<P: Packet + 'static>(
     allocate: &Allocate<P>,
 ) -> Result<Opened<P>, OpenError> {
     let file = kernel::create(name).map_err(|error| refused(spec, name, &error))?;
-    let failed = |error: std::io::Error| OpenError::Failed {
+    let failed = |error: io::Error| OpenError::Failed {
         device: spec.to_string(),
         reason: error.to_string(),
         next_step: "read the kernel's messages: ip -d link show, dmesg".to_owned(),
     };
     kernel::set_mtu(name, options.mtu).map_err(failed)?;
-    let (connection, rx, tx) = Connection::start(file, name, allocate).map_err(failed)?;
     let reporter = Arc::<ReporterSlot>::default();
+    let remaker = Remaker {
+        name: name.to_owned(),
+        mtu: options.mtu,
+        reporter: Arc::clone(&reporter),
+    };
+    let (connection, rx, tx) =
+        Connection::start(file, name, allocate, Some(Box::new(remaker))).map_err(failed)?;
     let watch = LinkWatch::start(name, {
         let reporter = Arc::clone(&reporter);
         move || reporter.report()
@@ -72,7 +102,7 @@ pub(super) fn open<P: Packet + 'static>(
     })
 }
 
-fn refused(spec: &DeviceSpec, name: &str, error: &std::io::Error) -> OpenError {
+fn refused(spec: &DeviceSpec, name: &str, error: &io::Error) -> OpenError {
     let device = spec.to_string();
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EINVAL | libc::EEXIST) => OpenError::Busy {
@@ -136,3 +166,6 @@ impl<P: Send> Device for Tap<P> {
     /// Does nothing: the owner of the interface's addresses sets it up or down.
     fn set_link(&mut self, _up: bool) {}
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,7 @@ pub(in crate::io) fn open<P: Packet + 'static>(
     let file = in_namespace(shadow, options.mtu).map_err(|step| refused(spec, shadow, step))?;
     let failed = |error: io::Error| refused(spec, shadow, Step::Set("start its threads", error));
     let control = file.try_clone().map_err(failed)?;
-    let (connection, rx, tx) = Connection::start(file, &shadow.name, allocate).map_err(failed)?;
+    let (connection, rx, tx) = Connection::start(file, &shadow.name, allocate, None).map_err(failed)?;
     let device = Shadow {
         mac: shadow.mac,
         mtu: options.mtu,
