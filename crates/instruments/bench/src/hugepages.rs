@@ -16,7 +16,7 @@ const FREE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
 const LOCKED: &str = "/dev";
 
 /// The time limit for the lock.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pages that were added to the kernel's pool. Dropping the value removes them.
 #[derive(Debug)]

@@ -182,12 +182,12 @@ static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 /// The file with the number of pages is unsuitable, because each network namespace has a separate sysfs.
 const LOCKED: &str = "/dev";
 
-/// The longest time to wait for the lock. A process needs about a second between reservation and use. The
-/// limit is for a process that hangs.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest time to wait for the lock. A process needs about a second between reservation and use, and several
+/// times as long on a busy machine. The limit is for a process that hangs.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Waits until no other process is between its [`reserve`] and the use of its pages, and takes the lock.
-/// Returns without the lock after five seconds.
+/// Returns without the lock after a minute.
 #[must_use]
 pub fn lock() -> ReservationLock {
     // Without the lock, reservations still work, one process at a time.
