@@ -20,7 +20,7 @@ use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 
 /// Bound on every wait.
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 
 /// A running `millrace-nic`, which ends with the test.
 struct Program(Child);

@@ -58,7 +58,7 @@ impl Program {
     /// Returns the first event with this name.
     pub(crate) fn wait_for(&self, name: &str) -> Value {
         loop {
-            let event = self.events.recv_timeout(Duration::from_secs(30)).unwrap();
+            let event = self.events.recv_timeout(Duration::from_secs(60)).unwrap();
             if event["event"] == name {
                 return event;
             }

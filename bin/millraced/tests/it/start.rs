@@ -38,13 +38,13 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Returns the log since the start as soon as it satisfies `is_enough`.
     pub(crate) fn wait_for_log(&self, is_enough: impl Fn(&str) -> bool) -> String {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             let log = self.later.lock().unwrap().clone();
             if is_enough(&log) {
                 return log;
             }
-            assert!(Instant::now() < end, "the log after 30 s: {log}");
+            assert!(Instant::now() < end, "the log after 60 s: {log}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -309,7 +309,7 @@ fn the_service_manager_learns_that_the_configuration_runs_and_that_the_daemon_en
     let site = Site::new(GOOD);
     let path = site.state_dir().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let message = || {
         let mut bytes = [0; 64];
         let size = socket.recv(&mut bytes).unwrap();

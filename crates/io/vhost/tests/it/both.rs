@@ -18,7 +18,7 @@ use millrace_vhost::session::{Device, RingConfig, Session};
 use millrace_vhost::{Connection, Features, MessageError, ProtocolViolation};
 use millrace_wire::{Frame, FramePool, Packet as _};
 
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 const LIMITS: Limits = Limits {
     frame_size: 4096,
     mtu: 1500,

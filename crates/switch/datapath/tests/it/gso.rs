@@ -26,7 +26,7 @@ use millrace_types::{BitRate, Mac, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::segment::GsoLayout;
 use millrace_wire::{Builder, Frame, Packet, tcp};
 
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 const SEGMENT_SIZE: u16 = 1448;
 
 /// A memory device with a virtual machine behind it, which takes and sends GSO packets.

@@ -21,7 +21,7 @@ use millrace_pipeline::{
 use millrace_types::{BitRate, Pcp, PortNo, Priority, QueueId, TableId, Time};
 use millrace_wire::{Frame, Packet};
 
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 
 struct TestBed {
     bridge: Bridge<HeapBackend>,

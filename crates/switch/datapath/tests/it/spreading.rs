@@ -20,7 +20,7 @@ use millrace_pipeline::{Control, ControlConfig, FlowMod, FlowModCommand, Op, Por
 use millrace_types::{PortNo, Priority, TableId, Time};
 use millrace_wire::{Frame, Mark, Packet};
 
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 const OPTIONS: DeviceOptions = DeviceOptions::PLAIN;
 
 /// Ports 1 to `sources`, all of which send to port 99.

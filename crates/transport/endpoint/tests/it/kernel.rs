@@ -14,7 +14,7 @@ use nix::sched::{CloneFlags, unshare};
 use crate::link::{Frames, PORT, mac};
 
 /// The longest time that the kernel may take.
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 
 fn ip(arguments: &str) {
     let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();

@@ -14,7 +14,7 @@ use crate::io::{
     VnicSpec,
 };
 
-const BOUND: Duration = Duration::from_secs(30);
+const BOUND: Duration = Duration::from_secs(60);
 
 fn spec(path: &Path, id: u32, is_server: bool) -> DeviceSpec {
     DeviceSpec::Vnic(VnicSpec {
