@@ -2,8 +2,11 @@
 
 import contextlib
 import ctypes
+import re
 import select
 import socket
+import subprocess
+import threading
 import time
 
 from switches import run
@@ -14,6 +17,8 @@ CLONE_NEWNET = 0x40000000
 SO_RCVBUFFORCE = 33
 # The time in s for which frames are read after a bound, so that endless frames do not make a test endless.
 LAST_LOOK_MAX_S = 30
+# The time in s in which an answer may come behind those to later requests.
+LATE_MAX_S = 5
 
 
 @contextlib.contextmanager
@@ -110,3 +115,53 @@ def received(opened, bound):
 def receive(opened, is_wanted=lambda _: True, bound=60):
     """Returns the next wanted frame as bytes, without frames sent from here, or None after the bound."""
     return next((frame for frame, _ in received(opened, bound) if is_wanted(frame)), None)
+
+
+class Pings:
+    """Echo requests of a namespace at an interval in s, until the end of a `with` statement, and the answers by the number of their
+    requests, from 1.
+
+    The summary of `ping` says nothing on a busy machine: it waits for the last answers for two round trips or one interval only, and
+    requests may be under way when it is interrupted.
+    """
+
+    def __init__(self, namespace, destination, interval=0.01):
+        self.command = ["ip", "netns", "exec", namespace, "ping", "-n", "-i", str(interval), destination]
+        self.answers = set()
+
+    def __enter__(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait(timeout=60)
+        self.reader.join(60)
+
+    def _read(self):
+        for line in self.process.stdout:
+            if found := re.search(r" bytes from .*icmp_seq=(\d+)", line):
+                self.answers.add(int(found[1]))
+
+    def last(self):
+        """Returns the number of the last request that was answered."""
+        return max(self.answers.copy(), default=0)
+
+    def lost(self, count=None, bound=60):
+        """Returns the numbers of the first `count` requests that have no answer. It waits for an answer to the last of them, or to one
+        behind it, for `bound` seconds. Without `count`, the requests are those before this call."""
+        count, deadline = count or self.last() + 1, time.monotonic() + bound
+        while self.last() < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        deadline = min(deadline, time.monotonic() + LATE_MAX_S)
+        while (left := set(range(1, count + 1)) - self.answers.copy()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return sorted(left)
+
+
+def unanswered(namespace, destination, count=20, interval=0.02, bound=60):
+    """Returns the numbers of those of `count` echo requests that are not answered."""
+    with Pings(namespace, destination, interval) as pings:
+        return pings.lost(count, bound)

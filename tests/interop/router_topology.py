@@ -23,7 +23,7 @@ import re
 import shutil
 import subprocess
 
-from namespaces import inside, made
+from namespaces import inside, made, unanswered
 from switches import end, run, wait_for
 
 FRR = pathlib.Path("/usr/lib/frr")
@@ -321,11 +321,13 @@ class Topology:
         """Runs a command in the namespace of a router or a host."""
         return inside(self.names[name], *command, **kwargs)
 
-    def ping(self, source, destination, count=1, interval=0.002):
-        """Returns the number of answers to echo requests from one host or router to an address."""
-        output = inside(self.names[source], "ping", "-q", "-n", "-c", str(count), "-i", str(interval), "-W", "2", destination, check=False)
-        found = re.search(r"(\d+) received", output)
-        return int(found[1]) if found else 0
+    def ping(self, source, destination):
+        """Returns true if an echo request from a host or router to an address is answered within 2 s."""
+        return " 1 received" in inside(self.names[source], "ping", "-q", "-n", "-c", "1", "-W", "2", destination, check=False)
+
+    def lost(self, source, destination, count=1):
+        """Returns the numbers of the echo requests from a host or router to an address that are not answered."""
+        return unanswered(self.names[source], destination, count, interval=0.002)
 
     def trace(self, source, destination):
         """Returns the addresses of the routers on the path, and of its end, by packets with a small TTL."""

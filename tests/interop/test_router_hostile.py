@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import threading
 
 import pytest
@@ -20,7 +19,7 @@ from scapy.layers.inet6 import (ICMPv6ND_NA, ICMPv6ND_RA, ICMPv6ND_Redirect, ICM
                                 ICMPv6NDOptSrcLLAddr, IPv6)
 from scapy.layers.l2 import ARP, Ether
 
-from namespaces import inside, packet_socket
+from namespaces import inside, packet_socket, unanswered
 from switches import wait_for
 from test_router import HOSTS, VRF, Router, mac, network, reaches, wait_until_it_routes
 
@@ -80,12 +79,10 @@ def lost_share(source, destination, attack):
     thread = threading.Thread(target=flood)
     thread.start()
     try:
-        ping = subprocess.run(["ip", "netns", "exec", source, "ping", "-q", "-n", "-i", "0.02", "-c", str(count), "-W", "5", destination],
-                              capture_output=True, text=True, timeout=FLOOD_S * 20 + 60)
+        return len(unanswered(source, destination, count, bound=FLOOD_S * 20 + 60)) / count
     finally:
         stop.set()
         thread.join()
-    return 1 - int(re.search(r"(\d+) received", ping.stdout)[1]) / count
 
 
 def neighbour(address, device="v20"):

@@ -42,9 +42,9 @@ def test_ospf_and_bgp_bring_the_routes_of_all_routers(topology):
 def test_hosts_and_routers_reach_each_other_by_the_shortest_path(topology):
     one, other = HOSTS
     for version in (4, 6):
-        assert topology.ping(one, address(other, version), count=20) == 20
+        assert not topology.lost(one, address(other, version), count=20)
         for router in ROUTERS:
-            assert topology.ping(router, loopback("r3", version)) == 1
+            assert not topology.lost(router, loopback("r3", version))
     path = topology.trace("h1", address("h2", 4))
     assert path[0] == address("h1", 4, of_router=True)
     assert path[-1] == address("h2", 4) and len(path) == 3
@@ -58,7 +58,7 @@ def test_a_cut_link_moves_the_routes_and_a_mended_one_brings_them_back(topology)
         topology.wait_routes("r1", version, network("h2", version), {"r1-r3"})
         topology.wait_routes("r1", version, f"{loopback('r2', version)}/{length}", {"r1-r3"})
         topology.wait_routes("r2", version, network("h1", version), {"r2-r3"})
-        assert topology.ping("h1", address("h2", version), count=20) == 20
+        assert not topology.lost("h1", address("h2", version), count=20)
     assert len(topology.trace("h1", address("h2", 4))) == 4
     topology.mend("r1", "r2")
     topology.wait_converged()

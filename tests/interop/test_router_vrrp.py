@@ -183,7 +183,7 @@ def test_the_address_of_a_macvlan_follows_its_carrier_its_addresses_and_the_inte
         # A change of the configuration keeps it; one that makes the interface anew takes the macvlan with it.
         switch.write(v10='acl_in = "open"', extra='[[acl]]\nname = "open"\nrules = ["permit ip"]')
         switch.millrace("apply", switch.config)
-        assert macs(switch) == [mac] and reaches(HOSTS[0], FAR[4])
+        assert macs(switch) == [mac] and reaches(HOSTS[0], FAR[4], "-W", "20")
         switch.write(v10="mtu = 1400")
         switch.millrace("apply", switch.config)
         wait_for("no address", lambda: macs(switch) == [])
