@@ -13,6 +13,8 @@ import time
 
 from switches import run, wait_for
 
+# The time in s in which the machine starts, or executes a command, on a busy machine.
+BOUND = 300
 LOWER = pathlib.Path("/var/cache/millrace/root/bookworm")
 # apt and dpkg remember here what they did; logs and caches of the system belong to it.
 NOT_COUNTED = ("var/log/", "var/cache/", "var/lib/apt/", "var/lib/dpkg/", "var/lib/systemd/", "var/lib/dbus/", "var/tmp/", "root/", "packages",
@@ -63,8 +65,9 @@ class Machine:
         self.console = (self.folder / "console").open("wb")
         self.process = subprocess.Popen(["unshare", "--mount", "bash", "-euc", BOOT, "boot", self.group, self.root, self.packages],
                                         stdin=subprocess.DEVNULL, stdout=self.console, stderr=subprocess.STDOUT)
-        self.leader = wait_for("systemd", self._leader)
-        wait_for("the end of the start", lambda: self.call("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"))
+        self.leader = wait_for("systemd", self._leader, BOUND)
+        wait_for("the end of the start",
+                 lambda: self.call("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"), BOUND)
         return self
 
     def _leader(self):
@@ -84,13 +87,13 @@ class Machine:
         with contextlib.suppress(OSError):
             run("umount", "-R", self.folder, check=False)
 
-    def call(self, *command, timeout=120):
+    def call(self, *command, timeout=BOUND):
         """Runs a command in the machine, and returns what it did."""
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive", "HOME": "/root", "LC_ALL": "C.UTF-8"}
         return subprocess.run(["nsenter", "-t", self.leader, "-m", "-u", "-i", "-p", "-r", "-w", *command], env=environment,
                               capture_output=True, text=True, timeout=timeout, check=False)
 
-    def run(self, *command, timeout=120):
+    def run(self, *command, timeout=BOUND):
         """Runs a command in the machine, which must succeed, and returns its output."""
         done = self.call(*command, timeout=timeout)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
@@ -99,7 +102,7 @@ class Machine:
     def apt(self, *words):
         """Runs apt without a network; changed configurations are kept, as operators tell apt to."""
         return self.run("apt-get", "-q", "-y", "--no-install-recommends", "-o", "Dpkg::Options::=--force-confold",
-                        "-o", "APT::Sandbox::User=root", *words, timeout=300)
+                        "-o", "APT::Sandbox::User=root", *words)
 
     def files(self):
         """Returns the paths of all files that count."""
