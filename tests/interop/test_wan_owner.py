@@ -100,7 +100,7 @@ def test_a_link_that_is_down_is_a_warning_and_an_interface_that_is_gone_ends_the
         with (tmp_path / "error").open("w") as error:
             emulator.process = subprocess.Popen([*BETWEEN, *NEAR, "--control", emulator.socket, "--memory", "8MiB"], stderr=error)
         wait_for("the emulator answers", emulator.answers)
-        assert "the link is down" not in emulator.cli("show")
+        wait_for("no warning yet", lambda: "the link is down" not in emulator.cli("show"))
         run("ip", "link", "set", NEAR[1], "down")
         wait_for("the warning", lambda: f"warning: {NEAR[1]}: the link is down" in emulator.cli("show"))
         run("ip", "link", "set", NEAR[1], "up")
