@@ -371,7 +371,9 @@ fn routes_rates_and_frame_sizes_are_as_the_file_says() {
             .unwrap()
             .success()
     );
-    let big = ["ping", "-c", "1", "-W", "20", "-M", "do", "-s", "3972", "10.2.0.1"];
+    let big = [
+        "ping", "-c", "1", "-W", "20", "-M", "do", "-s", "3972", "10.2.0.1",
+    ];
     assert!(
         lab.output("left", &big).unwrap().status.success(),
         "a packet of 4000 octets across the router"
