@@ -196,14 +196,14 @@ class Host:
     def finish(self):
         """Stops sending."""
         self.sending.clear()
-        self.threads[0].join(timeout=10)
+        self.threads[0].join(timeout=60)
 
     def stop(self):
         self.sending.clear()
         self.hearing.clear()
         for thread in self.threads:
             if thread.is_alive():
-                thread.join(timeout=10)
+                thread.join(timeout=60)
         self.socket.close()
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import re
 import select
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import threading
 import time
 
-from switches import run
+from switches import run, wait_for
 
 ETH_P_ALL = 3
 PACKET_OUTGOING = 4
@@ -36,7 +37,8 @@ def made(*namespaces):
 
 @contextlib.contextmanager
 def cables(*pairs, mtu=1500):
-    """Creates pairs of interfaces that send nothing by themselves, and sets them up, after removing those of a killed run."""
+    """Creates pairs of interfaces that send nothing by themselves, and sets them up, after removing those of a killed run. They are
+    ready: until the kernel has announced a link, which takes a while on a busy machine, it drops what is sent."""
     try:
         for one, other in pairs:
             run("ip", "link", "del", one, check=False)
@@ -45,6 +47,8 @@ def cables(*pairs, mtu=1500):
                 with open(f"/proc/sys/net/ipv6/conf/{name}/disable_ipv6", "w") as knob:
                     knob.write("1")
                 run("ip", "link", "set", name, "up")
+        for name in itertools.chain(*pairs):
+            wait_for(f"the link of {name}", lambda name=name: "state UP" in run("ip", "link", "show", name))
         yield
     finally:
         for one, _ in pairs:

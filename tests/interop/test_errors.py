@@ -359,7 +359,7 @@ def test_a_controller_that_cannot_be_reached_is_named_and_tried_more_and_more_ra
             controller.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             controller.bind(("127.0.0.1", port))
             controller.listen()
-            controller.settimeout(30)
+            controller.settimeout(60)
             peer, _ = controller.accept()
             with peer:
                 peer.settimeout(60)

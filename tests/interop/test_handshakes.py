@@ -38,7 +38,7 @@ def running_switch(tmp_path):
 def connected_client(switch):
     with of.Client(switch.openflow_port) as client:
         # A request without an answer within this time fails the test.
-        client.stream.settimeout(30)
+        client.stream.settimeout(60)
         yield client
 
 

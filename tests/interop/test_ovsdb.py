@@ -126,7 +126,7 @@ def test_a_script_leaves_the_rows_and_the_forwarding_of_a_real_open_vswitch(tmp_
 
         # States of links come a moment after a command.
         with contextlib.suppress(AssertionError):
-            wait_for("equal rows", lambda: not difference(), 10)
+            wait_for("equal rows", lambda: not difference())
         assert not difference(), json.dumps({str(key): value for key, value in difference().items()}, indent=1)
         # Access ports, trunks and the untagged network of br0: e1 (all), e3 (200), e4 (10, 20, 30), e6 (77).
         with Ends("mr-ours", ports) as mine, Ends("mr-real", ports) as theirs:
@@ -134,7 +134,7 @@ def test_a_script_leaves_the_rows_and_the_forwarding_of_a_real_open_vswitch(tmp_
                 for ends in (mine, theirs):
                     ends.send(number, frame(number, vlan))
                 time.sleep(QUIET_S)
-                wait_for(f"equal arrivals of VLAN {vlan} from port {number}", lambda: mine.look() == theirs.look(), 10)
+                wait_for(f"equal arrivals of VLAN {vlan} from port {number}", lambda: mine.look() == theirs.look())
 
 
 def test_a_command_returns_when_the_switch_has_done_it(switch):

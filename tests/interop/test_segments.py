@@ -91,7 +91,7 @@ def is_up(switch, number):
 
 
 def received(driver, count):
-    frames = [driver.receive(10) for _ in range(count)]
+    frames = [driver.receive(60) for _ in range(count)]
     assert all(frames), f"{sum(map(bool, frames))} of {count} came"
     return frames
 
@@ -123,7 +123,7 @@ def test_a_driver_that_takes_them_gets_them_whole_and_is_told_how_to_cut_them(ne
             header, frame = long_packet(version)
             for _ in range(20):
                 sender.send(frame, header)
-                whole = taker.receive(10)
+                whole = taker.receive(60)
                 packet = Ether(whole)
                 assert packet[Dot1Q].vlan == 100 and packet[Raw].load == DATA
                 l4 = 18 + (20 if version == 4 else 40)
