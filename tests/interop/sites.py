@@ -12,11 +12,12 @@ in the namespace `aoba`. A trunk has a kernel bridge in its middle, which can dr
 
 import contextlib
 import dataclasses
+import json
 import pathlib
 import tomllib
 
 from namespaces import inside, made
-from switches import TARGET, Millrace, run
+from switches import TARGET, Millrace, run, wait_for
 
 TRUNK_MTU = 1700
 # The namespace of the engine, if it has an address in the peering LAN, and both ends of the network between it and the switches.
@@ -108,8 +109,15 @@ class Wire:
         ip_batch(f"link set {self.name}-ta down", f"link set {self.name}-tb down")
 
     def mend(self):
-        """Gives the carrier back."""
+        """Gives the carrier back, and returns when the fibre carries frames: it loses those that come between."""
         ip_batch(f"link set {self.name}-ta up", f"link set {self.name}-tb up")
+        for end in "ab":
+            wait_for("the fibre carries frames", lambda end=end: self._state(end) == "forwarding")
+
+    def _state(self, end):
+        """Returns the state of a port of the kernel's bridge."""
+        [link] = json.loads(run("ip", "-j", "-d", "link", "show", f"{self.name}-t{end}"))
+        return link["linkinfo"]["info_slave_data"]["state"]
 
     def silence(self, end, silent=True):
         """Drops all frames towards an end, whose carrier stays; or lets them pass again."""

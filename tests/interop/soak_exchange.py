@@ -170,13 +170,16 @@ def growth_of_lives(lives):
     return late / early
 
 
-def split(gaps, cuts):
+def split(gaps, cuts, mends=()):
     """Returns the frames lost at cuts of a trunk, all others, and the longest gap of a cut in ms. Gaps are (lane, number, sent before,
-    sent after); a cut is the time from the end of its carrier until both switches know of it. Times are in ns."""
+    sent after); a cut is the time from the end of its carrier until both switches know of it, a mend that from the carrier of the first
+    end until the fibre carries frames: what a switch sends meanwhile is lost with it. Times are in ns."""
     at_cuts, others, longest = 0, 0, 0.0
     for _, number, before, after in gaps:
         if any(before <= known and after >= cut for cut, known in cuts):
             at_cuts, longest = at_cuts + number, max(longest, (after - before) / 1e6)
+        elif any(before <= whole and after >= mended for mended, whole in mends):
+            at_cuts += number
         else:
             others += number
     return at_cuts, others, longest
@@ -193,7 +196,7 @@ class Soak:
     def __init__(self, options, prefix="sk", disturb=None, out=lambda line: print(line, flush=True)):
         self.options, self.disturb, self.out = options, disturb, out
         self.tenancy = Tenancy(prefix, options.tenants, max(1, round(CHANGING * options.tenants)), trunks=(f"{prefix}n", f"{prefix}s"))
-        self.rows, self.samples, self.kills, self.cuts, self.lives, self.ready_s = {}, [], 0, [], [[]], 0.0
+        self.rows, self.samples, self.kills, self.cuts, self.mends, self.lives, self.ready_s = {}, [], 0, [], [], [[]], 0.0
         self.ended = 0
 
     def say(self, name, value, unit):
@@ -268,7 +271,9 @@ class Soak:
             wait_for("the switch knows of the cut", lambda switch=switch: not switch.is_live(wire.name))
         self.cuts.append((began, time.monotonic_ns()))
         time.sleep(min(CUT_S, self.options.seconds / 10))
+        mended = time.monotonic_ns()
         wire.mend()
+        self.mends.append((mended, time.monotonic_ns()))
         for switch in self.switches:
             wait_for("the trunk carries traffic again", lambda switch=switch: switch.is_live(wire.name))
 
@@ -302,7 +307,7 @@ class Soak:
         seen = self.receiver.end({lane: sent["sent"][lane] for lane in steady})
         assert seen["ring_full"] == 0, "the receiver was too slow, so that loss cannot be counted: give a lower --rate"
         total_lost = sum(sent["sent"][lane] - seen["received"][lane] for lane in steady)
-        at_cuts, others, gap_ms = split(seen["gaps"], self.cuts)
+        at_cuts, others, gap_ms = split(seen["gaps"], self.cuts, self.mends)
         # Frames that are missing behind the last one that arrived are in no gap.
         others = max(others, total_lost - at_cuts)
         steps = self.exchange.journal_steps(self.first)

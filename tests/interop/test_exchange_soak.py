@@ -46,6 +46,8 @@ def test_loss_belongs_to_a_cut_only_around_it():
     gaps = [(0, 3, 1000 * ms, 1040 * ms), (1, 2, 990 * ms, 1010 * ms), (2, 5, 3000 * ms, 3100 * ms), (3, 1, 0, 900 * ms)]
     assert split(gaps, [(1005 * ms, 1030 * ms)]) == (5, 6, 40.0)
     assert split(gaps, []) == (0, 11, 0.0)
+    # A frame that a fibre loses while it is mended is lost with it, and says nothing about the cut.
+    assert split(gaps, [(1005 * ms, 1030 * ms)], [(3050 * ms, 3060 * ms)]) == (10, 1, 40.0)
 
 
 def test_memory_that_grows_is_seen_with_and_without_kills():
