@@ -39,6 +39,8 @@ pub enum NextHopKind {
     Unreachable = 5,
     /// The packet is dropped, and its source gets "administratively prohibited".
     Prohibit = 6,
+    /// The packet is dropped as if no prefix covered it, and its source gets "network unreachable".
+    NoRoute = 7,
 }
 
 impl NextHopKind {
@@ -51,6 +53,7 @@ impl NextHopKind {
             3 => NextHopKind::Local,
             5 => NextHopKind::Unreachable,
             6 => NextHopKind::Prohibit,
+            7 => NextHopKind::NoRoute,
             _ => NextHopKind::Blackhole,
         }
     }
@@ -221,6 +224,7 @@ mod tests {
                 NextHopKind::Blackhole,
                 NextHopKind::Unreachable,
                 NextHopKind::Prohibit,
+                NextHopKind::NoRoute,
             ] {
                 let spec = NextHopSpec {
                     kind,

@@ -57,9 +57,9 @@ impl Rib {
             }
             RouteKind::Blackhole => Via::Discard(NextHopKind::Blackhole),
             RouteKind::Prohibit => Via::Discard(NextHopKind::Prohibit),
-            RouteKind::Unreachable | RouteKind::Throw | RouteKind::Multicast => {
-                Via::Discard(NextHopKind::Unreachable)
-            }
+            RouteKind::Unreachable | RouteKind::Multicast => Via::Discard(NextHopKind::Unreachable),
+            // The lookup goes on in the next table, and a VRF has one.
+            RouteKind::Throw => Via::Discard(NextHopKind::NoRoute),
             RouteKind::Unicast => match &route.hops {
                 Hops::None => Via::Discard(NextHopKind::Unreachable),
                 Hops::One(hop) => Via::One(normal(hop, true)),

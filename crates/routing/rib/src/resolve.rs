@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::event::{Hop, LinkKind, NeighbourState, Netns};
 use crate::hops::{Adjacency, AdjacencyId, AdjacencyKey, Set, SetId, SetKey, Via};
 use crate::namespace::ObjectHops;
-use crate::rib::Rib;
+use crate::rib::{Interface, Rib};
 
 impl Rib {
     /// Returns the set of a key, with one user more.
@@ -245,12 +245,17 @@ impl Rib {
     /// and a MAC address of its own.
     pub(crate) fn interface_of(&self, netns: Netns, ifindex: u32) -> Option<(u16, Mac)> {
         let link = self.namespaces.get(&netns)?.link(ifindex)?;
+        Some((self.router_interface(netns, ifindex)?.index, link.mac))
+    }
+
+    /// Returns the router's interface of a link; of a macvlan, that of the link below.
+    pub(crate) fn router_interface(&self, netns: Netns, ifindex: u32) -> Option<Interface> {
+        let link = self.namespaces.get(&netns)?.link(ifindex)?;
         let name = match link.kind {
             LinkKind::Macvlan { lower } => &self.namespaces.get(&netns)?.link(lower)?.name,
             _ => &link.name,
         };
-        let index = self.interfaces.get(&(netns, name.clone()))?.index;
-        Some((index, link.mac))
+        self.interfaces.get(&(netns, name.clone())).copied()
     }
 
     /// Returns the values of an adjacency's next hop, and true if the adjacency is live.

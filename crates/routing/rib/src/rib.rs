@@ -205,7 +205,7 @@ impl Rib {
         let Some(interface) = self.interfaces.remove(&(netns, name.to_owned())) else {
             return;
         };
-        for ifindex in self.links_named(netns, name) {
+        for ifindex in self.links_of_interface(netns, name) {
             self.forget_hosts(interface.vrf, ifindex);
         }
         self.interface_changed(netns, name);

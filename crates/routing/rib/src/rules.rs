@@ -11,7 +11,7 @@
 //! | next-hop object deleted | drops routes by its number; groups lose it; a group that is then empty is deleted |
 //! | link up, IPv4 address added | next hops on the link that were dead in a multipath route are alive |
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 
 use millrace_fib::{Family, Prefix};
@@ -96,9 +96,9 @@ impl Rib {
         let Some(namespace) = self.namespaces.get_mut(&netns) else {
             return;
         };
-        let Some(record) = namespace.links.remove(&ifindex) else {
+        if namespace.links.remove(&ifindex).is_none() {
             return;
-        };
+        }
         namespace.macvlans.remove(&ifindex);
         let gone: Vec<(u32, IpAddr)> = namespace.neighbours_on(ifindex).map(|(key, _)| *key).collect();
         for key in &gone {
@@ -124,9 +124,7 @@ impl Rib {
             .map(|(id, _)| id)
             .collect();
         self.purge(netns, &sets, |_, _| true);
-        if let Some(interface) = self.interfaces.get(&(netns, record.link.name)).copied() {
-            self.forget_hosts(interface.vrf, ifindex);
-        }
+        self.forget_hosts_of_link(netns, ifindex);
         self.check_soon(netns, now);
     }
 
@@ -474,9 +472,23 @@ impl Rib {
             .collect()
     }
 
+    /// Returns the links whose packets are those of an interface of the router: the link of its name, and the macvlans over it.
+    pub(crate) fn links_of_interface(&self, netns: Netns, name: &str) -> Vec<u32> {
+        let mut links = self.links_named(netns, name);
+        if let Some(namespace) = self.namespaces.get(&netns) {
+            let over = |macvlan: &u32| {
+                let kind = namespace.link(*macvlan).map(|link| link.kind);
+                matches!(kind, Some(LinkKind::Macvlan { lower }) if links.contains(&lower))
+            };
+            let over: Vec<u32> = namespace.macvlans.iter().copied().filter(over).collect();
+            links.extend(over);
+        }
+        links
+    }
+
     /// Follows an interface of the router that came or went, or whose link did.
     pub(crate) fn interface_changed(&mut self, netns: Netns, name: &str) {
-        for ifindex in self.links_named(netns, name) {
+        for ifindex in self.links_of_interface(netns, name) {
             self.refresh_link(netns, ifindex);
             self.manage_link(netns, ifindex);
             let Some(namespace) = self.namespaces.get(&netns) else {
@@ -494,21 +506,29 @@ impl Rib {
         }
     }
 
-    /// Follows a neighbour: one on an interface of the router has a route of its own. Link-local addresses have none:
+    /// Follows a neighbour: one on an interface of the router, or on a macvlan over it, has a route of its own. Link-local addresses have none:
     /// packets to them are not forwarded.
     fn host_changed(&mut self, netns: Netns, ifindex: u32, address: IpAddr, is_there: bool) {
         let is_link_local = match address {
             IpAddr::V4(address) => address.is_link_local(),
             IpAddr::V6(address) => address.is_unicast_link_local(),
         };
-        let name = self
-            .namespaces
-            .get(&netns)
-            .and_then(|namespace| namespace.link(ifindex))
-            .map(|link| &link.name);
-        let interface = name.and_then(|name| self.interfaces.get(&(netns, name.clone())).copied());
+        let interface = self.router_interface(netns, ifindex);
         if let Some(interface) = interface.filter(|_| !is_link_local) {
             self.set_host(interface.vrf, ifindex, address, is_there);
+        }
+    }
+
+    /// Removes all hosts of a link that is gone, whatever VRF had it.
+    fn forget_hosts_of_link(&mut self, netns: Netns, ifindex: u32) {
+        let of_namespace: BTreeSet<VrfId> = self
+            .interfaces
+            .iter()
+            .filter(|((of, _), _)| *of == netns)
+            .map(|(_, interface)| interface.vrf)
+            .collect();
+        for vrf in of_namespace {
+            self.forget_hosts(vrf, ifindex);
         }
     }
 

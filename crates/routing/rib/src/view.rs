@@ -154,6 +154,25 @@ impl Rib {
             .find(|view| view.is_installed)
     }
 
+    /// Returns the link by which packets to a neighbour at an interface of the router leave: that of the interface, or a macvlan
+    /// over it that has the neighbour's network. `None` if no route leads to the interface.
+    pub fn link_towards(&self, id: VrfId, address: IpAddr, interface: u16) -> Option<u32> {
+        let vrf = self.vrf(id.0 as usize)?;
+        // The route of the network: a neighbour's own begins with its first answer.
+        let usable = |entry: &Entry| self.shown(entry).is_some() && !entry.installed.is_none();
+        let (_, entry) = vrf.routes.longest(&Prefix::host(address), usable)?;
+        let set = self.hops.set(self.shown(entry)?.set)?;
+        let links = set
+            .members
+            .iter()
+            .filter_map(|(member, _)| self.hops.adjacency(*member)?.key.link());
+        let of_interface = |(netns, ifindex): &(Netns, u32)| {
+            self.interface_of(*netns, *ifindex)
+                .is_some_and(|(index, _)| index == interface)
+        };
+        links.into_iter().find(of_interface).map(|(_, ifindex)| ifindex)
+    }
+
     /// Returns the route that the FIB has for an entry, if the FIB has one.
     fn shown<'a>(&self, entry: &'a Entry) -> Option<&'a Record> {
         let installed = |record: &Record| self.group_of(record.set) == entry.installed;

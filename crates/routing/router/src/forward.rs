@@ -333,6 +333,7 @@ impl<'a, P: Packet, S: RouteOutput<P>, O: Observer> Pass<'a, P, S, O> {
         };
         self.observer.note(|| RouteStep::NextHop(hop.spec()));
         match hop.kind() {
+            NextHopKind::NoRoute => self.refuse(packet, meta, DropReason::RouteNone, IcmpError::NoRoute),
             NextHopKind::Forward | NextHopKind::Glean => self.send_to_next_hop(packet, meta, hop),
             NextHopKind::Local => self.send_to_kernel(packet, meta),
             NextHopKind::Blackhole => self.drop(packet, meta.interface, DropReason::RouteBlackhole),

@@ -118,6 +118,7 @@ impl fmt::Display for RouteStep {
                     NextHopKind::Blackhole => return f.write_str("blackhole"),
                     NextHopKind::Unreachable => return f.write_str("unreachable"),
                     NextHopKind::Prohibit => return f.write_str("prohibited"),
+                    NextHopKind::NoRoute => return f.write_str("no route"),
                 }
                 if let Some(gateway) = spec.gateway {
                     write!(f, ", gateway {gateway}")?;

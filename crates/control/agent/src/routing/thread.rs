@@ -180,11 +180,18 @@ fn ask_for_neighbours<B: Backend>(state: &mut State<B>) -> bool {
 fn ask_for<B: Backend>(state: &State<B>, glean: &Glean) {
     let held = state
         .interfaces
-        .values()
-        .find(|held| held.interface.index == glean.interface);
-    let Some((netns, ifindex)) = held.and_then(|held| Some((held.netns, held.ifindex?))) else {
+        .iter()
+        .find(|(_, held)| held.interface.index == glean.interface);
+    let Some(((vrf, _), netns, ifindex)) =
+        held.and_then(|(key, held)| Some((key, held.netns, held.ifindex?)))
+    else {
         return;
     };
+    let by_route = state
+        .vrfs
+        .get(vrf)
+        .and_then(|vrf| state.rib.link_towards(vrf.id, glean.neighbour, glean.interface));
+    let ifindex = by_route.unwrap_or(ifindex);
     let probe = Action::Probe {
         netns,
         ifindex,

@@ -137,6 +137,18 @@ fn a_macvlan_over_an_interface_sends_with_its_own_address() {
             .source(),
         mac(99)
     );
+    // Its neighbours are those of the interface.
+    world.there(Object::Neighbour(neighbour(
+        9,
+        "172.16.0.1",
+        NeighbourState::Reachable,
+        7,
+    )));
+    assert_eq!(world.kind("172.16.0.1"), Some(NextHopKind::Forward));
+    assert_eq!(world.seen(ip("172.16.0.1")).first().unwrap().3, mac(7));
+    world.gone(Object::Link(link(9, true, true)));
+    assert_eq!(world.kind("172.16.0.1"), None);
+    assert_eq!(world.rib.summary(world.vrf).hosts, 0);
 }
 
 #[test]

@@ -413,7 +413,7 @@ fn kinds_without_next_hop_drop_packets_as_the_kernel_does() {
         (RouteKind::Blackhole, NextHopKind::Blackhole),
         (RouteKind::Unreachable, NextHopKind::Unreachable),
         (RouteKind::Prohibit, NextHopKind::Prohibit),
-        (RouteKind::Throw, NextHopKind::Unreachable),
+        (RouteKind::Throw, NextHopKind::NoRoute),
     ] {
         let route = Route {
             kind,

@@ -405,8 +405,9 @@ impl Bed {
                 };
                 let found = kinds.first().copied();
                 // IPv6 says "Network is unreachable" where a route says so, too, and for `throw`.
-                let is_equal =
-                    found == expected || (expected.is_none() && found == Some(NextHopKind::Unreachable));
+                let is_equal = found == expected
+                    || (expected.is_none()
+                        && matches!(found, Some(NextHopKind::Unreachable | NextHopKind::NoRoute)));
                 ensure!(is_equal, "{}; the kernel: {reason}", context());
                 continue;
             }
