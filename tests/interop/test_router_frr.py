@@ -3,6 +3,7 @@ forwarding of the kernel (test_router_topology.py). Needs root and the package f
 """
 
 import os
+import random
 import signal
 
 import pytest
@@ -10,13 +11,31 @@ import pytest
 import router_topology
 from millrace_router import FpmRouter, IsisRouter, Router
 from namespaces import Pings, inside
-from router_topology import Topology, address, is_installed, link_address, loopback, network
+from router_topology import HOSTS, ROUTERS, Topology, address, is_installed, link_address, loopback, network
 from switches import opened, wait_for
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
     pytest.mark.skipif(not is_installed(), reason="FRR is not installed: scripts/setup.sh routers"),
 ]
+
+
+# Pings between random pairs, each pair a hundred times; `make routing` sends 10,000.
+RANDOM_PINGS = 10_000 if os.environ.get("MILLRACE_ROUTING_LONG") == "1" else 1_000
+PINGS_OF_PAIR = 100
+
+
+def lost_random_pings(topology):
+    """Pings between random pairs of hosts and routers, IPv4 and IPv6; returns the pairs that lost some."""
+    rng, found = random.Random(11), []
+    for _ in range(RANDOM_PINGS // PINGS_OF_PAIR):
+        source, target = rng.sample(ROUTERS + HOSTS, 2)
+        version = rng.choice((4, 6))
+        destination = address(target, version) if target in HOSTS else loopback(target, version)
+        lost = topology.lost(source, destination, count=PINGS_OF_PAIR)
+        if lost:
+            found.append((source, destination, lost))
+    return found
 
 
 @pytest.mark.parametrize("kind", [Router, FpmRouter, IsisRouter])
@@ -30,6 +49,7 @@ def test_millrace_forwards_as_the_kernel_does_for_daemons_of_routing(tmp_path_fa
             wait_for("the first answer", lambda: topology.ping("h1", address("h2", version)))
             assert not topology.lost("h1", address("h2", version), count=200)
             assert not topology.lost("r1", loopback("r3", version))
+        assert not lost_random_pings(topology)
         path = topology.trace("h1", address("h2", 4))
         assert path[0] == address("h1", 4, of_router=True) and path[-1] == address("h2", 4) and len(path) == 3
 
