@@ -85,6 +85,35 @@ def test_a_confirmed_commit_is_confirmed_after_both_programs_were_killed(tmp_pat
         assert pending is None and ageing(switch) == 600
 
 
+def test_a_confirmed_commit_without_changes_is_confirmed_and_a_second_one_renames_what_confirms(switch, front_ends):
+    with Netconf(front_ends.netconf) as session:
+        session.ok(COMMIT_CONFIRMED.format(600, "<persist>a</persist>"))
+        session.ok("<commit><persist-id>a</persist-id></commit>")
+        session.fails("<commit><persist-id>a</persist-id></commit>", "invalid-value")
+        session.edit("<mac_ageing_s>600</mac_ageing_s>")
+        session.ok(COMMIT_CONFIRMED.format(600, "<persist>a</persist>"))
+        session.ok(COMMIT_CONFIRMED.format(600, "<persist-id>a</persist-id><persist>b</persist>"))
+        session.fails("<commit><persist-id>a</persist-id></commit>", "invalid-value")
+        session.ok("<commit><persist-id>b</persist-id></commit>")
+    assert ageing(switch) == 600
+
+
+def test_elements_that_occur_twice_and_text_beside_elements_are_refused(front_ends):
+    def edit(inner):
+        return f'<edit-config><target><candidate/></target><config><bridge xmlns="{MODEL}"><name>br0</name>{inner}</bridge></config></edit-config>'
+    with Netconf(front_ends.netconf) as session:
+        for inner in ("<tables>2</tables><tables>3</tables>", "<name>br1</name>", "text", "<fail_mode><secure/></fail_mode>"):
+            session.fails(edit(inner), "bad-element")
+        key = f'<port><name xmlns:nc="{BASE}" nc:operation="delete">p1</name></port>'
+        session.fails(edit(key), "bad-attribute")
+        assert session.call(GET.replace("running", "candidate")) == session.call(GET)
+        # Each mistake of the switch is named once.
+        session.ok(edit("<port><name>p9</name></port>"))
+        refused = session.fails("<validate><source><candidate/></source></validate>", "operation-failed")
+        assert refused.count("missing key `number`") == 1, refused
+        session.ok("<discard-changes/>")
+
+
 def test_an_unconfirmed_commit_goes_with_its_session_and_with_its_time(switch, front_ends):
     session = Netconf(front_ends.netconf)
     session.edit("<mac_ageing_s>600</mac_ageing_s>")

@@ -68,7 +68,11 @@ pub(crate) fn failure(error: ClientError) -> Failure {
 fn of_problem(problem: &Problem) -> Failure {
     let mut text = problem.detail.clone();
     for error in &problem.errors {
-        text.push_str(&format!("\n{}: {}", error.pointer, error.detail));
+        let line = format!("{}: {}", error.pointer, error.detail);
+        // The detail of a problem may be that of its only error, or all of them.
+        if !text.contains(&line) {
+            text.push_str(&format!("\n{line}"));
+        }
     }
     if let Some(next_step) = &problem.next_step {
         text.push_str(&format!(": {next_step}"));

@@ -88,6 +88,10 @@ impl Note {
         &self.author
     }
 
+    pub(crate) fn comment(&self) -> &str {
+        &self.comment
+    }
+
     pub(crate) fn lock(&self) -> Option<LockToken> {
         self.lock
     }

@@ -151,7 +151,7 @@ impl Store {
     /// Commits as [`Store::commit`], but unless [`Store::confirm`] is called before `deadline`, the content
     /// of the previous revision is restored as a new revision, even if the process ends in between. If a
     /// revision is already pending, the new one replaces it and keeps the same fallback; if both
-    /// configurations are equal, only the deadline changes.
+    /// configurations are equal, only the deadline changes, unless the new one has a comment of its own.
     ///
     /// # Errors
     /// [`CommitError`]; the store is unchanged then.
@@ -176,7 +176,15 @@ impl Store {
             since: now,
             deadline,
         };
-        if head.pending.is_some() && *head.config == proposal.config {
+        let is_equal = head.pending.is_some() && *head.config == proposal.config;
+        let comment = proposal.note.comment();
+        if is_equal && !comment.is_empty() && comment != head.revision.comment {
+            // The comment may name what confirms the revision.
+            let Proposal { config, note, .. } = proposal;
+            let operation = Operation::Commit;
+            return Ok(self.write_config(&writer, config, note, operation, Some(pending), None, now)?);
+        }
+        if is_equal {
             let extended = Pending {
                 revision: head.revision.number,
                 ..pending

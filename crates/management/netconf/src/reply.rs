@@ -107,6 +107,7 @@ impl From<EditError> for RpcError {
             Problem::UnknownNamespace(namespace) => ("unknown-namespace", Some(("bad-namespace", namespace))),
             Problem::MissingKey(key) => ("missing-element", Some(("bad-element", key))),
             Problem::InvalidValue(_) => ("invalid-value", None),
+            Problem::BadElement(_) => ("bad-element", Some(bad(&name))),
             Problem::BadAttribute(attribute, _) => ("bad-attribute", Some(("bad-attribute", attribute))),
             Problem::State => ("access-denied", None),
         };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde_json::{Map, Value as Json};
 
@@ -10,6 +11,26 @@ use serde_json::{Map, Value as Json};
 pub(crate) struct Candidate {
     pub(crate) base: u64,
     pub(crate) document: Map<String, Json>,
+}
+
+/// A confirmed commit that changed nothing: there is nothing to take back, so the switch does not know of it, but the client may
+/// still confirm or cancel it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Trial {
+    pub(crate) session: u32,
+    pub(crate) persist: Option<String>,
+    pub(crate) until: Instant,
+}
+
+impl Trial {
+    /// Returns true if a session may confirm it with `persist_id`.
+    pub(crate) fn is_of(&self, session: u32, persist_id: Option<&str>) -> bool {
+        let is_named = match &self.persist {
+            Some(persist) => persist_id == Some(persist),
+            None => persist_id.is_none() && self.session == session,
+        };
+        is_named && Instant::now() < self.until
+    }
 }
 
 /// Ends a session from another one. The function of a transport closes its connection.
@@ -36,6 +57,8 @@ pub(crate) struct State {
     pub(crate) candidate: Option<Candidate>,
     /// The session that holds the lock of the candidate.
     pub(crate) candidate_lock: Option<u32>,
+    /// The newest confirmed commit that changed nothing.
+    pub(crate) trial: Option<Trial>,
     /// The session that holds the lock of `running`.
     pub(crate) running_lock: Option<u32>,
     sessions: BTreeMap<u32, Entry>,
@@ -85,6 +108,9 @@ impl Shared {
         if state.running_lock == Some(id) {
             state.running_lock = None;
         }
+        state
+            .trial
+            .take_if(|trial| trial.persist.is_none() && trial.session == id);
     }
 
     /// Ends another session. Returns false if there is none.

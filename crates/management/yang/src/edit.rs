@@ -73,6 +73,12 @@ pub struct Edit {
     pub content: Content,
 }
 
+impl Edit {
+    fn removes(&self) -> bool {
+        matches!(self.operation, Some(Operation::Delete | Operation::Remove))
+    }
+}
+
 /// The content of an edit.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
@@ -108,6 +114,9 @@ pub enum Problem {
     /// An attribute has no valid value.
     #[error("the attribute `{0}`: expected {1}")]
     BadAttribute(String, &'static str),
+    /// The content of an element is not that of its node.
+    #[error("{0}")]
+    BadElement(&'static str),
     /// The node is state.
     #[error("is state of the switch, which cannot be set")]
     State,

@@ -289,6 +289,37 @@ fn a_second_unconfirmed_revision_falls_back_to_where_the_first_began() {
 }
 
 #[test]
+fn a_second_unconfirmed_commit_of_the_same_content_may_have_another_comment() {
+    let store = store();
+    let commented = |comment: &str| Proposal {
+        note: Note::new("alice", comment),
+        ..proposal(None, &["br0"])
+    };
+    let commit = |comment, seconds| {
+        store
+            .commit_confirm(commented(comment), NOW.plus(seconds), NOW)
+            .unwrap()
+    };
+    assert_eq!(commit("first", 60).number, RevisionNo(1));
+    for comment in ["first", ""] {
+        assert_eq!(
+            commit(comment, 90).number,
+            RevisionNo(1),
+            "only the deadline moves"
+        );
+    }
+    let renamed = commit("second", 120);
+    assert_eq!(
+        (renamed.number, renamed.comment.as_str()),
+        (RevisionNo(2), "second")
+    );
+    // The number of the revision is the pending one's, and its fallback that of the first.
+    assert!(store.confirm(Some(RevisionNo(1)), &Note::default(), NOW).is_err());
+    let back = store.tick(NOW.plus(120)).unwrap().unwrap();
+    assert_eq!(back.operation, Operation::Expired { to: RevisionNo(0) });
+}
+
+#[test]
 fn a_dry_run_accepts_what_a_commit_at_the_same_moment_accepts() {
     let store = store();
     store.commit(proposal(None, &["br0"]), NOW).unwrap();

@@ -3,6 +3,8 @@
 //! A confirmed commit is a commit of the switch that rolls itself back: it outlives this process and the daemon. `persist` is
 //! in the comment of the revision, as a digest, so that another session confirms it after any restart.
 
+use std::time::{Duration, Instant};
+
 use millrace_yang::data::completed;
 use millrace_yang::datastore::{Change, Pending, confirmation_comment, is_confirmed_by};
 use millrace_yang::schema::configuration;
@@ -11,6 +13,7 @@ use millrace_yang::xml::Element;
 use super::context::{Context, Outcome, candidate, invalid, one, unlocked};
 use crate::CONFIRMED_COMMIT;
 use crate::reply::{Reply, RpcError};
+use crate::shared::{State, Trial};
 
 /// The time for a confirmation unless the client gives one, in seconds (RFC 6241, section 8.4.1).
 const CONFIRM_TIMEOUT_S: u64 = 600;
@@ -64,15 +67,23 @@ fn own(pending: &Pending, persist_id: Option<&str>, context: &Context<'_>) -> Re
     }
 }
 
+/// Ends the confirmed commit that changed nothing. Returns false if there is none that this session may act on.
+fn takes_trial(state: &mut State, session: u32, persist_id: Option<&str>) -> bool {
+    let taken = state.trial.take_if(|trial| trial.is_of(session, persist_id));
+    taken.is_some()
+}
+
 pub(super) fn commit(operation: &Element, context: &mut Context<'_>) -> Outcome {
     let request = Request::of(operation)?;
     // Held until the switch has answered: two sessions that commit the candidate commit it once.
     let mut state = context.shared.state();
     unlocked(&state, context.id)?;
     let pending = context.store.pending().map_err(one)?;
+    let persist_id = request.persist_id.as_deref();
     match &pending {
-        Some(pending) => own(pending, request.persist_id.as_deref(), context)?,
-        None if request.persist_id.is_some() => {
+        Some(pending) => own(pending, persist_id, context)?,
+        None if takes_trial(&mut state, context.id, persist_id) => {}
+        None if persist_id.is_some() => {
             return Err(invalid("persist-id: no commit waits for its confirmation"));
         }
         None => {}
@@ -106,6 +117,16 @@ pub(super) fn commit(operation: &Element, context: &mut Context<'_>) -> Outcome 
         .replace(&document, wanted.base, &change)
         .map_err(one)?;
     state.candidate = None;
+    if let Some(seconds) = request.confirmed
+        && context.store.pending().map_err(one)?.is_none()
+    {
+        state.trial = Some(Trial {
+            session: context.id,
+            persist: persist.map(str::to_owned),
+            until: Instant::now() + Duration::from_secs(seconds),
+        });
+        return Ok(Reply::Ok);
+    }
     *context.unconfirmed = (request.confirmed.is_some() && persist.is_none()).then_some(revision);
     if request.confirmed.is_none() && pending.is_some() {
         context.store.confirm(revision).map_err(one)?;
@@ -116,6 +137,9 @@ pub(super) fn commit(operation: &Element, context: &mut Context<'_>) -> Outcome 
 pub(super) fn cancel(operation: &Element, context: &mut Context<'_>) -> Outcome {
     let persist_id = operation.child("persist-id").map(Element::trimmed);
     let Some(pending) = context.store.pending().map_err(one)? else {
+        if takes_trial(&mut context.shared.state(), context.id, persist_id) {
+            return Ok(Reply::Ok);
+        }
         let message = "no commit waits for its confirmation";
         return Err(vec![RpcError::new("application", "operation-failed", message)]);
     };

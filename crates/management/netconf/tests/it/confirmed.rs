@@ -114,3 +114,37 @@ fn after_the_time_has_passed_nothing_is_pending_and_the_session_goes_on() {
     peer.session.end(&mut peer.store);
     assert_eq!(field(&switch, "tables"), json!(64));
 }
+
+#[test]
+fn a_confirmed_commit_without_changes_is_confirmed_and_cancelled_as_any() {
+    let switch = Switch::new();
+    let shared = Arc::new(Shared::default());
+    let mut peer = Peer::new(&switch, &shared, "alice", Role::Write);
+    let mut other = Peer::new(&switch, &shared, "bob", Role::Write);
+    peer.ok("<commit><confirmed/><persist>a</persist></commit>");
+    other.fails("<commit><persist-id>b</persist-id></commit>", "invalid-value");
+    other.fails("<cancel-commit/>", "operation-failed");
+    peer.ok("<commit><confirmed/><persist-id>a</persist-id></commit>");
+    other.ok("<commit><persist-id>a</persist-id></commit>");
+    other.fails("<commit><persist-id>a</persist-id></commit>", "invalid-value");
+    // Without persist it belongs to its session, and ends with it.
+    peer.ok("<commit><confirmed/></commit>");
+    other.fails("<cancel-commit/>", "operation-failed");
+    peer.ok("<cancel-commit/>");
+    peer.fails("<cancel-commit/>", "operation-failed");
+    let switch = switch.lock().unwrap();
+    assert_eq!((switch.head(), switch.pending), (0, None));
+}
+
+#[test]
+fn a_second_confirmed_commit_may_have_another_persist() {
+    let (switch, _, mut peer) = begin();
+    peer.ok("<commit><confirmed/><persist>a</persist></commit>");
+    peer.ok("<commit><confirmed/><persist-id>a</persist-id><persist>b</persist></commit>");
+    peer.fails("<commit><persist-id>a</persist-id></commit>", "invalid-value");
+    peer.ok("<commit><persist-id>b</persist-id></commit>");
+    assert_eq!(
+        (field(&switch, "tables"), switch.lock().unwrap().pending),
+        (json!(9), None)
+    );
+}

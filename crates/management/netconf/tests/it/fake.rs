@@ -94,6 +94,11 @@ impl Datastore for Store {
         if change.dry_run {
             return Ok(switch.head());
         }
+        // As the store of the switch: what equals the head is no revision, but for a pending one with another comment.
+        let (newest, comment) = switch.revisions.last().unwrap();
+        if *newest == config && (switch.pending.is_none() || *comment == change.comment) {
+            return Ok(switch.head());
+        }
         switch.revisions.push((config, change.comment.clone()));
         let head = switch.head();
         switch.pending = change.confirm_within.map(|_| head);

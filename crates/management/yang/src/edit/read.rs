@@ -15,7 +15,7 @@ pub fn from_xml(
     path: &str,
     errors: &mut Vec<EditError>,
 ) -> Vec<Edit> {
-    let mut edits = Vec::new();
+    let mut edits: Vec<Edit> = Vec::new();
     for element in elements {
         let at = format!("{path}/{}", element.name);
         let fail = |problem| EditError {
@@ -40,11 +40,46 @@ pub fn from_xml(
                 continue;
             }
         };
+        let is_alone = matches!(node.kind, Kind::Leaf(_) | Kind::Container { .. });
+        if is_alone && edits.iter().any(|edit| edit.name == element.name) {
+            errors.push(fail(Problem::BadElement("occurs twice: expected it once")));
+            continue;
+        }
         let content = match &node.kind {
-            Kind::Leaf(_) | Kind::LeafList(_) => Content::Text(element.text.clone()),
-            Kind::Container { nodes: inside, .. } | Kind::List { nodes: inside, .. } => {
+            Kind::Leaf(_) | Kind::LeafList(_) if element.children.is_empty() => {
+                Content::Text(element.text.clone())
+            }
+            Kind::Leaf(_) | Kind::LeafList(_) => {
+                errors.push(fail(Problem::BadElement(
+                    "is a value: expected text, and no elements",
+                )));
+                continue;
+            }
+            Kind::Container { .. } | Kind::List { .. } if !element.text.trim().is_empty() => {
+                errors.push(fail(Problem::BadElement("has elements: expected no text")));
+                continue;
+            }
+            Kind::Container { nodes: inside, .. } => {
                 let inner = node.namespace(namespace);
                 Content::Nodes(from_xml(inside, &element.children, inner, &at, errors))
+            }
+            Kind::List { keys, nodes: inside } => {
+                let inner = node.namespace(namespace);
+                let inside = from_xml(inside, &element.children, inner, &at, errors);
+                if let Some(key) = inside
+                    .iter()
+                    .find(|edit| keys.contains(&edit.name) && edit.removes())
+                {
+                    errors.push(EditError {
+                        path: format!("{at}/{}", key.name),
+                        problem: Problem::BadAttribute(
+                            "operation".to_owned(),
+                            "none at a key, which cannot be removed: remove its entry",
+                        ),
+                    });
+                    continue;
+                }
+                Content::Nodes(inside)
             }
         };
         edits.push(Edit {

@@ -215,6 +215,31 @@ fn what_the_schema_does_not_have_is_named() {
 }
 
 #[test]
+fn content_that_a_node_does_not_have_is_refused() {
+    let problem = |inner: &str| edited(inner, Operation::Merge).unwrap_err();
+    let bad = |inner: &str| matches!(problem(inner), Problem::BadElement(_));
+    assert!(bad(
+        "<bridge><name>br0</name><tables>2</tables><tables>3</tables></bridge>"
+    ));
+    assert!(bad("<bridge><name>br0</name><name>br1</name></bridge>"));
+    assert!(bad("<bridge><name>br0</name><lldp/><lldp/></bridge>"));
+    assert!(bad("<bridge><name>br0</name>text</bridge>"));
+    assert!(bad(
+        "<bridge><name>br0</name><fail_mode><secure/></fail_mode></bridge>"
+    ));
+    for operation in ["delete", "remove"] {
+        let key = format!(r#"<name nc:operation="{operation}">p1</name>"#);
+        assert!(
+            matches!(problem(&port(&key)), Problem::BadAttribute(..)),
+            "{operation}"
+        );
+    }
+    // Entries of lists and of leaf-lists may occur many times.
+    let twice = "<bridge><name>br0</name><port><name>p1</name><trunks>1</trunks><trunks>2</trunks></port><port><name>p2</name></port></bridge>";
+    assert!(edited(twice, Operation::Merge).is_ok());
+}
+
+#[test]
 fn json_of_rfc_7951_makes_the_same_edits() {
     let object =
         json!({"millrace:bridge": [{"name": "br0", "port": [{"name": "p1", "mtu": 1400, "trunks": [7]}]}]});
