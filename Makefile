@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-exchange bench-nic bench-wan bench-transport simulate management kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-exchange bench-nic bench-wan bench-transport simulate management management-programs management-ovsdb management-netconf management-gnmi management-ansible management-fleet kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -12,6 +12,9 @@ FUZZ_SECONDS ?= 60
 SOAK_SECONDS ?= 600
 ARGS ?=
 BEFORE ?= landing
+MANAGEMENT_PROFILE ?= release
+MANAGEMENT_TARGET = $(CURDIR)/target/$(if $(filter dev,$(MANAGEMENT_PROFILE)),debug,$(MANAGEMENT_PROFILE))
+MANAGEMENT_TEST = MILLRACE_TARGET=$(MANAGEMENT_TARGET) scripts/apart.sh target/venv/bin/python -m pytest -q -s
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -133,18 +136,31 @@ bench-transport: build-switch ## measure bulk transfers against their gates, bes
 simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)
 	cargo test --release --locked -p millrace-transport-simulator --test it -- --ignored --nocapture
 
-management: setup ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of NETCONF (bounds of times), of gNMI (50 subscribers; clients in Go), of Ansible (40 tasks) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes)
+management: management-ovsdb management-netconf management-gnmi management-ansible management-fleet ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of NETCONF (bounds of times), of gNMI (50 subscribers; clients in Go), of Ansible (40 tasks) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes); two hours; `make -k` goes on after a part that fails; MANAGEMENT_PROFILE=dev: programs that are not optimised, which miss bounds of speed
+
+management-programs: setup
 	@scripts/setup.sh python
 	@scripts/setup.sh management
 	@scripts/setup.sh neutron || echo "neutron: not available; its test is skipped"
 	@scripts/setup.sh gnmi-clients || echo "clients of gNMI in Go: not available; their tests are skipped"
-	cargo build --release --locked -p millraced -p millrace
-	MILLRACE_OVSDB_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_ovsdb.py tests/interop/test_ovsdb_many.py tests/interop/test_ovsdb_mininet.py tests/interop/test_ovsdb_neutron.py
-	cargo build --release --locked -p millrace-mgmt
-	MILLRACE_NETCONF_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_netconf.py tests/interop/test_netconf_scenario.py
-	MILLRACE_GNMI_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_gnmi_load.py tests/interop/test_gnmi_go.py
-	MILLRACE_ANSIBLE_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_ansible.py
-	MILLRACE_FLEET_LONG=1 MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_fleet_faults.py
+	cargo build --profile $(MANAGEMENT_PROFILE) --locked -p millraced -p millrace -p millrace-mgmt
+
+management-ovsdb: management-programs
+	MILLRACE_OVSDB_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_ovsdb.py tests/interop/test_ovsdb_many.py tests/interop/test_ovsdb_mininet.py tests/interop/test_ovsdb_neutron.py
+
+management-netconf: management-programs
+	MILLRACE_NETCONF_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_netconf.py tests/interop/test_netconf_scenario.py
+
+management-gnmi: management-programs
+	MILLRACE_GNMI_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_gnmi_load.py tests/interop/test_gnmi_go.py
+
+management-ansible: management-programs
+	MILLRACE_ANSIBLE_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_ansible.py
+	@scripts/setup.sh ansible || echo "ansible-core 2.19: not available; the tests run with Debian's alone"
+	if [ -e target/ansible/bin/ansible-playbook ]; then PATH=$(CURDIR)/target/ansible/bin:$$PATH $(MANAGEMENT_TEST) tests/interop/test_ansible.py; fi
+
+management-fleet: management-programs
+	MILLRACE_FLEET_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_fleet_faults.py
 
 kill-transfers: setup ## kill either end of a transfer of 512 MiB 200 times; the tree must be complete, and few bytes may be sent again
 	MILLRACE_KILLS=200 MILLRACE_KILL_BYTES=536870912 cargo test --locked -p millrace --test it kill:: -- --nocapture

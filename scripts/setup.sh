@@ -150,6 +150,13 @@ if [ "${1:-}" = management ] && ! cmp -s tests/interop/requirements-management.t
     cp tests/interop/requirements-management.txt target/management-clients/.requirements
 fi
 
+# Ansible's newest core that Python 3.11 runs, beside Debian's 2.14.
+if [ "${1:-}" = ansible ] && [ ! -e target/ansible/.2.19.14 ]; then
+    python3 -m venv target/ansible
+    target/ansible/bin/pip install -q --disable-pip-version-check ansible-core==2.19.14
+    touch target/ansible/.2.19.14
+fi
+
 # Clients of gNMI in Go: those of the reference implementation, and one whose structs are generated from the OpenConfig modules that
 # ygot carries. They need Go 1.21 or newer, which fetches the toolchain that go.mod names; Debian 12 has 1.19.
 if [ "${1:-}" = gnmi-clients ]; then

@@ -41,6 +41,8 @@ def play(switch, tasks, must_pass=True):
         "ANSIBLE_REMOTE_TEMP": str(switch.folder / "ansible"),
         "ANSIBLE_LOCALHOST_WARNING": "False",
         "ANSIBLE_INVENTORY_UNPARSED_WARNING": "False",
+        # ansible-core 2.19 looks for the newest Python by name, and finds shims of pyenv that run none.
+        "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
     }
     done = subprocess.run(["ansible-playbook", "-c", "local", "-i", "localhost,", book], env=environment,
                           capture_output=True, text=True, timeout=1800)
