@@ -89,7 +89,7 @@ def rows(database):
     for table in TABLES:
         for row in database.rows(table):
             # A queue has no name: its settings tell it from others.
-            name = row.get("name") or row.get("target") or (table if table == "Open_vSwitch" else plain(row["other_config"], {}))
+            name = row.get("name") or row.get("target") or (table if table == "Open_vSwitch" else plain(row.get("other_config", ""), {}))
             names[row["_uuid"][1]] = f"{table} {name}"
             found[table, name] = row
     result = {}
