@@ -92,7 +92,7 @@ impl App {
     /// Returns the ports of a bridge with their rates.
     pub(super) async fn ports(&self, bridge: String) -> Result<Vec<Port>, Problem> {
         let mut ports = self.with_live(move |live| live.ports(&bridge)).await??;
-        self.samples.fill(&mut ports);
+        self.samples.fill(&mut ports, std::time::Instant::now());
         Ok(ports)
     }
 
@@ -178,12 +178,15 @@ impl App {
             .replace(StateKind::Shortfalls, shortfalls.into_iter().map(json).collect());
     }
 
-    /// Reads the counters of all ports once, and measures the load of the workers.
+    /// Measures the load of the workers, and reads the counters of all ports if that is due.
     pub(super) async fn sample(&self) {
         let (live, samples) = (Arc::clone(&self.live), Arc::clone(&self.samples));
         let read = tokio::task::spawn_blocking(move || {
             live.measure_load();
-            samples.read(live.as_ref(), std::time::Instant::now());
+            let now = std::time::Instant::now();
+            if samples.is_due(now) {
+                samples.read(live.as_ref(), now);
+            }
         });
         if read.await.is_err() {
             tracing::warn!("the counters could not be read");

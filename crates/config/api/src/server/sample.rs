@@ -1,7 +1,8 @@
-//! Rates of ports. Counters are sampled every second, so that a request gets rates without a wait.
+//! Rates of ports. Counters are sampled every second while somebody asks for rates, so that a request gets them without a
+//! wait, and every five seconds otherwise.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::live::{Live, PortCounters};
@@ -9,11 +10,25 @@ use crate::view::{Counters, Port, Rates};
 
 /// The sampling period.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
+/// The sampling period while nobody has asked for rates for [`ASKED_TIME`]: with thousands of ports, samples would be most of
+/// what a switch at rest does.
+const IDLE_PERIOD: Duration = Duration::from_secs(5);
+/// The time for which a request is followed by samples of the shorter period.
+const ASKED_TIME: Duration = Duration::from_secs(60);
 
 /// The last sample of every port, by bridge and number, and the rates since the sample before it.
 #[derive(Debug, Default)]
 pub(super) struct Samples {
-    bridges: Mutex<HashMap<String, HashMap<u32, Sample>>>,
+    read: Mutex<Read>,
+}
+
+#[derive(Debug, Default)]
+struct Read {
+    /// The samples of a bridge are ordered by number.
+    bridges: HashMap<String, Vec<(u32, Sample)>>,
+    /// The times of the last sample and of the last request.
+    at: Option<Instant>,
+    asked_at: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -25,41 +40,62 @@ struct Sample {
 }
 
 impl Samples {
+    /// Returns true if it is time for a sample.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        let mut read = self.locked();
+        let asked_at = *read.asked_at.get_or_insert(now);
+        let was_asked = now.saturating_duration_since(asked_at) < ASKED_TIME;
+        let since = read.at.map(|at| now.saturating_duration_since(at));
+        // The clock of the period is not exact.
+        was_asked || since.is_none_or(|since| since + PERIOD / 2 >= IDLE_PERIOD)
+    }
+
     /// Samples every port. Ports that no longer exist are removed.
     pub(super) fn read(&self, live: &dyn Live, now: Instant) {
         let found = live.port_counters();
-        let mut bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_bridge = |(bridge, ports): (String, Vec<PortCounters>)| {
-            let before = bridges.get(&bridge);
+        let mut read = self.locked();
+        let mut before = core::mem::take(&mut read.bridges);
+        let of_bridge = |(bridge, mut ports): (String, Vec<PortCounters>)| {
+            ports.sort_unstable_by_key(|port| port.number);
+            let mut before = before.remove(&bridge).unwrap_or_default().into_iter().peekable();
             let sample = |port: PortCounters| {
                 let PortCounters { number, rx, tx } = port;
-                let before = before.and_then(|ports| ports.get(&number));
-                let rates = before.and_then(|old| rates(old, now, rx, tx));
-                (
-                    number,
-                    Sample {
-                        at: now,
-                        rx,
-                        tx,
-                        rates,
-                    },
-                )
+                while before.next_if(|(old, _)| *old < number).is_some() {}
+                let before = before.next_if(|(old, _)| *old == number);
+                let rates = before.and_then(|(_, old)| rates(&old, now, rx, tx));
+                let sample = Sample {
+                    at: now,
+                    rx,
+                    tx,
+                    rates,
+                };
+                (number, sample)
             };
             let samples = ports.into_iter().map(sample).collect();
             (bridge, samples)
         };
-        let new = found.into_iter().map(of_bridge).collect();
-        *bridges = new;
+        read.bridges = found.into_iter().map(of_bridge).collect();
+        read.at = Some(now);
     }
 
-    /// Fills in the rates of the ports.
-    pub(super) fn fill(&self, ports: &mut [Port]) {
-        let bridges = self.bridges.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Fills in the rates of the ports, for a request.
+    pub(super) fn fill(&self, ports: &mut [Port], now: Instant) {
+        let mut read = self.locked();
+        read.asked_at = Some(now);
         for port in ports {
-            let samples = bridges.get(&port.bridge);
-            let sample = samples.and_then(|samples| samples.get(&port.number));
-            port.rates = sample.and_then(|sample| sample.rates);
+            let samples = read
+                .bridges
+                .get(&port.bridge)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let at = samples.binary_search_by_key(&port.number, |(number, _)| *number);
+            let sample = at.ok().and_then(|at| samples.get(at));
+            port.rates = sample.and_then(|(_, sample)| sample.rates);
         }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,6 +119,25 @@ fn rates(old: &Sample, now: Instant, rx: Counters, tx: Counters) -> Option<Rates
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn samples_are_taken_each_second_while_rates_are_asked_for_and_each_fifth_otherwise() {
+        let (samples, start) = (Samples::default(), Instant::now());
+        let mut taken = Vec::new();
+        for second in 0..=200 {
+            let now = start + Duration::from_secs(second);
+            if second == 130 {
+                samples.fill(&mut [], now);
+            }
+            if samples.is_due(now) {
+                samples.locked().at = Some(now);
+                taken.push(second);
+            }
+        }
+        let every = |seconds: core::ops::Range<u64>, step| seconds.step_by(step).collect::<Vec<_>>();
+        let idle = [every(64..130, 5), every(130..190, 1), every(194..200, 5)].concat();
+        assert_eq!(taken, [every(0..60, 1), idle].concat());
+    }
 
     #[test]
     fn rates_are_differences_over_time_and_never_negative() {

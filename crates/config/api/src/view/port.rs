@@ -114,7 +114,8 @@ pub struct Port {
     /// RSTP at the port; `null` if it takes no part.
     #[serde(default)]
     pub rstp: Option<RstpPort>,
-    /// The rates, which the server samples every second; `null` in the first second.
+    /// The rates, which the server samples every second; `null` in the first second. The first answer after a minute in which
+    /// nobody asked for ports has those of the last five seconds.
     #[serde(default)]
     pub rates: Option<Rates>,
 }

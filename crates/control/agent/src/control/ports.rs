@@ -20,8 +20,8 @@ use crate::port::PortStatus;
 
 /// The number of ticks in which each port is looked at although its device reported nothing: 5 s.
 const LOOK_PARTS: usize = 100;
-/// The number of ticks in which the refused frames of each port are counted: 0.5 s.
-const REFUSED_PARTS: usize = 10;
+/// The number of ticks in which the refused frames of each port are counted: 1 s.
+const REFUSED_PARTS: usize = 20;
 
 /// The reason why a configured port does not run.
 #[derive(Debug, Error)]

@@ -223,13 +223,10 @@ fn run(shared: &Shared, events: &OwnedFd, requests: &OwnedFd) {
     let (mut changing_until, mut next_look) = (Instant::now(), Instant::now());
     let mut next_net = Instant::now() + NET_INTERVAL;
     let mut last_look = 0;
+    let mut bytes = vec![0_u8; DATAGRAM];
     while !shared.stop.load(Ordering::Acquire) {
-        wait(
-            shared,
-            events,
-            next_look.saturating_duration_since(Instant::now()),
-        );
-        if read(shared, events, &mut carriers) {
+        let longest = next_look.saturating_duration_since(Instant::now());
+        if wait(shared, events, longest) && read(shared, events, &mut bytes, &mut carriers) {
             changing_until = Instant::now() + CHANGING_TIME;
         }
         let now = Instant::now();
@@ -248,8 +245,8 @@ fn run(shared: &Shared, events: &OwnedFd, requests: &OwnedFd) {
     }
 }
 
-/// Waits for an event or the end.
-fn wait(shared: &Shared, events: &OwnedFd, longest: Duration) {
+/// Waits for an event or the end. Returns true if there may be events.
+fn wait(shared: &Shared, events: &OwnedFd, longest: Duration) -> bool {
     let longest = Timespec::try_from(longest).ok();
     let mut files = [
         PollFd::new(events, PollFlags::IN),
@@ -257,15 +254,18 @@ fn wait(shared: &Shared, events: &OwnedFd, longest: Duration) {
     ];
     // An interrupted poll only makes the loop run once more.
     let _interrupted = poll(&mut files, longest.as_ref());
-    shared.wake.clear();
+    let [events, wake] = files.map(|file| file.revents());
+    if !wake.is_empty() {
+        shared.wake.clear();
+    }
+    !events.is_empty()
 }
 
 /// Reads all events. Returns true if the carrier of an interface changed, whether a device has it or not.
-fn read(shared: &Shared, events: &OwnedFd, carriers: &mut Carriers) -> bool {
-    let mut bytes = vec![0_u8; DATAGRAM];
+fn read(shared: &Shared, events: &OwnedFd, bytes: &mut [u8], carriers: &mut Carriers) -> bool {
     let mut has_changed = false;
     loop {
-        match recv(events, &mut bytes[..], RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
+        match recv(events, &mut *bytes, RecvFlags::DONTWAIT | RecvFlags::TRUNC) {
             Ok((read, size)) if read == size => {
                 for event in events_of(&bytes[..read]) {
                     has_changed |= carriers.note(&event);
