@@ -165,7 +165,7 @@ impl Switch {
                 }
                 NextHopKind::Local => return Outcome::Local,
                 NextHopKind::Blackhole => return Outcome::Blackhole,
-                NextHopKind::Unreachable => return Outcome::Unreachable,
+                NextHopKind::Unreachable | NextHopKind::NoRoute => return Outcome::Unreachable,
                 NextHopKind::Prohibit => return Outcome::Prohibit,
             }
         }

@@ -137,7 +137,7 @@ fn a_macvlan_over_an_interface_sends_with_its_own_address() {
             .source(),
         mac(99)
     );
-    // Its neighbours are those of the interface.
+    // Neighbours on the macvlan are those of the interface.
     world.there(Object::Neighbour(neighbour(
         9,
         "172.16.0.1",

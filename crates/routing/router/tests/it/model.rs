@@ -77,6 +77,7 @@ fn model4(bed: &TestBed, ip: &[u8]) -> Outcome {
         NextHopKind::Blackhole => return dropped(DropReason::RouteBlackhole),
         NextHopKind::Unreachable => return answers(DropReason::RouteUnreachable, (3, 1)),
         NextHopKind::Prohibit => return answers(DropReason::RouteProhibited, (3, 13)),
+        NextHopKind::NoRoute => return answers(DropReason::RouteNone, (3, 0)),
         NextHopKind::Forward | NextHopKind::Glean => {}
     }
     if hop.gateway.is_none() && interface(hop.interface).is_broadcast_of(view.dst()) {
@@ -144,6 +145,7 @@ fn model6(bed: &TestBed, ip: &[u8]) -> Outcome {
         NextHopKind::Blackhole => return dropped(DropReason::RouteBlackhole),
         NextHopKind::Unreachable => return answers(DropReason::RouteUnreachable, (1, 0)),
         NextHopKind::Prohibit => return answers(DropReason::RouteProhibited, (1, 1)),
+        NextHopKind::NoRoute => return answers(DropReason::RouteNone, (1, 0)),
         NextHopKind::Forward | NextHopKind::Glean => {}
     }
     if view.hop_limit() < 2 {
