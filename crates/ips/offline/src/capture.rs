@@ -121,6 +121,7 @@ pub struct CaptureReader {
     path: PathBuf,
     format: Format,
     frames: u64,
+    is_file: bool,
 }
 
 impl core::fmt::Debug for CaptureReader {
@@ -141,7 +142,9 @@ impl CaptureReader {
             path: path.to_owned(),
             source,
         };
-        let mut file = BufReader::new(File::open(path).map_err(open)?);
+        let file = File::open(path).map_err(open)?;
+        let is_file = file.metadata().map_err(open)?.is_file();
+        let mut file = BufReader::new(file);
         let mut first = Vec::new();
         file.by_ref().take(4).read_to_end(&mut first).map_err(open)?;
         let is_pcapng = first == PCAPNG;
@@ -163,7 +166,13 @@ impl CaptureReader {
             path: path.to_owned(),
             format,
             frames: 0,
+            is_file,
         })
+    }
+
+    /// Returns false if the capture comes from a pipe or a device.
+    pub fn is_file(&self) -> bool {
+        self.is_file
     }
 
     /// Returns the next frame, or `None` at the end.

@@ -103,7 +103,8 @@ pub fn trace(
     })
 }
 
-/// Number of frames that are read at a time, so that the clock is not read twice for each.
+/// Number of frames of a file that are read at a time, so that the clock is not read twice for each. Those of a pipe are
+/// inspected as they come.
 const FRAMES_AT_ONCE: usize = 64;
 
 /// Passes the frames of a capture through an engine, and calls `each` after each frame that has events; with `is_traced`, after each
@@ -119,11 +120,12 @@ fn pass(
     let mut summary = CaptureSummary::default();
     let mut events = Events::default();
     let mut bytes = Vec::new();
-    let mut frames = vec![CapturedFrame::default(); FRAMES_AT_ONCE];
+    let at_once = if reader.is_file() { FRAMES_AT_ONCE } else { 1 };
+    let mut frames = vec![CapturedFrame::default(); at_once];
     loop {
         let mut end = Ok(());
         let mut len = 0;
-        while len < FRAMES_AT_ONCE {
+        while len < at_once {
             match reader.read_frame(&mut frames[len]) {
                 Ok(true) => len += 1,
                 Ok(false) => break,
@@ -164,7 +166,7 @@ fn pass(
             }
             return Err(error);
         }
-        if len < FRAMES_AT_ONCE {
+        if len < at_once {
             return Ok(summary);
         }
     }

@@ -1,9 +1,11 @@
-//! Rule files with their directives, and the tables of classifications, references, thresholds and reputations.
+//! Rule files with their directives, the tables of classifications, references, thresholds and reputations, and databases of
+//! countries.
 
 use std::collections::BTreeMap;
 
 use crate::Syntax;
 use crate::address::AddressSpec;
+use crate::countries::Countries;
 use crate::header::Action;
 use crate::lexer;
 use crate::limits;
@@ -36,6 +38,8 @@ pub struct RuleFile {
     pub thresholds: Vec<Threshold>,
     /// Categories and scores of addresses.
     pub reputation: Reputation,
+    /// The countries of addresses, if the file is a database of them.
+    pub countries: Countries,
     /// Refusals of everything that was not read.
     pub refusals: Vec<Refusal>,
 }
@@ -96,6 +100,15 @@ pub fn parse(syntax: Syntax, name: &str, text: &[u8]) -> RuleFile {
         };
         file.refusals
             .push(refuse(Position { line: 1, column: 1 }, "file", reason));
+        return file;
+    }
+    if Countries::is_database(text) {
+        match Countries::read(text) {
+            Ok(countries) => file.countries = countries,
+            Err(reason) => file
+                .refusals
+                .push(refuse(Position { line: 1, column: 1 }, "file", reason)),
+        }
         return file;
     }
     lexer::statements(syntax, text, &mut |statement| {

@@ -56,11 +56,6 @@ const REFUSED: &[(&str, &[&str])] = &[
         "rules with programs are not run",
         &["lua", "luajit", "luaxform", "so", "soid"],
     ),
-    ("there is no database of countries", &["geoip"]),
-    (
-        "there is no list of public suffixes, which changes every week",
-        &["domain", "tld"],
-    ),
     (
         "the engine has no ASN.1 decoder",
         &["asn1", "ber_data", "ber_skip"],

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::address::Spec;
+use crate::countries::Countries;
 use crate::files::RuleFile;
 use crate::refusal::{Position, Reason, Refusal};
 use crate::reputation::Reputation;
@@ -28,6 +29,7 @@ pub struct RuleSet {
     disabled_refused: usize,
     skipped: usize,
     reputation: Reputation,
+    countries: Countries,
 }
 
 impl RuleSet {
@@ -39,6 +41,9 @@ impl RuleSet {
         self.skipped += file.skipped;
         self.refusals.extend(file.refusals);
         self.reputation.append(file.reputation);
+        if !file.countries.is_empty() {
+            self.countries = file.countries;
+        }
         // Rules with the same set share the result, because a set may have thousands of ranges, and a file
         // thousands of rules.
         let mut known = HashMap::new();
@@ -86,6 +91,11 @@ impl RuleSet {
     /// Returns the reputation of addresses.
     pub fn reputation(&self) -> &Reputation {
         &self.reputation
+    }
+
+    /// Returns the countries of addresses, of the last database that was added.
+    pub fn countries(&self) -> &Countries {
+        &self.countries
     }
 
     /// Returns the refusals.

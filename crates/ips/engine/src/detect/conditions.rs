@@ -7,9 +7,7 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
 use millrace_ips_rules::variables::Ranges;
 
-use super::program::{
-    AddressSide, BitMode, Endpoint, PacketTest, Rule, ScoreTest, Side, compare, compare_all,
-};
+use super::program::{BitMode, Endpoint, PacketTest, Rule, ScoreTest, Side, compare, compare_all};
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::{IpVersion, Packet};
 
@@ -159,13 +157,12 @@ pub(super) fn packet(test: &PacketTest, packet: &Packet<'_>, flow: Option<&Flow>
                     }
                 }
             };
-            match test.side {
-                AddressSide::Source => holds(packet.src),
-                AddressSide::Destination => holds(packet.dst),
-                AddressSide::Any => holds(packet.src) || holds(packet.dst),
-                AddressSide::Both => holds(packet.src) && holds(packet.dst),
-            }
+            test.side.holds(packet.src, packet.dst, holds)
         }
+        PacketTest::Country(test) => test.side.holds(packet.src, packet.dst, |address| {
+            let country = test.table.of(address);
+            country.is_some_and(|country| test.countries.contains(&country) != test.is_negated)
+        }),
         PacketTest::StreamSize { side, comparison } => {
             flow.is_some_and(|flow| stream_size(*side, *comparison, flow))
         }

@@ -55,6 +55,12 @@ fn plain(transform: &Transform, out: &mut Vec<u8>) {
             out.extend(line[..name].iter().map(u8::to_ascii_lowercase));
             out.extend_from_slice(&line[name..]);
         }),
+        Transform::Domain => keep_part(out, |name| {
+            psl::domain(name).map(|domain| domain.as_bytes().len())
+        }),
+        Transform::Tld => keep_part(out, |name| {
+            psl::suffix(name).map(|suffix| suffix.as_bytes().len())
+        }),
         Transform::ToMd5 => replace(out, |bytes| md5::Md5::digest(bytes)),
         Transform::ToSha1 => replace(out, |bytes| sha1::Sha1::digest(bytes)),
         Transform::ToSha256 => replace(out, |bytes| sha2::Sha256::digest(bytes)),
@@ -69,6 +75,14 @@ fn plain(transform: &Transform, out: &mut Vec<u8>) {
         Transform::ZlibDeflate => decompress(out, flate2::read::ZlibDecoder::new),
         // The compiler makes a step of its own from an expression.
         Transform::PcreXform(_) => {}
+    }
+}
+
+/// Keeps the last bytes, as many as `size` says; all if it says nothing.
+fn keep_part(out: &mut Vec<u8>, size: impl Fn(&[u8]) -> Option<usize>) {
+    if let Some(size) = size(out) {
+        let start = out.len().saturating_sub(size);
+        out.drain(..start);
     }
 }
 
@@ -209,6 +223,23 @@ mod tests {
         assert_eq!(applied(&[Transform::CompressWhitespace], b"a  \t b"), b"a b");
         assert_eq!(applied(&[Transform::StripWhitespace], b" a \r\nb"), b"ab");
         assert_eq!(applied(&[Transform::UrlDecode], b"a%41+%4g%"), b"aA %4g%");
+    }
+
+    #[test]
+    fn names_are_cut_to_their_registered_domain_and_to_their_public_suffix() {
+        for (name, domain, suffix) in [
+            ("www.shop.example.co.uk", "example.co.uk", "co.uk"),
+            ("example.com", "example.com", "com"),
+            ("a.b.example.com.", "example.com.", "com."),
+            // Without a registered domain, the name stays.
+            ("co.uk", "co.uk", "co.uk"),
+            ("localhost", "localhost", "localhost"),
+            ("a.unlisted-suffix", "a.unlisted-suffix", "unlisted-suffix"),
+            ("", "", ""),
+        ] {
+            assert_eq!(applied(&[Transform::Domain], name.as_bytes()), domain.as_bytes());
+            assert_eq!(applied(&[Transform::Tld], name.as_bytes()), suffix.as_bytes());
+        }
     }
 
     #[test]

@@ -196,6 +196,7 @@ fn each_field_has_a_flow_on_which_it_matches() {
         "filesha256",
         "alert",
         "iprep",
+        "geoip",
         "filestore",
         "ftpbounce",
         "ftpdata_command",

@@ -13,6 +13,7 @@ mod bed;
 mod case_kinds;
 mod config_rules;
 mod conversation;
+mod countries;
 mod default_deny;
 mod detection;
 mod documented_forms;

@@ -9,3 +9,4 @@
 
 mod answers;
 mod cases;
+mod pipe;

@@ -55,6 +55,10 @@ pub enum Transform {
     StripPseudoHeaders,
     /// The names of headers become small.
     HeaderLowercase,
+    /// The registered domain of a host name: a label and a public suffix.
+    Domain,
+    /// The public suffix of a host name.
+    Tld,
     /// The MD5 of the bytes.
     ToMd5,
     /// The SHA-1 of the bytes.
@@ -91,6 +95,8 @@ const PLAIN: &[(&str, Transform)] = &[
     ("url_decode", Transform::UrlDecode),
     ("strip_pseudo_headers", Transform::StripPseudoHeaders),
     ("header_lowercase", Transform::HeaderLowercase),
+    ("domain", Transform::Domain),
+    ("tld", Transform::Tld),
     ("to_md5", Transform::ToMd5),
     ("to_sha1", Transform::ToSha1),
     ("to_sha256", Transform::ToSha256),
@@ -108,6 +114,8 @@ pub(crate) const KEYWORDS: &[&str] = &[
     "url_decode",
     "strip_pseudo_headers",
     "header_lowercase",
+    "domain",
+    "tld",
     "to_md5",
     "to_sha1",
     "to_sha256",

@@ -89,6 +89,7 @@ fields! {
     AlertToo "alert" "a match raises an alert, too" "nothing";
     Absent "absent" "the buffer is not there" "nothing, or or_else";
     AddressReputation "iprep" "the reputation of the address is" "src|dst|any|both,CATEGORY,<|>|=|<=|>=,SCORE to 127, or src|dst|any|both,CATEGORY,isset|isnotset";
+    Country "geoip" "the country of the address is" "[src|dst|both|any,] and codes of up to 64 countries of two letters with commas between them, all or none with a !";
     Entropy "entropy" "the entropy of the buffer is" "[bytes N][, offset N], value COMPARISON, in bits for a byte, as in value >= 4.037";
     Rpc "rpc" "the payload is an RPC call of" "PROGRAM[,VERSION|*[,PROCEDURE|*]]";
     FtpBounce "ftpbounce" "the FTP command PORT names another host than the client" "nothing";
@@ -96,6 +97,9 @@ fields! {
     Config "config" "a match disables" "logging disable, type tx, scope tx; or tracking disable, type flow, scope packet";
     Requires "requires" "the rule needs" "version, feature and keyword, each with its value, with commas between them";
 }
+
+/// The most countries of `geoip`, as in Suricata.
+const COUNTRIES: usize = 64;
 
 /// The values of `config`.
 const CONFIGS: [&[&str]; 2] = [
@@ -264,6 +268,19 @@ impl TextField {
                 }
                 _ => false,
             },
+            TextField::Country => {
+                let has_side = matches!(parts[0], "src" | "dst" | "both" | "any");
+                let codes = &parts[usize::from(has_side)..];
+                let negated = codes.iter().filter(|code| negation(code).0).count();
+                let is_code = |code: &&str| {
+                    let (_, code) = negation(code);
+                    code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic())
+                };
+                !codes.is_empty()
+                    && codes.len() <= COUNTRIES
+                    && codes.iter().all(is_code)
+                    && (negated == 0 || negated == codes.len())
+            }
             TextField::Dnp3Obj => parts.len() == 2 && parts.iter().all(|part| is_number(part)),
             TextField::Modbus => parts.iter().all(|part| is_modbus(part)),
             TextField::ModbusUnit => is_number(text),

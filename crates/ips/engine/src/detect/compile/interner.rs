@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_ips_pcre::Regex;
+use millrace_ips_rules::countries::Countries;
 use millrace_ips_rules::limits;
 use millrace_ips_rules::options::dataset::SetType;
 use millrace_ips_rules::reputation::Reputation;
@@ -30,6 +31,8 @@ pub(super) struct Interner {
     pub(super) digests: HashMap<ListKey, Arc<HashSet<Vec<u8>>>>,
     /// The reputation of addresses.
     pub(super) reputation: Arc<Reputation>,
+    /// The countries of addresses.
+    pub(super) countries: Countries,
     /// Sets that are written to files, by their names.
     pub(super) saved: BTreeMap<String, SavedSet>,
 }

@@ -50,6 +50,7 @@ pub fn compile(set: &RuleSet, settings: &CompileSettings) -> (Ruleset, Vec<Refus
     let previous = settings.previous.as_ref();
     let mut interner = Interner {
         reputation: Arc::new(set.reputation().clone()),
+        countries: set.countries().clone(),
         ..Interner::default()
     };
     if let Some(previous) = previous {

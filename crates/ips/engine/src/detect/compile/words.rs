@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use millrace_ips_rules::Reason;
+use millrace_ips_rules::countries::{Countries, Country};
 use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::state::{BitOperation, BitScope, Bits, FlowInt};
 use millrace_ips_rules::reputation::Reputation;
 
 use super::super::program::{
-    AddressSide, BitMode, BitTable, CounterOperator, CounterTest, CounterValue, Effect, PacketTest,
-    ReputationTest, ScoreTest, Side, StateTest, Store, StoreSide,
+    AddressSide, BitMode, BitTable, CounterOperator, CounterTest, CounterValue, CountryTest, Effect,
+    PacketTest, ReputationTest, ScoreTest, Side, StateTest, Store, StoreSide,
 };
 use super::Interner;
 use crate::flow::Direction;
@@ -28,12 +29,7 @@ pub(super) fn reputation(text: &str, table: &Arc<Reputation>) -> Result<Reputati
     let [side, name, test @ ..] = &parts[..] else {
         return Err(invalid(text, FORM));
     };
-    let side = match *side {
-        "src" => AddressSide::Source,
-        "dst" => AddressSide::Destination,
-        "any" => AddressSide::Any,
-        _ => AddressSide::Both,
-    };
+    let side = address_side(side).ok_or_else(|| invalid(text, FORM))?;
     let score = match test {
         ["isset"] => ScoreTest::IsSet(true),
         ["isnotset"] => ScoreTest::IsSet(false),
@@ -60,6 +56,40 @@ pub(super) fn reputation(text: &str, table: &Arc<Reputation>) -> Result<Reputati
         score,
         table: Arc::clone(table),
     })
+}
+
+/// Compiles the value of `geoip`.
+pub(super) fn country(text: &str, table: &Countries) -> Result<CountryTest, Reason> {
+    if table.is_empty() {
+        return Err(Reason::Invalid {
+            problem: "there is no database of countries".to_owned(),
+            expected: "a file in MaxMind's format, such as GeoLite2-Country.mmdb, that is read with the rules",
+        });
+    }
+    let parts: Vec<&str> = text.split(',').map(str::trim).collect();
+    let side = address_side(parts[0]);
+    let codes = &parts[usize::from(side.is_some())..];
+    let code = |code: &&str| -> Option<Country> {
+        let letters = code.trim_start_matches(['!', ' ']).to_ascii_uppercase();
+        letters.as_bytes().try_into().ok()
+    };
+    let countries: Option<Vec<Country>> = codes.iter().map(code).collect();
+    Ok(CountryTest {
+        side: side.unwrap_or(AddressSide::Any),
+        countries: countries.ok_or_else(|| invalid(text, "codes of countries of two letters"))?,
+        is_negated: codes.iter().any(|code| code.starts_with('!')),
+        table: table.clone(),
+    })
+}
+
+fn address_side(word: &str) -> Option<AddressSide> {
+    match word {
+        "src" => Some(AddressSide::Source),
+        "dst" => Some(AddressSide::Destination),
+        "any" => Some(AddressSide::Any),
+        "both" => Some(AddressSide::Both),
+        _ => None,
+    }
 }
 
 /// Compiles the value of `filestore`.

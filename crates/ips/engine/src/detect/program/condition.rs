@@ -1,8 +1,10 @@
 //! The conditions of a rule on a packet, a flow and the application layer, apart from operations over bytes.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use millrace_ips_rules::countries::{Countries, Country};
 use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
 use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::reputation::Reputation;
@@ -81,6 +83,8 @@ pub enum PacketTest {
     Event(PacketEvent),
     /// The reputation of an address.
     Reputation(ReputationTest),
+    /// The country of an address.
+    Country(CountryTest),
     /// The number of bytes in a direction of the stream.
     StreamSize {
         side: Side,
@@ -100,7 +104,17 @@ pub struct ReputationTest {
     pub table: Arc<Reputation>,
 }
 
-/// The address whose reputation is tested.
+/// A condition on the country of addresses (`geoip`).
+#[derive(Debug, Clone)]
+pub struct CountryTest {
+    pub side: AddressSide,
+    pub countries: Vec<Country>,
+    /// True if the country must be another one. An address without a country fulfils neither condition.
+    pub is_negated: bool,
+    pub table: Countries,
+}
+
+/// The address that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressSide {
     Source,
@@ -108,6 +122,28 @@ pub enum AddressSide {
     /// One of them.
     Any,
     Both,
+}
+
+impl AddressSide {
+    /// Returns true if the tested addresses of a packet hold.
+    pub fn holds(self, src: IpAddr, dst: IpAddr, holds: impl Fn(IpAddr) -> bool) -> bool {
+        match self {
+            AddressSide::Source => holds(src),
+            AddressSide::Destination => holds(dst),
+            AddressSide::Any => holds(src) || holds(dst),
+            AddressSide::Both => holds(src) && holds(dst),
+        }
+    }
+
+    /// Returns the side for messages.
+    pub fn words(self) -> &'static str {
+        match self {
+            AddressSide::Source => "the source",
+            AddressSide::Destination => "the destination",
+            AddressSide::Any => "one of the addresses",
+            AddressSide::Both => "each address",
+        }
+    }
 }
 
 /// The presence of an address's score in a category, and how the score compares.

@@ -24,8 +24,8 @@ use crate::app::AppProtocol;
 use crate::flow::Direction;
 
 pub use condition::{
-    AddressSide, AppTest, BitMode, FlowTest, PacketTest, ReputationTest, ScoreTest, Side, compare,
-    compare_all,
+    AddressSide, AppTest, BitMode, CountryTest, FlowTest, PacketTest, ReputationTest, ScoreTest, Side,
+    compare, compare_all,
 };
 pub use operation::{
     Absence, BufferTest, ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand,

@@ -183,8 +183,11 @@ pub(super) fn dns_case() -> Case {
             "dns.additionals.rrname; content:\"x\"; bsize:1;",
             "dns.response.rrname; content:\"a.example\";",
             "dns.opcode:!7-15;",
+            "dns.response.rrname; domain; content:\"a.example\"; bsize:9;",
+            "dns.response.rrname; tld; content:\"example\"; bsize:7;",
         ],
         fail: vec![
+            "dns.response.rrname; tld; content:\"a.example\";",
             "dns.rcode:0;",
             "dns.rrtype:a;",
             "dns.response.rrname; content:\"b.example\";",

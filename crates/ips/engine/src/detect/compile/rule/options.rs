@@ -495,6 +495,10 @@ impl Builder<'_> {
                 let test = words::reputation(text, &self.interner.reputation)?;
                 self.packet.push(PacketTest::Reputation(test));
             }
+            TextField::Country => {
+                let test = words::country(text, &self.interner.countries)?;
+                self.packet.push(PacketTest::Country(test));
+            }
             TextField::AlertToo => self.alerts_on_pass = true,
             TextField::Absent => {
                 let List::Buffer(at) = self.list else {

@@ -6,8 +6,8 @@ use millrace_ips_rules::options::number::NumberField;
 
 use crate::detect::compile::Names;
 use crate::detect::program::{
-    AddressSide, AppTest, BitMode, BitTable, BufferTest, ContentTest, CounterTest, CounterValue, FlowTest,
-    Operand, Operation, PacketTest, ScoreTest, Side, StateTest, Step,
+    AppTest, BitMode, BitTable, BufferTest, ContentTest, CounterTest, CounterValue, FlowTest, Operand,
+    Operation, PacketTest, ScoreTest, Side, StateTest, Step,
 };
 use crate::flow::Direction;
 use crate::packet::Packet;
@@ -199,12 +199,7 @@ pub(super) fn packet(test: &PacketTest) -> String {
         } => format!("{} {} ({side:?})", field.words(), comparison.words()),
         PacketTest::Event(event) => format!("the packet has the event {}", event.name()),
         PacketTest::Reputation(test) => {
-            let side = match test.side {
-                AddressSide::Source => "the source",
-                AddressSide::Destination => "the destination",
-                AddressSide::Any => "one of the addresses",
-                AddressSide::Both => "each address",
-            };
+            let side = test.side.words();
             match test.score {
                 ScoreTest::IsSet(true) => format!("{side} has a score in the category {}", test.name),
                 ScoreTest::IsSet(false) => format!("{side} has no score in the category {}", test.name),
@@ -216,6 +211,19 @@ pub(super) fn packet(test: &PacketTest) -> String {
                     )
                 }
             }
+        }
+        PacketTest::Country(test) => {
+            let codes: Vec<String> = test
+                .countries
+                .iter()
+                .map(|code| String::from_utf8_lossy(code).into_owned())
+                .collect();
+            let verb = if test.is_negated { "is not" } else { "is" };
+            format!(
+                "the country of {} {verb} {}",
+                test.side.words(),
+                codes.join(" or ")
+            )
         }
         PacketTest::StreamSize { side, comparison } => {
             let side = match side {
