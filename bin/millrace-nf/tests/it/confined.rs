@@ -171,11 +171,17 @@ fn a_function_on_its_own_gives_its_environment_up() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let environment = format!("/proc/{}/environ", child.id());
+    let pid = child.id();
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}"));
+    // Both are empty while the program is executed.
+    let is_empty = || {
+        let was_executed = read("cmdline").is_ok_and(|text| !text.is_empty());
+        was_executed && read("environ").is_ok_and(|text| text.is_empty())
+    };
     let began = Instant::now();
     let is_empty = loop {
-        match fs::read(&environment) {
-            Ok(text) if text.is_empty() => break true,
+        match is_empty() {
+            true => break true,
             _ if began.elapsed() > BOUND || child.try_wait().unwrap().is_some() => break false,
             _ => std::thread::sleep(std::time::Duration::from_millis(1)),
         }
