@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::Write;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tracing::Dispatch;
 
 /// A log that a test reads, line by line.
@@ -23,7 +24,7 @@ impl LogLines {
 
     /// Returns the number of lines that contain a text.
     pub(crate) fn count(&self, text: &str) -> usize {
-        let bytes = self.0.lock().unwrap();
+        let bytes = self.0.lock();
         let lines = std::str::from_utf8(&bytes).unwrap();
         lines.lines().filter(|line| line.contains(text)).count()
     }
@@ -31,7 +32,7 @@ impl LogLines {
 
 impl Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
+        self.0.lock().extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

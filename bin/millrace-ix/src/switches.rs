@@ -1,8 +1,8 @@
 //! The connections of switches: one task for each, which carries the engine's requests out and reports events.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
 use millrace_controller::driver::{self, Config, Handle as Connection, RoleRefused, Session};
@@ -17,6 +17,7 @@ use millrace_ix_store::Role;
 use millrace_openflow::flow_monitor::{FlowMonitorFlags, FlowMonitorRequest, FlowUpdate};
 use millrace_openflow::{Message, PacketOut, Port, PortConfig, PortReason, PortState, RequestedRole};
 use millrace_types::{BufferId, Cookie, Dpid, Duration, PortNo, TableId};
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
@@ -67,7 +68,7 @@ impl Switches {
             | FabricRequest::Commit { switch, session, .. }
             | FabricRequest::PacketOut { switch, session, .. } => (*switch, *session),
         };
-        let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected = self.connected.lock();
         if let Some(present) = connected.get(&switch)
             && present.number == session
         {
@@ -77,7 +78,7 @@ impl Switches {
 
     /// Returns the present connections of switches.
     pub(crate) fn connections(&self) -> Vec<(SwitchId, Connection)> {
-        let connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected = self.connected.lock();
         let all = connected.iter();
         all.map(|(switch, present)| (*switch, present.connection.clone()))
             .collect()
@@ -192,7 +193,7 @@ impl Switches {
             switch: switch.0,
             session: number,
         });
-        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connected = self.connected.lock();
         if connected
             .get(&switch)
             .is_some_and(|present| present.number == number)
@@ -204,7 +205,7 @@ impl Switches {
     /// Makes a connection the present one of its switch, and returns true. Returns false if the switch answers on its present
     /// connection: then somebody else pretends to be the switch, or two switches have one datapath id.
     async fn take_over(&self, switch: SwitchId, new: Present) -> bool {
-        let connected = || self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        let connected = || self.connected.lock();
         loop {
             let old = connected().get(&switch).map(|present| {
                 (
@@ -262,7 +263,7 @@ impl Switches {
     /// backup was restored. This engine then raises its epoch above that generation_id, if it still owns the database. If
     /// the switch has accepted this engine before, another engine is its master now, and the call fails.
     async fn become_master(&self, connection: &Connection, switch: SwitchId, handle: &Handle) -> Result<()> {
-        let led = || self.led.lock().unwrap_or_else(PoisonError::into_inner);
+        let led = || self.led.lock();
         let epoch = self.epoch.load(Ordering::Relaxed);
         match connection.set_role(RequestedRole::Master, epoch).await {
             Err(RoleRefused::Stale) => {}

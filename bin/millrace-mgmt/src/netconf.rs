@@ -5,8 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -16,6 +16,7 @@ use millrace_netconf::{ConfigChange, Session, Shared};
 use millrace_yang::datastore::Client;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::settings::Settings;
 use crate::{access, socket, switch};
@@ -59,7 +60,7 @@ struct Place {
 
 impl Place {
     fn take(counts: &Counts, uid: u32) -> Option<Place> {
-        let mut taken = counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = counts.lock();
         let of_user = taken.get(&uid).copied().unwrap_or_default();
         if taken.values().sum::<usize>() >= SESSIONS_MAX || of_user >= SESSIONS_OF_USER_MAX {
             return None;
@@ -74,7 +75,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.counts.lock();
         if let Some(count) = counts.get_mut(&self.uid) {
             *count -= 1;
         }
@@ -175,7 +176,7 @@ fn session(
 }
 
 fn lock(hub: &Hub) -> MutexGuard<'_, BTreeMap<u32, Waiting>> {
-    hub.lock().unwrap_or_else(PoisonError::into_inner)
+    hub.lock()
 }
 
 fn exchange(

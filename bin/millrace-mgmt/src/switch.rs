@@ -1,7 +1,6 @@
 //! The switch over REST.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
@@ -9,6 +8,7 @@ use millrace_agentx::Numbers;
 use millrace_api::client::{ChangeOptions, Client as Rest, ClientError, Event};
 use millrace_api::view::{LockTaken, Port, Problem, RouterInterface, format_utc};
 use millrace_yang::datastore::{Change, Datastore, Failure, Pending, Snapshot};
+use parking_lot::Mutex;
 use serde_json::{Map, Value as Json, json};
 
 use crate::settings::Settings;
@@ -211,7 +211,7 @@ fn name_of(port: &Port) -> String {
 /// before is kept then, because the counters have not been reset.
 fn started(uptime: f64) -> String {
     static KNOWN: Mutex<Option<SystemTime>> = Mutex::new(None);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut known = KNOWN.lock();
     let before = Duration::try_from_secs_f64(uptime).unwrap_or_default();
     let found = SystemTime::now().checked_sub(before).unwrap_or(UNIX_EPOCH);
     let is_known = |time: &SystemTime| {

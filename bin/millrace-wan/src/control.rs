@@ -5,8 +5,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -16,6 +16,7 @@ use millrace_listener::{Admission, Limits, Source};
 use millrace_wan_control::args::BetweenArgs;
 use millrace_wan_control::{Change, DirectionStatus, InterfaceStatus, PathStatus, Reply, Request, Settings};
 use millrace_wan_emulator::Scenario;
+use parking_lot::Mutex;
 
 use crate::forward::SideCounters;
 
@@ -80,7 +81,7 @@ impl Control {
 
     /// Changes settings for frames from now on. A change ends the scenario, which would undo it.
     fn set(&self, change: &Change) -> Result<(), String> {
-        let mut held = lock(&self.settings);
+        let mut held = self.settings.lock();
         let mut settings = held.0.clone();
         settings.change(change);
         let spec = PathSpec {
@@ -99,7 +100,7 @@ impl Control {
     pub(crate) fn status(&self) -> Result<PathStatus, String> {
         let state = self.wans.states().into_iter().find(|state| state.name == PATH);
         let state = state.ok_or("the path is closed")?;
-        let notes = lock(&self.settings).0.notes();
+        let notes = self.settings.lock().0.notes();
         let directions = ["a_to_b", "b_to_a"]
             .into_iter()
             .zip(&state.spec.directions)
@@ -108,7 +109,7 @@ impl Control {
         let directions = directions
             .map(|(((name, config), stats), notes)| DirectionStatus::new(name, config, stats, notes))
             .collect();
-        let devices = lock(&self.devices);
+        let devices = self.devices.lock();
         let interfaces = devices.iter().zip(&self.names).zip(&self.counters);
         let interfaces = interfaces.map(|((device, name), counters)| {
             let stats = device.stats();
@@ -129,10 +130,6 @@ impl Control {
             interfaces: interfaces.collect(),
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The socket; dropping it removes the file and closes the interfaces.
@@ -184,7 +181,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        lock(&self.control.devices).clear();
+        self.control.devices.lock().clear();
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
@@ -14,6 +14,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{Pid, getpid};
+use parking_lot::Mutex;
 
 use crate::control::{Control, PATH, Server};
 use crate::forward::{self, Idle, Side, SideCounters};
@@ -118,7 +119,7 @@ pub(crate) fn run<B: Backend>(
         for thread in threads {
             thread.join().map_err(|_| anyhow!("a thread panicked"))?;
         }
-        match lock(&gone).take() {
+        match gone.lock().take() {
             Some(reason) => Err(anyhow!("{reason}")),
             None => waited,
         }
@@ -142,10 +143,6 @@ fn announce(control: &Control, between: &BetweenArgs) {
     let _read = std::io::stdout().write_all(text.as_bytes());
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Ends the process with SIGTERM, and leaves the reason in `gone`, once an interface of the kernel has been away for
 /// [`AWAY_MAX`].
 fn watch(names: &[Option<String>; 2], gone: &Mutex<Option<String>>, stop: &AtomicBool) {
@@ -156,7 +153,7 @@ fn watch(names: &[Option<String>; 2], gone: &Mutex<Option<String>>, stop: &Atomi
             if if_nametoindex(&**name).is_ok() {
                 *seen = Instant::now();
             } else if seen.elapsed() >= AWAY_MAX {
-                *lock(gone) = Some(format!(
+                *gone.lock() = Some(format!(
                     "the interface {name} is gone from this network namespace: start the emulator again when it is back"
                 ));
                 // The main thread waits for this signal.

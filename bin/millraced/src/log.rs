@@ -5,9 +5,9 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_log::Lines;
+use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -207,7 +207,7 @@ impl Log {
     }
 
     fn lock(&self) -> MutexGuard<'_, Filter> {
-        self.filter.lock().unwrap_or_else(PoisonError::into_inner)
+        self.filter.lock()
     }
 
     /// Returns the current filter.

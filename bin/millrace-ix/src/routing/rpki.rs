@@ -1,12 +1,13 @@
 //! Clients of RTR caches.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use millrace_bgp::rtr::{Client, Vrp};
 use millrace_ix_filter::VrpState;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -164,7 +165,7 @@ async fn converse(
 
 /// Passes the payloads of the first cache that has payloads to the authority.
 fn publish(place: usize, vrps: Option<BTreeSet<Vrp>>, sets: &Sets, routing: &Routing) {
-    let mut sets = sets.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut sets = sets.lock();
     match vrps {
         Some(vrps) => {
             sets.insert(place, vrps);
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(client.receive(&bytes, Time::ZERO), Ok(true));
         client.connection_lost();
         let sets = Sets::default();
-        sets.lock().unwrap().insert(0, BTreeSet::new());
+        sets.lock().insert(0, BTreeSet::new());
         (routing, client, sets)
     }
 
@@ -225,14 +226,14 @@ mod tests {
             () = until_expiry(std::future::pending(), 0, &mut client, &sets, &routing) => {}
             () = routing.changed.notified() => {}
         }
-        assert!(sets.lock().unwrap().is_empty());
+        assert!(sets.lock().is_empty());
         routing.handle.stop();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_says_nothing_of_the_payloads_until_the_cache_has_answered() {
         let (routing, mut client, sets) = loaded_before(Duration::from_secs(1));
-        sets.lock().unwrap().clear();
+        sets.lock().clear();
         let log = LogLines::default();
         let _logged = tracing::dispatcher::set_default(&log.dispatch());
         let (ours, mut theirs) = tokio::io::duplex(64 * 1024);
@@ -242,14 +243,14 @@ mod tests {
             theirs.read_exact(&mut query).await.unwrap();
             assert_eq!(query[1], 2);
             tokio::time::sleep(Duration::from_secs(30)).await;
-            assert!(sets.lock().unwrap().is_empty());
+            assert!(sets.lock().is_empty());
             assert_eq!(log.count("payloads="), 0);
             // Nothing has changed: a Cache Response, and the End of Data.
             let mut answer = vec![1, 3, 0, 7, 0, 0, 0, 8, 1, 7, 0, 7, 0, 0, 0, 24];
             let numbers = [5_u32, 100, 10, 600];
             answer.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
             theirs.write_all(&answer).await.unwrap();
-            while sets.lock().unwrap().is_empty() {
+            while sets.lock().is_empty() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             assert_eq!(log.count("payloads="), 1);
@@ -293,7 +294,7 @@ mod tests {
         };
         let limit = Duration::from_secs(60);
         assert_eq!(timeout(limit, expiry).await, Ok(Ok(())));
-        assert!(sets.lock().unwrap().is_empty());
+        assert!(sets.lock().is_empty());
         routing.handle.stop();
     }
 }

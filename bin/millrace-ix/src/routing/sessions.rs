@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use millrace_ix_filter::{FilterController, Shared};
 use millrace_types::Time;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -54,7 +55,7 @@ impl Connections {
     /// Admits a new connection of a peer, which replaces the older connection. The connection number and the
     /// session change under one lock.
     fn admit(&self, shared: &Shared, peer: IpAddr, now: Time) -> Admission {
-        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.0.lock();
         let accepted = shared.lock().peer(peer).map(|state| state.accept(now));
         let farewell = match accepted {
             None => return Admission::Unknown,
@@ -79,7 +80,7 @@ impl Connections {
         number: u64,
         act: impl FnOnce(&mut FilterController) -> Option<T>,
     ) -> Option<T> {
-        let present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let present = self.0.lock();
         let is_present = present
             .by_peer
             .get(&peer)
@@ -90,7 +91,7 @@ impl Connections {
     /// Removes a connection that has ended, and informs its session. Returns true if routes have changed. The
     /// end of a replaced connection does not affect the session.
     fn remove(&self, shared: &Shared, peer: IpAddr, number: u64, now: Time) -> bool {
-        let mut present = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut present = self.0.lock();
         if present
             .by_peer
             .get(&peer)

@@ -145,7 +145,7 @@ impl World {
 
     /// Returns the number of the present connection of the switch.
     fn present(&self) -> Option<u64> {
-        let connected = self.switches.connected.lock().unwrap();
+        let connected = self.switches.connected.lock();
         connected.values().next().map(|present| present.number)
     }
 

@@ -1,11 +1,12 @@
 //! The tree of the switch for all clients of gNMI: read once for those who ask at the same time, and told when it changes.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_api::client::Client as Rest;
 use millrace_gnmi::of_failure;
 use millrace_gnmi::view::View;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value as Json;
 use tokio::sync::watch;
 use tonic::Status;
@@ -85,7 +86,7 @@ impl Tree {
 
     /// Returns a counter that grows when something changes. The first caller starts the thread that follows the switch.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        let mut changes = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changes = self.changes.lock();
         if let Some(receiver) = changes.as_ref() {
             return receiver.clone();
         }
@@ -105,7 +106,7 @@ impl Tree {
 
 fn lock(start: &Mutex<Start>) -> MutexGuard<'_, Start> {
     // Each change is complete before the lock is released.
-    start.lock().unwrap_or_else(PoisonError::into_inner)
+    start.lock()
 }
 
 fn read(rest: &Rest, start: &Mutex<Start>) -> Result<View, Status> {

@@ -29,7 +29,7 @@ mod workers;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_agent::{BridgeControl, Switch};
@@ -46,6 +46,7 @@ use millrace_ovs_follower::Follower;
 use millrace_pipeline::{DropReason, Standalone};
 use millrace_store::Store;
 use millrace_types::{PortNo, Vid};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc;
 
 use crate::log::{Filter, LEVELS, Log, TARGETS};
@@ -140,7 +141,7 @@ impl<B: Backend> LiveSwitch<B> {
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
-        self.load.lock().unwrap_or_else(PoisonError::into_inner)
+        self.load.lock()
     }
 
     /// Runs a task on the control thread of a bridge and returns its result.

@@ -7,12 +7,13 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_api::client::{ChangeOptions, Client};
 use millrace_model::Config;
 use millrace_store::{Note, Proposal, RevisionNo, Store, UnixTime};
+use parking_lot::Mutex;
 
 /// A configuration with one bridge, and a REST API on a socket in the folder of the site; `@` is replaced by the
 /// folder.
@@ -40,7 +41,7 @@ impl Daemon {
     pub(crate) fn wait_for_log(&self, is_enough: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
-            let log = self.later.lock().unwrap().clone();
+            let log = self.later.lock().clone();
             if is_enough(&log) {
                 return log;
             }
@@ -117,7 +118,7 @@ impl Site {
         let log = Arc::clone(&later);
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
-                log.lock().unwrap().push_str(&(line + "\n"));
+                log.lock().push_str(&(line + "\n"));
             }
         });
         let client = Client::new(&format!("unix:{address}"), None, None).unwrap();

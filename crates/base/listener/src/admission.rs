@@ -22,9 +22,10 @@
 //! thus still identifies its peer.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 
 use crate::Source;
@@ -254,7 +255,7 @@ impl Admission {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -521,14 +522,14 @@ mod tests {
         let order = Arc::new(Mutex::new(Vec::new()));
         let begin = |name: &'static str| {
             let order = Arc::clone(&order);
-            admission.begin(Source::Local, move || order.lock().unwrap().push(name))
+            admission.begin(Source::Local, move || order.lock().push(name))
         };
         let names = ["busy", "silent", "answered", "silent too"];
         let connections = names.map(begin);
         let _busy = connections[0].busy();
         drop(connections[2].busy());
         let _others = ["more", "more", "more"].map(begin);
-        assert_eq!(*order.lock().unwrap(), ["silent", "answered", "silent too"]);
+        assert_eq!(*order.lock(), ["silent", "answered", "silent too"]);
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl Eviction {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::UnixStream;
@@ -144,12 +144,12 @@ mod tests {
             let evicted = Arc::clone(&evicted);
             tokio::spawn(async move {
                 if eviction.bound(serving).await.is_none() {
-                    evicted.lock().unwrap().push(number);
+                    evicted.lock().push(number);
                 }
             });
         }
         tokio::time::sleep(100 * LAST_LOOK).await;
-        let mut evicted = core::mem::take(&mut *evicted.lock().unwrap());
+        let mut evicted = core::mem::take(&mut *evicted.lock());
         evicted.sort_unstable();
         evicted
     }

@@ -9,9 +9,9 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use millrace_model::Config;
+use parking_lot::RwLock;
 use redb::backends::InMemoryBackend;
 use redb::{AccessGuard, Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableError};
 use serde::de::DeserializeOwned;
@@ -250,13 +250,13 @@ impl Disk {
     /// again. An operation that writes has the same effect when it is repeated.
     fn with<T>(&self, operation: impl Fn(&Database) -> Result<T, StorageError>) -> Result<T, StorageError> {
         // A poisoned lock is valid: after a panic the value is either a database or `None`.
-        if let Some(database) = &*self.database.read().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(database) = &*self.database.read() {
             match operation(database) {
                 Err(error) if error.medium.is_some() => tracing::warn!(%error, "the store is opened again"),
                 result => return result,
             }
         }
-        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        let mut database = self.database.write();
         // The file is locked until the database is dropped.
         *database = None;
         operation(database.insert(self.medium.reopen()?))

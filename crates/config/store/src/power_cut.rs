@@ -3,9 +3,10 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use millrace_model::{Bridge, Config, MacTableSize};
+use parking_lot::Mutex;
 use redb::StorageBackend;
 
 use crate::disk::{Disk, storage_error};
@@ -50,7 +51,7 @@ pub(crate) struct SimulatedDisk(Arc<Mutex<Medium>>);
 
 impl SimulatedDisk {
     fn step(&self, operation: Option<Operation>) -> io::Result<()> {
-        let mut medium = self.0.lock().unwrap();
+        let mut medium = self.0.lock();
         if medium.operations_left == 0 {
             return Err(io::Error::other("the power failed"));
         }
@@ -74,7 +75,7 @@ impl SimulatedDisk {
 
     /// Returns the medium after a restart: all synced content, and a random subset of the later writes.
     fn after_restart(&self, mut survives: impl FnMut() -> bool, operations_left: u64) -> SimulatedDisk {
-        let medium = self.0.lock().unwrap();
+        let medium = self.0.lock();
         let mut bytes = medium.synced.clone();
         for operation in &medium.since_sync {
             if survives() {
@@ -93,12 +94,12 @@ impl SimulatedDisk {
 
 impl StorageBackend for SimulatedDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().unwrap().visible.len() as u64)
+        Ok(self.0.lock().visible.len() as u64)
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let start = usize::try_from(offset).unwrap();
-        let medium = self.0.lock().unwrap();
+        let medium = self.0.lock();
         let bytes = medium
             .visible
             .get(start..start + out.len())
@@ -163,9 +164,9 @@ fn a_store_whose_medium_failed_for_a_while_goes_on() {
         .unwrap();
         store.commit(proposal(1), NOW).unwrap();
         store.commit_confirm(proposal(2), NOW.plus(60), NOW).unwrap();
-        disk.0.lock().unwrap().operations_left = works;
+        disk.0.lock().operations_left = works;
         let result = store.tick(NOW.plus(60));
-        let left = std::mem::replace(&mut disk.0.lock().unwrap().operations_left, u64::MAX);
+        let left = std::mem::replace(&mut disk.0.lock().operations_left, u64::MAX);
         if left > 0 {
             assert!(works > 0, "the rollback writes");
             break;
@@ -205,11 +206,11 @@ fn a_full_disk_at_the_start_does_not_make_the_store_corrupt() {
     // The start after the time to confirm writes the rollback.
     let (late, path) = (NOW.plus(60), Path::new("store.redb"));
     let opened = open().unwrap();
-    disk.0.lock().unwrap().failures = u64::MAX;
+    disk.0.lock().failures = u64::MAX;
     let error = storage_error(path, Store::start(opened, late).unwrap_err());
     assert!(matches!(error, OpenError::Io { .. }), "{error}");
     assert!(!error.to_string().contains("move it away"), "{error}");
-    disk.0.lock().unwrap().failures = 0;
+    disk.0.lock().failures = 0;
     let store = Store::start(open().unwrap(), late).unwrap();
     assert_eq!(store.head().revision.number.0, 2);
     let error = storage_error(path, StorageError::new(&"there is no revision"));
@@ -227,14 +228,14 @@ fn a_single_failure_of_the_medium_is_not_noticed() {
         NOW,
     )
     .unwrap();
-    disk.0.lock().unwrap().failures = 1;
+    disk.0.lock().failures = 1;
     let proposal = Proposal {
         expected: None,
         config: content(1),
         note: Note::default(),
     };
     assert_eq!(store.commit(proposal, NOW).unwrap().number.0, 1);
-    assert_eq!(disk.0.lock().unwrap().failures, 0);
+    assert_eq!(disk.0.lock().failures, 0);
 }
 
 #[test]

@@ -2,9 +2,10 @@
 //! it replaces; readers and watchers take the last published snapshot and never block.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_model::{Change, Config, diff};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::disk::{self, Disk, PendingWrite, Write};
@@ -343,7 +344,7 @@ impl Store {
 
     pub(crate) fn writer(&self) -> Writer<'_> {
         // The lock guards no data: a writer that panicked has published nothing.
-        self.inner.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.writer.lock()
     }
 
     fn check(&self, proposal: &Proposal) -> Result<(), CommitError> {

@@ -21,7 +21,6 @@ pub mod control;
 mod controllers;
 mod handlers;
 pub mod keep;
-mod lock;
 mod observe;
 mod port;
 pub mod routing;

@@ -5,18 +5,18 @@
 //! changes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
 use millrace_model as model;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::channel::{ChannelStatus, ChannelTable, Connector, TlsFiles};
 use crate::control::{BridgeHandle, HopProblem, RunningBridge};
 use crate::keep::{Keeper, Saved};
-use crate::lock::lock;
 use crate::observe::{Observation, Observer};
 use crate::routing::Router;
 use crate::wans;
@@ -121,7 +121,7 @@ impl<B: Backend> Switch<B> {
     /// must not call this. While there are problems, the caller repeats the call with the same configuration, because a
     /// missing device may appear.
     pub fn apply(&self, revision: u64, config: &model::Config) -> Status {
-        let mut members = lock(&self.members);
+        let mut members = self.members.lock();
         let mut problems = Vec::new();
         let mut gone = Vec::new();
         let stays = |name: &str| {
@@ -135,7 +135,7 @@ impl<B: Backend> Switch<B> {
             let wanted = config.bridges.iter().find(|bridge| bridge.name.as_str() == name);
             let stays = wanted.is_some_and(|wanted| !needs_new_bridge(&member.config, wanted));
             if !stays {
-                lock(&self.directory).remove(name);
+                self.directory.lock().remove(name);
                 gone.push(name.clone());
             }
             stays
@@ -193,7 +193,7 @@ impl<B: Backend> Switch<B> {
             problems,
             starting: Vec::new(),
         };
-        *lock(&self.status) = status.clone();
+        *self.status.lock() = status.clone();
         self.applied.send_replace(Some(revision));
         status
     }
@@ -201,7 +201,7 @@ impl<B: Backend> Switch<B> {
     /// Returns the state of reconciliation: the problems of the latest call of [`Switch::apply`], and the hops of chains
     /// that are down or starting now. Does not wait for control threads.
     pub fn status(&self) -> Status {
-        let mut status = lock(&self.status).clone();
+        let mut status = self.status.lock().clone();
         let refused = self.keeper.get().map(Keeper::refused).unwrap_or_default();
         status
             .problems
@@ -214,7 +214,7 @@ impl<B: Backend> Switch<B> {
                 status.problems.push(Problem { object, reason });
             }
         }
-        for (bridge, entry) in lock(&self.directory).iter() {
+        for (bridge, entry) in self.directory.lock().iter() {
             // Files that were replaced since the latest call of `apply` are read, too.
             let object = format!("bridge {bridge}, tls");
             status.problems.retain(|problem| problem.object != object);
@@ -245,17 +245,19 @@ impl<B: Backend> Switch<B> {
 
     /// Returns the names of the running bridges.
     pub fn bridge_names(&self) -> Vec<String> {
-        lock(&self.directory).keys().cloned().collect()
+        self.directory.lock().keys().cloned().collect()
     }
 
     /// Returns a handle to a bridge.
     pub fn bridge(&self, name: &str) -> Option<BridgeHandle<B>> {
-        lock(&self.directory).get(name).map(|entry| entry.handle.clone())
+        self.directory.lock().get(name).map(|entry| entry.handle.clone())
     }
 
     /// Returns the connections and listeners of a bridge.
     pub fn channels(&self, name: &str) -> Option<Vec<ChannelStatus>> {
-        let channel_table = lock(&self.directory)
+        let channel_table = self
+            .directory
+            .lock()
             .get(name)
             .map(|entry| Arc::clone(&entry.channels))?;
         Some(channel_table.read())
@@ -277,8 +279,8 @@ impl<B: Backend> Switch<B> {
         let nothing = model::Config::new();
         self.router
             .withdraw(&nothing, |name| self.bridge(name), |_| false);
-        lock(&self.directory).clear();
-        let members = std::mem::take(&mut *lock(&self.members));
+        self.directory.lock().clear();
+        let members = std::mem::take(&mut *self.members.lock());
         let mut saved = Vec::new();
         for (
             name,
@@ -340,7 +342,7 @@ impl<B: Backend> Switch<B> {
             channels: Arc::clone(connector.channel_table()),
             tls: Arc::clone(connector.tls()),
         };
-        lock(&self.directory).insert(wanted.name.to_string(), entry);
+        self.directory.lock().insert(wanted.name.to_string(), entry);
         Ok(Member {
             connector,
             bridge,

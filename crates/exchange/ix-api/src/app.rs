@@ -1,8 +1,8 @@
 //! The state that every handler shares.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use millrace_ix_model::{AccountId, Actor, Timestamp, UserId, reason};
 use millrace_ix_service::OrderError;
 use millrace_ix_store::AuditEntry;
 use millrace_types::Time;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::engine::Engine;

@@ -1,9 +1,10 @@
 //! The counters of active filters, as sums over all switches.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_ix_model::{FilterId, SwitchId, Timestamp};
+use parking_lot::Mutex;
 
 use crate::observed::FilterCounter;
 
@@ -28,7 +29,7 @@ pub struct FilterCounters(Arc<Mutex<BTreeMap<(SwitchId, FilterId), Reading>>>);
 impl FilterCounters {
     /// Records the counters of all filters in a switch, and removes filters that are no longer in the switch.
     pub fn record(&self, switch: SwitchId, at: Timestamp, seen: &BTreeMap<FilterId, Count>) {
-        let mut readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readings = self.0.lock();
         readings.retain(|(other, filter), _| *other != switch || seen.contains_key(filter));
         for (filter, now) in seen {
             let before = readings.get(&(switch, *filter)).copied();
@@ -48,7 +49,7 @@ impl FilterCounters {
 
     /// Returns the counters of each filter, as sums over all switches.
     pub fn sums(&self) -> BTreeMap<FilterId, FilterCounter> {
-        let readings = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let readings = self.0.lock();
         let mut sums: BTreeMap<FilterId, FilterCounter> = BTreeMap::new();
         for ((_, filter), reading) in &*readings {
             let sum = sums.entry(*filter).or_default();

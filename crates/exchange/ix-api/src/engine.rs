@@ -2,7 +2,7 @@
 //! observes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use millrace_ix_filter::{FoundRoute, SessionKind, SessionStatus, Verdict};
@@ -12,6 +12,7 @@ use millrace_ix_model::{
 use millrace_ix_samples::{Pair, Shared, Traffic};
 use millrace_ix_service::{Handle, OrderError, OrderRequest, Ordered, ServiceEvent, Unconfirmed};
 use millrace_ix_store::{Answer, AuditEntry, AuditRecord, ChangeRecord, IdempotencyKey, JournalRecord};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::broadcast;
 
@@ -98,7 +99,7 @@ impl Engine {
     fn health(&self, id: SwitchId, status: &millrace_ix_engine::SwitchStatus) -> SwitchHealth {
         let snapshot = self.handle.snapshot();
         let (state, error) = switch_state(status, snapshot.mode);
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.since.lock();
         let entry = since.entry(id).or_insert_with(|| (state, self.now()));
         if entry.0 != state {
             *entry = (state, self.now());
@@ -258,7 +259,7 @@ impl Engine {
     /// Returns the newest snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         let found = self.handle.snapshot();
-        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cached = self.cached.lock();
         // The service makes a new snapshot also for changes without an event, such as checklists of
         // quarantines.
         if let Some((of, snapshot)) = &*cached

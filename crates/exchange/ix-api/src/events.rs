@@ -9,9 +9,10 @@
 //! or for an event that is no longer kept, gets `reset`. The client then reads everything again.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_ix_model::{AccountId, Exchange, ObjectId, Timestamp};
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 
 use crate::engine::Engine;
@@ -82,7 +83,7 @@ impl EventLog {
 
     /// Returns the events after a serial number; `None` if some of them are no longer kept.
     pub(crate) fn after(&self, serial: u64) -> Option<Vec<Arc<Logged>>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         let oldest = kept
             .front()
             .map_or_else(|| self.newest() + 1, |event| event.serial);
@@ -95,14 +96,14 @@ impl EventLog {
 
     /// Returns the serial number of the oldest event that is kept.
     pub(crate) fn oldest(&self) -> u64 {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         kept.front()
             .map_or_else(|| self.newest() + 1, |event| event.serial)
     }
 
     /// Returns all events that are kept.
     pub(crate) fn kept(&self) -> Option<Vec<Arc<Logged>>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         Some(kept.iter().cloned().collect())
     }
 
@@ -114,7 +115,7 @@ impl EventLog {
             (*object, audience)
         });
         let objects = objects.collect();
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let serial = self.newest() + 1;
         kept.push_back(Arc::new(Logged {
             serial,
@@ -132,7 +133,7 @@ impl EventLog {
 
     /// Removes all events, because some were missed. Clients then read everything again.
     fn reset(&self) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.clear();
         self.newest.send_modify(|serial| *serial += 1);
     }

@@ -3,11 +3,11 @@
 //! entry for each read would bury all other entries.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_ix_model::UserId;
 use millrace_types::Time;
+use parking_lot::Mutex;
 
 /// The time in which further reads of the same object by the same person add no entry.
 const REPEATED: Duration = Duration::from_secs(3600);
@@ -52,7 +52,7 @@ pub(crate) struct Reads(Mutex<HashMap<(UserId, String), Time>>);
 impl Reads {
     /// Returns true if a read must be recorded, and remembers the read.
     pub(crate) fn is_new(&self, user: UserId, object: &str, now: Time) -> bool {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         let key = (user, object.to_owned());
         if seen.get(&key).is_some_and(|last| now.since(*last) < REPEATED) {
             return false;
@@ -68,7 +68,7 @@ impl Reads {
     }
 
     pub(crate) fn forget(&self, user: UserId, object: &str) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         seen.remove(&(user, object.to_owned()));
     }
 }

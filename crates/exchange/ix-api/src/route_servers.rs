@@ -8,11 +8,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_bird::{CausePattern, Report};
 use millrace_ix_model::Timestamp;
+use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer};
 
 /// The number of intervals without an answer after which a report is stale.
@@ -162,12 +163,12 @@ impl RouteServers {
 
     /// Returns the status of a route server.
     pub fn status(&self, fqdn: &str) -> RouteServerStatus {
-        let statuses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let statuses = self.0.lock();
         statuses.get(fqdn).cloned().unwrap_or_default()
     }
 
     fn change<T>(&self, fqdn: &str, change: impl FnOnce(&mut RouteServerStatus) -> T) -> T {
-        let mut statuses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statuses = self.0.lock();
         change(statuses.entry(fqdn.to_owned()).or_default())
     }
 }

@@ -1,11 +1,11 @@
 //! The time series of an exchange, behind graphs and bills.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
 
 use millrace_ix_model::{AccountId, ConnectionId};
 use millrace_ix_series::{Figure, GraphPoint, Key, Level, Month, Period, Shared};
 use millrace_ix_service::Handle;
+use parking_lot::Mutex;
 
 /// The figures of connections for a month.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ impl Recorded {
     pub(crate) async fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
         let of = (self.series.written(), now / INTERVAL_SECS);
         let lock = || {
-            let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut graphs = self.graphs.lock();
             // A reader that has begun earlier leaves newer graphs alone.
             if graphs.of < of {
                 *graphs = Graphs {

@@ -1,10 +1,11 @@
 //! The start of the API: its state is read from the store, then its tasks begin.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::app::{App, HASHES_MAX, Inner, Settings};

@@ -2,9 +2,10 @@
 //! streams of all others.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_ix_model::UserId;
+use parking_lot::{Mutex, MutexGuard};
 
 /// The largest number of event streams.
 const STREAMS_MAX: usize = 1024;
@@ -33,7 +34,7 @@ pub(crate) struct OpenStream {
 
 impl Streams {
     fn open(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Counts a stream of a person.

@@ -1,9 +1,10 @@
 //! Access to the filter controller from several threads.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Timestamp};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::controller::{FilterController, SessionKind, SessionStatus};
 use crate::lookup::FoundRoute;
@@ -21,7 +22,7 @@ impl Shared {
 
     /// Locks the filter controller. The guard must be dropped soon, because all sessions wait for it.
     pub fn lock(&self) -> MutexGuard<'_, FilterController> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the verdict on whether an account may have a filter, with the evidence or the missing object.

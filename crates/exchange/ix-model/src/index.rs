@@ -3,7 +3,9 @@
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::allocate::Taken;
 use crate::id::{ConfigId, ConnectionId, ServiceId, SwitchId};
@@ -136,12 +138,12 @@ pub(crate) struct IndexCell(Mutex<Option<(Stamps, Arc<Index>)>>);
 impl IndexCell {
     /// Returns the index, and the stamps of the collections from which it was built.
     pub(crate) fn get(&self) -> Option<(Stamps, Arc<Index>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     /// Replaces the index, and returns the previous index.
     pub(crate) fn set(&self, index: Option<(Stamps, Arc<Index>)>) -> Option<(Stamps, Arc<Index>)> {
-        core::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), index)
+        core::mem::replace(&mut *self.0.lock(), index)
     }
 }
 

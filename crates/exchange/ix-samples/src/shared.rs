@@ -1,11 +1,12 @@
 //! The collector that a receiving thread feeds and the API reads.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp, TrunkId};
 use millrace_sflow::Datagram;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::parties::{Parties, Treated};
 use crate::{Attack, Collector, Pair, TargetRate, Totalled, Traffic};
@@ -43,7 +44,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Collector> {
-        self.0.collector.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.collector.lock()
     }
 
     /// Adds the samples of a datagram.

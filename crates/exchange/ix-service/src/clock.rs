@@ -10,12 +10,13 @@
 //! At the start, the engine's time is that of the system, or the newest time in the database if that is later: an
 //! engine that starts before NTP has set the clock must not take what exists for something of the future.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use millrace_ix_model::Timestamp;
 use millrace_ix_store::UnixMillis;
 use millrace_types::Time;
+use parking_lot::Mutex;
 
 use crate::now::Now;
 
@@ -200,7 +201,7 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Now {
-        let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wall = self.wall.lock();
         let elapsed = self.machine.monotonic().as_nanos();
         let now = wall.read(elapsed, self.machine.system().as_nanos());
         Now {
@@ -211,7 +212,7 @@ impl Clock {
 
     /// Returns the jumps since the last call.
     pub(crate) fn take_jumps(&self) -> Vec<ClockJump> {
-        let mut wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wall = self.wall.lock();
         let new_jumps = std::mem::take(&mut wall.new_jumps);
         let first = wall.jumps.len().saturating_sub(new_jumps);
         wall.jumps.split_at(first).1.to_vec()
@@ -219,7 +220,7 @@ impl Clock {
 
     pub(crate) fn status(&self) -> ClockStatus {
         let time = self.now().timestamp();
-        let wall = self.wall.lock().unwrap_or_else(PoisonError::into_inner);
+        let wall = self.wall.lock();
         ClockStatus {
             time,
             ahead_millis: u64::try_from(wall.ahead / NANOS_PER_MILLI).unwrap_or(u64::MAX),

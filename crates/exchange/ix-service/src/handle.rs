@@ -1,6 +1,6 @@
 //! The handle of the engine's thread.
 
-use std::sync::{Arc, RwLock, mpsc};
+use std::sync::{Arc, mpsc};
 
 use millrace_ix_engine::{Event, Resolution, Session as EngineSession};
 use millrace_ix_model::{Actor, Operation, SwitchId, Timestamp};
@@ -9,6 +9,7 @@ use millrace_ix_store::{
 };
 use millrace_ix_verify::Finding as Violation;
 use millrace_types::{Cookie, PortNo};
+use parking_lot::RwLock;
 use tokio::sync::{broadcast, oneshot, watch};
 
 use crate::clock::{Clock, ClockStatus};
@@ -123,12 +124,7 @@ impl Handle {
     /// Returns the newest view of the exchange.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         // A poisoned lock still holds a complete snapshot: only the pointer is written under it.
-        Arc::clone(
-            &self
-                .snapshot
-                .read()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
-        )
+        Arc::clone(&self.snapshot.read())
     }
 
     /// Returns a receiver of the events from now on. A receiver that is more than 4,096 events behind gets an

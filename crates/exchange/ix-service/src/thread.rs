@@ -1,10 +1,11 @@
 //! The engine's thread: commands in, requests to switches out, timers, signatures.
 
-use std::sync::{Arc, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use millrace_ix_store::{Leader, Role, SignedHead, SigningKey, Standing, Store, UnixMillis};
 use millrace_types::{Duration, Time};
+use parking_lot::RwLock;
 use tokio::sync::{broadcast, watch};
 
 use crate::clock::{Clock, Clocks, MachineClocks};
@@ -343,7 +344,7 @@ impl<F: FnMut(FabricRequest)> Worker<F> {
         if self.core.changed || !outputs.is_empty() {
             self.core.changed = false;
             let snapshot = Arc::new(Snapshot::of(&self.core));
-            *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = snapshot;
+            *self.snapshot.write() = snapshot;
         }
         for output in outputs {
             match output {

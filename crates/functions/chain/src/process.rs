@@ -18,12 +18,13 @@ use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_nf::shm::SwitchEnd;
 use millrace_nf::{Setup, SourceFile};
 use millrace_wire::Packet;
+use parking_lot::Mutex;
 
 pub(crate) use attached::{ATTACHED, AttachPoint, Unattached, unattached};
 pub(crate) use describe::describe;
@@ -115,7 +116,7 @@ pub(crate) fn start<P: Packet>(
             return Err(error);
         }
     };
-    lock(&LIVE).push(Arc::clone(&process));
+    LIVE.lock().push(Arc::clone(&process));
     let watched = Arc::clone(&process);
     let name = function.to_owned();
     let waiting = std::thread::Builder::new().name("nf-wait".to_owned());
@@ -133,7 +134,7 @@ pub(crate) fn start<P: Packet>(
     if let Err(error) = waiting {
         process.kill();
         let _ended = child.wait();
-        lock(&LIVE).retain(|live| !Arc::ptr_eq(live, &process));
+        LIVE.lock().retain(|live| !Arc::ptr_eq(live, &process));
         return Err(error);
     }
     let _received = sender.send((child, errors, group, user));
@@ -161,7 +162,7 @@ fn wait(mut child: Child, errors: Option<ChildStderr>, group: Group, process: &A
     let _first = process.words.set(words);
     process.is_dead.store(true, Ordering::Release);
     drop(group);
-    lock(&LIVE).retain(|live| !Arc::ptr_eq(live, process));
+    LIVE.lock().retain(|live| !Arc::ptr_eq(live, process));
 }
 
 /// Processes that have not ended, or whose groups are not removed yet.
@@ -171,18 +172,14 @@ const END: std::time::Duration = std::time::Duration::from_secs(2);
 /// Interval at which the end of the processes is polled.
 const END_POLL: std::time::Duration = std::time::Duration::from_millis(5);
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Ends the processes of all functions, and waits until their control groups are removed, for two seconds at
 /// most. The daemon calls this before it exits; the next daemon removes the groups that remain.
 pub fn end_processes() {
-    for process in lock(&LIVE).iter() {
+    for process in LIVE.lock().iter() {
         process.kill();
     }
     let began = Instant::now();
-    while !lock(&LIVE).is_empty() && began.elapsed() < END {
+    while !LIVE.lock().is_empty() && began.elapsed() < END {
         std::thread::sleep(END_POLL);
     }
 }

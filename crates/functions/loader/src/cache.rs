@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use millrace_nf::Kind;
+use parking_lot::Mutex;
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
 
 /// The attributes of a file that show whether it has changed.
@@ -55,7 +55,7 @@ impl Cache {
             return Err("expected a file".to_owned());
         }
         let stamp = Stamp::of(&stat);
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.0.lock();
         if let Some((_, kind)) = held.get(path).filter(|(at, _)| *at == stamp) {
             return Ok(kind);
         }

@@ -1,11 +1,12 @@
 //! The tree of a switch: the OpenConfig view, the configuration and the state, as one document.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use millrace_yang::MODULE;
 use millrace_yang::data::completed;
 use millrace_yang::schema::{Kind, Node, all, configuration, text_of};
+use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 use tonic::Status;
 
@@ -132,7 +133,7 @@ impl View {
     /// # Errors
     /// As [`View::select`].
     pub fn sample(&self, path: &Absolute, origin: &str, encoding: Encoding) -> Result<Arc<Sample>, Status> {
-        let mut known = self.samples.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.samples.0.lock();
         let is_it = |(of, _): &&(SampleOf, Arc<Sample>)| of.0 == *path && of.1 == origin && of.2 == encoding;
         if let Some((_, sample)) = known.iter().find(is_it) {
             return Ok(Arc::clone(sample));

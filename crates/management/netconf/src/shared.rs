@@ -1,9 +1,9 @@
 //! State that the sessions of a server share: the candidate (RFC 6241, section 8.3), its lock, and the list of sessions.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value as Json};
 
 /// The candidate: a trimmed document, and the revision on which it is based.
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         // A session that panicked leaves a whole document: changes replace it at once.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Adds a session, and returns its number (RFC 6241, section 8.1).

@@ -1,9 +1,9 @@
 //! The state of the follower, for `millrace show ovsdb`.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use millrace_ovs::{Fault, Severity};
+use parking_lot::{Mutex, MutexGuard};
 
 /// The phase of the follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,7 +52,7 @@ pub(crate) struct Shared(Mutex<Status>);
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Status> {
         // A writer that panicked left a state that is complete.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn read(&self) -> Status {

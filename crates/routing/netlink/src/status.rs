@@ -1,6 +1,6 @@
 //! The state of a source of routes, for metrics and for people.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use crate::translate::Ignored;
 
@@ -35,10 +35,10 @@ pub(crate) struct Shared(Mutex<Status>);
 
 impl Shared {
     pub(crate) fn read(&self) -> Status {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Status)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut self.0.lock());
     }
 }

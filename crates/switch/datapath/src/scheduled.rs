@@ -179,11 +179,12 @@ impl<P: Packet> TxPorts<P> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     use millrace_pipeline::Egress;
     use millrace_types::{BitRate, Duration, QueueId};
     use millrace_wire::Frame;
+    use parking_lot::Mutex;
 
     use super::*;
     use crate::egress::WorkerEgress;
@@ -199,7 +200,7 @@ mod tests {
     impl TxQueue<Frame> for Wire {
         fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
             let taken = self.0.min(burst.len());
-            self.1.lock().unwrap().extend(burst.drain(..taken));
+            self.1.lock().extend(burst.drain(..taken));
         }
     }
 
@@ -259,12 +260,7 @@ mod tests {
         }
 
         fn sent(&self) -> Vec<u8> {
-            self.sent
-                .lock()
-                .unwrap()
-                .drain(..)
-                .map(|frame| frame.bytes()[0])
-                .collect()
+            self.sent.lock().drain(..).map(|frame| frame.bytes()[0]).collect()
         }
     }
 

@@ -313,10 +313,10 @@ impl<P: Packet + 'static> RxQueue<P> for SegmentingRx<P> {
 #[cfg(test)]
 mod tests {
     use core::num::NonZeroU16;
-    use std::sync::Mutex;
 
     use millrace_types::Mac;
     use millrace_wire::{Builder, Frame, FramePool, tcp};
+    use parking_lot::Mutex;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -335,7 +335,7 @@ mod tests {
         fn tx_burst(&mut self, burst: &mut Burst<Frame>) {
             let taken = self.burst_sizes[self.bursts % self.burst_sizes.len()].min(burst.len());
             self.bursts += 1;
-            self.sent.lock().unwrap().extend(burst.drain(..taken));
+            self.sent.lock().extend(burst.drain(..taken));
         }
 
         fn takes_gso(&mut self, packet: &Frame, _: &GsoLayout) -> bool {
@@ -347,7 +347,7 @@ mod tests {
         fn rx_burst(&mut self, burst: &mut Burst<Frame>) {
             let given = self.burst_sizes[self.bursts % self.burst_sizes.len()];
             self.bursts += 1;
-            let mut from = self.sent.lock().unwrap();
+            let mut from = self.sent.lock();
             let given = given.min(from.len()).min(burst.remaining_capacity());
             burst.extend(from.drain(..given));
         }
@@ -415,7 +415,7 @@ mod tests {
                 crate::tx_port::send(&mut *queue, &mut burst, &port);
             }
             let wanted = wanted(&packets, whole_below);
-            prop_assert_eq!(&*sent.lock().unwrap(), &wanted);
+            prop_assert_eq!(&*sent.lock(), &wanted);
             prop_assert_eq!(port.tx_packets.read(), wanted.len() as u64);
             prop_assert_eq!(port.tx_bytes.read(), wanted.iter().map(|packet| packet.len() as u64).sum::<u64>());
         }
@@ -458,7 +458,7 @@ mod tests {
             .into_iter()
             .collect();
         queue.tx_burst(&mut burst);
-        assert_eq!(sent.lock().unwrap().len(), 2);
+        assert_eq!(sent.lock().len(), 2);
         assert_eq!(counters.drops.read(DropReason::NotSegmentable), 1);
     }
 
@@ -485,10 +485,10 @@ mod tests {
         let mut queue = SegmentingTx::wrap(Box::new(device(64)), &port, &counters);
         crate::tx_port::send(&mut *queue, &mut burst, &port);
         assert!(burst.is_empty());
-        assert_eq!(sent.lock().unwrap().len(), 3);
+        assert_eq!(sent.lock().len(), 3);
         assert_eq!((port.tx_packets.read(), no_buffer()), (3, 7));
 
-        *sent.lock().unwrap() = vec![packet_of_a_small_pool()];
+        *sent.lock() = vec![packet_of_a_small_pool()];
         let mut queue = SegmentingRx::wrap(Box::new(device(64)), &counters);
         queue.rx_burst(&mut burst);
         assert_eq!((burst.len(), no_buffer()), (3, 14));
@@ -512,13 +512,13 @@ mod tests {
         let mut queue = SegmentingTx::wrap(Box::new(queue), &Arc::default(), &Arc::default());
         let mut burst: Burst<Frame> = [packet(1, 9000, Some(1000))].into_iter().collect();
         queue.tx_burst(&mut burst);
-        assert_eq!((sent.lock().unwrap().len(), burst.len()), (3, 1));
+        assert_eq!((sent.lock().len(), burst.len()), (3, 1));
         let other = packet(2, 9000, Some(1000));
         let mut burst: Burst<Frame> = [other.clone()].into_iter().collect();
         while !burst.is_empty() {
             queue.tx_burst(&mut burst);
         }
-        assert_eq!(sent.lock().unwrap()[3..], wanted(&[other], 0));
+        assert_eq!(sent.lock()[3..], wanted(&[other], 0));
     }
 
     #[test]
@@ -534,10 +534,10 @@ mod tests {
         let mut burst: Burst<Frame> = (0..3).map(|number| packet(number, 65_000, Some(100))).collect();
         for rounds in 1..=3 {
             queue.tx_burst(&mut burst);
-            assert_eq!(sent.lock().unwrap().len(), rounds * SEGMENTS_MAX);
+            assert_eq!(sent.lock().len(), rounds * SEGMENTS_MAX);
         }
         queue.tx_burst(&mut burst);
         assert!(burst.is_empty());
-        assert_eq!(sent.lock().unwrap().len(), 3 * 650);
+        assert_eq!(sent.lock().len(), 3 * 650);
     }
 }

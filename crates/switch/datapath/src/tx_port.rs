@@ -412,7 +412,7 @@ pub(crate) fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     use millrace_wire::Frame;
 
@@ -430,7 +430,7 @@ mod tests {
             let taken = self.burst_sizes[self.bursts % self.burst_sizes.len()].min(burst.len());
             self.bursts += 1;
             let sent = burst.drain(..taken).map(|frame| frame.bytes()[0]);
-            self.sent.lock().unwrap().extend(sent);
+            self.sent.lock().extend(sent);
         }
     }
 
@@ -462,12 +462,12 @@ mod tests {
     fn a_short_run_waits_for_the_end_of_the_round_and_a_long_one_does_not() {
         let (mut port, sent) = port(&[BURST]);
         port.accept(&mut burst(0..3));
-        assert!(sent.lock().unwrap().is_empty());
+        assert!(sent.lock().is_empty());
         port.accept(&mut burst(3..50));
-        assert_eq!(*sent.lock().unwrap(), (0..50).collect::<Vec<u8>>());
+        assert_eq!(*sent.lock(), (0..50).collect::<Vec<u8>>());
         port.accept(&mut burst(50..60));
         port.flush();
-        assert_eq!(*sent.lock().unwrap(), (0..60).collect::<Vec<u8>>());
+        assert_eq!(*sent.lock(), (0..60).collect::<Vec<u8>>());
         assert_eq!(port.counters.tx_packets.read(), 60);
         assert_eq!(port.counters.tx_bytes.read(), 60 * 60);
     }
@@ -484,11 +484,11 @@ mod tests {
         port.flush();
         port.flush();
         let expected: Vec<u8> = [99].into_iter().chain(0..63).collect();
-        assert_eq!(*sent.lock().unwrap(), expected);
+        assert_eq!(*sent.lock(), expected);
         assert_eq!(port.counters.tx_dropped.read(), 1);
         assert_eq!(port.send_first(Frame::new(&[98; 60])), 0);
         assert_eq!(
-            sent.lock().unwrap().last(),
+            sent.lock().last(),
             Some(&98),
             "it does not wait for the end of the round"
         );
@@ -585,7 +585,7 @@ mod tests {
                 }
             }
             let waiting = port.buffer.iter().map(|frame| frame.bytes()[0]);
-            let sent = sent.lock().unwrap();
+            let sent = sent.lock();
             let kept: Vec<u8> = sent.iter().copied().chain(waiting).collect();
             assert!(kept.is_sorted(), "{burst_sizes:?}: {kept:?}");
             let mut all = [kept, left_over].concat();

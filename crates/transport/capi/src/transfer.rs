@@ -9,11 +9,11 @@ use millrace_courier::{
 use millrace_types::BitRate;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::{Mutex, MutexGuard};
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The reason of a transfer that ended before it had an outcome.
@@ -241,7 +241,7 @@ impl Transfer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits for the next event, at most `timeout` (`None`: forever), and passes it to `act`. Returns 1 for an event, 0 if none

@@ -6,8 +6,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use millrace_courier::files::{Requests, Source};
@@ -21,6 +21,7 @@ use millrace_courier::{
     exit_status,
 };
 use millrace_types::shell::quoted;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::args::{Commit, OnChange, Send};
 use crate::device::{OpenDpdk, open};
@@ -202,7 +203,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         }
     }
     // After an error in the list of targets, its later receivers were not added.
-    if let Some(error) = unread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+    if let Some(error) = unread.lock().take() {
         return Err(error);
     }
     Ok(ExitCode::from(exit_status(&outcomes)))
@@ -210,7 +211,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
 
 /// Returns the list in a lock.
 fn held(words: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
-    words.lock().unwrap_or_else(PoisonError::into_inner)
+    words.lock()
 }
 
 /// Returns the command line that goes on for the targets `left`: `given` without the words of the other targets, and without the list
@@ -304,7 +305,7 @@ fn add_targets(
             let line = match line {
                 Ok(line) => String::from_utf8_lossy(&line).into_owned(),
                 Err(error) => {
-                    *unread.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    *unread.lock() = Some(error);
                     return;
                 }
             };

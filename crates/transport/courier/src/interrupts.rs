@@ -5,8 +5,9 @@ use crate::session::SessionHandle;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 use std::process::Child;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The signals by which a user or the system asks this process to end (SIGINT, SIGTERM). Before [`Interrupts::cancel`] they end
 /// the process with status 6, because no transfer has begun.
@@ -39,7 +40,7 @@ impl Interrupts {
             .name("signals".into())
             .spawn(move || {
                 while let Ok(Some(_)) = descriptor.read_signal() {
-                    let interrupted = interrupted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let interrupted = interrupted.lock();
                     let Some(session) = &interrupted.session else {
                         for child in &interrupted.children {
                             let _ = kill(*child, Signal::SIGKILL);
@@ -65,6 +66,6 @@ impl Interrupts {
     }
 
     fn interrupted(&self) -> MutexGuard<'_, Interrupted> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -12,7 +12,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// An open key log. A reader of the file can decrypt all that its connections carry.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ impl KeyLog {
             }
         }
         line.push('\n');
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.0.lock();
         if let Err(error) = file.write_all(line.as_bytes()) {
             tracing::warn!(%error, "the key log was not written");
         }

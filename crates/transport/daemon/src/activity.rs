@@ -1,16 +1,11 @@
 //! Running transfers and counters, for metrics and status.
 
 use millrace_courier::{Outcome, RefuseCode};
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
-
-/// Locks a mutex, even if a thread panicked while it held the lock.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A transfer that runs.
 #[derive(Clone, Debug, Serialize)]
@@ -76,13 +71,13 @@ impl Activity {
     /// Adds a transfer; returns its number.
     pub(crate) fn begin(&self, transfer: RunningTransfer) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        lock(&self.transfers).insert(number, transfer);
+        self.transfers.lock().insert(number, transfer);
         number
     }
 
     /// Removes a transfer.
     pub(crate) fn end(&self, number: u64) -> Option<RunningTransfer> {
-        lock(&self.transfers).remove(&number)
+        self.transfers.lock().remove(&number)
     }
 
     /// Counts a refusal.

@@ -1,13 +1,12 @@
 //! The audit log: one line of JSON for each transfer that was admitted.
 
-use crate::activity::lock;
 use millrace_courier::Outcome;
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The file name in the state directory.
@@ -51,7 +50,7 @@ impl Audit {
     /// Opens the file again, as after its rotation. If it cannot be opened, lines go on to the file that was renamed.
     pub(crate) fn reopen(&self) {
         match open(&self.path) {
-            Ok(file) => *lock(&self.file) = file,
+            Ok(file) => *self.file.lock() = file,
             Err(error) => {
                 tracing::warn!(%error, path = %self.path.display(), "the audit log was not opened again");
             }
@@ -64,7 +63,7 @@ impl Audit {
         let time = now.as_secs_f64();
         let written = serde_json::to_string(&Stamped { time, line })
             .map_err(io::Error::from)
-            .and_then(|text| lock(&self.file).write_all((text + "\n").as_bytes()));
+            .and_then(|text| self.file.lock().write_all((text + "\n").as_bytes()));
         if let Err(error) = written {
             tracing::warn!(%error, "the audit log was not written");
         }

@@ -3,7 +3,7 @@
 //! A path is the name of a grant and a path below its directory. A key without a grant learns only that it has none:
 //! neither names of grants nor paths.
 
-use crate::activity::{Activity, RunningTransfer, lock};
+use crate::activity::{Activity, RunningTransfer};
 use crate::audit::Audit;
 use crate::config::{Config, GrantConfig, Symlinks, Verb};
 use crate::quota::{Ledger, Quota, QuotaStore};
@@ -15,9 +15,10 @@ use millrace_courier::local::{LocalSource, PlaceOptions, ScanOptions};
 use millrace_courier::{RefuseCode, SharedRate};
 use millrace_fileset::RelativePath;
 use millrace_fileset::fs::{Access as FileAccess, FileSystem, FileType, Metadata, Root};
+use parking_lot::{Mutex, RwLock};
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Instant, SystemTime};
 
 /// The largest number of entries of a listing.
@@ -50,16 +51,13 @@ impl Grant {
 
     /// Returns the present configuration.
     pub(crate) fn config(&self) -> GrantConfig {
-        let config = self.config.read();
-        config.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.config.read().clone()
     }
 
     fn set_config(&self, config: &GrantConfig) {
-        let held = self.config.write();
         // The lock is released here: a new quota may need a walk through the directory, and the network
         // thread reads the configuration meanwhile.
-        held.unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone_from(config);
+        self.config.write().clone_from(config);
         self.ledger.set_quota(quota(config));
         self.rate.set(config.rate);
     }
@@ -115,8 +113,7 @@ impl Grants {
 
     /// Returns the present grants.
     pub(crate) fn all(&self) -> Vec<Arc<Grant>> {
-        let table = self.table.read();
-        table.unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.table.read().clone()
     }
 
     /// Replaces the grants. Running transfers continue; the new quota and rate apply to them, the other new limits do not.
@@ -134,10 +131,7 @@ impl Grants {
             Arc::clone(old)
         };
         let grants = config.grants.iter().map(keep).collect();
-        *self
-            .table
-            .write()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = grants;
+        *self.table.write() = grants;
     }
 
     /// Returns the grants of a key that have not expired, with their configuration.
@@ -210,7 +204,7 @@ impl Grants {
     /// Begins a transfer, unless the grant has reached its limit of transfers.
     fn begin(&self, granted: &GrantPath, key: PublicKey, direction: Direction) -> Result<Transfer, Refusal> {
         let GrantPath { grant, config, .. } = granted;
-        let _admission = lock(&grant.admission);
+        let _admission = grant.admission.lock();
         let running = grant.running();
         if running >= config.transfers {
             return Err(Refusal {

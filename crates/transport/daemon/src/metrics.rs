@@ -1,6 +1,6 @@
 //! Metrics in the text format of Prometheus (version 0.0.4), and the status as JSON.
 
-use crate::activity::{OUTCOMES, REFUSALS, RunningTransfer, lock};
+use crate::activity::{OUTCOMES, REFUSALS, RunningTransfer};
 use crate::config::Verb;
 use crate::grants::Grants;
 use crate::transfer::Direction;
@@ -217,7 +217,7 @@ fn rate_bps(running: &[RunningTransfer], grant: &str) -> u64 {
 
 /// Adds the rates of grants to a page.
 fn rates(page: &mut Page, grants: &Grants) {
-    let running: Vec<RunningTransfer> = lock(&grants.activity.transfers).values().cloned().collect();
+    let running: Vec<RunningTransfer> = grants.activity.transfers.lock().values().cloned().collect();
     let configs: Vec<_> = grants.all().iter().map(|grant| grant.config()).collect();
     page.metric(
         "millrace_courier_rate_bits_per_second",
@@ -250,7 +250,7 @@ fn rates(page: &mut Page, grants: &Grants) {
 
 /// Returns the status as JSON.
 pub(crate) fn status(daemon: &Daemon, grants: &Grants, draining: bool) -> String {
-    let running: Vec<RunningTransfer> = lock(&grants.activity.transfers).values().cloned().collect();
+    let running: Vec<RunningTransfer> = grants.activity.transfers.lock().values().cloned().collect();
     let described: Vec<_> = grants
         .all()
         .iter()

@@ -22,7 +22,6 @@
 //! Without a quota, the directory is walked only at the start. After that, the changes of transfers are added
 //! and subtracted.
 
-use crate::activity::lock;
 use crate::size::ByteSize;
 use millrace_courier::RefuseCode;
 use millrace_courier::files::{FilesError, OpenError, Requests, Sink, SinkEvent, Store, Value};
@@ -35,13 +34,14 @@ use millrace_fileset::{Manifest, ManifestLimits, ManifestReader, RelativePath};
 use millrace_transport::extent::Layout;
 use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Bytes and entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -188,18 +188,18 @@ impl Ledger {
 
     /// Sets the quota; running transfers are checked against it at their next write.
     pub(crate) fn set_quota(&self, quota: Quota) {
-        let before = std::mem::replace(&mut lock(&self.state).quota, quota);
+        let before = std::mem::replace(&mut self.state.lock().quota, quota);
         if quota.is_limited() && !before.is_limited() {
-            let _census = lock(&self.census);
-            let sets = lock(&self.state).sets_but(None);
+            let _census = self.census.lock();
+            let sets = self.state.lock().sets_but(None);
             let others = count(&self.directory, &paths_of(&sets));
-            lock(&self.state).others = others;
+            self.state.lock().others = others;
         }
     }
 
     /// Returns the usage of the directory.
     pub(crate) fn used(&self) -> Usage {
-        lock(&self.state).used()
+        self.state.lock().used()
     }
 
     /// Returns the usage of the entries at these paths.
@@ -266,9 +266,9 @@ impl Ledger {
             bytes: claimed,
             entries: manifest.entries().len() as u64,
         };
-        let _census = lock(&self.census);
+        let _census = self.census.lock();
         let (is_limited, sets) = {
-            let state = lock(&self.state);
+            let state = self.state.lock();
             (state.quota.is_limited(), state.sets_but(None))
         };
         let (others, wanted) = if is_limited {
@@ -282,9 +282,9 @@ impl Ledger {
             (others, wanted.fold(others, Usage::plus))
         } else {
             let own = self.present_apart(&paths, &sets);
-            (lock(&self.state).others.minus(own), Usage::default())
+            (self.state.lock().others.minus(own), Usage::default())
         };
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.others = others;
         if is_limited && !state.quota.holds(wanted.plus(claim)) {
             return Err(FilesError(format!(
@@ -358,7 +358,7 @@ struct Reserved {
 impl Reserved {
     /// Counts bytes of the set that arrive.
     fn write(&self, bytes: u64) -> Result<(), FilesError> {
-        let mut state = lock(&self.ledger.state);
+        let mut state = self.ledger.state.lock();
         if let Some(reservation) = state.reservations.get_mut(&self.number) {
             // Bytes that are sent again after a wrong digest replace earlier ones.
             let written = reservation.written.bytes.saturating_add(bytes);
@@ -380,9 +380,9 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         let ledger = &self.ledger;
-        let _census = lock(&ledger.census);
+        let _census = ledger.census.lock();
         let (is_limited, own, sets) = {
-            let state = lock(&ledger.state);
+            let state = ledger.state.lock();
             let own = state.reservations.get(&self.number);
             let own = own.map(|reservation| Arc::clone(&reservation.paths));
             (state.quota.is_limited(), own, state.sets_but(Some(self.number)))
@@ -392,9 +392,9 @@ impl Drop for Reserved {
             count(&ledger.directory, &paths_of(&sets))
         } else {
             let own = ledger.present_apart(own.as_deref().unwrap_or_default(), &sets);
-            lock(&ledger.state).others.plus(own)
+            ledger.state.lock().others.plus(own)
         };
-        let mut state = lock(&ledger.state);
+        let mut state = ledger.state.lock();
         state.reservations.remove(&self.number);
         state.others = others;
     }

@@ -84,7 +84,7 @@ impl TransferObserver for Transfer {
 
     fn on_progress(&mut self, verified: u64, bytes: u64, rate_bps: u64) {
         self.count(verified);
-        let mut transfers = crate::activity::lock(&self.activity.transfers);
+        let mut transfers = self.activity.transfers.lock();
         if let Some(running) = transfers.get_mut(&self.number) {
             (running.verified_bytes, running.bytes, running.rate_bps) = (verified, bytes, rate_bps);
         }
@@ -93,9 +93,7 @@ impl TransferObserver for Transfer {
     fn on_end(&mut self, outcome: &Outcome, verified: u64) {
         self.count(verified);
         self.counters[self.direction as usize].outcomes[outcome_index(outcome)].add(1);
-        let running = crate::activity::lock(&self.activity.transfers)
-            .get(&self.number)
-            .cloned();
+        let running = self.activity.transfers.lock().get(&self.number).cloned();
         if let Some(running) = running {
             let seconds = running.started.elapsed().as_secs_f64();
             self.audit.append(&AuditLine {

@@ -1,7 +1,6 @@
 //! The switch of fixed values.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_flow::Match;
@@ -9,6 +8,7 @@ use millrace_flow::text::{FlowCommand, FlowModText};
 use millrace_model::{Config, ConfigError, ConfigErrors, Path};
 use millrace_store::Store;
 use millrace_types::{PortNo, TableId, Vid};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use super::{chains, flows, lags, ovsdb, queues, routing, wans};
@@ -121,7 +121,7 @@ impl FakeSwitch {
 
 impl Live for FakeSwitch {
     fn log(&self) -> view::Log {
-        let filter = self.log.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let filter = self.log.lock().clone();
         view::Log {
             filter: filter.unwrap_or_else(|| "info".to_owned()),
             levels: LEVELS.map(str::to_owned).into(),
@@ -137,7 +137,7 @@ impl Live for FakeSwitch {
                 reason: format!("expected {}", LEVELS.join(", ")),
             });
         }
-        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(filter.to_owned());
+        *self.log.lock() = Some(filter.to_owned());
         Ok(self.log())
     }
 

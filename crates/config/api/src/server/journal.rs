@@ -12,8 +12,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::sync::watch;
@@ -105,7 +106,7 @@ impl Journal {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Each change of the journal is complete before the lock is released.
-        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.inner.lock()
     }
 
     fn at(&self, sequence: u64) -> Cursor {

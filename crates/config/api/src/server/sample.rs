@@ -2,8 +2,9 @@
 //! wait, and every five seconds otherwise.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::live::{Live, PortCounters};
 use crate::view::{Counters, Port, Rates};
@@ -95,7 +96,7 @@ impl Samples {
     }
 
     fn locked(&self) -> MutexGuard<'_, Read> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+        self.read.lock()
     }
 }
 

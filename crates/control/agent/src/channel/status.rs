@@ -3,14 +3,14 @@
 use core::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use millrace_openflow::roles::Role;
 use millrace_types::{Duration, Time};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::controllers::{ChannelCounters, LogLimit};
-use crate::lock::lock;
 use crate::observe::{Observation, Observer};
 
 /// The side that opened a channel.
@@ -117,7 +117,7 @@ impl ChannelTable {
     }
 
     fn lines(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Line>)> {
-        lock(&self.lines)
+        self.lines.lock()
     }
 
     /// Adds a channel to the table. Dropping the returned entry removes it.
@@ -184,7 +184,7 @@ impl ChannelEntry {
     /// of lines suppressed since the last written line.
     pub(super) fn admits_log(&self) -> Option<u64> {
         let now = Time::ZERO + self.channel_table.began.elapsed();
-        lock(&self.channel_table.refusals).admit(now)
+        self.channel_table.refusals.lock().admit(now)
     }
 
     pub(crate) fn tally(&self) -> &Arc<ChannelCounters> {

@@ -1,11 +1,9 @@
 //! The hops that do not work, for readers that must not wait for the control thread, which may be opening
 //! devices.
 
-use std::sync::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 
 use millrace_chain::{ChainStats, HopState, HopStats};
-
-use crate::lock::lock;
 
 /// A hop that does not work.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,7 +20,7 @@ pub struct HopProblems(Mutex<Vec<HopProblem>>);
 
 impl HopProblems {
     fn lock(&self) -> MutexGuard<'_, Vec<HopProblem>> {
-        lock(&self.0)
+        self.0.lock()
     }
 
     /// Replaces the problems with those of `chains`, which must be all chains of the bridge.

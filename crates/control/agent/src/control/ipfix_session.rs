@@ -5,16 +5,15 @@
 
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_ipfix::{Body, Header};
 use millrace_model::{IpfixCollector, IpfixTransport};
-
-use crate::lock::lock;
+use parking_lot::Mutex;
 
 /// The number of messages that wait for a TCP connection.
 const QUEUE_LEN: usize = 256;
@@ -95,7 +94,7 @@ impl Session {
                     .name("ipfix".to_owned())
                     .spawn(move || run(&of_thread, &bodies));
                 if let Err(error) = &thread {
-                    lock(&shared.status).last_error = Some(format!("no thread: {error}"));
+                    shared.status.lock().last_error = Some(format!("no thread: {error}"));
                 }
                 Transport::Tcp {
                     queue,
@@ -115,7 +114,7 @@ impl Session {
     }
 
     pub(super) fn target(&self) -> IpfixCollector {
-        lock(&self.shared.status).target
+        self.shared.status.lock().target
     }
 
     /// Returns true if the session can send, now or later.
@@ -127,7 +126,7 @@ impl Session {
     }
 
     pub(super) fn status(&self) -> IpfixCollectorStatus {
-        let mut status = lock(&self.shared.status).clone();
+        let mut status = self.shared.status.lock().clone();
         if let Transport::Udp(Err(reason)) = &self.transport {
             status.last_error = Some(reason.clone());
             status.is_connected = false;
@@ -138,7 +137,7 @@ impl Session {
     /// Replaces what a new connection begins with, and sends it in this one: over UDP with the templates, which may have been
     /// lost (RFC 7011, section 8.4), over TCP only the records of options.
     pub(super) fn refresh(&mut self, opening: &[Body]) {
-        *lock(&self.shared.opening) = opening.to_vec();
+        *self.shared.opening.lock() = opening.to_vec();
         for body in opening {
             if body.records != 0 || matches!(self.transport, Transport::Udp(_)) {
                 self.send(body);
@@ -161,7 +160,7 @@ impl Session {
             Transport::Tcp { queue, .. } => match queue.try_send(body.clone()) {
                 Ok(()) => {}
                 Err(TrySendError::Full(body) | TrySendError::Disconnected(body)) => {
-                    lock(&self.shared.status).not_sent += u64::from(body.records);
+                    self.shared.status.lock().not_sent += u64::from(body.records);
                 }
             },
         }
@@ -183,7 +182,7 @@ impl Drop for Session {
 
 impl Shared {
     fn count(&self, body: &Body, size: usize, sent: io::Result<()>) {
-        let mut status = lock(&self.status);
+        let mut status = self.status.lock();
         match sent {
             Ok(()) => {
                 status.messages += 1;
@@ -226,13 +225,13 @@ fn socket(address: SocketAddr) -> Result<UdpSocket, String> {
 
 /// Runs a session over TCP until its queue is closed.
 fn run(shared: &Shared, bodies: &Receiver<Body>) {
-    let target = lock(&shared.status).target;
+    let target = shared.status.lock().target;
     while !shared.has_to_end.load(Ordering::Acquire) {
         let ended = match TcpStream::connect_timeout(&target.address, CONNECT_TIME) {
             Ok(stream) => serve(shared, &stream, bodies),
             Err(error) => Err(error),
         };
-        let mut status = lock(&shared.status);
+        let mut status = shared.status.lock();
         status.is_connected = false;
         let Err(error) = ended else { return };
         status.last_error = Some(error.to_string());
@@ -255,8 +254,8 @@ fn serve(shared: &Shared, stream: &TcpStream, bodies: &Receiver<Body>) -> io::Re
         shared.count(body, message.len(), sent);
         kind.map_or(Ok(()), |kind| Err(kind.into()))
     };
-    lock(&shared.status).is_connected = true;
-    let opening = lock(&shared.opening).clone();
+    shared.status.lock().is_connected = true;
+    let opening = shared.opening.lock().clone();
     opening.iter().try_for_each(&mut send)?;
     loop {
         match bodies.recv_timeout(LOOK) {

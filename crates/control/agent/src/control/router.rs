@@ -10,7 +10,6 @@ use millrace_types::PortNo;
 
 use super::bridge::BridgeControl;
 use super::router_port::{BridgeInterfaces, BridgeRouter, LinkChange, SharedRouter, TunnelRoute};
-use crate::lock::lock;
 
 impl<B: Backend> BridgeControl<B> {
     /// Makes the router's ports in this bridge equal to `wanted`. `index` is the number of the bridge in the router.
@@ -38,7 +37,7 @@ impl<B: Backend> BridgeControl<B> {
         self.tables.set_port(trunk, &mut self.ops);
         self.publish();
         if is_new {
-            let attached = lock(router).attach(index, &mut self.datapath, port);
+            let attached = router.lock().attach(index, &mut self.datapath, port);
             if let Err(error) = attached {
                 self.tables.remove_port(port, &mut self.ops);
                 self.publish();
@@ -93,7 +92,9 @@ impl<B: Backend> BridgeControl<B> {
             };
             self.tables.set_port(port, &mut self.ops);
             self.publish();
-            let attached = lock(router).attach_underlay(held.index, &mut self.datapath, number, *vrf);
+            let attached = router
+                .lock()
+                .attach_underlay(held.index, &mut self.datapath, number, *vrf);
             attached.map_err(|error| error.to_string())?;
             held.underlays.insert(*vrf, number);
         }
@@ -115,7 +116,9 @@ impl<B: Backend> BridgeControl<B> {
             held.tunnel_routes.retain(|_, route| route.vrf != vrf);
             self.tables.remove_port(number, &mut self.ops);
             self.publish();
-            lock(router).detach_number(held.index, &mut self.datapath, number);
+            router
+                .lock()
+                .detach_number(held.index, &mut self.datapath, number);
         }
     }
 
@@ -167,7 +170,9 @@ impl<B: Backend> BridgeControl<B> {
             if wanted.numbers.get(number) != Some(interface) {
                 self.tables.remove_port(*number, &mut self.ops);
                 self.publish();
-                lock(router).detach_number(held.index, &mut self.datapath, *number);
+                router
+                    .lock()
+                    .detach_number(held.index, &mut self.datapath, *number);
             }
         }
         for (number, interface) in &wanted.numbers {
@@ -180,7 +185,9 @@ impl<B: Backend> BridgeControl<B> {
             };
             self.tables.set_port(port, &mut self.ops);
             self.publish();
-            let attached = lock(router).attach_number(held.index, &mut self.datapath, *number, *interface);
+            let attached = router
+                .lock()
+                .attach_number(held.index, &mut self.datapath, *number, *interface);
             attached.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -199,7 +206,7 @@ impl<B: Backend> BridgeControl<B> {
             self.tables.remove_port(*number, &mut self.ops);
         }
         self.publish();
-        lock(router).detach(held.index, &mut self.datapath);
+        router.lock().detach(held.index, &mut self.datapath);
     }
 
     /// Tells the router which VLANs have a link: a port that carries the VLAN and is up.
@@ -237,7 +244,7 @@ impl<B: Backend> BridgeControl<B> {
                 ..Arrival::of_bridge(held.index)
             },
         };
-        let router = lock(&held.router);
+        let router = held.router.lock();
         let now = self.datapath.now();
         Some(explain(router.state(), arrival, frame, router.seed(), now))
     }

@@ -1,11 +1,12 @@
 //! The router's port in a bridge: its state, and what the control side of the router tells it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 
 use millrace_pipeline::{FdbKey, VlanMode};
 use millrace_router::RouterHandle;
 use millrace_types::{PortNo, Vid};
+use parking_lot::Mutex;
 
 /// The router, which the RIB's thread and the control threads of bridges share.
 pub(crate) type SharedRouter<P> = Arc<Mutex<RouterHandle<P>>>;

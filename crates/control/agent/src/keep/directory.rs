@@ -5,17 +5,16 @@ use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_datapath::io::Backend;
 use millrace_types::Duration;
+use parking_lot::Mutex;
 
 use super::file::{decode_file, encode_file};
 use super::kept::{Captured, Kept};
 use super::state::{Restored, capture, restore};
 use crate::control::BridgeHandle;
-use crate::lock::lock;
 
 /// The extension of a file.
 const EXTENSION: &str = "flows";
@@ -67,7 +66,7 @@ impl Keeper {
     /// Restores the state of a bridge that was just started, if a file of it is left. A file that cannot be used is
     /// renamed to `*.refused`; the bridge starts without it.
     pub(crate) fn restore<B: Backend>(&self, bridge: &str, handle: &BridgeHandle<B>) {
-        if !lock(&self.pending).remove(bridge) {
+        if !self.pending.lock().remove(bridge) {
             return;
         }
         let path = self.path(bridge);
@@ -95,7 +94,7 @@ impl Keeper {
                      its controllers add them again, then run `millrace flow save {bridge}`, which ends this message",
                     kept_as.display()
                 );
-                lock(&self.refused).insert(bridge.to_owned(), text);
+                self.refused.lock().insert(bridge.to_owned(), text);
             }
         }
     }
@@ -121,12 +120,12 @@ impl Keeper {
 
     /// Ends the restoration: bridges that are added later start empty.
     pub(crate) fn end_restoration(&self, started: impl Fn(&str) -> bool) {
-        lock(&self.pending).retain(|bridge| started(bridge));
+        self.pending.lock().retain(|bridge| started(bridge));
     }
 
     /// Returns the bridges whose state could not be restored, and the reasons.
     pub(crate) fn refused(&self) -> BTreeMap<String, String> {
-        lock(&self.refused).clone()
+        self.refused.lock().clone()
     }
 
     /// Saves the state of a bridge; `None` if the bridge was removed. Must not be called from an async task.
@@ -134,7 +133,7 @@ impl Keeper {
     /// # Errors
     /// The error of the file system; the file before stays.
     pub(crate) fn save<B: Backend>(&self, handle: &BridgeHandle<B>) -> Option<io::Result<Saved>> {
-        let _saving = lock(&self.saving);
+        let _saving = self.saving.lock();
         let state = capture(handle).ok()?;
         Some(self.write(&state))
     }
@@ -147,7 +146,7 @@ impl Keeper {
             .mode(0o700)
             .create(&self.directory)?;
         millrace_durable::replace(&file, &bytes, millrace_durable::PRIVATE)?;
-        lock(&self.refused).remove(&state.bridge);
+        self.refused.lock().remove(&state.bridge);
         Ok(Saved {
             file,
             flows: state.flows.len(),

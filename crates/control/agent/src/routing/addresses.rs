@@ -9,7 +9,6 @@ use millrace_router::Change;
 
 use super::state::State;
 use crate::control::TaskError;
-use crate::lock::lock;
 
 impl<B: Backend> State<B> {
     /// Lets interfaces receive at the addresses of their kernel's interfaces and macvlans, and only there. Returns false if a
@@ -40,7 +39,9 @@ impl<B: Backend> State<B> {
                 "further addresses at which it receives"
             );
             Arc::make_mut(&mut running.interface).other_macs = addresses;
-            lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&running.interface))]);
+            self.router
+                .lock()
+                .change(&mut vec![Change::Interface(Arc::clone(&running.interface))]);
             self.untold.insert(running.plan.config.bridge.to_string());
         }
         let told: Vec<String> = self

@@ -6,7 +6,6 @@ use millrace_rib::event::{Address, Change, Object, Source};
 use millrace_rib::{Event, Netns};
 
 use super::state::{RunningInterface, State};
-use crate::lock::lock;
 
 impl<B: Backend> State<B> {
     /// Takes notice of an event. Returns true if something that the configuration asks for is missing since.
@@ -29,7 +28,7 @@ impl<B: Backend> State<B> {
             return false;
         };
         (held.shadow, held.ifindex) = (None, None);
-        lock(&self.router).remove_shadow(held.interface.index);
+        self.router.lock().remove_shadow(held.interface.index);
         tracing::warn!(
             interface = own_name,
             renamed = name,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{Backend, DeviceOptions, DeviceSpec, ShadowSpec};
@@ -12,11 +12,11 @@ use millrace_netlink::{Fpm, Kernel, Settings, Shadow};
 use millrace_pipeline::FdbKey;
 use millrace_rib::Netns;
 use millrace_router::{Address4, Address6, Change, EgressMode, Interface, InterfaceCounters};
+use parking_lot::Mutex;
 
 use super::plan::{InterfaceKey, InterfacePlan, Plan, compile, namespace_of};
 use super::state::{RouterProblem, RunningInterface, RunningNamespace, RunningVrf, State, source_of};
 use crate::control::{BridgeHandle, BridgeInterfaces};
-use crate::lock::lock;
 
 /// The time within which workers give the queues of closed interfaces back: far more than they take.
 const CLOSE_BOUND: Duration = Duration::from_secs(5);
@@ -30,10 +30,10 @@ pub(super) fn withdraw<B: Backend>(
     bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
     stays: impl Fn(&str) -> bool,
 ) {
-    let router = Arc::clone(&lock(state).router);
+    let router = Arc::clone(&state.lock().router);
     let (mut left, mut kept) = (Vec::new(), Vec::new());
     {
-        let mut state = lock(state);
+        let mut state = state.lock();
         let vrf_stays = |vrf: &RunningVrf| plan.vrfs.get(vrf.config.name.as_str()) == Some(&vrf.config);
         let obsolete: Vec<InterfaceKey> = state
             .interfaces
@@ -116,7 +116,7 @@ pub(super) fn withdraw<B: Backend>(
     }
     // An interface of the same name can be made only when the old one is closed.
     let until = Instant::now() + CLOSE_BOUND;
-    while lock(&router).collect() > 0 && Instant::now() < until {
+    while router.lock().collect() > 0 && Instant::now() < until {
         std::thread::sleep(CLOSE_PAUSE);
     }
 }
@@ -129,23 +129,23 @@ pub(super) fn apply<B: Backend>(
 ) -> Vec<RouterProblem> {
     let mut problems = Vec::new();
     for vrf in plan.vrfs.values() {
-        if let Err(reason) = lock(state).apply_vrf(vrf) {
+        if let Err(reason) = state.lock().apply_vrf(vrf) {
             problems.push((format!("vrf {}", vrf.name), reason));
         }
     }
     for (key, wanted) in &plan.interfaces {
-        if let Err(reason) = lock(state).apply_interface(key, wanted) {
+        if let Err(reason) = state.lock().apply_interface(key, wanted) {
             problems.push((format!("interface {}", wanted.config.name), reason));
         }
     }
     {
-        let mut state = lock(state);
+        let mut state = state.lock();
         for (port, wanted) in &plan.tunnels {
             state.apply_tunnel(port, wanted);
             state.bridge_index(&port.0);
         }
     }
-    let bridges = lock(state).bridges.clone();
+    let bridges = state.lock().bridges.clone();
     for (name, index) in bridges {
         let problem = |reason| (format!("bridge {name}, router"), reason);
         let Some(handle) = bridge(&name) else {
@@ -153,7 +153,7 @@ pub(super) fn apply<B: Backend>(
             continue;
         };
         let (router, interfaces, links) = {
-            let mut state = lock(state);
+            let mut state = state.lock();
             state.handles.insert(name.clone(), handle.clone());
             // Macvlans may change before the bridge has what is sent now.
             state.untold.insert(name.clone());
@@ -165,12 +165,12 @@ pub(super) fn apply<B: Backend>(
         };
         let set = handle.call_blocking(move |control| control.set_router(&router, index, interfaces, links));
         match set {
-            Ok(Ok(underlays)) => lock(state).set_underlays(&name, index, &underlays),
+            Ok(Ok(underlays)) => state.lock().set_underlays(&name, index, &underlays),
             Ok(Err(reason)) => problems.push(problem(reason)),
             Err(error) => problems.push(problem(error.to_string())),
         }
     }
-    lock(state).publish_tunnels();
+    state.lock().publish_tunnels();
     for (key, wanted) in &plan.interfaces {
         if let Err(reason) = apply_shadow(state, key, wanted) {
             problems.push((format!("interface {}", wanted.config.name), reason));
@@ -186,7 +186,7 @@ fn apply_shadow<B: Backend>(
     wanted: &InterfacePlan,
 ) -> Result<(), String> {
     let (datapath, vrf, missing) = {
-        let state = lock(state);
+        let state = state.lock();
         let (Some(held), Some(vrf)) = (state.interfaces.get(key), state.vrfs.get(&key.0)) else {
             return Ok(());
         };
@@ -210,9 +210,9 @@ fn apply_shadow<B: Backend>(
             .map_err(|error| error.to_string())?;
         let shadow =
             Shadow::find(&namespace, wanted.config.name.as_str()).map_err(|error| error.to_string())?;
-        let mut state = lock(state);
+        let mut state = state.lock();
         let router = Arc::clone(&state.router);
-        let mut router = lock(&router);
+        let mut router = router.lock();
         if !router.add_shadow(index, opened) {
             return Err("its bridge has no router".to_owned());
         }
@@ -228,7 +228,8 @@ fn apply_shadow<B: Backend>(
         .iter()
         .map(|address| (address.address(), address.prefix_len()))
         .collect();
-    let shadow = lock(state)
+    let shadow = state
+        .lock()
         .interfaces
         .get_mut(key)
         .and_then(|held| held.shadow.take());
@@ -238,7 +239,7 @@ fn apply_shadow<B: Backend>(
     // Without the lock: the kernel takes milliseconds, and a busy one longer.
     let set = shadow.set_addresses(&addresses);
     // The interface may have been taken away meanwhile.
-    if let Some(held) = lock(state).interfaces.get_mut(key)
+    if let Some(held) = state.lock().interfaces.get_mut(key)
         && held.ifindex == Some(shadow.ifindex())
     {
         held.shadow = Some(shadow);
@@ -252,7 +253,7 @@ impl<B: Backend> State<B> {
             return;
         };
         self.rib.remove_interface(held.netns, &key.1);
-        let mut router = lock(&self.router);
+        let mut router = self.router.lock();
         router.remove_shadow(held.interface.index);
         router.change(&mut vec![Change::RemoveInterface(held.interface.index)]);
         tracing::info!(interface = key.1, vrf = key.0, "interface removed");
@@ -263,7 +264,7 @@ impl<B: Backend> State<B> {
             return;
         };
         // Readers of the FIB are gone before its memory is used again.
-        lock(&self.router).change(&mut vec![Change::Vrf(vrf.index, None)]);
+        self.router.lock().change(&mut vec![Change::Vrf(vrf.index, None)]);
         self.rib.remove_vrf(vrf.id);
         let is_used = self.vrfs.values().any(|other| other.netns == vrf.netns);
         self.namespaces
@@ -297,7 +298,7 @@ impl<B: Backend> State<B> {
         let lost = self.interfaces.values_mut().filter(|held| held.netns == netns);
         for held in lost {
             (held.shadow, held.ifindex) = (None, None);
-            lock(&self.router).remove_shadow(held.interface.index);
+            self.router.lock().remove_shadow(held.interface.index);
         }
         self.namespaces.insert(name, RunningNamespace { netns, kernel });
         Ok(netns)
@@ -309,7 +310,9 @@ impl<B: Backend> State<B> {
         if !self.vrfs.contains_key(&name) {
             let (id, fib) = self.rib.add_vrf(netns, wanted.table.get(), source_of(wanted));
             let index = free(self.vrfs.values().map(|vrf| vrf.index));
-            lock(&self.router).change(&mut vec![Change::Vrf(index, Some(fib))]);
+            self.router
+                .lock()
+                .change(&mut vec![Change::Vrf(index, Some(fib))]);
             tracing::info!(vrf = name, table = wanted.table.get(), routes = %wanted.routes, "VRF added");
             let vrf = RunningVrf {
                 config: wanted.clone(),
@@ -366,14 +369,18 @@ impl<B: Backend> State<B> {
             interface.other_macs.clone_from(&held.interface.other_macs);
             held.interface = Arc::new(interface);
             held.plan = wanted.clone();
-            lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&held.interface))]);
+            self.router
+                .lock()
+                .change(&mut vec![Change::Interface(Arc::clone(&held.interface))]);
             return Ok(());
         }
         let index = free(self.interfaces.values().map(|held| held.interface.index));
-        let counters = lock(&self.router).new_counters();
+        let counters = self.router.lock().new_counters();
         let interface = interface_of(wanted, (index, counters), (vrf_index, bridge_index), self.seed);
         let interface = Arc::new(interface);
-        lock(&self.router).change(&mut vec![Change::Interface(Arc::clone(&interface))]);
+        self.router
+            .lock()
+            .change(&mut vec![Change::Interface(Arc::clone(&interface))]);
         self.rib.add_interface(id, netns, &key.1, index);
         tracing::info!(interface = key.1, vrf = key.0, bridge = %wanted.config.bridge, vlan = wanted.config.vid().raw(), "interface added");
         let running = RunningInterface {
@@ -395,7 +402,7 @@ impl<B: Backend> State<B> {
                 .filter(|held| held.plan.config.bridge.as_str() == bridge)
         };
         BridgeInterfaces {
-            vlans: lock(&self.router).vlan_mode(index),
+            vlans: self.router.lock().vlan_mode(index),
             addresses: held()
                 .flat_map(|held| {
                     let interface = &held.interface;

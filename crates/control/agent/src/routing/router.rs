@@ -1,10 +1,11 @@
 //! The router of a switch: reconciliation with a configuration, and the thread of the RIB, started with the first VRF.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
 use millrace_model as model;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::interfaces;
@@ -12,7 +13,6 @@ use super::plan::Plan;
 use super::state::{RouterProblem, State};
 use super::thread::RibThread;
 use crate::control::BridgeHandle;
-use crate::lock::lock;
 use crate::observe::Observer;
 
 /// The router of a switch.
@@ -107,6 +107,6 @@ impl<B: Backend> Router<B> {
     }
 
     pub(super) fn state(&self) -> Option<MutexGuard<'_, State<B>>> {
-        self.running.get().map(|running| lock(&running.state))
+        self.running.get().map(|running| running.state.lock())
     }
 }

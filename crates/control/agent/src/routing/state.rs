@@ -1,8 +1,8 @@
 //! The state of the router on the control side: the RIB, the workers' router, and what runs of the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex};
 
 use millrace_datapath::Datapath;
 use millrace_datapath::io::Backend;
@@ -11,12 +11,12 @@ use millrace_netlink::{Fpm, Kernel, Shadow};
 use millrace_rib::event::Source;
 use millrace_rib::{Event, Limits, Netns, Rib, VrfId};
 use millrace_router::{Interface, RouterHandle, TunnelEnds};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::plan::{InterfaceKey, InterfacePlan};
 use super::tunnel_plan::{Looks, RunningTunnel, TunnelPort};
 use crate::control::{BridgeHandle, LinkChange, SharedRouter};
-use crate::lock::lock;
 
 /// The length of the queue of batches of events: a reader that fills it waits, and the kernel's buffer holds the rest.
 const BATCHES_LEN: usize = 64;
@@ -135,7 +135,7 @@ impl<B: Backend> State<B> {
     /// Gives back to the FIB what no worker reads any more.
     pub(super) fn reclaim(&mut self) {
         if let Some(retired) = self.rib.take_retired() {
-            lock(&self.router).grace_period();
+            self.router.lock().grace_period();
             self.rib.reclaim(retired);
         }
     }

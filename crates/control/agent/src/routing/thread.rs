@@ -1,8 +1,8 @@
 //! The thread of the RIB: the single writer of all FIBs.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use millrace_rib::Action;
 use millrace_rib::event::{Change as EventChange, Object};
 use millrace_router::{Change, Glean};
 use millrace_types::Time;
+use parking_lot::Mutex;
 
 use super::reports::NeighbourReports;
 use super::state::{Inputs, State};
-use crate::lock::lock;
 use crate::observe::Observer;
 
 /// The longest wait for events while workers may have neighbours to ask for: the delay of the first packet to one.
@@ -89,7 +89,7 @@ fn run<B: Backend>(
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let mut state = lock(state);
+        let mut state = state.lock();
         let now = datapath.now();
         let mut is_busy = first.is_some();
         for batch in first
@@ -136,7 +136,7 @@ fn run<B: Backend>(
         }
         state.act();
         state.reclaim();
-        lock(&state.router).collect();
+        state.router.lock().collect();
         if let Some(observer) = observer {
             reports.run(&state, observer, now);
         }
@@ -157,7 +157,7 @@ fn set_link<B: Backend>(state: &mut State<B>, index: u16, up: bool) {
         let interface = Arc::make_mut(&mut held.interface);
         interface.is_up = up;
         let change = Change::Interface(Arc::clone(&held.interface));
-        let mut router = lock(&state.router);
+        let mut router = state.router.lock();
         router.change(&mut vec![change]);
         router.set_carrier(index, up);
         tracing::info!(interface = %held.plan.config.name, up, "link of an interface");
@@ -168,7 +168,7 @@ fn set_link<B: Backend>(state: &mut State<B>, index: u16, up: bool) {
 fn ask_for_neighbours<B: Backend>(state: &mut State<B>) -> bool {
     let mut found = false;
     loop {
-        let Some(glean) = lock(&state.router).next_glean() else {
+        let Some(glean) = state.router.lock().next_glean() else {
             return found;
         };
         found = true;

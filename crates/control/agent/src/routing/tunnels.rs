@@ -11,7 +11,6 @@ use millrace_types::{PortNo, Time};
 use super::state::{RouterProblem, State};
 use super::tunnel_plan::{RunningTunnel, TunnelPlan, TunnelPort};
 use crate::control::{TaskError, TunnelRoute};
-use crate::lock::lock;
 
 impl<B: Backend> State<B> {
     /// Adds a tunnel, or replaces it.
@@ -59,7 +58,7 @@ impl<B: Backend> State<B> {
             if *vrf.tunnels != ends {
                 vrf.tunnels = Arc::new(ends);
                 let change = Change::Tunnels(vrf.index, Arc::clone(&vrf.tunnels));
-                lock(&self.router).change(&mut vec![change]);
+                self.router.lock().change(&mut vec![change]);
             }
         }
     }
@@ -73,7 +72,7 @@ impl<B: Backend> State<B> {
         let mut routes: BTreeMap<String, BTreeMap<PortNo, TunnelRoute>> = BTreeMap::new();
         let mut changed = BTreeSet::new();
         {
-            let router = lock(&self.router);
+            let router = self.router.lock();
             for ((bridge, port), tunnel) in &self.tunnels {
                 let Some(vrf) = self.vrfs.get(&tunnel.plan.vrf) else {
                     continue;
@@ -117,7 +116,7 @@ impl<B: Backend> State<B> {
 
     /// Returns the tunnels whose packets would not come back.
     pub(super) fn tunnel_problems(&self) -> Vec<RouterProblem> {
-        let router = lock(&self.router);
+        let router = self.router.lock();
         let mut problems = Vec::new();
         for ((bridge, _), RunningTunnel { plan, .. }) in &self.tunnels {
             let Some(vrf) = self.vrfs.get(&plan.vrf) else {

@@ -5,8 +5,10 @@
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+
+use parking_lot::Mutex;
 
 use crate::harness::{Controller, PATIENCE, TestSwitch, config, flow, output, packet, patch};
 use millrace_flow::{Bucket, Field};

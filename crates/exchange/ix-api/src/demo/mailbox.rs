@@ -1,11 +1,12 @@
 //! A mail relay that keeps what it gets (RFC 5321), for tests of letters.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -56,7 +57,7 @@ impl Mailbox {
 
     /// Sets the answer to recipients instead of 250, such as `451 later`; `None` for 250.
     pub fn refuse(&self, answer: Option<&'static str>) {
-        *self.shared.refusal.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+        *self.shared.refusal.lock() = answer;
     }
 
     /// Ends all further conversations before they begin, or no longer.
@@ -66,11 +67,7 @@ impl Mailbox {
 
     /// Returns all letters so far.
     pub fn letters(&self) -> Vec<String> {
-        self.shared
-            .letters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.shared.letters.lock().clone()
     }
 
     /// Waits until there are this many letters, and returns them all. The caller bounds the wait.
@@ -98,7 +95,7 @@ async fn converse(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
             return Ok(());
         }
         let verb = line.get(..4).unwrap_or_default().to_ascii_uppercase();
-        let refusal = *shared.refusal.lock().unwrap_or_else(PoisonError::into_inner);
+        let refusal = *shared.refusal.lock();
         match verb.as_str() {
             "EHLO" => stream.write_all(b"250-relay.example\r\n250 8BITMIME\r\n").await?,
             "RCPT" if let Some(refusal) = refusal => {
@@ -119,11 +116,7 @@ async fn converse(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
                         None => letter.push_str(&line),
                     }
                 }
-                shared
-                    .letters
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(decoded(&letter));
+                shared.letters.lock().push(decoded(&letter));
                 shared.arrived.notify_waiters();
                 stream.write_all(b"250 taken\r\n").await?;
             }

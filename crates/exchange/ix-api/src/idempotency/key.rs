@@ -1,10 +1,11 @@
 //! Idempotency keys: their header, the keys of requests that are being executed, and the marks of requests.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use millrace_ix_model::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::problem::{Problem, ProblemKind};
@@ -31,7 +32,7 @@ impl InFlight {
     /// Waits until no other request with this user and key is being executed, and locks the key.
     pub(super) async fn lock(&self, name: String) -> OwnedMutexGuard<()> {
         let own = {
-            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = self.0.lock();
             all.retain(|_, lock| Arc::strong_count(lock) > 1);
             Arc::clone(all.entry(name).or_default())
         };
@@ -56,7 +57,7 @@ mod tests {
         let in_flight = InFlight::default();
         drop(in_flight.lock("a".to_owned()).await);
         let held = in_flight.lock("b".to_owned()).await;
-        let names: Vec<String> = in_flight.0.lock().unwrap().keys().cloned().collect();
+        let names: Vec<String> = in_flight.0.lock().keys().cloned().collect();
         assert_eq!(names, ["b"]);
         drop(held);
     }

@@ -8,11 +8,11 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use millrace_ix_model::AccountId;
 use millrace_types::Time;
+use parking_lot::Mutex;
 
 /// The time for which a letter counts.
 const WINDOW: Duration = Duration::from_secs(3600);
@@ -47,7 +47,7 @@ impl Pace {
         now: Time,
     ) -> Result<(), Duration> {
         let address = address.to_lowercase();
-        let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.0.lock();
         while written.front().is_some_and(|old| now.since(old.at) >= WINDOW) {
             written.pop_front();
         }

@@ -1,11 +1,11 @@
 //! The letters that wait.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millrace_ix_model::{AccountId, reason};
 use millrace_types::Time;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::pace::Pace;
@@ -49,7 +49,7 @@ impl Mail {
     }
 
     pub(super) fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 
     /// Returns the number of letters that wait.

@@ -1,11 +1,12 @@
 //! The requests to a provider: metadata (OpenID Connect Discovery 1.0), keys, tokens and userinfo.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_types::Time;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use ureq::http::Response;
@@ -65,7 +66,7 @@ impl Provider {
     }
 
     fn kept(&self) -> MutexGuard<'_, (Kept<Metadata>, Kept<KeySet>)> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     /// Returns the metadata of the provider, which are read again after an hour.

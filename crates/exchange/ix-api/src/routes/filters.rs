@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use axum::Json;
@@ -426,7 +425,7 @@ pub(crate) async fn recheck(
     access.object()?;
     access.require(OperationKind::WriteFilter)?;
     {
-        let mut rechecked = app.rechecked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rechecked = app.rechecked.lock();
         let now = app.uptime();
         if rechecked
             .get(&access.id())

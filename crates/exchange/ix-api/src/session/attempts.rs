@@ -17,10 +17,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use millrace_types::Time;
+use parking_lot::{Mutex, MutexGuard};
 
 /// The time for which an attempt counts.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -125,9 +125,7 @@ impl Attempts {
     }
 
     fn lock(&self) -> MutexGuard<'_, Window> {
-        self.window
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.window.lock()
     }
 
     fn count(&self, subjects: &[Subject], now: Time) -> Result<(), TooMany> {

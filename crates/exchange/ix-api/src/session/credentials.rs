@@ -1,11 +1,11 @@
 //! The credentials of users as the exchange stores them, and the trait of the store.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use millrace_ix_model::Timestamp;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// The credentials could not be read or written.
@@ -49,8 +49,8 @@ pub trait CredentialStore: Send + Sync {
 pub struct MemoryCredentials(Mutex<BTreeMap<String, Vec<u8>>>);
 
 impl MemoryCredentials {
-    fn values(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn values(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
+        self.0.lock()
     }
 }
 

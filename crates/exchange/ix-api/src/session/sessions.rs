@@ -3,13 +3,14 @@
 //! the store has the time of the last request with a precision of five minutes.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderMap, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use millrace_ix_model::{Timestamp, UserId};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::credentials::{CredentialError, CredentialStore, parse, save_json};
@@ -102,8 +103,8 @@ impl Sessions {
         Ok(())
     }
 
-    fn open(&self) -> std::sync::MutexGuard<'_, HashMap<String, CachedSession>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn open(&self) -> parking_lot::MutexGuard<'_, HashMap<String, CachedSession>> {
+        self.open.lock()
     }
 
     /// Begins a session and returns the value of the `Set-Cookie` header.

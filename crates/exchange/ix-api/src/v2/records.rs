@@ -3,10 +3,11 @@
 //! credentials holds the facts as JSON, and readers use a copy in memory. The model does not contain them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ix_model::Timestamp;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -52,11 +53,11 @@ impl Records {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Value>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner)
+        self.all.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Value>> {
-        self.all.write().unwrap_or_else(PoisonError::into_inner)
+        self.all.write()
     }
 
     /// Returns a record.

@@ -14,7 +14,7 @@ pub(crate) mod address;
 mod outgoing;
 mod running;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -248,7 +248,7 @@ impl Sender {
 
     fn remember(&self, delivery: Delivery) {
         let deliveries = &self.kept.deliveries;
-        let mut deliveries = deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut deliveries = deliveries.lock();
         deliveries.retain(|other| other.event != delivery.event);
         deliveries.push_back(delivery);
         if deliveries.len() > REMEMBERED {

@@ -1,8 +1,9 @@
 //! The running webhooks, with the newest deliveries of each.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -57,7 +58,7 @@ impl Drop for Running {
 
 impl Webhooks {
     pub(super) fn running(&self) -> MutexGuard<'_, HashMap<String, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 
     /// Ends a webhook.
@@ -72,7 +73,7 @@ impl Webhooks {
             return Vec::new();
         };
         let deliveries = &found.kept.deliveries;
-        let deliveries = deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        let deliveries = deliveries.lock();
         deliveries.iter().rev().cloned().collect()
     }
 }

@@ -1,7 +1,7 @@
 //! Sign-in by a provider of OpenID Connect, against a provider in this process.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::{Form, State};
@@ -11,6 +11,7 @@ use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use millrace_ix_api::OidcSettings;
+use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -65,7 +66,7 @@ async fn token(
     headers: HeaderMap,
     Form(form): Form<BTreeMap<String, String>>,
 ) -> (StatusCode, Json<Value>) {
-    let mut behaviour = behaviour.lock().unwrap();
+    let mut behaviour = behaviour.lock();
     behaviour.requests += 1;
     let basic = format!("Basic {}", STANDARD.encode("millrace:s%26cret"));
     let challenge = encode(digest(&SHA256, form["code_verifier"].as_bytes()));
@@ -129,7 +130,7 @@ impl Provider {
                 "/userinfo",
                 get(async |State((_, behaviour)): State<Shared>, headers: HeaderMap| {
                     assert_eq!(headers["authorization"], "Bearer at");
-                    Json(behaviour.lock().unwrap().userinfo.clone())
+                    Json(behaviour.lock().userinfo.clone())
                 }),
             )
             .with_state((issuer.clone(), Arc::clone(&behaviour)));
@@ -165,7 +166,7 @@ impl Provider {
             .map(|pair| pair.split_once('=').unwrap())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        let mut behaviour = self.behaviour.lock().unwrap();
+        let mut behaviour = self.behaviour.lock();
         behaviour.challenge.clone_from(&parameters["code_challenge"]);
         behaviour.nonce.clone_from(&parameters["nonce"]);
         (
@@ -239,7 +240,7 @@ async fn a_person_gets_a_user_at_the_first_sign_in_and_the_roles_of_today_at_eac
     let with = [("cookie", session.as_str())];
     let read = api.send(Method::GET, "/api/v1/session", "", &with, None).await;
     assert_eq!(read.json()["user"], who["user"]);
-    provider.behaviour.lock().unwrap().userinfo["networks"] = json!([{ "asn": 64_500, "perms": 1 }]);
+    provider.behaviour.lock().userinfo["networks"] = json!([{ "asn": 64_500, "perms": 1 }]);
     let second = provider.sign_in(&api).await.json();
     assert_eq!(
         (second["user"].clone(), second["roles"].clone()),
@@ -247,7 +248,7 @@ async fn a_person_gets_a_user_at_the_first_sign_in_and_the_roles_of_today_at_eac
     );
     // Another person with the same name is another user.
     {
-        let mut behaviour = provider.behaviour.lock().unwrap();
+        let mut behaviour = provider.behaviour.lock();
         behaviour.claims = json!({ "sub": "78" });
         behaviour.userinfo["sub"] = json!("78");
     }
@@ -322,7 +323,7 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
         // Each case has its own provider and exchange, so that the limit on attempts does not apply.
         let provider = Provider::start().await;
         let api = provider.api().await;
-        change(&mut provider.behaviour.lock().unwrap());
+        change(&mut provider.behaviour.lock());
         let answer = provider.sign_in(&api).await;
         assert_eq!(answer.status, status, "{}", answer.text());
         assert!(
@@ -335,7 +336,7 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
     let (cookie, parameters) = provider.begin(&api).await;
     let (other, _) = provider.begin(&api).await;
     let (state, iss) = (&parameters["state"], &provider.issuer);
-    let asked = provider.behaviour.lock().unwrap().requests;
+    let asked = provider.behaviour.lock().requests;
     for (cookie, answer, code) in [
         (
             "",
@@ -383,7 +384,7 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
         assert!(!cookies(&refused).contains_key("__Host-millrace"), "{answer}");
     }
     assert_eq!(
-        provider.behaviour.lock().unwrap().requests,
+        provider.behaviour.lock().requests,
         asked,
         "nothing of that reached the provider"
     );
@@ -407,7 +408,7 @@ async fn each_wrong_answer_is_refused_and_sets_no_session() {
 async fn a_sign_in_proves_the_as_numbers_that_the_person_administers_and_no_others() {
     let provider = Provider::start().await;
     let api = provider.api().await;
-    provider.behaviour.lock().unwrap().userinfo["networks"] = json!([
+    provider.behaviour.lock().userinfo["networks"] = json!([
         { "asn": 64_500, "perms": 15 }, { "asn": 64_777, "perms": 15 }, { "asn": 64_778, "perms": 3 }]);
     let signed_in = provider.sign_in(&api).await;
     let account = signed_in.json()["account"]["id"].as_str().unwrap().to_owned();
@@ -451,7 +452,7 @@ async fn a_mail_address_or_a_name_of_another_user_makes_nobody_that_user() {
     let provider = Provider::start().await;
     let api = provider.api().await;
     {
-        let mut behaviour = provider.behaviour.lock().unwrap();
+        let mut behaviour = provider.behaviour.lock();
         behaviour.userinfo["email"] = json!("ann@example.net");
         behaviour.userinfo["email_verified"] = json!(true);
         behaviour.userinfo["preferred_username"] = json!("ann");

@@ -1,7 +1,7 @@
 //! Sign-in through the router of the API.
 
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::http::Method;
@@ -12,6 +12,7 @@ use millrace_ix_api::session::{
     verify_password,
 };
 use millrace_ix_model::Timestamp;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::support::{Answer, Api};
@@ -365,15 +366,15 @@ impl ActAfterRead {
     }
 
     fn arm(&self, key: impl Into<String>, act: impl Future<Output = ()> + Send + 'static) {
-        *self.armed.lock().unwrap() = Some((key.into(), Box::pin(act)));
+        *self.armed.lock() = Some((key.into(), Box::pin(act)));
     }
 
     fn is_armed(&self) -> bool {
-        self.armed.lock().unwrap().is_some()
+        self.armed.lock().is_some()
     }
 
     async fn was_read(&self, key: &str) {
-        let armed = self.armed.lock().unwrap().take_if(|(of, _)| of == key);
+        let armed = self.armed.lock().take_if(|(of, _)| of == key);
         if let Some((_, act)) = armed {
             act.await;
         }

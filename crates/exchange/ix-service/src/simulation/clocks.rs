@@ -1,7 +1,9 @@
 //! Clocks that a test moves.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+
+use parking_lot::Mutex;
 
 use crate::clock::Clocks;
 
@@ -48,7 +50,7 @@ impl SimulatedClocks {
     }
 
     fn steps<T>(&self, act: impl FnOnce(&mut Steps) -> T) -> T {
-        act(&mut self.steps.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut self.steps.lock())
     }
 }
 

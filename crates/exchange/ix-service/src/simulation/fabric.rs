@@ -1,11 +1,12 @@
 //! The switches of an exchange that runs in its own thread. They answer each request at once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_ix_engine::{Entries as _, Event};
 use millrace_ix_model::{Exchange, SwitchId};
 use millrace_types::{Cookie, PortNo};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::ModelSwitch;
 use crate::fabric::Fabric;
@@ -35,7 +36,7 @@ pub struct SimulatedFabric(Arc<Mutex<State>>);
 
 impl SimulatedFabric {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes a request of the engine.

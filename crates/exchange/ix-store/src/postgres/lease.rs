@@ -11,9 +11,9 @@
 //! database and at each switch. A follower measures the silence of the leader by its own monotonic clock, while the database
 //! answers: neither the clock of the server, nor a pause of the database or of the follower itself, makes a leader look dead.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio_postgres::Client;
 use tokio_postgres::types::Type;
@@ -119,8 +119,8 @@ impl Lease {
         })
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     pub(super) fn state(&self) -> State {

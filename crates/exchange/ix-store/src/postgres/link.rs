@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, NoTls};
@@ -184,7 +185,7 @@ impl Link {
             if !client.is_closed() {
                 return Ok(Arc::clone(client));
             }
-        } else if let Some(new) = self.slot.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        } else if let Some(new) = self.slot.lock().take() {
             let client = Arc::new(new);
             self.state.replace(State::Connected(Arc::clone(&client)));
             self.fresh.set(true);
@@ -210,7 +211,7 @@ impl Link {
             loop {
                 match connector.connect().await {
                     Ok(client) => {
-                        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(client);
+                        *slot.lock() = Some(client);
                         return;
                     }
                     Err(error) => {

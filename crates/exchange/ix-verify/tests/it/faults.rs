@@ -1,6 +1,7 @@
 //! Faults: a plan with one entry changed is found, if a packet can tell it apart.
 
 use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
 
 use millrace_flow::{Action, Field, SetField};
 use millrace_ix_model::SwitchId;
@@ -216,7 +217,8 @@ fn a_fault_that_a_packet_can_tell_apart_is_found() {
         let frames = frames(&world, &members, 120, seed);
         let was = deeds(&world, &right, &frames);
         // A switch refuses some faults, such as a VID that is set where the match does not say that there is a tag.
-        let Ok(is) = std::panic::catch_unwind(|| deeds(&world, &wrong, &frames)) else {
+        let attempt = AssertUnwindSafe(|| deeds(&world, &wrong, &frames));
+        let Ok(is) = std::panic::catch_unwind(attempt) else {
             continue;
         };
         let Some(at) = (0..frames.len()).find(|at| was[*at] != is[*at]) else {

@@ -16,10 +16,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use hierarchy::{Controller, ParentGroup, ParentGroups, Version, delegate};
+use parking_lot::Mutex;
 
 use crate::plan::{Class, HopPlan};
 
@@ -238,12 +239,8 @@ fn make(parents: &ParentGroups, wanted: Wanted, name: &str) -> (Group, Vec<Limit
         limits.push(limit);
     }
     let weights = group.dirs.iter().map(|dir| (dir.clone(), wanted.weight));
-    lock(&WEIGHTS).extend(weights);
+    WEIGHTS.lock().extend(weights);
     (group, limits)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn write(dir: &Path, file: &str, value: &impl ToString) -> io::Result<()> {
@@ -311,7 +308,7 @@ impl Group {
         if parent.version == Version::Two {
             delegate(&parent.dir, &[controller])?;
             if controller == Controller::Cpu {
-                for (other, weight) in lock(&WEIGHTS).iter() {
+                for (other, weight) in WEIGHTS.lock().iter() {
                     // The write fails for groups that were just removed, or are in another hierarchy.
                     let _removed = weigh(other, Version::Two, *weight);
                 }
@@ -355,7 +352,7 @@ impl Drop for Group {
     /// Removes the group. Blocks up to a second for each directory, until the kernel has removed the ended process.
     fn drop(&mut self) {
         for dir in self.dirs.drain(..) {
-            lock(&WEIGHTS).remove(&dir);
+            WEIGHTS.lock().remove(&dir);
             for _ in 0..REMOVALS {
                 match fs::remove_dir(&dir) {
                     Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use arrayvec::ArrayVec;
 use millrace_datapath::io::{Burst, SocketAccess, SocketFile};
@@ -20,6 +20,7 @@ use millrace_nf::{Access, Effects, Kind, Setup, ShunnedFlow, Verdict};
 use millrace_types::{Duration, Time};
 use millrace_wire::Packet;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -81,17 +82,13 @@ pub(crate) struct AttachPoint {
 /// The sockets of all hops. A hop that replaces another one uses the socket of the old hop.
 static POINTS: Mutex<BTreeMap<PathBuf, Weak<AttachPoint>>> = Mutex::new(BTreeMap::new());
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl AttachPoint {
     /// Listens at a path, or returns the socket that listens there.
     ///
     /// # Errors
     /// A message with the next step.
     pub(crate) fn open(path: &Path) -> Result<Arc<AttachPoint>, String> {
-        let mut points = lock(&POINTS);
+        let mut points = POINTS.lock();
         if let Some(point) = points.get(path).and_then(Weak::upgrade) {
             return Ok(point);
         }
@@ -122,7 +119,7 @@ impl AttachPoint {
     /// Accepts connections and reads their hellos. `attached` holds the process id of each instance; `None` if no
     /// process is attached as this instance.
     pub(crate) fn poll(&self, now: Time, attached: &[Option<u32>]) {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         while let Ok(socket) = accept_with(&self.listener, SocketFlags::CLOEXEC) {
             let Ok(peer) = getsockopt(&socket, PeerCredentials) else {
                 continue;
@@ -152,7 +149,7 @@ impl AttachPoint {
 
     /// Removes a waiting process that may become an instance, and returns it.
     fn take(&self, instance: u32) -> Option<Waiting> {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         let suits = |process: &Waiting| {
             let wanted = process.hello.as_ref().map(|(wanted, _)| *wanted);
             wanted.is_some_and(|wanted| wanted.is_none_or(|wanted| wanted == instance))
@@ -163,7 +160,7 @@ impl AttachPoint {
 
     /// Returns true if a process that may become an instance waits.
     pub(crate) fn has_process_for(&self, instance: u32) -> bool {
-        let waiting = lock(&self.waiting);
+        let waiting = self.waiting.lock();
         let mut hellos = waiting.iter().filter_map(|process| process.hello.as_ref());
         hellos.any(|(wanted, _)| wanted.is_none_or(|wanted| wanted == instance))
     }
@@ -272,7 +269,7 @@ fn listener(path: &Path) -> Result<OwnedFd, Errno> {
 /// Once [`LISTS_MAX`] lists are stored, a new list is replaced by an empty one.
 fn interned(names: &[String]) -> &'static [&'static str] {
     static LISTS: Mutex<Vec<&'static [&'static str]>> = Mutex::new(Vec::new());
-    let mut lists = lock(&LISTS);
+    let mut lists = LISTS.lock();
     let same = |list: &&&'static [&'static str]| list.iter().eq(names.iter());
     if let Some(list) = lists.iter().find(same) {
         return list;

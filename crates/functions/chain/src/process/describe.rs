@@ -5,10 +5,10 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
 use millrace_nf::{Description, Kind, SettingError};
 use millrace_types::{Duration, Time};
+use parking_lot::Mutex;
 
 use super::output::summary;
 use super::watch::{POLL_INTERVAL, Process, millis};
@@ -99,7 +99,7 @@ pub(crate) fn describe(program: &Path, plan: &HopPlan) -> Result<&'static Kind, 
         });
     }
     let description = Description::parse(&text).map_err(|error| error.to_string())?;
-    let mut described = DESCRIBED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut described = DESCRIBED.lock();
     Ok(described.entry(text).or_insert_with(|| {
         description.into_kind(Box::new(|_| {
             Err(SettingError::Refused {

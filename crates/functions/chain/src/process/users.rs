@@ -10,9 +10,9 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::sync::{Mutex, PoisonError};
 
 use nix::unistd::Uid;
+use parking_lot::Mutex;
 
 /// A range of user ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +44,8 @@ struct Pool {
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new(UserIds::DEFAULT));
 
-fn pool() -> std::sync::MutexGuard<'static, Pool> {
-    POOL.lock().unwrap_or_else(PoisonError::into_inner)
+fn pool() -> parking_lot::MutexGuard<'static, Pool> {
+    POOL.lock()
 }
 
 /// Sets the range of user ids for processes of functions that start from now on.

@@ -8,11 +8,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use millrace_types::{Duration, Time};
 use nix::sys::socket::{getsockopt, sockopt::PeerPidfd};
 use nix::unistd::{SysconfVar, sysconf};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
@@ -127,7 +128,7 @@ impl Process {
     /// core, only its CPU time counts, so that a process without a core does not seem to hang. This reads
     /// files, so only the control side calls it.
     pub(crate) fn look(&self, now: Time) {
-        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked = self.looked.lock();
         if looked.at.is_some_and(|at| now.since(at) < POLL_INTERVAL) {
             return;
         }

@@ -5,10 +5,10 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
-use std::sync::Mutex;
 
 use libloading::Library;
 use millrace_daq::{v2, v3};
+use parking_lot::Mutex;
 
 /// Returns the shared object of an interface, which cargo builds with the tests.
 pub(crate) fn shared_object(version: u32) -> PathBuf {
@@ -251,7 +251,7 @@ mod base {
         assert_eq!(unsafe { CStr::from_ptr(format) }, c"%s");
         // SAFETY: as above.
         let text = unsafe { CStr::from_ptr(text) };
-        *ERROR.lock().unwrap() = text.to_string_lossy().into_owned();
+        *ERROR.lock() = text.to_string_lossy().into_owned();
     }
 }
 
@@ -339,7 +339,7 @@ impl Daq3 {
                 handle,
                 _config: config,
             }),
-            _ => Err(ERROR.lock().unwrap().clone()),
+            _ => Err(ERROR.lock().clone()),
         }
     }
 
@@ -347,7 +347,7 @@ impl Daq3 {
         // SAFETY: the handle is valid.
         match unsafe { (self.module.start)(self.handle) } {
             0 => Ok(()),
-            _ => Err(ERROR.lock().unwrap().clone()),
+            _ => Err(ERROR.lock().clone()),
         }
     }
 

@@ -264,12 +264,12 @@ fn a_packet_with_bytes_replaced_behind_its_first_segment_is_dropped() {
 fn a_packet_that_is_retried_comes_again_after_ten_milliseconds() {
     let mut bed = Bed::new(1);
     let daq = Daq2::new(&bed.socket, &[("retry", "pass")], 50).unwrap();
-    let times = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let times = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let seen = Arc::clone(&times);
     let _snort = Snort::run(move |stop| {
         daq.start().unwrap();
         let mut decide = |_: i32, bytes: &mut [u8]| {
-            let mut seen = seen.lock().unwrap();
+            let mut seen = seen.lock();
             seen.push((sequence(bytes), Instant::now()));
             let is_first = seen.iter().filter(|(number, _)| *number == 1).count() == 1;
             Decision {
@@ -293,7 +293,7 @@ fn a_packet_that_is_retried_comes_again_after_ten_milliseconds() {
         [bed.receive(), bed.receive()].map(|frame| sequence(&frame)),
         [1, 2]
     );
-    let times = times.lock().unwrap();
+    let times = times.lock();
     let numbers: Vec<u32> = times.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [1, 2, 1]);
     assert!(times[2].1 - times[0].1 >= Duration::from_millis(10));

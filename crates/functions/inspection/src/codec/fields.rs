@@ -2,7 +2,6 @@
 
 use core::net::IpAddr;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
 
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
@@ -21,6 +20,7 @@ use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::packet::events::PacketEvents;
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
+use parking_lot::Mutex;
 
 use millrace_ips_rules::buffers::{BUFFERS, Buffer};
 
@@ -447,7 +447,7 @@ impl Codec for &'static str {
         let (bytes, rest) = input.split_at_checked(size.min(NAME_SIZE_MAX))?;
         *input = rest;
         let name = core::str::from_utf8(bytes).ok()?;
-        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = NAMES.lock();
         if let Some(known) = names.get(name) {
             return Some(known);
         }

@@ -3,10 +3,11 @@
 //! The clock is a thread that increments the engine's epoch while functions exist.
 
 use core::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use millrace_nf::Limits;
+use parking_lot::Mutex;
 use wasmtime::{Config, Engine};
 
 /// Time between two epochs.
@@ -79,7 +80,7 @@ pub(super) struct EpochTicker(());
 
 impl EpochTicker {
     pub(super) fn new(engine: &Engine) -> EpochTicker {
-        let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = CLOCK.lock();
         clock.functions += 1;
         if !clock.runs {
             let engine = engine.clone();
@@ -93,7 +94,7 @@ impl EpochTicker {
 
 impl Drop for EpochTicker {
     fn drop(&mut self) {
-        let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = CLOCK.lock();
         clock.functions -= 1;
     }
 }
@@ -102,7 +103,7 @@ fn run(engine: &Engine) {
     loop {
         std::thread::sleep(EPOCH);
         engine.increment_epoch();
-        let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = CLOCK.lock();
         if clock.functions == 0 {
             clock.runs = false;
             return;

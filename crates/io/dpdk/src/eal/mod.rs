@@ -8,9 +8,9 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_dpdk_sys as sys;
+use parking_lot::{Mutex, MutexGuard};
 
 pub use config::{EalConfig, HugePages, LogLevel, Pci};
 pub use error::{EalError, Version};
@@ -36,7 +36,7 @@ enum State {
 static STATE: Mutex<State> = Mutex::new(State::Untouched);
 
 fn state() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    STATE.lock()
 }
 
 impl Eal {

@@ -4,10 +4,10 @@ use std::ffi::CString;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use millrace_dpdk_sys as sys;
 use nix::net::if_::if_nametoindex;
+use parking_lot::Mutex;
 
 use super::driver_resources::DriverResources;
 use super::{AttachError, DevArgs, PortError, PortId, StartError};
@@ -99,7 +99,7 @@ impl Device {
         removed.map_err(StartError::Detach)?;
         if self.is_on_bus {
             // An earlier removal failed. DPDK would refuse to probe the device again.
-            let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+            let _probing = PROBING.lock();
             self.is_on_bus = !unprobe(&self.devargs);
         }
         self.id = probe(&self.devargs).map_err(StartError::Attach)?;
@@ -142,7 +142,7 @@ impl Device {
 
     /// Calls `work`, which sets up queues, and records the AF_XDP sockets that are opened meanwhile.
     pub(super) fn note_sockets<T>(&mut self, work: impl FnOnce() -> T) -> T {
-        let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _probing = PROBING.lock();
         let before = DriverResources::now();
         let result = work();
         self.resources.extend(DriverResources::since(&before));
@@ -219,7 +219,7 @@ impl Device {
             return Ok(());
         }
         self.is_on_bus = true;
-        let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _probing = PROBING.lock();
         let stopped = self.stop();
         let action = "detach it";
         let refused = |errno| PortError::Device {
@@ -247,7 +247,7 @@ impl Drop for Device {
 }
 
 fn probe(devargs: &DevArgs) -> Result<PortId, AttachError> {
-    let _probing = PROBING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _probing = PROBING.lock();
     let name = devargs.name().to_owned();
     if port_named(devargs).is_some() {
         return Err(AttachError::Attached { name });

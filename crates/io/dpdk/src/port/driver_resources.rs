@@ -12,10 +12,10 @@
 use std::fs;
 use std::os::fd::RawFd;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_dpdk_sys as sys;
+use parking_lot::Mutex;
 
 /// Waiting time after a socket is closed. The kernel frees the interface's queue in a work queue, after an RCU grace
 /// period; 20 ms sufficed on Linux 6.18.
@@ -25,7 +25,7 @@ static LAST_CLOSED: Mutex<Option<Instant>> = Mutex::new(None);
 
 /// Waits until the kernel has had time to release the sockets that were closed, here or by the driver.
 pub(super) fn settle() {
-    let last = *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = *LAST_CLOSED.lock();
     if let Some(remaining) = last.and_then(|last| SETTLING.checked_sub(last.elapsed())) {
         std::thread::sleep(remaining);
     }
@@ -82,6 +82,6 @@ impl DriverResources {
                 tracing::warn!(%error, "an AF_XDP socket stays open");
             }
         }
-        *LAST_CLOSED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *LAST_CLOSED.lock() = Some(Instant::now());
     }
 }

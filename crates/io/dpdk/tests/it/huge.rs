@@ -6,7 +6,6 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::PoisonError;
 
 use crate::eal_once::{HUGE_PAGES, config};
 use millrace_dpdk::eal::HugePages;
@@ -38,7 +37,7 @@ fn only_one_process_of_the_machine_reserves_huge_pages_at_a_time() {
         eprintln!("SKIPPED: a network namespace needs root");
         return;
     }
-    let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _held = HUGE_PAGES.lock();
     // A process takes the lock once, whatever its threads do.
     millrace_testing::own_process!();
     let is_free_elsewhere = || {
@@ -70,7 +69,7 @@ fn huge_pages_are_reserved_mounted_used_and_given_back() {
         let _reservation = hugepages::reserve(&lock, mib.parse().unwrap()).unwrap();
         kill(Pid::this(), Signal::SIGKILL).unwrap();
     }
-    let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _held = HUGE_PAGES.lock();
     // EAL starts with huge pages here, and without in the other tests.
     millrace_testing::own_process!();
     let lock = hugepages::lock();

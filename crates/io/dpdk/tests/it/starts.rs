@@ -6,7 +6,6 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::PoisonError;
 
 use crate::eal_once::{HUGE_PAGES, config};
 use millrace_dpdk::eal::{HugePages, Pci};
@@ -177,7 +176,7 @@ fn an_unprivileged_user_gets_a_slower_switch_and_plain_errors() {
         eprintln!("SKIPPED: becoming another user needs root");
         return;
     }
-    let _held = HUGE_PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _held = HUGE_PAGES.lock();
     // A copy that every user may execute.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("starts");

@@ -21,9 +21,9 @@ fn an_edit_is_in_the_candidate_until_commit_makes_it_run() {
     peer.ok("<commit/>");
     assert_eq!(field(&switch, "mac_ageing_s"), json!(600));
     // Nothing is left to commit, and nothing is committed.
-    let head = switch.lock().unwrap().head();
+    let head = switch.lock().head();
     peer.ok("<commit/>");
-    assert_eq!(switch.lock().unwrap().head(), head);
+    assert_eq!(switch.lock().head(), head);
     peer.edit("<mac_ageing_s>700</mac_ageing_s>");
     peer.ok("<discard-changes/>");
     assert!(!peer.call(candidate).contains("700"));
@@ -74,7 +74,7 @@ fn what_the_switch_refuses_names_the_mistake_and_leaves_the_candidate() {
         "{reply}"
     );
     peer.fails("<commit/>", "operation-failed");
-    assert_eq!(switch.lock().unwrap().head(), 0);
+    assert_eq!(switch.lock().head(), 0);
     let test_only = edit("<port><name>p3</name><number>1</number><device>memory</device></port>")
         .replace("<config>", "<test-option>test-only</test-option><config>");
     peer.fails(&test_only, "operation-failed");
@@ -93,7 +93,7 @@ fn a_commit_on_a_configuration_that_has_changed_is_refused_and_merges_nothing() 
     peer.edit("<tables>9</tables>");
     // Another front end writes meanwhile.
     {
-        let mut switch = switch.lock().unwrap();
+        let mut switch = switch.lock();
         let other = (switch.revisions[0].0.clone(), "REST".to_owned());
         switch.revisions.push(other);
     }
@@ -116,11 +116,5 @@ fn copy_config_replaces_the_candidate() {
     peer.edit("<tables>9</tables>");
     peer.ok("<copy-config><target><candidate/></target><source><running/></source></copy-config>");
     peer.ok("<commit/>");
-    assert_eq!(
-        switch.lock().unwrap().document()["bridge"]
-            .as_array()
-            .unwrap()
-            .len(),
-        1
-    );
+    assert_eq!(switch.lock().document()["bridge"].as_array().unwrap().len(), 1);
 }

@@ -1,9 +1,10 @@
 //! Confirmed commits (RFC 6241, section 8.4).
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use millrace_netconf::Shared;
 use millrace_yang::datastore::Role;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::fake::{Peer, Switch, field};
@@ -21,12 +22,12 @@ fn a_confirmed_commit_runs_and_the_next_commit_confirms_it() {
     let (switch, _, mut peer) = begin();
     peer.ok("<commit><confirmed/><confirm-timeout>120</confirm-timeout></commit>");
     assert_eq!(
-        (field(&switch, "tables"), switch.lock().unwrap().pending),
+        (field(&switch, "tables"), switch.lock().pending),
         (json!(9), Some(1))
     );
     peer.ok("<commit/>");
     assert_eq!(
-        (field(&switch, "tables"), switch.lock().unwrap().pending),
+        (field(&switch, "tables"), switch.lock().pending),
         (json!(9), None)
     );
 }
@@ -37,7 +38,7 @@ fn without_persist_the_end_of_the_session_takes_it_back_at_once() {
     peer.ok("<commit><confirmed/></commit>");
     peer.session.end(&mut peer.store);
     assert_eq!(
-        (field(&switch, "tables"), switch.lock().unwrap().pending),
+        (field(&switch, "tables"), switch.lock().pending),
         (json!(64), None)
     );
 }
@@ -55,7 +56,7 @@ fn with_persist_another_session_confirms_after_a_restart_of_the_server() {
     other.fails("<commit><persist-id>wrong</persist-id></commit>", "invalid-value");
     other.ok("<commit><persist-id>IQ,d4668</persist-id></commit>");
     assert_eq!(
-        (field(&switch, "tables"), switch.lock().unwrap().pending),
+        (field(&switch, "tables"), switch.lock().pending),
         (json!(9), None)
     );
     other.fails(
@@ -75,7 +76,7 @@ fn a_second_confirmed_commit_goes_on_and_its_confirmation_keeps_both() {
     assert_eq!(field(&switch, "tables"), json!(9));
     assert_eq!(field(&switch, "mac_ageing_s"), json!(600));
     assert_eq!(
-        (field(&switch, "local_mtu"), switch.lock().unwrap().pending),
+        (field(&switch, "local_mtu"), switch.lock().pending),
         (json!(1400), None)
     );
 }
@@ -93,7 +94,7 @@ fn cancel_commit_takes_it_back_and_needs_the_session_or_its_persist_id() {
     );
     other.ok("<cancel-commit><persist-id>a</persist-id></cancel-commit>");
     assert_eq!(
-        (field(&switch, "tables"), switch.lock().unwrap().pending),
+        (field(&switch, "tables"), switch.lock().pending),
         (json!(64), None)
     );
     peer.fails("<commit><persist>x</persist></commit>", "invalid-value");
@@ -107,7 +108,7 @@ fn cancel_commit_takes_it_back_and_needs_the_session_or_its_persist_id() {
 fn after_the_time_has_passed_nothing_is_pending_and_the_session_goes_on() {
     let (switch, _, mut peer) = begin();
     peer.ok("<commit><confirmed/></commit>");
-    switch.lock().unwrap().expire();
+    switch.lock().expire();
     assert_eq!(field(&switch, "tables"), json!(64));
     peer.ok("<commit/>");
     assert_eq!(field(&switch, "tables"), json!(64));
@@ -132,7 +133,7 @@ fn a_confirmed_commit_without_changes_is_confirmed_and_cancelled_as_any() {
     other.fails("<cancel-commit/>", "operation-failed");
     peer.ok("<cancel-commit/>");
     peer.fails("<cancel-commit/>", "operation-failed");
-    let switch = switch.lock().unwrap();
+    let switch = switch.lock();
     assert_eq!((switch.head(), switch.pending), (0, None));
 }
 
@@ -144,7 +145,7 @@ fn a_second_confirmed_commit_may_have_another_persist() {
     peer.fails("<commit><persist-id>a</persist-id></commit>", "invalid-value");
     peer.ok("<commit><persist-id>b</persist-id></commit>");
     assert_eq!(
-        (field(&switch, "tables"), switch.lock().unwrap().pending),
+        (field(&switch, "tables"), switch.lock().pending),
         (json!(9), None)
     );
 }

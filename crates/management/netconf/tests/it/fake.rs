@@ -1,10 +1,11 @@
 //! A switch in memory, and clients of one server.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use millrace_model::Config;
 use millrace_netconf::{BASE_1_0, Framing, Session, Shared};
 use millrace_yang::datastore::{Change, Client, Datastore, Failure, Pending, Role, Snapshot};
+use parking_lot::Mutex;
 use serde_json::{Map, Value as Json};
 
 /// The time at which sessions begin.
@@ -68,7 +69,7 @@ impl Switch {
 
 impl Datastore for Store {
     fn running(&mut self) -> Result<Snapshot, Failure> {
-        let switch = self.switch.lock().unwrap();
+        let switch = self.switch.lock();
         Ok(Snapshot {
             revision: switch.head(),
             document: switch.document().as_object().unwrap().clone(),
@@ -76,7 +77,7 @@ impl Datastore for Store {
     }
 
     fn replace(&mut self, document: &Map<String, Json>, base: u64, change: &Change) -> Result<u64, Failure> {
-        let mut switch = self.switch.lock().unwrap();
+        let mut switch = self.switch.lock();
         let config = Config::from_json(&Json::Object(document.clone()))
             .map_err(|error| Failure::Invalid(error.to_string()))?;
         if switch.lock.as_ref().is_some_and(|holder| *holder != self.name) {
@@ -106,7 +107,7 @@ impl Datastore for Store {
     }
 
     fn pending(&mut self) -> Result<Option<Pending>, Failure> {
-        let switch = self.switch.lock().unwrap();
+        let switch = self.switch.lock();
         Ok(switch.pending.map(|revision| Pending {
             revision,
             comment: switch.revisions[revision as usize].1.clone(),
@@ -114,21 +115,21 @@ impl Datastore for Store {
     }
 
     fn confirm(&mut self, revision: u64) -> Result<(), Failure> {
-        let mut switch = self.switch.lock().unwrap();
+        let mut switch = self.switch.lock();
         assert_eq!(switch.pending, Some(revision));
         switch.pending = None;
         Ok(())
     }
 
     fn cancel(&mut self, revision: u64, _: &str) -> Result<(), Failure> {
-        let mut switch = self.switch.lock().unwrap();
+        let mut switch = self.switch.lock();
         assert_eq!(switch.pending, Some(revision));
         switch.expire();
         Ok(())
     }
 
     fn lock(&mut self) -> Result<(), Failure> {
-        let mut switch = self.switch.lock().unwrap();
+        let mut switch = self.switch.lock();
         match &switch.lock {
             Some(holder) => Err(Failure::Locked(format!("{holder} holds the lock"))),
             None => {
@@ -139,7 +140,7 @@ impl Datastore for Store {
     }
 
     fn unlock(&mut self) -> Result<(), Failure> {
-        self.switch.lock().unwrap().lock = None;
+        self.switch.lock().lock = None;
         Ok(())
     }
 
@@ -227,5 +228,5 @@ pub(crate) fn edit(inner: &str) -> String {
 
 /// Returns the field of bridge br0 in the newest configuration.
 pub(crate) fn field(switch: &Arc<Mutex<Switch>>, key: &str) -> Json {
-    switch.lock().unwrap().document()["bridge"][0][key].clone()
+    switch.lock().document()["bridge"][0][key].clone()
 }

@@ -7,7 +7,7 @@ use millrace_yang::datastore::{Client, Role};
 
 use super::fake::{LOGIN, Peer, Store, Switch};
 
-fn session(switch: &Arc<std::sync::Mutex<Switch>>) -> (Session, Store) {
+fn session(switch: &Arc<parking_lot::Mutex<Switch>>) -> (Session, Store) {
     let shared = Arc::new(Shared::default());
     let store = Peer::new(switch, &shared, "other", Role::Read).store;
     let client = Client {

@@ -1,9 +1,10 @@
 //! The view of ietf-interfaces: reads, edits, what it refuses, and edits beside those of the module of the switch.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use millrace_netconf::Shared;
 use millrace_yang::datastore::Role;
+use parking_lot::Mutex;
 use serde_json::{Value as Json, json};
 
 use super::fake::{Peer, Switch, edit};
@@ -45,7 +46,7 @@ fn edits(entries: &str) -> String {
 }
 
 fn port(switch: &Mutex<Switch>, index: usize) -> Json {
-    switch.lock().unwrap().document()["bridge"][0]["port"][index].clone()
+    switch.lock().document()["bridge"][0]["port"][index].clone()
 }
 
 const IP: &str = "urn:ietf:params:xml:ns:yang:ietf-ip";
@@ -112,7 +113,7 @@ fn what_the_standard_says_is_written_and_the_rest_stays() {
         (json!(true), json!(false))
     );
     assert_eq!(port(&switch, 0)["device"], json!("memory"));
-    let interface = switch.lock().unwrap().document()["interface"][0].clone();
+    let interface = switch.lock().document()["interface"][0].clone();
     assert_eq!(interface["address"], json!(["2001:db8:10::1/64", "10.0.10.9/24"]));
     assert_eq!(
         (&interface["mtu"], &interface["vlan"]),
@@ -124,7 +125,7 @@ fn what_the_standard_says_is_written_and_the_rest_stays() {
          <interface nc:operation=\"delete\"><name>v10</name></interface>",
     ));
     peer.ok("<commit/>");
-    let document = switch.lock().unwrap().document();
+    let document = switch.lock().document();
     assert_eq!(document["bridge"][0]["port"].as_array().unwrap().len(), 1);
     assert_eq!(document["interface"], json!([]));
 }
@@ -233,7 +234,7 @@ fn what_a_view_cannot_say_is_refused_with_what_can() {
         reply.contains("/if:interfaces/if:interface[if:name='br0/p1']/ip:ipv4</error-path>"),
         "{reply}"
     );
-    assert_eq!(switch.lock().unwrap().head(), 0);
+    assert_eq!(switch.lock().head(), 0);
 }
 
 #[test]
@@ -255,7 +256,7 @@ fn a_client_that_sends_back_what_it_read_changes_what_it_changed_in_either_place
     peer.ok(&copy(data));
     peer.ok("<commit/>");
     let (before, after) = {
-        let switch = switch.lock().unwrap();
+        let switch = switch.lock();
         (switch.revisions[0].0.to_json(), switch.document())
     };
     assert_eq!(before, after);

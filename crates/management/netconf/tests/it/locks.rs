@@ -57,15 +57,15 @@ fn the_lock_of_running_is_that_of_the_switch() {
     let mut alice = Peer::new(&switch, &shared, "alice", Role::Write);
     let mut bob = Peer::new(&switch, &shared, "bob", Role::Write);
     alice.ok(LOCK_RUNNING);
-    assert_eq!(switch.lock().unwrap().lock.as_deref(), Some("alice"));
+    assert_eq!(switch.lock().lock.as_deref(), Some("alice"));
     bob.fails(LOCK_RUNNING, "lock-denied");
     bob.edit("<tables>9</tables>");
     bob.fails("<commit/>", "in-use");
     alice.ok("<commit/>");
     alice.session.end(&mut alice.store);
-    assert_eq!(switch.lock().unwrap().lock, None);
+    assert_eq!(switch.lock().lock, None);
     // A holder that is no session of NETCONF has the number 0.
-    switch.lock().unwrap().lock = Some("REST".to_owned());
+    switch.lock().lock = Some("REST".to_owned());
     let denied = bob.fails(LOCK_RUNNING, "lock-denied");
     assert!(denied.contains("<session-id>0</session-id>"), "{denied}");
 }

@@ -7,11 +7,12 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use millrace_types::PortNo;
+use parking_lot::{Mutex, MutexGuard};
 
 /// The ports of a bridge whose devices may have changed.
 #[derive(Debug)]
@@ -33,7 +34,7 @@ impl ChangedPorts {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<PortNo>> {
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ports.lock()
     }
 
     /// Adds a port, and wakes the control thread.
@@ -86,7 +87,7 @@ pub(super) struct ReporterSlot(Mutex<Option<ChangeReporter>>);
 
 impl ReporterSlot {
     fn lock(&self) -> MutexGuard<'_, Option<ChangeReporter>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn set(&self, reporter: &ChangeReporter) {

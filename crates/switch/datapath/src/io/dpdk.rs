@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_dpdk::mempool::HEADROOM;
 use millrace_dpdk::{
     DevArgs, Eal, Mbuf, Mempool, MempoolConfig, MempoolError, Port, PortConfig, PortInfo, Queues, TxLimits,
     thread,
 };
+use parking_lot::Mutex;
 
 use millrace_pipeline::MarkColumn;
 
@@ -65,7 +66,7 @@ impl DpdkBackend {
     /// one, too. Pools live as long as the process, so the next port with the same devargs gets the same pool
     /// while enough buffers are left.
     fn own_pool(&self, devargs: &str, wanted: u32) -> Result<Mempool, MempoolError> {
-        let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.own_pools.lock();
         if let Some(pool) = pools.get(devargs).filter(|pool| pool.available() >= wanted / 3) {
             return Ok(*pool);
         }
@@ -81,7 +82,7 @@ impl DpdkBackend {
             return Ok(self.pools.default_pool());
         }
         let name = format!("packets-{segment_size}");
-        let mut pools = self.own_pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pools = self.own_pools.lock();
         if let Some(pool) = pools.get(&name) {
             return Ok(*pool);
         }

@@ -15,11 +15,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::net::if_::if_nametoindex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -103,7 +104,7 @@ struct Shared {
 
 impl Shared {
     fn watched(&self) -> MutexGuard<'_, BTreeMap<u64, Watched>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 
     /// Calls back the devices of the interface that has, or had, the index or name of an event.
@@ -170,7 +171,7 @@ impl Monitor {
     fn of_this_namespace() -> std::io::Result<Arc<Monitor>> {
         let stat = rustix::fs::stat("/proc/thread-self/ns/net")?;
         let namespace = (stat.st_dev, stat.st_ino);
-        let mut monitors = MONITORS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut monitors = MONITORS.lock();
         monitors.retain(|monitor| monitor.strong_count() > 0);
         let running = monitors.iter().filter_map(Weak::upgrade);
         let mut running = running.filter(|monitor| monitor.namespace == namespace);

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_types::Mac;
 use millrace_wire::Packet;
+use parking_lot::RwLock;
 
 use super::allocate::Allocate;
 use super::changes::ReporterSlot;
@@ -79,7 +80,7 @@ impl<P: Packet> MemoryPeer<P> {
 
     /// Sends a packet towards the switch. Returns false if there was no room.
     pub fn send_packet(&self, mut packet: P) -> bool {
-        let rules = self.wire.rules.read().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.wire.rules.read();
         let mut queue = 0;
         for rule in rules.values() {
             if !rule.matches(packet.head()) {
@@ -122,7 +123,7 @@ impl<P: Packet> MemoryPeer<P> {
 
     /// Sets the MAC address of the device.
     pub fn set_mac(&self, mac: Mac) {
-        *self.wire.mac.write().unwrap_or_else(PoisonError::into_inner) = mac;
+        *self.wire.mac.write() = mac;
         self.wire.reporter.report();
     }
 }
@@ -193,7 +194,7 @@ impl<P: Send> Device for MemoryDevice<P> {
     fn info(&self) -> DeviceInfo {
         DeviceInfo {
             driver: "memory".to_owned(),
-            mac: *self.0.mac.read().unwrap_or_else(PoisonError::into_inner),
+            mac: *self.0.mac.read(),
             speed_mbps: None,
             link_up: self.0.link_up.load(Ordering::Acquire),
             modes: PortModes::default(),
@@ -233,13 +234,13 @@ impl<P: Send> Device for MemoryDevice<P> {
 impl<P: Send> Steering for MemoryDevice<P> {
     fn install(&mut self, rule: &SteerRule) -> Result<RuleId, SteerError> {
         let id = RuleId(self.0.rules_made.fetch_add(1, Ordering::Relaxed));
-        let mut rules = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.0.rules.write();
         rules.insert(id, rule.clone());
         Ok(id)
     }
 
     fn remove(&mut self, rule: RuleId) -> bool {
-        let mut rules = self.0.rules.write().unwrap_or_else(PoisonError::into_inner);
+        let mut rules = self.0.rules.write();
         rules.remove(&rule).is_some()
     }
 }
@@ -247,11 +248,7 @@ impl<P: Send> Steering for MemoryDevice<P> {
 impl<P> Drop for MemoryDevice<P> {
     fn drop(&mut self) {
         self.0.reporter.clear();
-        self.0
-            .rules
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.0.rules.write().clear();
         self.0.open.store(false, Ordering::Release);
     }
 }

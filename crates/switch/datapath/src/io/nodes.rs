@@ -2,7 +2,8 @@
 //! own node; otherwise all of them would cross the link between the sockets.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The pools, by node.
 pub(super) struct NumaPools<P> {
@@ -44,7 +45,7 @@ impl<P: Copy> NumaPools<P> {
         let Some(node) = node.filter(|_| self.are_several) else {
             return self.default_pool;
         };
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = self.others.lock();
         *others.entry(node).or_insert_with(|| {
             make(node).unwrap_or_else(|error| {
                 tracing::warn!(node, %error, "no packet buffers on this NUMA node: those of another node are used; reserve hugepages on this one");

@@ -13,9 +13,10 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 
+use parking_lot::Mutex;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 /// The notifier of one ring or interface.
@@ -44,7 +45,7 @@ impl Notifier {
     /// Sets the eventfd for later notifications.
     pub(super) fn set_eventfd(&self, eventfd: Option<OwnedFd>) {
         let eventfd = eventfd.filter(is_eventfd).map(|file| Arc::new(File::from(file)));
-        let mut current = self.eventfd.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.eventfd.lock();
         if let Some(old) = core::mem::replace(&mut *current, eventfd) {
             release(&old);
         }
@@ -85,7 +86,7 @@ impl Notifier {
                 std::thread::park();
                 continue;
             }
-            let current = self.eventfd.lock().unwrap_or_else(PoisonError::into_inner);
+            let current = self.eventfd.lock();
             let eventfd = current.clone();
             drop(current);
             if let Some(eventfd) = eventfd {
@@ -210,6 +211,6 @@ mod tests {
     fn what_is_no_eventfd_is_not_written_to() {
         let notifier = Notifier::default();
         notifier.set_eventfd(Some(File::open("/dev/null").unwrap().into()));
-        assert!(notifier.eventfd.lock().unwrap().is_none());
+        assert!(notifier.eventfd.lock().is_none());
     }
 }

@@ -3,10 +3,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_types::Mac;
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::vnic::VnicSpec;
@@ -77,7 +77,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(1);
 impl CloseLog {
     /// Logs why a connection was closed, with the number of closes that were not logged since the last one.
     pub(super) fn log(&self, device: &str, reason: &dyn core::fmt::Display) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.0.lock();
         let now = Instant::now();
         if state.last.is_some_and(|last| now - last < LOG_INTERVAL) {
             state.suppressed += 1;

@@ -2,7 +2,9 @@
 //! for any type of packet.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::allocate::{Allocate, Empty};
 use super::link::Cable;
@@ -56,7 +58,7 @@ impl<P: Packet + 'static> Registry<P> {
 
     /// Returns the far end of the memory device `name`, which need not be open yet.
     pub fn memory(&self, name: &str) -> MemoryPeer<P> {
-        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memories = self.memories.lock();
         memories
             .entry(name.to_owned())
             .or_insert_with(|| MemoryPeer::new(Arc::clone(&self.allocate)))
@@ -71,7 +73,7 @@ impl<P: Packet + 'static> Registry<P> {
         match spec {
             DeviceSpec::Memory(name) => Some(memory::open(spec, options, &self.memory(name))),
             DeviceSpec::Link(name) => {
-                let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut links = self.links.lock();
                 Some(links.entry(name.clone()).or_insert_with(Cable::new).open(spec))
             }
             DeviceSpec::Pcap { rx, tx, repeat } => Some(pcap::open(

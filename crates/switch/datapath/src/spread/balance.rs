@@ -15,9 +15,11 @@
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 use super::excluded::Exclusions;
 use super::load::Load;
@@ -331,7 +333,7 @@ impl LoadMonitor {
 
     /// Removes tables of queues that were closed, and adds those of new ones.
     fn update_retas(&mut self, retas: &Retas) {
-        let mut retas = retas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retas = retas.lock();
         retas.retain(|reta| reta.strong_count() != 0);
         self.retas.retain(|(reta, _)| reta.strong_count() != 0);
         for reta in retas.iter() {

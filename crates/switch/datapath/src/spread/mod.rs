@@ -38,7 +38,7 @@ pub use policy::{Spread, SpreadStats};
 pub use reta::BUCKETS;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use millrace_wire::Packet;
 
@@ -73,7 +73,7 @@ impl Spreading {
 
     /// Balances the buckets of a device.
     pub(crate) fn balance(&self, table: &Arc<Reta>) {
-        let mut retas = self.retas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retas = self.retas.lock();
         retas.push(Arc::downgrade(table));
     }
 
@@ -83,7 +83,7 @@ impl Spreading {
         // A device with a queue for each worker spreads the flows already. The load shows if it does not.
         let evenly = self.spread == Spread::Always && queues < self.workers;
         let reta = Reta::new(worker, self.workers, evenly);
-        let mut retas = self.retas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut retas = self.retas.lock();
         retas.push(Arc::downgrade(&reta));
         let spreader = Spreader::new(Arc::clone(&reta), self.workers, self.hash.clone());
         (reta, Box::new(spreader))

@@ -1,7 +1,7 @@
 //! A bridge whose port has a device with entries: from samples to entries, marks and slots, and back to a device without entries.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_datapath::io::{
@@ -22,6 +22,7 @@ use millrace_pipeline::{
 use millrace_types::{BitRate, Mac, PortNo, Priority, TableId};
 use millrace_wire::flow_hash::FlowHash;
 use millrace_wire::{Builder, Depth, Frame};
+use parking_lot::Mutex;
 
 const BOUND: Duration = Duration::from_secs(60);
 const FLOWS: u8 = 4;
@@ -89,7 +90,7 @@ impl Offload for Nic {
     }
 
     fn submit(&mut self, operation: DeviceOperation) -> bool {
-        let mut entries = self.entries.lock().unwrap();
+        let mut entries = self.entries.lock();
         let (slot, outcome) = match operation {
             DeviceOperation::Reset { number, mask } => {
                 let outcomes = [DeviceOutcome::Reset { number }].into();
@@ -118,7 +119,7 @@ impl Offload for Nic {
     }
 
     fn poll(&mut self) -> Option<DeviceOutcome> {
-        self.entries.lock().unwrap().outcomes.pop_front()
+        self.entries.lock().outcomes.pop_front()
     }
 }
 
@@ -135,7 +136,7 @@ impl RxQueue<Frame> for Marking {
         self.queue.rx_burst(burst);
         if let Some(column) = &mut self.column {
             column.clear();
-            let entries = self.entries.lock().unwrap();
+            let entries = self.entries.lock();
             for (i, packet) in burst.iter().enumerate() {
                 let hash = self.hash.of(packet.bytes());
                 column.set(i, entries.mark(packet.bytes()), Some((hash >> 32) as u32));
@@ -371,9 +372,9 @@ fn offload_that_ends_empties_the_device_and_begins_anew_when_it_is_set_again() {
     let mut testbed = TestBed::new();
     testbed.set(Some(SETTINGS));
     testbed.send_until("entries", |status| status.planner.installed == usize::from(FLOWS));
-    assert_eq!(testbed.entries.lock().unwrap().rows.len(), usize::from(FLOWS));
+    assert_eq!(testbed.entries.lock().rows.len(), usize::from(FLOWS));
     testbed.set(None);
-    assert!(testbed.entries.lock().unwrap().rows.is_empty());
+    assert!(testbed.entries.lock().rows.is_empty());
     assert_eq!(testbed.bridge.offload_status(port(1)), None);
     testbed.send(64);
     testbed.set(Some(OffloadSettings {

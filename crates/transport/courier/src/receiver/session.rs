@@ -524,14 +524,14 @@ mod tests {
     use crate::files::{OpenError, Sink};
     use millrace_transport::extent::ExtentSize;
     use millrace_transport::seal::Algorithm;
-    use std::sync::Mutex;
+    use parking_lot::Mutex;
 
     /// A store that opens nothing before a channel closes.
     struct Blocked(Mutex<Replies<()>>);
 
     impl Store for Blocked {
         fn open(&self, _: PublicKey, _: &[u8], _: Requests) -> Result<Box<dyn Sink>, OpenError> {
-            let _ = self.0.lock().unwrap().recv();
+            let _ = self.0.lock().recv();
             Err(FilesError("no files".into()).into())
         }
     }

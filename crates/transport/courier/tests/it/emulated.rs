@@ -4,11 +4,12 @@ use millrace_courier::io::{Burst, DatagramIo};
 use millrace_types::Time;
 use millrace_wan_emulator::{NoSources, Outcome, Path, PathConfig, Seed};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Bytes of Ethernet, IPv4 and UDP headers.
@@ -78,7 +79,7 @@ impl Network {
             datagrams: BTreeMap::new(),
             event: Arc::clone(&event),
         };
-        self.state.lock().unwrap().arrivals.insert(local, arrivals);
+        self.state.lock().arrivals.insert(local, arrivals);
         Box::new(End {
             local,
             network: self.clone(),
@@ -91,26 +92,26 @@ impl Network {
     pub(crate) fn set_path(&self, from: &str, to: &str, settings: &[(&str, &str)]) {
         let path = Path::new(&config(settings), Seed::new(9), &NoSources).unwrap();
         let ends = (from.parse().unwrap(), to.parse().unwrap());
-        self.state.lock().unwrap().paths.insert(ends, path);
+        self.state.lock().paths.insert(ends, path);
     }
 
     /// Lets others see an end under another address from now on. It no longer receives what is sent to its own address,
     /// as behind a translator that has forgotten the old mapping.
     pub(crate) fn translate(&self, end: SocketAddr, seen_as: SocketAddr) {
-        self.state.lock().unwrap().seen_as.insert(end, seen_as);
+        self.state.lock().seen_as.insert(end, seen_as);
     }
 
     /// Changes the settings of all paths that exist.
     pub(crate) fn change(&self, settings: &[(&str, &str)]) {
         let config = config(settings);
-        for path in self.state.lock().unwrap().paths.values_mut() {
+        for path in self.state.lock().paths.values_mut() {
             *path = Path::new(&config, Seed::new(7), &NoSources).unwrap();
         }
     }
 
     /// Sends each datagram that was sent until now once more.
     pub(crate) fn replay(&self) -> usize {
-        let recorded = std::mem::take(&mut self.state.lock().unwrap().recorded);
+        let recorded = std::mem::take(&mut self.state.lock().recorded);
         for (from, to, bytes) in &recorded {
             self.deliver(*from, *to, bytes, false);
         }
@@ -124,7 +125,7 @@ impl Network {
 
     /// Returns the datagrams that were sent to an address.
     pub(crate) fn sent_to(&self, to: SocketAddr) -> Vec<Vec<u8>> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         let to = state.recorded.iter().filter(|(_, other, _)| *other == to);
         to.map(|(_, _, bytes)| bytes.clone()).collect()
     }
@@ -132,7 +133,7 @@ impl Network {
     fn deliver(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8], record: bool) {
         let now = self.started.elapsed();
         let arrival = Time::from_nanos(now.as_nanos() as u64);
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         let state = &mut *state;
         if record {
             state.recorded.push((from, to, bytes.to_vec()));
@@ -226,7 +227,7 @@ impl DatagramIo for End {
 
     fn receive(&mut self) -> io::Result<Option<Burst<'_>>> {
         let _ = self.event.read();
-        let mut state = self.network.state.lock().unwrap();
+        let mut state = self.network.state.lock();
         let arrivals = &mut state.arrivals.get_mut(&self.local).unwrap().datagrams;
         let due = arrivals
             .first_key_value()
@@ -252,7 +253,7 @@ impl DatagramIo for End {
     }
 
     fn next_timeout(&self) -> Option<Instant> {
-        let state = self.network.state.lock().unwrap();
+        let state = self.network.state.lock();
         let arrivals = &state.arrivals.get(&self.local)?.datagrams;
         arrivals.first_key_value().map(|((at, _), _)| *at)
     }

@@ -23,10 +23,7 @@ fn bytes_arrive_as_they_were_with_a_signed_receipt() {
         let (outcomes, events) = send_all(&mut source, &identity(), vec![target], SendOptions::default());
         assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
         assert_eq!(receiver.join(), [Outcome::Delivered]);
-        assert!(
-            store.0.lock().unwrap().bytes == source.bytes,
-            "{size} bytes differ"
-        );
+        assert!(store.0.lock().bytes == source.bytes, "{size} bytes differ");
     }
 }
 
@@ -45,7 +42,7 @@ fn three_receivers_get_the_same_bytes_which_are_read_once() {
     assert_eq!(outcomes, vec![Outcome::Delivered; 3], "{events:?}");
     for (receiver, store) in receivers.into_iter().zip(&stores) {
         receiver.join();
-        assert!(store.0.lock().unwrap().bytes == source.bytes);
+        assert!(store.0.lock().bytes == source.bytes);
     }
     // On a busy machine, a repair may come after its packet has left the slab cache: gate T4 allows 5 %
     // (docs/gates.md).
@@ -60,26 +57,26 @@ fn three_receivers_get_the_same_bytes_which_are_read_once() {
 #[test]
 fn an_extent_with_a_wrong_digest_is_sent_again() {
     let store = MemoryStore::default();
-    store.0.lock().unwrap().damage = vec![1, 2];
+    store.0.lock().damage = vec![1, 2];
     let receiver = ReceiverThread::start(store.clone(), ReceiverSpec::default());
     let mut source = MemorySource::new(content(4 << 20, 3));
     let target = receiver.target("a");
     let (outcomes, events) = send_all(&mut source, &identity(), vec![target], SendOptions::default());
     assert_eq!(outcomes, [Outcome::Delivered], "{events:?}");
-    assert!(store.0.lock().unwrap().bytes == source.bytes);
+    assert!(store.0.lock().bytes == source.bytes);
 }
 
 #[test]
 fn a_receiver_that_asks_for_an_extent_outside_the_session_does_not_end_the_transfer_to_another() {
     let (honest, hostile) = (MemoryStore::default(), MemoryStore::default());
-    hostile.0.lock().unwrap().questions = vec![4, u64::from(u32::MAX)];
+    hostile.0.lock().questions = vec![4, u64::from(u32::MAX)];
     let receivers =
         [honest.clone(), hostile].map(|store| ReceiverThread::start(store, ReceiverSpec::default()));
     let mut source = MemorySource::new(content(4 << 20, 5));
     let targets = receivers.iter().map(|receiver| receiver.target("x")).collect();
     let (outcomes, events) = send_all(&mut source, &identity(), targets, SendOptions::default());
     assert_eq!(outcomes[0], Outcome::Delivered, "{events:?}");
-    assert!(honest.0.lock().unwrap().bytes == source.bytes);
+    assert!(honest.0.lock().bytes == source.bytes);
     for receiver in receivers {
         receiver.join();
     }
@@ -126,7 +123,7 @@ fn a_stopped_transfer_goes_on_with_what_is_missing() {
     let size = 16 << 20;
     let mut source = MemorySource::new(content(size, 4));
     stop_at_first_progress(&mut source, &identity, &receiver);
-    let durable = store.0.lock().unwrap().durable.count() << 20;
+    let durable = store.0.lock().durable.count() << 20;
     assert!(durable > 0 && durable < size as u64, "{durable} of {size}");
     // The same ticket serves the same sender again.
     let (outcomes, events) = send_all(
@@ -144,14 +141,14 @@ fn a_stopped_transfer_goes_on_with_what_is_missing() {
         present.unwrap() >= durable,
         "{present:?} of {durable} durable bytes were kept"
     );
-    assert!(store.0.lock().unwrap().bytes == source.bytes);
+    assert!(store.0.lock().bytes == source.bytes);
     receiver.stop();
 }
 
 #[test]
 fn a_transfer_that_is_started_again_waits_for_the_writer_of_the_stopped_one() {
     let store = MemoryStore::default();
-    store.0.lock().unwrap().flush_time = Duration::from_secs(2);
+    store.0.lock().flush_time = Duration::from_secs(2);
     let spec = ReceiverSpec {
         once: false,
         ..ReceiverSpec::default()
@@ -163,7 +160,7 @@ fn a_transfer_that_is_started_again_waits_for_the_writer_of_the_stopped_one() {
     let targets = vec![receiver.target("a")];
     let (outcomes, _) = send_all(&mut source, &identity, targets, SendOptions::default());
     assert_eq!(outcomes, [Outcome::Delivered]);
-    assert!(store.0.lock().unwrap().bytes == source.bytes);
+    assert!(store.0.lock().bytes == source.bytes);
     receiver.stop();
-    assert_eq!(store.0.lock().unwrap().open_max, 1, "one writer at a time");
+    assert_eq!(store.0.lock().open_max, 1, "one writer at a time");
 }

@@ -118,7 +118,7 @@ fn transfer(
         (outcomes, received),
         (vec![Outcome::Delivered], vec![Outcome::Delivered])
     );
-    store.0.lock().unwrap().bytes == source.bytes
+    store.0.lock().bytes == source.bytes
 }
 
 #[test]

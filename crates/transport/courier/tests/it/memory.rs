@@ -5,8 +5,9 @@ use millrace_courier::identity::PublicKey;
 use millrace_transport::extent::{ExtentSize, Layout};
 use millrace_transport::ranges::RangeSet;
 use millrace_types::Time;
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn value(bytes: &[u8]) -> Value {
@@ -138,7 +139,7 @@ impl Store for MemoryStore {
     fn open(&self, _: PublicKey, manifest: &[u8], _: Requests) -> Result<Box<dyn Sink>, OpenError> {
         let size =
             u64::from_be_bytes(manifest.try_into().map_err(|_| FilesError("no size".into()))?) as usize;
-        let mut disk = self.0.lock().unwrap();
+        let mut disk = self.0.lock();
         disk.bytes.resize(size, 0);
         disk.open += 1;
         disk.open_max = disk.open_max.max(disk.open);
@@ -177,7 +178,7 @@ impl MemorySink {
         let (true, Some(wanted)) = (complete, self.values.get(&index)) else {
             return;
         };
-        let mut disk = self.disk.lock().unwrap();
+        let mut disk = self.disk.lock();
         if value(extent(self.layout, &disk.bytes, index)) == *wanted {
             self.verified.insert(index..index + 1);
             disk.durable.insert(index..index + 1);
@@ -200,9 +201,7 @@ impl MemorySink {
 
 impl Drop for MemorySink {
     fn drop(&mut self) {
-        if let Ok(mut disk) = self.disk.lock() {
-            disk.open -= 1;
-        }
+        self.disk.lock().open -= 1;
     }
 }
 
@@ -212,7 +211,7 @@ impl Sink for MemorySink {
     }
 
     fn poll_have(&mut self) -> Result<Option<(u64, Value)>, FilesError> {
-        let disk = self.disk.lock().unwrap();
+        let disk = self.disk.lock();
         Ok(self
             .haves
             .pop_front()
@@ -225,7 +224,7 @@ impl Sink for MemorySink {
     }
 
     fn start(&mut self) -> Result<(), FilesError> {
-        let questions = std::mem::take(&mut self.disk.lock().unwrap().questions);
+        let questions = std::mem::take(&mut self.disk.lock().questions);
         self.events
             .extend(questions.into_iter().map(SinkEvent::NeedGroupValues));
         if self.verified.count() == self.layout.extents() && self.layout.extents() > 0 {
@@ -240,7 +239,7 @@ impl Sink for MemorySink {
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<u64, FilesError> {
         let index = self.layout.extent_of(address);
-        let mut disk = self.disk.lock().unwrap();
+        let mut disk = self.disk.lock();
         disk.bytes[address as usize..][..bytes.len()].copy_from_slice(bytes);
         if let Some(at) = disk.damage.iter().position(|damaged| *damaged == index) {
             disk.damage.swap_remove(at);
@@ -259,7 +258,7 @@ impl Sink for MemorySink {
     }
 
     fn on_group_values(&mut self, index: u64, values: &[Value]) -> Result<(), FilesError> {
-        let disk = self.disk.lock().unwrap();
+        let disk = self.disk.lock();
         let groups = extent(self.layout, &disk.bytes, index).chunks(16 << 10);
         let wrong = groups
             .zip(values)
@@ -280,7 +279,7 @@ impl Sink for MemorySink {
     }
 
     fn flush(&mut self) -> Result<(), FilesError> {
-        let time = self.disk.lock().unwrap().flush_time;
+        let time = self.disk.lock().flush_time;
         std::thread::sleep(time);
         Ok(())
     }
@@ -294,7 +293,7 @@ impl Sink for MemorySink {
     }
 
     fn root(&self) -> Option<Value> {
-        let disk = self.disk.lock().unwrap();
+        let disk = self.disk.lock();
         (self.verified.count() == self.layout.extents()).then(|| value(&disk.bytes))
     }
 

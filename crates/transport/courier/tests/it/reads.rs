@@ -172,7 +172,7 @@ fn a_source_with_paths_that_may_not_be_read_is_sent_and_not_delivered() {
     assert!(events.iter().any(done), "{events:?}");
     // The receiver has everything that was sent.
     assert_eq!(receiver.join(), [Outcome::Delivered]);
-    assert!(store.0.lock().unwrap().bytes == source.0.bytes);
+    assert!(store.0.lock().bytes == source.0.bytes);
 }
 
 /// Returns the result of `act`, which runs in a thread as a user other than root; `None` if the system does

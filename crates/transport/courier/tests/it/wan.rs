@@ -102,7 +102,7 @@ fn transfer_with(
     );
     assert_eq!(outcomes.unwrap(), [Outcome::Delivered], "{events:?}");
     receiver.join();
-    let equal = store.0.lock().unwrap().bytes == source.bytes;
+    let equal = store.0.lock().bytes == source.bytes;
     (equal, events)
 }
 
@@ -321,7 +321,7 @@ fn a_transfer_goes_on_after_an_interruption_though_its_ticket_has_expired() {
         receiver.stop();
         if cut && lost {
             assert_eq!(outcomes, [Outcome::Delivered]);
-            assert!(store.0.lock().unwrap().bytes == bytes);
+            assert!(store.0.lock().bytes == bytes);
             return;
         }
         expiry *= 2;
@@ -559,6 +559,6 @@ fn a_slow_receiver_and_a_late_one_slow_nobody_and_get_everything() {
     }
     for (receiver, store) in receivers.into_iter().zip(&stores) {
         receiver.join();
-        assert!(store.0.lock().unwrap().bytes == bytes);
+        assert!(store.0.lock().bytes == bytes);
     }
 }

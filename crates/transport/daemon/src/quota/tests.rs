@@ -91,7 +91,7 @@ fn a_file_with_two_names_counts_once() {
     let manifest = manifest(&[from.join("")]);
     assert_eq!((manifest.files(), manifest.entries().len()), (1, 2));
     let used = |bytes| Usage { bytes, entries: 2 };
-    let quota = lock(&bed.ledger.state).quota;
+    let quota = bed.ledger.state.lock().quota;
     for quota in [quota, Quota::default()] {
         bed.ledger.set_quota(quota);
         let held = bed
@@ -109,7 +109,7 @@ fn a_file_with_two_names_counts_once() {
 fn writes_and_status_do_not_wait_for_a_walk() {
     let bed = Bed::new();
     let held = bed.reserve("", &[("c", 100)]).unwrap();
-    let walk = lock(&bed.ledger.census);
+    let walk = bed.ledger.census.lock();
     held.write(100).unwrap();
     assert_eq!(bed.ledger.used().bytes, LARGE as u64 + 100);
     drop(walk);
@@ -118,7 +118,7 @@ fn writes_and_status_do_not_wait_for_a_walk() {
 #[test]
 fn without_a_quota_nothing_is_walked_and_one_that_is_set_counts_all() {
     let bed = Bed::new();
-    let quota = lock(&bed.ledger.state).quota;
+    let quota = bed.ledger.state.lock().quota;
     bed.ledger.set_quota(Quota::default());
     put(&bed.dir.path().join("in/unknown"), LARGE);
     let held = bed.reserve("", &[("c", 100), ("a", 100)]).unwrap();

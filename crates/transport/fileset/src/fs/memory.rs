@@ -13,9 +13,10 @@ use crate::entry::{FileEntry, Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use content::{Content, PAGE_SIZE};
 use millrace_transport::random::Random;
+use parking_lot::{Mutex, MutexGuard};
 use state::{FileChange, NameChange, Node, State, UMASK, apply, directory, survive};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// A file system in memory. Clones are the same file system.
 #[derive(Clone, Debug)]
@@ -131,7 +132,7 @@ impl MemoryFs {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -4,8 +4,9 @@
 //! at the same time, or a set twice: the second sink is refused. Sinks of other processes are not seen.
 
 use crate::path::RelativePath;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::LazyLock;
 
 /// A digest of the directory and of the path below it.
 type Name = [u8; 16];
@@ -13,7 +14,7 @@ type Name = [u8; 16];
 static HELD: LazyLock<Mutex<HashSet<Name>>> = LazyLock::new(Mutex::default);
 
 fn held() -> MutexGuard<'static, HashSet<Name>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+    HELD.lock()
 }
 
 /// The files that one sink uses; they are free again when it is dropped.

@@ -11,12 +11,13 @@ mod validity;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use millrace_model::{self as model, Host};
 use millrace_tls::AnyName;
 use millrace_types::Duration;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
@@ -30,8 +31,6 @@ pub(in crate::channel) use error::TlsProblem;
 use error::{TlsFilesError, explain};
 pub(in crate::channel) use stream::TlsStream;
 use validity::Validity;
-
-use crate::lock::lock;
 
 /// The maximum duration of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -124,7 +123,7 @@ type Stamps = [Option<(SystemTime, u64)>; 3];
 
 impl TlsFiles {
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 
     /// Sets the files for new connections, and reads them if they changed.

@@ -6,10 +6,11 @@
     reason = "not every test program uses all of it, and all of it is for tests"
 )]
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::OnceLock;
 
 use millrace_dpdk::eal::HugePages;
 use millrace_dpdk::{Eal, EalConfig};
+use parking_lot::Mutex;
 
 /// Serialises tests that reserve the machine's huge pages, or start EAL with those that are free.
 pub(crate) static HUGE_PAGES: Mutex<()> = Mutex::new(());

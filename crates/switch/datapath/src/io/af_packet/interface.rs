@@ -2,11 +2,11 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use millrace_af_packet::{OpenError, Receiver, Sender, SocketState, open};
 use millrace_types::Mac;
 use millrace_wire::virtio_net::Accepted;
+use parking_lot::Mutex;
 
 use crate::io::changes::ReporterSlot;
 use crate::io::kernel::{self, InterfaceState};
@@ -93,7 +93,7 @@ impl Interface {
     fn attach(&self, index: u32) -> Result<(), OpenError> {
         let pairs = open(&self.name, self.queues())?;
         debug_assert_eq!(pairs.len(), self.rx.len(), "one pair for each queue");
-        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sockets = self.sockets.lock();
         for ((receiver, sender), (rx, tx)) in pairs.into_iter().zip(self.rx.iter().zip(&self.tx)) {
             sockets.push(receiver.state());
             rx.insert(receiver);
@@ -108,10 +108,7 @@ impl Interface {
     pub(super) fn detach(&self) {
         self.index.store(DETACHED, Ordering::Release);
         self.count_drops();
-        self.sockets
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        self.sockets.lock().clear();
         for slot in &self.rx {
             drop(slot.remove());
         }
@@ -155,7 +152,7 @@ impl Interface {
 
     /// Becomes the owner of the interface that has the name now; of the former one, others may.
     fn own(&self, index: u32) -> Result<(), String> {
-        let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut owned = self.owned.lock();
         if !owned.is_of(index) {
             *owned = Owned::default();
             let spec = DeviceSpec::Kernel(self.name.clone());
@@ -166,12 +163,12 @@ impl Interface {
 
     /// Returns false if the kernel has unbound a socket: the interface was away, also if it has the same index again.
     fn is_bound(&self) -> bool {
-        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let sockets = self.sockets.lock();
         sockets.iter().all(SocketState::is_bound)
     }
 
     fn count_drops(&self) {
-        let sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let sockets = self.sockets.lock();
         let new: u64 = sockets.iter().map(|socket| u64::from(socket.take_drops())).sum();
         self.missed.fetch_add(new, Ordering::Relaxed);
     }

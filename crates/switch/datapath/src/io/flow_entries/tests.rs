@@ -1,6 +1,6 @@
 //! Entries as rules, in virtual time, with a device that refuses, leaks or forgets.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use millrace_flow::{Field, FlowKey, Layer};
 
@@ -24,13 +24,13 @@ impl RuleTable for Table {
         if let Some(refusal) = self.refusal {
             return Err(refusal);
         }
-        self.rules.lock().unwrap().push(rule.clone());
+        self.rules.lock().push(rule.clone());
         Ok(rule.clone())
     }
 
     fn destroy(&mut self, rule: SteerRule) -> bool {
         if !self.keeps {
-            self.rules.lock().unwrap().retain(|one| *one != rule);
+            self.rules.lock().retain(|one| *one != rule);
         }
         !self.keeps
     }
@@ -107,10 +107,10 @@ fn a_slot_is_removed_when_every_queue_has_delivered_what_it_held() {
         [DeviceOutcome::Reset { number: 5 }, slot(3, Outcome::Installed)]
     );
     let rules = Arc::clone(&installer.table.rules);
-    assert_eq!(rules.lock().unwrap().len(), 1);
+    assert_eq!(rules.lock().len(), 1);
     remove(&installer, 3);
     assert_eq!(run(&mut installer, now), []);
-    assert!(rules.lock().unwrap().is_empty());
+    assert!(rules.lock().is_empty());
     let fences = Arc::clone(&installer.shared.fences);
     for queue in 0..2 {
         assert_eq!(run(&mut installer, now), [], "queue {queue} may hold packets");
@@ -201,7 +201,7 @@ fn a_port_that_closes_takes_its_rules_away() {
         outcomes.extend(entries.poll());
         std::thread::yield_now();
     }
-    assert_eq!(rules.lock().unwrap().len(), 1);
+    assert_eq!(rules.lock().len(), 1);
     drop(entries);
-    assert!(rules.lock().unwrap().is_empty());
+    assert!(rules.lock().is_empty());
 }

@@ -21,11 +21,12 @@ mod ring_mailbox;
 mod server;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use millrace_memif::region::UnsealedPolicy;
 use millrace_types::Mac;
 use millrace_wire::Packet;
+use parking_lot::Mutex;
 
 use self::client::Client;
 use self::interface::Interface;
@@ -107,7 +108,7 @@ impl Sockets {
 
     /// Returns the server of a path, and starts one if there is none.
     fn server(&self, path: &Path, access: &SocketAccess) -> Result<Arc<Server>, OpenError> {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.lock();
         servers.retain(|(_, server)| server.strong_count() > 0);
         let known = servers.iter().find(|(served, _)| served == path);
         if let Some(server) = known.and_then(|(_, server)| server.upgrade()) {

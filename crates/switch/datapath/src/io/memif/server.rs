@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use millrace_memif::region::{Regions, UnsealedPolicy};
 use millrace_memif::ring::Rings;
 use millrace_memif::server::{Limits, Session, Step};
 use millrace_memif::{Connection, ConnectionError, Message, MessageError, Name};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -125,8 +126,8 @@ impl Drop for Server {
     }
 }
 
-fn lock(interfaces: &Interfaces) -> std::sync::MutexGuard<'_, BTreeMap<u32, Arc<Interface>>> {
-    interfaces.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(interfaces: &Interfaces) -> parking_lot::MutexGuard<'_, BTreeMap<u32, Arc<Interface>>> {
+    interfaces.lock()
 }
 
 fn listener(path: &Path) -> rustix::io::Result<OwnedFd> {

@@ -1,10 +1,11 @@
 //! The state of one `nic:` port that its queues, its control thread and its device share.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::ArrayQueue;
 use millrace_nic::driver::{Receiver, Sender, Violation};
+use parking_lot::Mutex;
 
 use super::moves::Moves;
 use crate::io::BucketTable;
@@ -81,12 +82,12 @@ impl Nic {
 
     /// Returns the drops of the connected device, if it counts them.
     pub(super) fn drops(&self) -> Option<Arc<DeviceDrops>> {
-        self.drops.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.drops.lock().clone()
     }
 
     /// Sets the drops of the connected device. Those of the former connection are over.
     pub(super) fn set_drops(&self, drops: Option<Arc<DeviceDrops>>) {
-        let mut held = self.drops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.drops.lock();
         if let Some(former) = core::mem::replace(&mut *held, drops) {
             former.end();
         }

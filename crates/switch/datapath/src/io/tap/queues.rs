@@ -6,8 +6,8 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crossbeam_queue::ArrayQueue;
 use millrace_wire::Packet;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use parking_lot::Mutex;
 
 use crate::io::allocate::Allocate;
 use crate::io::{Burst, DeviceStats, RxQueue, TxQueue};
@@ -168,7 +169,7 @@ fn follow<P: Packet>(
             return;
         };
         file = Arc::new(made);
-        *pipes.file.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&file);
+        *pipes.file.lock() = Arc::clone(&file);
         pipes.is_deleted.store(false, Ordering::Release);
         remake.changed();
     }
@@ -236,7 +237,7 @@ fn write<P: Packet>(pipes: &Pipes<P>) {
         bytes.clear();
         packet.copy_to(&mut bytes, FRAME_SIZE);
         drop(packet);
-        let file = Arc::clone(&pipes.file.lock().unwrap_or_else(PoisonError::into_inner));
+        let file = Arc::clone(&pipes.file.lock());
         // A tap device takes a frame at once or not at all: an interface that is down or deleted refuses it.
         if (&*file).write(&bytes).is_err() {
             count(&pipes.tx_errors);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use millrace_flow::{Match, Rule};
@@ -12,6 +12,7 @@ use millrace_wan_emulator::{
     ByteSize, Controller, DirectionConfig, DirectionId, Halves, IcmpErrors, Plan, Receiver, Scenario, Seed,
     Sender, Stats, Step, heap_memory,
 };
+use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 
 use super::scenario;
@@ -117,7 +118,7 @@ impl<T> BorrowedHalf<T> {
 /// Queues are dropped by the control side, never by a worker.
 impl<T> Drop for BorrowedHalf<T> {
     fn drop(&mut self) {
-        *lock(&self.home) = self.half.take();
+        *self.home.lock() = self.half.take();
     }
 }
 
@@ -452,7 +453,7 @@ impl Wans {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, WanPath>> {
-        lock(&self.paths)
+        self.paths.lock()
     }
 
     /// Returns true if a configuration is the present one of its path.
@@ -486,13 +487,9 @@ impl Wans {
 
 fn lend<T>(home: &Arc<Mutex<Option<T>>>) -> BorrowedHalf<T> {
     BorrowedHalf {
-        half: lock(home).take(),
+        half: home.lock().take(),
         home: Arc::clone(home),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the name of the first setting that differs but cannot change under traffic.
