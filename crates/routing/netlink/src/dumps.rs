@@ -7,7 +7,8 @@
 //!                                               +--+ NLM_F_DUMP_INTR, ENOBUFS: it is spoiled
 //! ```
 //!
-//! Dumps run on the socket of the notifications, because only then do both arrive in the order of the changes. The kernel
+//! Dumps run on the socket of the notifications, so that both arrive in the order in which the kernel queues them; where that is
+//! not the order of the changes, notifications are the newer ([`crate::overtaken`]). The kernel
 //! refuses a second dump while one runs (EBUSY). The end of a dump is never lost: the kernel queues it past the limit of the
 //! receive buffer. After a failure, the next dump waits, longer each time, so that a consumer that is too slow for its
 //! notifications is not sent dumps without end on top of them.
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use millrace_rib::event::{Change, Dump};
 
+use crate::overtaken::Overtaken;
 use crate::wire::{Content, Message, nlm_flag};
 
 /// The first wait after a failure.
@@ -28,6 +30,7 @@ struct Running {
     dump: Dump,
     sequence: u32,
     is_spoiled: bool,
+    overtaken: Overtaken,
 }
 
 /// The dumps that wait, and the one that runs.
@@ -60,6 +63,7 @@ impl Dumps {
             dump,
             sequence: self.last_sequence,
             is_spoiled: false,
+            overtaken: Overtaken::default(),
         });
         Some((dump, self.last_sequence))
     }
@@ -78,6 +82,20 @@ impl Dumps {
         self.running
             .as_ref()
             .is_some_and(|running| running.sequence == message.sequence)
+    }
+
+    /// Takes notice of a change. Returns true if the running dump lists an object whose state a notification has told since.
+    pub(crate) fn is_outdated(&mut self, change: &Change, is_listed: bool) -> bool {
+        let Some(running) = &mut self.running else {
+            return false;
+        };
+        match change {
+            Change::There(object) if is_listed => running.overtaken.overtakes(object),
+            _ => {
+                running.overtaken.note(change);
+                false
+            }
+        }
     }
 
     /// Takes notice of a message; returns the change if it ends the dump.

@@ -328,7 +328,9 @@ impl Reader {
         } else {
             Origin::Notification
         };
-        if let Ok(Some(change)) = self.translator.change(message, origin) {
+        if let Ok(Some(change)) = self.translator.change(message, origin)
+            && !self.dumps.is_outdated(&change, origin == Origin::Dump)
+        {
             self.outbox.push(change)?;
         }
         // Of objects, only a flag matters here, so that their content is not decoded again.

@@ -29,6 +29,7 @@ mod kernel;
 mod message;
 mod namespace;
 mod outbox;
+mod overtaken;
 mod requests;
 mod settings;
 mod shadow;
