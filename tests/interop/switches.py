@@ -19,14 +19,19 @@ STOP_BOUND = 60
 
 def wait_for(what, condition, bound=60.0):
     """Returns the first true value of `condition`, polled for at most `bound` seconds. The last poll begins after the bound,
-    because a single poll may take as long on a busy machine."""
+    because a single poll may take as long on a busy machine. A condition on something that is not there yet does not hold."""
     deadline = time.monotonic() + bound
     while True:
         is_last = time.monotonic() >= deadline
-        value = condition()
+        missing = None
+        try:
+            value = condition()
+        except (LookupError, StopIteration) as error:
+            value, missing = None, error
         if value:
             return value
-        assert not is_last, f"{what}: not within {bound} s"
+        if is_last:
+            raise AssertionError(f"{what}: not within {bound} s") from missing
         time.sleep(0.02)
 
 
