@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use millrace_agent::BridgeControl;
 use millrace_agent::control::{
     self as agent, CaptureRequest, CaptureSink, ChainTrace, ChainTraceEnd, TraceOutcome, TracedHop,
@@ -82,7 +83,7 @@ fn show<B: Backend>(
     let mut trace = view::Trace {
         bridge: bridge.to_owned(),
         in_port: origin.in_port.raw(),
-        packet: hex(frame),
+        packet: HEXLOWER.encode(frame),
         fields: fields(origin, frame),
         notes: Vec::new(),
         steps: Vec::new(),
@@ -173,7 +174,7 @@ fn add_routed(trace: &mut view::Trace, port: PortNo, routed: &RouteExplanation) 
                     port: interface.to_string(),
                     number: port.raw(),
                     queue: None,
-                    packet: hex(frame),
+                    packet: HEXLOWER.encode(frame),
                 });
                 note_effect(trace, format!("to the VLAN of interface {interface}"));
             }
@@ -242,7 +243,7 @@ fn output<B: Backend>(
         port: status.map_or_else(|| port.to_string(), |port| port.model.name.to_string()),
         number: port.raw(),
         queue: queue.map(|queue| queue.0),
-        packet: hex(frame),
+        packet: HEXLOWER.encode(frame),
     }
 }
 
@@ -422,17 +423,6 @@ fn fields(origin: Origin, frame: &[u8]) -> String {
     builder
         .finish()
         .map_or_else(|_| String::new(), |fields| fields.to_string())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            use std::fmt::Write;
-            // Writing to a string cannot fail.
-            let _written = write!(text, "{byte:02x}");
-            text
-        })
 }
 
 /// Starts a capture.

@@ -125,9 +125,8 @@ impl Nsh {
 }
 
 fn hex(text: &str) -> Option<[u8; 16]> {
-    let is_hex = text.len() == 32 && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
-    Some(number.to_be_bytes())
+    let bytes = data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
+    bytes.try_into().ok()
 }
 
 impl fmt::Display for NshPath {

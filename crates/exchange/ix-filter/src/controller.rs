@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use data_encoding::HEXLOWER;
 use millrace_bgp::{Change, FamilySet, LargeCommunity, Peer, PeerSettings, RouteKey};
 use millrace_ix_model::{AccountId, FilterId, Prefix, Reason, Timestamp};
 use millrace_types::Time;
@@ -279,7 +280,7 @@ impl FilterController {
             }
             Change::Malformed { bytes, error, .. } => {
                 if let Some(neighbour) = self.neighbours.get_mut(&address) {
-                    let hex: String = bytes.iter().take(32).map(|byte| format!("{byte:02x}")).collect();
+                    let hex = HEXLOWER.encode(&bytes[..bytes.len().min(32)]);
                     neighbour
                         .malformed
                         .push_back(format!("flow specification {hex}: {error}"));

@@ -3,6 +3,7 @@
 use core::fmt::Write as _;
 use core::net::IpAddr;
 
+use data_encoding::HEXLOWER;
 use millrace_bgp::RouteKey;
 
 /// The largest number of bytes of a rule in its reference. The length and a hash replace further bytes.
@@ -18,9 +19,7 @@ pub(crate) fn reference(peer: IpAddr, route: &RouteKey) -> String {
             let family = if rule.is_ipv6() { 6 } else { 4 };
             let mut text = format!("{PREFIX}{peer}|flow{family}|{path}|");
             let bytes = rule.as_bytes();
-            for byte in bytes.iter().take(SHOWN_MAX) {
-                let _infallible = write!(text, "{byte:02x}");
-            }
+            HEXLOWER.encode_append(&bytes[..bytes.len().min(SHOWN_MAX)], &mut text);
             if bytes.len() > SHOWN_MAX {
                 let _infallible = write!(text, "+{}:{:016x}", bytes.len(), fnv(bytes));
             }

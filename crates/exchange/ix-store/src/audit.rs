@@ -4,6 +4,7 @@
 //! hash of the previous entry; so the hash of the head commits to all entries. A signed head (Ed25519, RFC
 //! 8032) proves that the holder of the key had the chain in that form.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use ring::digest::{SHA256, digest};
 use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
@@ -130,7 +131,10 @@ impl SignedHead {
 
     /// Returns `true` if the signature is right under `public_key` (hexadecimal).
     fn is_valid(&self, public_key: &str) -> bool {
-        let (Some(key), Some(signature)) = (from_hex(public_key), from_hex(&self.signature)) else {
+        let (Some(key), Some(signature)) = (
+            HEXLOWER_PERMISSIVE.decode(public_key.as_bytes()).ok(),
+            HEXLOWER_PERMISSIVE.decode(self.signature.as_bytes()).ok(),
+        ) else {
             return false;
         };
         let Ok(message) = SignedHead::message(self.serial, &self.hash, self.at) else {
@@ -175,13 +179,13 @@ impl SigningKey {
 
     /// Returns the public key, as 64 hexadecimal digits.
     pub fn public_key(&self) -> String {
-        to_hex(self.0.public_key().as_ref())
+        HEXLOWER.encode(self.0.public_key().as_ref())
     }
 
     /// Signs a head.
     pub(crate) fn sign(&self, serial: u64, hash: &str, at: UnixMillis) -> Result<SignedHead, CanonicalError> {
         let message = SignedHead::message(serial, hash, at)?;
-        let signature = to_hex(self.0.sign(message.as_bytes()).as_ref());
+        let signature = HEXLOWER.encode(self.0.sign(message.as_bytes()).as_ref());
         Ok(SignedHead {
             serial,
             hash: hash.to_owned(),
@@ -320,19 +324,5 @@ fn sha256(text: &str) -> Hash {
 
 /// Returns the SHA-256 of bytes as 64 lower-case hexadecimal digits.
 pub fn sha256_hex(bytes: &[u8]) -> Hash {
-    to_hex(digest(&SHA256, bytes).as_ref())
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return None;
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok())
-        .collect()
+    HEXLOWER.encode(digest(&SHA256, bytes).as_ref())
 }

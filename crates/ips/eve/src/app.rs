@@ -1,5 +1,6 @@
 //! EVE fields of application protocols.
 
+use data_encoding::HEXLOWER;
 use millrace_ips_engine::app::record::{
     DcerpcCall, FtpRecord, HttpRecord, Interfaces, MailStatus, Record, SipRecord, SmbRecord, SmtpRecord,
     SshRecord, TlsRecord,
@@ -9,7 +10,7 @@ use millrace_ips_engine::event::FlowSummary;
 
 use crate::object::{Object, values};
 use crate::place::Place;
-use crate::text::{hex, text};
+use crate::text::text;
 use crate::{Layout, dnp3, dns, modbus, timestamp};
 
 /// Returns the type of the record of a protocol.
@@ -343,7 +344,7 @@ fn dcerpc(out: &mut Object<'_>, call: &DcerpcCall) {
     out.array("interfaces", interfaces, |out, (uuid, version)| {
         let uuid = match core::str::from_utf8(uuid) {
             Ok(_) => text(uuid).into_owned(),
-            Err(_) => hex(uuid),
+            Err(_) => HEXLOWER.encode(uuid),
         };
         out.field("uuid", uuid).field("version", format!("{version}.0"));
         if let Some(result) = results.next() {

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use data_encoding::HEXLOWER;
 use millrace_ips_engine::Event;
 use millrace_ips_engine::detect::dataset::{SavedSet, SetChange};
 use millrace_ips_engine::event::FilePart;
@@ -23,7 +24,7 @@ use millrace_ips_rules::options::dataset::SetType;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::text::{address, hex};
+use crate::text::address;
 
 /// The folder of files beneath that of the storage.
 const FILES: &str = "filestore";
@@ -232,7 +233,7 @@ impl Storage {
     /// Writes a complete file, unless it is there.
     fn store(&mut self, file: &Pending) -> Result<(), StorageError> {
         let digest: [u8; 32] = Sha256::digest(&file.bytes).into();
-        let name = hex(&digest);
+        let name = HEXLOWER.encode(&digest);
         let folder = self.folder.join(FILES).join(&name[..2]);
         let path = folder.join(&name);
         if path.exists() {
@@ -289,7 +290,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
 fn line(kind: SetType, value: &[u8]) -> String {
     match kind {
         SetType::String => STANDARD.encode(value),
-        SetType::Md5 | SetType::Sha256 => hex(value),
+        SetType::Md5 | SetType::Sha256 => HEXLOWER.encode(value),
         SetType::Ipv4 | SetType::Ip => match *value {
             [a, b, c, d] => address([a, b, c, d].into()),
             _ => <[u8; 16]>::try_from(value).map_or_else(|_| String::new(), |octets| address(octets.into())),
@@ -341,7 +342,7 @@ mod tests {
         assert!(names(folder.path()).is_empty());
         storage.take(&first[2]).unwrap();
         storage.take(&second[2]).unwrap();
-        let name = hex(&Sha256::digest(b"abcdefgh"));
+        let name = HEXLOWER.encode(&Sha256::digest(b"abcdefgh"));
         let path = folder.path().join(FILES).join(&name[..2]).join(&name);
         assert_eq!(fs::read(path).unwrap(), b"abcdefgh");
         for event in &first {

@@ -30,11 +30,6 @@ pub(crate) fn printable(bytes: &[u8]) -> String {
     bytes.iter().map(shown).collect()
 }
 
-/// Returns bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use core::net::IpAddr;

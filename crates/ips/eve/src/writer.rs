@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use millrace_ips_engine::app::file::FileState;
 use millrace_ips_engine::event::{FileSummary, FlowSummary, Subject};
 
 use crate::community_id::community_id;
 use crate::object::Object;
-use crate::text::{address, hex};
+use crate::text::address;
 use crate::timestamp::timestamp;
 use crate::{Layout, RuleTables};
 
@@ -110,9 +111,9 @@ pub(crate) fn file(out: &mut Object<'_>, file: &FileSummary) {
         },
     );
     if let Some(hashes) = &file.hashes {
-        out.field("md5", hex(&hashes.md5))
-            .field("sha1", hex(&hashes.sha1))
-            .field("sha256", hex(&hashes.sha256));
+        out.field("md5", HEXLOWER.encode(&hashes.md5))
+            .field("sha1", HEXLOWER.encode(&hashes.sha1))
+            .field("sha256", HEXLOWER.encode(&hashes.sha256));
     }
     out.field("stored", file.is_stored).field("size", file.size);
 }

@@ -3,6 +3,7 @@
 //! A front end reads the newest document, edits it, and writes it back with the number of the revision that it read. If
 //! another one wrote meanwhile, the write fails with [`Failure::Stale`]: documents are never merged.
 
+use data_encoding::HEXLOWER;
 use serde_json::{Map, Value as Json};
 use sha2::{Digest as _, Sha256};
 
@@ -135,12 +136,7 @@ pub fn is_confirmed_by(comment: &str, kind: &str, id: &str) -> bool {
 }
 
 fn digest(id: &str) -> String {
-    use std::fmt::Write as _;
-    let mut text = "sha256:".to_owned();
-    for byte in Sha256::digest(id.as_bytes()) {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    format!("sha256:{}", HEXLOWER.encode(&Sha256::digest(id.as_bytes())))
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@
 //!  MILLRACE_SESSION <connection> <AEAD: 00 or 01> <content secret> <pairwise key to the receiver> <pairwise key to the sender>
 //! ```
 
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 
 /// An open key log. A reader of the file can decrypt all that its connections carry.
@@ -35,9 +35,7 @@ impl KeyLog {
         let mut line = label.to_owned();
         for field in fields {
             line.push(' ');
-            for byte in *field {
-                let _ = write!(line, "{byte:02x}");
-            }
+            HEXLOWER.encode_append(field, &mut line);
         }
         line.push('\n');
         let mut file = self.0.lock();

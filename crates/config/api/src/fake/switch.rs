@@ -518,7 +518,7 @@ impl Live for FakeSwitch {
 
     fn trace(&self, bridge: &str, packet: &TracePacket) -> Result<view::Trace, LiveError> {
         Self::bridge(bridge)?;
-        let hex: String = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = data_encoding::HEXLOWER.encode(&packet.frame);
         let matched = |(_, priority, matching, actions): (u8, u16, &str, &str)| view::Matched {
             priority,
             cookie: "0x2a".to_owned(),

@@ -136,7 +136,7 @@ fn is_of_root_or_us(file: &Metadata) -> bool {
 fn generate(path: &Path) -> std::io::Result<()> {
     let mut random = [0; GENERATED_SIZE];
     File::open("/dev/urandom")?.read_exact(&mut random)?;
-    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let text = data_encoding::HEXLOWER.encode(&random);
     millrace_durable::replace(path, format!("{text}\n").as_bytes(), millrace_durable::PRIVATE)
 }
 

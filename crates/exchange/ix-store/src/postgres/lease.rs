@@ -13,6 +13,7 @@
 
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use parking_lot::Mutex;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio_postgres::Client;
@@ -103,7 +104,7 @@ impl Lease {
         let filled = SystemRandom::new().fill(&mut random);
         filled.map_err(|_| StoreError::Database("the system has no random numbers".to_owned()))?;
         Ok(Lease {
-            holder: random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            holder: HEXLOWER.encode(&random),
             this: Leader {
                 name: settings.name.clone(),
                 address: settings.address.clone(),

@@ -1,5 +1,7 @@
 //! Messages of a stream that begin with their size: the bytes of each direction are joined to whole messages.
 
+use data_encoding::HEXLOWER;
+
 use super::AppProtocol;
 use super::heap::heap;
 use super::parser::Outcome;
@@ -178,10 +180,7 @@ pub(super) fn little(bytes: &mut &[u8], size: usize) -> Option<u64> {
 
 /// Returns bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> Vec<u8> {
-    bytes
-        .iter()
-        .flat_map(|byte| format!("{byte:02x}").into_bytes())
-        .collect()
+    HEXLOWER.encode(bytes).into_bytes()
 }
 
 #[cfg(test)]

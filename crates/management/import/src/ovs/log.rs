@@ -8,6 +8,7 @@
 //! {"_date":1795914825325,"_is_diff":true,"Bridge":{"4619…":{"ports":["uuid","639d…"]}}}\n
 //! ```
 
+use data_encoding::HEXLOWER;
 use millrace_ovsdb::{Datum, Replica, Row, Schema};
 use serde_json::Value as Json;
 use sha1::{Digest as _, Sha1};
@@ -103,10 +104,7 @@ fn record(bytes: &[u8]) -> Result<(usize, Json), String> {
     let content = bytes
         .get(from..to)
         .ok_or("a record is cut off at the end of the file")?;
-    let found: String = Sha1::digest(content)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let found = HEXLOWER.encode(&Sha1::digest(content));
     if found != digest {
         return Err(format!("a record has SHA-1 {found}: expected {digest}"));
     }

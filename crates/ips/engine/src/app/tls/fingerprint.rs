@@ -1,5 +1,6 @@
 //! Fingerprints of hellos: JA3 and JA3S (salesforce/ja3, BSD), JA4 of the client (FoxIO-LLC/ja4, BSD).
 
+use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
@@ -13,7 +14,7 @@ pub(super) fn hex(bytes: &[u8], separator: &str) -> String {
 
 /// Returns the MD5 of a text in hexadecimal digits.
 pub(super) fn md5(text: &str) -> String {
-    hex(&Md5::digest(text.as_bytes()), "")
+    HEXLOWER.encode(&Md5::digest(text.as_bytes()))
 }
 
 /// Joins numbers with hyphens, without the reserved ones.
@@ -86,7 +87,7 @@ pub(super) fn ja4(hello: &Hello, transport: char) -> String {
         }
         Some([only]) if only.is_ascii_alphanumeric() => format!("{0}{0}", char::from(*only)),
         Some(value) => {
-            let digits = hex(value, "");
+            let digits = HEXLOWER.encode(value);
             format!("{}{}", &digits[..1], &digits[digits.len() - 1..])
         }
     };
@@ -112,7 +113,7 @@ pub(super) fn ja4(hello: &Hello, transport: char) -> String {
         if is_empty {
             "0".repeat(12)
         } else {
-            hex(&Sha256::digest(text.as_bytes())[..6], "")
+            HEXLOWER.encode(&Sha256::digest(text.as_bytes())[..6])
         }
     };
     let ciphers_hash = digest(&list(&ciphers), ciphers.is_empty());

@@ -11,6 +11,7 @@ mod tests;
 
 pub use state::HandshakeState;
 
+use data_encoding::HEXLOWER;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
@@ -450,10 +451,7 @@ impl Fingerprints {
 /// Returns the MD5 of a text in hexadecimal digits.
 pub(super) fn md5_text(text: &[u8]) -> String {
     use md5::Digest;
-    md5::Md5::digest(text)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    HEXLOWER.encode(&md5::Md5::digest(text))
 }
 
 /// Publishes the fields that both hellos have. A second hello, after a retry, replaces nothing.
