@@ -1,5 +1,6 @@
 """Starts a PostgreSQL 15 server as processes of its own, in a folder, under a user without rights, on a Unix socket."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -70,12 +71,15 @@ class Server:
         """Stops all processes of the server, as if its machine was gone."""
         os.killpg(self.process.pid, signal.SIGSTOP)
         for pid in self.backends():
-            os.kill(pid, signal.SIGSTOP)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
 
     def resume(self):
         os.killpg(self.process.pid, signal.SIGCONT)
         for pid in self.backends():
-            os.kill(pid, signal.SIGCONT)
+            # One whose client is gone ends as soon as it runs.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def backends(self):
         """Returns the processes that the server has started; each has a process group of its own."""
