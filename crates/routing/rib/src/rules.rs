@@ -506,8 +506,8 @@ impl Rib {
         }
     }
 
-    /// Follows a neighbour: one on an interface of the router, or on a macvlan over it, has a route of its own. Link-local addresses have none:
-    /// packets to them are not forwarded.
+    /// Follows a neighbour: one on an interface of the router, or on a macvlan over it, has a route of its own. Link-local
+    /// addresses have none: packets to them are not forwarded.
     fn host_changed(&mut self, netns: Netns, ifindex: u32, address: IpAddr, is_there: bool) {
         let is_link_local = match address {
             IpAddr::V4(address) => address.is_link_local(),
