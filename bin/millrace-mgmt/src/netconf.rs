@@ -16,7 +16,7 @@ use millrace_netconf::{ConfigChange, Session, Shared};
 use millrace_yang::datastore::Client;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::settings::Settings;
 use crate::{access, socket, switch};
@@ -167,16 +167,12 @@ fn session(
         wake,
         stream: stream.try_clone()?,
     };
-    lock(hub).insert(id, waiting);
+    hub.lock().insert(id, waiting);
     let outcome = exchange(&mut stream, &mut session, &mut store, &notifications, &woken);
-    lock(hub).remove(&id);
+    hub.lock().remove(&id);
     session.end(&mut store);
     tracing::info!(session = session.id(), user = %name, "NETCONF session ends");
     outcome
-}
-
-fn lock(hub: &Hub) -> MutexGuard<'_, BTreeMap<u32, Waiting>> {
-    hub.lock()
 }
 
 fn exchange(
@@ -271,7 +267,7 @@ fn rfc_3339(unix: u64) -> String {
 }
 
 fn tell(hub: &Hub, change: &Arc<ConfigChange>) {
-    for waiting in lock(hub).values() {
+    for waiting in hub.lock().values() {
         if waiting.queue.try_send(Arc::clone(change)).is_err() {
             let _ = waiting.stream.shutdown(Shutdown::Both);
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use millrace_log::Lines;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
@@ -206,18 +206,14 @@ impl Log {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Filter> {
-        self.filter.lock()
-    }
-
     /// Returns the current filter.
     pub(crate) fn filter(&self) -> Filter {
-        self.lock().clone()
+        self.filter.lock().clone()
     }
 
     /// Replaces the filter, and logs the change if the old or the new filter allows it.
     pub(crate) fn set(&self, filter: Filter) {
-        let mut current = self.lock();
+        let mut current = self.filter.lock();
         let (old, new) = (current.to_string(), filter.to_string());
         if filter.level(env!("CARGO_CRATE_NAME")) < LevelFilter::INFO {
             tracing::info!(%old, %new, "log filter changed");

@@ -46,7 +46,7 @@ use millrace_ovs_follower::Follower;
 use millrace_pipeline::{DropReason, Standalone};
 use millrace_store::Store;
 use millrace_types::{PortNo, Vid};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::log::{Filter, LEVELS, Log, TARGETS};
@@ -138,10 +138,6 @@ impl<B: Backend> LiveSwitch<B> {
         problems.extend(ovsdb::problems(&self.follower.status()));
         problems.extend(lost.into_iter().filter_map(|(_, problem)| problem));
         problems
-    }
-
-    fn load(&self) -> MutexGuard<'_, Load> {
-        self.load.lock()
     }
 
     /// Runs a task on the control thread of a bridge and returns its result.
@@ -490,7 +486,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
             .collect();
         let polled = self.ask_all(|control| control.datapath().polled());
         let stats = self.switch.datapath().worker_stats();
-        let shares = self.load().shares(stats.len());
+        let shares = self.load.lock().shares(stats.len());
         stats
             .iter()
             .zip(shares)
@@ -500,7 +496,7 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn measure_load(&self) {
         let stats = self.switch.datapath().worker_stats();
-        self.load().measure(&stats, Instant::now());
+        self.load.lock().measure(&stats, Instant::now());
     }
 
     fn drops(&self) -> Vec<view::Drop> {

@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use thiserror::Error;
 
 use crate::Source;
@@ -194,7 +194,7 @@ impl Admission {
     /// Returns true if a quarter as many closed connections have not ended yet as may be pending: each has a descriptor
     /// still. Do not accept another one then: the kernel's queue holds it meanwhile.
     fn is_crowded(&self) -> bool {
-        self.shared.state().ending >= self.shared.limits.pending.div_ceil(4)
+        self.shared.state.lock().ending >= self.shared.limits.pending.div_ceil(4)
     }
 
     /// Blocks until another connection may be accepted.
@@ -231,7 +231,7 @@ impl Admission {
     }
 
     fn begin_with(&self, source: Source, close: Close) -> Connection {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let closed = state.make_room(source, &self.shared);
         let id = state.next_id;
         state.next_id += 1;
@@ -250,12 +250,6 @@ impl Admission {
             id,
             shared: Arc::clone(&self.shared),
         }))
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
@@ -336,7 +330,7 @@ impl Connection {
     pub fn establish(&self) -> Result<(), EstablishError> {
         let Counted { id, shared } = &*self.0;
         let limits = shared.limits;
-        let mut state = shared.state();
+        let mut state = shared.state.lock();
         if state.established.contains_key(id) {
             return Ok(());
         }
@@ -387,7 +381,7 @@ impl Drop for Busy {
 
 impl Counted {
     fn set_busy(&self, is_busy: bool) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         if let Some(entry) = state.entry(self.id) {
             entry.is_busy = is_busy;
         }
@@ -397,7 +391,7 @@ impl Counted {
     /// task has read a request meanwhile, on which the listener works, another connection is evicted in its place.
     #[cfg(feature = "tokio")]
     pub(crate) fn must_end(&self) -> bool {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let Some(at) = state.leaving.iter().position(|entry| entry.id == self.id) else {
             return false;
         };
@@ -419,7 +413,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let entry = state.remove(self.id);
         let was_established = state.established.remove(&self.id).is_some();
         if entry.is_none() && !was_established {
@@ -586,7 +580,7 @@ mod tests {
             let connection = admission.begin(host(1), || panic!("there is room"));
             connection.establish().unwrap();
         }
-        let state = admission.shared.state();
+        let state = admission.shared.state.lock();
         assert_eq!((state.pending.len(), state.established.len()), (0, 0));
     }
 }

@@ -249,7 +249,7 @@ impl Disk {
     /// once: after a failed write, redb refuses all operations of an open database, also when a full disk has room
     /// again. An operation that writes has the same effect when it is repeated.
     fn with<T>(&self, operation: impl Fn(&Database) -> Result<T, StorageError>) -> Result<T, StorageError> {
-        // A poisoned lock is valid: after a panic the value is either a database or `None`.
+        // After a panic the value is either a database or `None`.
         if let Some(database) = &*self.database.read() {
             match operation(database) {
                 Err(error) if error.medium.is_some() => tracing::warn!(%error, "the store is opened again"),

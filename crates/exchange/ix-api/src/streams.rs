@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use millrace_ix_model::UserId;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The largest number of event streams.
 const STREAMS_MAX: usize = 1024;
@@ -33,16 +33,12 @@ pub(crate) struct OpenStream {
 }
 
 impl Streams {
-    fn open(&self) -> MutexGuard<'_, HashMap<UserId, usize>> {
-        self.0.lock()
-    }
-
     /// Counts a stream of a person.
     ///
     /// # Errors
     /// [`TooManyStreams`] if a limit is reached; the stream then does not count.
     pub(crate) fn begin(self: &Arc<Self>, user: UserId) -> Result<OpenStream, TooManyStreams> {
-        let mut open = self.open();
+        let mut open = self.0.lock();
         if open.values().sum::<usize>() >= STREAMS_MAX {
             return Err(TooManyStreams::OfAll);
         }
@@ -60,7 +56,7 @@ impl Streams {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        let mut open = self.streams.open();
+        let mut open = self.streams.0.lock();
         if let Some(own) = open.get_mut(&self.user) {
             *own -= 1;
             if *own == 0 {
@@ -84,7 +80,7 @@ mod tests {
         let other = streams.begin(UserId(2)).unwrap();
         drop(own);
         drop(other);
-        assert!(streams.open().is_empty(), "closed streams do not count");
+        assert!(streams.0.lock().is_empty(), "closed streams do not count");
         let all: Vec<_> = (0..STREAMS_MAX)
             .map(|number| streams.begin(UserId(u32::try_from(number).unwrap() / 8)).unwrap())
             .collect();

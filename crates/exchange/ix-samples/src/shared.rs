@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_ix_model::{AccountId, ConnectionId, Exchange, Prefix, Timestamp, TrunkId};
 use millrace_sflow::Datagram;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::parties::{Parties, Treated};
 use crate::{Attack, Collector, Pair, TargetRate, Totalled, Traffic};
@@ -43,13 +43,9 @@ impl Shared {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Collector> {
-        self.0.collector.lock()
-    }
-
     /// Adds the samples of a datagram.
     pub fn take(&self, datagram: &Datagram, now: Timestamp) {
-        self.lock().take(datagram, now);
+        self.0.collector.lock().take(datagram, now);
         self.0.heard_at.store(now.millis(), Ordering::Relaxed);
         // The difference is negative after the clock stepped back.
         let since = now.millis().abs_diff(self.0.revised_at.load(Ordering::Relaxed));
@@ -87,7 +83,7 @@ impl Shared {
 
     /// Returns the number of samples so far.
     pub fn samples(&self) -> u64 {
-        self.lock().samples()
+        self.0.collector.lock().samples()
     }
 
     /// Returns a number that grows every 5 s while samples arrive.
@@ -97,32 +93,32 @@ impl Shared {
 
     /// Returns the rates of connections: [towards the exchange, from it], in bit/s.
     pub fn connections(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<ConnectionId, [f64; 2]> {
-        self.lock().connections(exchange, now)
+        self.0.collector.lock().connections(exchange, now)
     }
 
     /// Returns the rates of trunks: [from the first end to the second, back], in bit/s.
     pub fn trunks(&self, exchange: &Exchange, now: Timestamp) -> BTreeMap<TrunkId, [f64; 2]> {
-        self.lock().trunks(exchange, now)
+        self.0.collector.lock().trunks(exchange, now)
     }
 
     /// Returns the traffic since the last call, and forgets it.
     pub fn take_totals(&self, exchange: &Exchange) -> Totalled {
-        self.lock().take_totals(exchange)
+        self.0.collector.lock().take_totals(exchange)
     }
 
     /// Returns the traffic of an account.
     pub fn traffic(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Traffic {
-        self.lock().traffic(exchange, account, now)
+        self.0.collector.lock().traffic(exchange, account, now)
     }
 
     /// Returns the traffic and the BGP sessions between the accounts of the exchange.
     pub fn matrix(&self, exchange: &Exchange, now: Timestamp) -> Vec<Pair> {
-        self.lock().matrix(exchange, now)
+        self.0.collector.lock().matrix(exchange, now)
     }
 
     /// Returns the destinations of an account by their excess, the greatest first.
     pub fn targets(&self, exchange: &Exchange, account: AccountId, now: Timestamp) -> Vec<TargetRate> {
-        self.lock().targets(exchange, account, now)
+        self.0.collector.lock().targets(exchange, account, now)
     }
 
     /// Returns the traffic to a target of an account, and suggested rules; `None` without a sample in the last half minute.
@@ -135,7 +131,7 @@ impl Shared {
     ) -> Option<Attack> {
         let parties = Parties::of(exchange);
         // The search for rules runs without the lock, so that samples are taken meanwhile.
-        let gathered = self.lock().gather(parties, account, target, now);
+        let gathered = self.0.collector.lock().gather(parties, account, target, now);
         gathered.attack(&Treated::of(exchange, account, now))
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::billing::{Figure, Month};
 use crate::frozen;
@@ -43,16 +43,12 @@ impl Shared {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Store> {
-        self.store.lock()
-    }
-
     /// Writes the values of the interval in which `now` is, in seconds since the Unix epoch.
     ///
     /// # Errors
     /// [`SeriesError`].
     pub fn push(&self, now: u64, values: &[(Key, u64)]) -> Result<(), SeriesError> {
-        let pushed = self.lock().push(now, values);
+        let pushed = self.store.lock().push(now, values);
         self.written.fetch_add(1, Ordering::Release);
         pushed
     }
@@ -65,19 +61,19 @@ impl Shared {
 
     /// Returns the points of a graph for each key.
     pub fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
-        let store = self.lock();
+        let store = self.store.lock();
         keys.iter().map(|key| store.graph(*key, period, now)).collect()
     }
 
     /// Returns the keys of all series with a point since the start of the day in which `since` is.
     pub fn keys(&self, since: u64) -> BTreeSet<Key> {
-        self.lock().keys(since)
+        self.store.lock().keys(since)
     }
 
     /// Returns the peers of an account with the most traffic since yesterday, at most 15, the heaviest first.
     pub fn heaviest_peers(&self, account: u32, now: u64) -> Vec<u32> {
         let since = now.saturating_sub(DAY);
-        let store = self.lock();
+        let store = self.store.lock();
         let mut sums: BTreeMap<u32, u64> = BTreeMap::new();
         for key in store.keys(since) {
             let peer = match key.subject {
@@ -115,7 +111,13 @@ impl Shared {
 
     /// Returns the figure of a connection for the part of a month before `now`, computed from the points.
     pub fn figure(&self, connection: u32, month: Month, now: u64) -> Figure {
-        Figure::of(&self.lock(), connection, month, self.utc_offset_minutes, now)
+        Figure::of(
+            &self.store.lock(),
+            connection,
+            month,
+            self.utc_offset_minutes,
+            now,
+        )
     }
 
     /// Returns the figures of a frozen month by connection; `None` if it is not frozen.

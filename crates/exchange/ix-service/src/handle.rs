@@ -123,7 +123,6 @@ impl Handle {
 
     /// Returns the newest view of the exchange.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        // A poisoned lock still holds a complete snapshot: only the pointer is written under it.
         Arc::clone(&self.snapshot.read())
     }
 

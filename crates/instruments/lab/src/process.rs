@@ -46,12 +46,11 @@ impl ProcessId {
     }
 
     fn with_state(pid: i32) -> io::Result<(ProcessId, char)> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The second field, the command in parentheses, may contain spaces and parentheses.
-        let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
-        let start = after.split(' ').nth(19).and_then(|start| start.parse().ok());
+        let stat = Stat::of(pid)?;
+        let start = stat.field(22).and_then(|start| start.parse().ok());
         let start = start.ok_or_else(|| io::Error::other("/proc/PID/stat has no start time"))?;
-        Ok((ProcessId { pid, start }, after.chars().next().unwrap_or('X')))
+        let state = stat.field(3).and_then(|state| state.chars().next());
+        Ok((ProcessId { pid, start }, state.unwrap_or('X')))
     }
 
     /// Returns the name of the process's program, as in `ps`.
@@ -67,6 +66,22 @@ impl ProcessId {
         // The descriptor refers to one process. The start time, read after the opening, proves that it is the
         // right process.
         self.is_alive().then_some(fd)
+    }
+}
+
+/// The contents of `/proc/PID/stat` (proc(5)).
+struct Stat(String);
+
+impl Stat {
+    fn of(pid: i32) -> io::Result<Stat> {
+        Ok(Stat(fs::read_to_string(format!("/proc/{pid}/stat"))?))
+    }
+
+    /// Returns a field by its number in proc(5), from 3.
+    fn field(&self, number: usize) -> Option<&str> {
+        // The second field, the command in parentheses, may contain spaces and parentheses.
+        let (_, after) = self.0.rsplit_once(") ")?;
+        after.split(' ').nth(number - 3)
     }
 }
 
@@ -111,15 +126,11 @@ fn environment(pid: i32) -> Vec<u8> {
     }
 }
 
-/// Returns true if the process was started without environment variables: its environment begins and ends at the same
+/// Returns true if the process is gone, or was started without environment variables: its environment begins and ends at the same
 /// address (fields 50 and 51 of `/proc/PID/stat`, proc(5)). While it executes a program, both are 0.
 fn has_empty_environment(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The first field behind the command is the third of the file.
-    let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
-    let mut extent = after.split(' ').skip(50 - 3);
-    let (start, end) = (extent.next(), extent.next());
-    start == end && start != Some("0")
+    let Ok(stat) = Stat::of(pid) else { return true };
+    stat.field(50) == stat.field(51) && stat.field(50) != Some("0")
 }
 
 /// Terminates processes: sends SIGTERM, sends SIGKILL after three seconds, and returns when they have ended.

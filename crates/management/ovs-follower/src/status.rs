@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use millrace_ovs::{Fault, Severity};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The phase of the follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,21 +50,16 @@ pub struct Status {
 pub(crate) struct Shared(Mutex<Status>);
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Status> {
-        // A writer that panicked left a state that is complete.
-        self.0.lock()
-    }
-
     pub(crate) fn read(&self) -> Status {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Status)) {
-        change(&mut self.lock());
+        change(&mut self.0.lock());
     }
 
     pub(crate) fn phase(&self, phase: Phase) {
-        let mut status = self.lock();
+        let mut status = self.0.lock();
         if status.phase != phase {
             status.phase = phase;
             status.since = Some(Instant::now());
@@ -72,18 +67,18 @@ impl Shared {
     }
 
     pub(crate) fn off(&self) {
-        *self.lock() = Status::default();
+        *self.0.lock() = Status::default();
     }
 
     pub(crate) fn connecting(&self, server: &str) {
         self.phase(Phase::Connecting);
-        self.lock().server = Some(server.to_owned());
+        self.0.lock().server = Some(server.to_owned());
     }
 
     /// Notes the end of a connection or attempt. Returns true if the reason is another one than before.
     pub(crate) fn failed(&self, reason: &str) -> bool {
         self.phase(Phase::Connecting);
-        let mut status = self.lock();
+        let mut status = self.0.lock();
         let is_new = status.last_error.as_deref() != Some(reason);
         status.last_error = Some(reason.to_owned());
         is_new
@@ -91,7 +86,7 @@ impl Shared {
 
     /// Replaces the faults, and logs those that are new.
     pub(crate) fn faults(&self, faults: &[Fault]) {
-        let mut status = self.lock();
+        let mut status = self.0.lock();
         for fault in faults.iter().filter(|fault| !status.faults.contains(fault)) {
             match fault.severity {
                 Severity::Refused => {

@@ -30,7 +30,7 @@ enum Key {
     },
 }
 
-/// What the notifications since the beginning of a dump say of a key.
+/// Notifications of one key since the beginning of a dump.
 #[derive(Default, Debug)]
 struct Notified {
     /// Routes that are there, and those that are gone.

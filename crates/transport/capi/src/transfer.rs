@@ -9,7 +9,7 @@ use millrace_courier::{
 use millrace_types::BitRate;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -240,14 +240,10 @@ impl Transfer {
         Ok(Transfer::new(session.map_err(text)?, vec![from]))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Waits for the next event, at most `timeout` (`None`: forever), and passes it to `act`. Returns 1 for an event, 0 if none
     /// came in time, and -1 after the last one.
     pub(crate) fn next(&self, timeout: Option<Duration>, act: impl FnOnce(&EventTexts)) -> i32 {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State {
             session,
             event,
@@ -287,7 +283,7 @@ impl Transfer {
 
     /// Waits for the end, and returns the status.
     pub(crate) fn join(&self) -> Result<i32, String> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(session) = state.session.take() {
             self.descriptor.store(-1, Ordering::Relaxed);
             let outcomes = session.join().map_err(text);
@@ -306,7 +302,7 @@ impl Transfer {
 
     /// Returns the reason why a peer did not get everything, from the events that were read so far.
     pub(crate) fn reason(&self) -> String {
-        self.state().reason.clone()
+        self.state.lock().reason.clone()
     }
 
     /// Ends the transfer.

@@ -21,7 +21,7 @@ use millrace_courier::{
     exit_status,
 };
 use millrace_types::shell::quoted;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::args::{Commit, OnChange, Send};
 use crate::device::{OpenDpdk, open};
@@ -112,7 +112,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         match target(first.trim(), known.as_deref(), args, &stop, &mut remotes) {
             Ok(target) => {
                 targets.push(target);
-                held(&all_words).push(first.trim().to_owned());
+                all_words.lock().push(first.trim().to_owned());
             }
             Err(CommandError::Target(error)) => wrong.add(&first, &error),
             Err(error) => return Err(error),
@@ -169,7 +169,7 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
     display.finish()?;
     let resumable = |outcome: &Outcome| matches!(outcome, Outcome::Resumable { .. });
     if outcomes.iter().any(resumable) && !json {
-        let all_words = held(&all_words).clone();
+        let all_words = all_words.lock().clone();
         let left = all_words
             .iter()
             .zip(&outcomes)
@@ -207,11 +207,6 @@ pub fn send(json: bool, args: &Send, open_dpdk: OpenDpdk<'_>) -> Result<ExitCode
         return Err(error);
     }
     Ok(ExitCode::from(exit_status(&outcomes)))
-}
-
-/// Returns the list in a lock.
-fn held(words: &Mutex<Vec<String>>) -> MutexGuard<'_, Vec<String>> {
-    words.lock()
 }
 
 /// Returns the command line that goes on for the targets `left`: `given` without the words of the other targets, and without the list
@@ -311,7 +306,7 @@ fn add_targets(
             };
             match parse(line.trim(), known.as_deref()) {
                 Ok(target) => {
-                    held(&words).push(line.trim().to_owned());
+                    words.lock().push(line.trim().to_owned());
                     handle.add_target(target);
                 }
                 Err(error) => wrong.add(&line, &error),

@@ -5,7 +5,7 @@ use crate::session::SessionHandle;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::process::Child;
 use std::sync::Arc;
 
@@ -56,16 +56,12 @@ impl Interrupts {
     /// Kills a child, which inherits the blocked signals, if a signal comes before the session.
     pub fn kill_early(&self, child: &Child) {
         if let Ok(pid) = i32::try_from(child.id()) {
-            self.interrupted().children.push(Pid::from_raw(pid));
+            self.0.lock().children.push(Pid::from_raw(pid));
         }
     }
 
     /// Registers the session that later signals cancel.
     pub fn cancel(self, session: SessionHandle) {
-        self.interrupted().session = Some(session);
-    }
-
-    fn interrupted(&self) -> MutexGuard<'_, Interrupted> {
-        self.0.lock()
+        self.0.lock().session = Some(session);
     }
 }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value as Json;
 use tokio::sync::watch;
@@ -104,11 +104,6 @@ impl Journal {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Each change of the journal is complete before the lock is released.
-        self.0.inner.lock()
-    }
-
     fn at(&self, sequence: u64) -> Cursor {
         Cursor {
             epoch: self.0.epoch,
@@ -171,7 +166,7 @@ impl Journal {
     }
 
     fn change(&self, change: impl FnOnce(&Journal, &mut Inner)) {
-        let mut inner = self.lock();
+        let mut inner = self.0.inner.lock();
         let before = inner.sequence;
         change(self, &mut inner);
         let after = inner.sequence;
@@ -216,7 +211,7 @@ impl Journal {
 
     /// Returns the present values of the wanted kinds, and the place of the last change.
     pub(super) fn state(&self, kinds: &[StateKind]) -> State {
-        let inner = self.lock();
+        let inner = self.0.inner.lock();
         let values = |kind: &StateKind| {
             let values = inner.values.get(kind).into_iter().flatten();
             values
@@ -231,7 +226,7 @@ impl Journal {
 
     /// Returns a part of the changes after a place, at most `limit` of them.
     pub(super) fn after(&self, place: Option<Cursor>, kinds: &[StateKind], limit: usize) -> Changes {
-        let inner = self.lock();
+        let inner = self.0.inner.lock();
         let present = self.at(inner.sequence);
         let oldest = inner.sequence - inner.ring.len() as u64;
         let known = place.filter(|place| {
@@ -350,7 +345,7 @@ mod tests {
         for number in 0..40 {
             journal.publish(StateKind::Lldp, "br0/p1", &format!("{number}{long}"));
         }
-        let inner = journal.lock();
+        let inner = journal.0.inner.lock();
         assert!(
             inner.ring_size <= RING_MAX_SIZE && inner.ring.len() < 10,
             "{}",

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::live::{Live, PortCounters};
 use crate::view::{Counters, Port, Rates};
@@ -43,7 +43,7 @@ struct Sample {
 impl Samples {
     /// Returns true if it is time for a sample.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        let mut read = self.locked();
+        let mut read = self.read.lock();
         let asked_at = *read.asked_at.get_or_insert(now);
         let was_asked = now.saturating_duration_since(asked_at) < ASKED_TIME;
         let since = read.at.map(|at| now.saturating_duration_since(at));
@@ -54,7 +54,7 @@ impl Samples {
     /// Samples every port. Ports that no longer exist are removed.
     pub(super) fn read(&self, live: &dyn Live, now: Instant) {
         let found = live.port_counters();
-        let mut read = self.locked();
+        let mut read = self.read.lock();
         let mut before = core::mem::take(&mut read.bridges);
         let of_bridge = |(bridge, mut ports): (String, Vec<PortCounters>)| {
             ports.sort_unstable_by_key(|port| port.number);
@@ -81,7 +81,7 @@ impl Samples {
 
     /// Fills in the rates of the ports, for a request.
     pub(super) fn fill(&self, ports: &mut [Port], now: Instant) {
-        let mut read = self.locked();
+        let mut read = self.read.lock();
         read.asked_at = Some(now);
         for port in ports {
             let samples = read
@@ -93,10 +93,6 @@ impl Samples {
             let sample = at.ok().and_then(|at| samples.get(at));
             port.rates = sample.and_then(|(_, sample)| sample.rates);
         }
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Read> {
-        self.read.lock()
     }
 }
 
@@ -131,7 +127,7 @@ mod tests {
                 samples.fill(&mut [], now);
             }
             if samples.is_due(now) {
-                samples.locked().at = Some(now);
+                samples.read.lock().at = Some(now);
                 taken.push(second);
             }
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use millrace_openflow::roles::Role;
 use millrace_types::{Duration, Time};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use crate::controllers::{ChannelCounters, LogLimit};
 use crate::observe::{Observation, Observer};
@@ -116,10 +116,6 @@ impl ChannelTable {
         &self.bridge
     }
 
-    fn lines(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Line>)> {
-        self.lines.lock()
-    }
-
     /// Adds a channel to the table. Dropping the returned entry removes it.
     pub(crate) fn line(
         self: &Arc<Self>,
@@ -137,7 +133,7 @@ impl ChannelTable {
             last_error: None,
             tally: Arc::clone(&tally),
         };
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         lines.0 += 1;
         let key = lines.0;
         lines.1.insert(key, line);
@@ -150,7 +146,7 @@ impl ChannelTable {
 
     /// Returns the status of all channels, oldest first.
     pub fn read(&self) -> Vec<ChannelStatus> {
-        let lines = self.lines();
+        let lines = self.lines.lock();
         let status = |(number, line): (&u64, &Line)| ChannelStatus {
             number: *number,
             target: line.target.clone(),
@@ -192,7 +188,7 @@ impl ChannelEntry {
     }
 
     fn change(&self, change: impl FnOnce(&mut Line)) {
-        if let Some(line) = self.channel_table.lines().1.get_mut(&self.key) {
+        if let Some(line) = self.channel_table.lines.lock().1.get_mut(&self.key) {
             change(line);
         }
     }
@@ -216,7 +212,7 @@ impl ChannelEntry {
 
 impl Drop for ChannelEntry {
     fn drop(&mut self) {
-        self.channel_table.lines().1.remove(&self.key);
+        self.channel_table.lines.lock().1.remove(&self.key);
         self.channel_table.report();
     }
 }

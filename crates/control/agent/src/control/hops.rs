@@ -1,7 +1,7 @@
 //! The hops that do not work, for readers that must not wait for the control thread, which may be opening
 //! devices.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use millrace_chain::{ChainStats, HopState, HopStats};
 
@@ -19,10 +19,6 @@ pub struct HopProblem {
 pub struct HopProblems(Mutex<Vec<HopProblem>>);
 
 impl HopProblems {
-    fn lock(&self) -> MutexGuard<'_, Vec<HopProblem>> {
-        self.0.lock()
-    }
-
     /// Replaces the problems with those of `chains`, which must be all chains of the bridge.
     pub(super) fn write(&self, chains: &[ChainStats]) {
         let hops = chains.iter().flat_map(|chain| {
@@ -30,12 +26,12 @@ impl HopProblems {
             hops.filter_map(move |hop| problem_of(&chain.name, hop))
         });
         let problems = hops.collect();
-        *self.lock() = problems;
+        *self.0.lock() = problems;
     }
 
     /// Returns the hops that do not work.
     pub fn read(&self) -> Vec<HopProblem> {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 }
 

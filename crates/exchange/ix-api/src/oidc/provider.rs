@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use millrace_types::Time;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use ureq::http::Response;
@@ -65,13 +65,9 @@ impl Provider {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, (Kept<Metadata>, Kept<KeySet>)> {
-        self.kept.lock()
-    }
-
     /// Returns the metadata of the provider, which are read again after an hour.
     pub(super) fn metadata(&self, now: Time) -> Result<Arc<Metadata>, OidcError> {
-        let known = self.kept().0.clone();
+        let known = self.kept.lock().0.clone();
         if let Some((at, metadata)) = known
             && now.since(at) < KEPT
         {
@@ -99,7 +95,7 @@ impl Provider {
             check_address(endpoint, &self.issuer)?;
         }
         let metadata = Arc::new(metadata);
-        self.kept().0 = Some((now, Arc::clone(&metadata)));
+        self.kept.lock().0 = Some((now, Arc::clone(&metadata)));
         Ok(metadata)
     }
 
@@ -111,7 +107,7 @@ impl Provider {
         now: Time,
         is_unknown: bool,
     ) -> Result<Arc<KeySet>, OidcError> {
-        let known = self.kept().1.clone();
+        let known = self.kept.lock().1.clone();
         let bound = if is_unknown { KEYS_AGAIN } else { KEPT };
         if let Some((at, keys)) = known
             && now.since(at) < bound
@@ -125,7 +121,7 @@ impl Provider {
             reason: "the answer is no key set (RFC 7517)".to_owned(),
         })?;
         let keys = Arc::new(keys);
-        self.kept().1 = Some((now, Arc::clone(&keys)));
+        self.kept.lock().1 = Some((now, Arc::clone(&keys)));
         Ok(keys)
     }
 

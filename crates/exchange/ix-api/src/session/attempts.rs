@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_types::Time;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The time for which an attempt counts.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -116,7 +116,7 @@ impl Attempts {
 
     /// Forgets the attempts for a login from a network, and those of a device, after a successful one.
     pub fn succeeded(&self, login: &str, address: IpAddr, device: Option<&str>) {
-        let mut window = self.lock();
+        let mut window = self.window.lock();
         let login = digest(&login.to_lowercase());
         window.times.remove(&Subject::LoginFrom(login, network(address)));
         if let Some(device) = device {
@@ -124,12 +124,8 @@ impl Attempts {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Window> {
-        self.window.lock()
-    }
-
     fn count(&self, subjects: &[Subject], now: Time) -> Result<(), TooMany> {
-        let mut window = self.lock();
+        let mut window = self.window.lock();
         window.forget(now);
         for subject in subjects {
             window.check(subject, now)?;
@@ -319,10 +315,10 @@ mod tests {
         });
         assert_eq!(refused.count(), 9_980);
         attempts.begin("later", far(5), None, at(1)).unwrap();
-        let window = attempts.lock();
+        let window = attempts.window.lock();
         assert!(window.order.len() <= REMEMBERED + 3 && window.times.len() <= REMEMBERED + 3);
         drop(window);
         attempts.begin("last", HOME, None, at(61)).unwrap();
-        assert_eq!(attempts.lock().order.len(), 3, "old attempts are gone");
+        assert_eq!(attempts.window.lock().order.len(), 3, "old attempts are gone");
     }
 }

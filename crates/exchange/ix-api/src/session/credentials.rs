@@ -48,20 +48,14 @@ pub trait CredentialStore: Send + Sync {
 #[derive(Debug, Default)]
 pub struct MemoryCredentials(Mutex<BTreeMap<String, Vec<u8>>>);
 
-impl MemoryCredentials {
-    fn values(&self) -> parking_lot::MutexGuard<'_, BTreeMap<String, Vec<u8>>> {
-        self.0.lock()
-    }
-}
-
 impl CredentialStore for MemoryCredentials {
     fn load<'a>(&'a self, key: &'a str) -> Stored<'a, Option<Vec<u8>>> {
-        Box::pin(async move { Ok(self.values().get(key).cloned()) })
+        Box::pin(async move { Ok(self.0.lock().get(key).cloned()) })
     }
 
     fn save<'a>(&'a self, key: &'a str, value: Option<&'a [u8]>) -> Stored<'a, ()> {
         Box::pin(async move {
-            let mut values = self.values();
+            let mut values = self.0.lock();
             match value {
                 Some(value) => values.insert(key.to_owned(), value.to_vec()),
                 None => values.remove(key),
@@ -72,7 +66,7 @@ impl CredentialStore for MemoryCredentials {
 
     fn list<'a>(&'a self, prefix: &'a str) -> Stored<'a, Vec<(String, Vec<u8>)>> {
         Box::pin(async move {
-            let values = self.values();
+            let values = self.0.lock();
             let found = values
                 .range(prefix.to_owned()..)
                 .take_while(|(key, _)| key.starts_with(prefix));

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use millrace_types::Time;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::attempts::network;
@@ -59,13 +59,9 @@ struct State {
 }
 
 impl Failures {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Adds a failure.
     pub(crate) fn add(&self, failure: Failure, now: Time) -> Next {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let age = state.last.map(|last| now.since(last));
         if state.count == 0 && age.is_none_or(|age| age >= EVERY) {
             state.last = Some(now);
@@ -88,7 +84,7 @@ impl Failures {
 
     /// Returns the detail of one entry for all failures since the last entry; `None` if there are none.
     pub(crate) fn take(&self, now: Time) -> Option<Value> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let State {
             count,
             names,

@@ -99,12 +99,8 @@ impl Sessions {
     /// [`CredentialError`]; the sessions are as before then.
     pub async fn read_again(&self) -> Result<(), CredentialError> {
         let found = stored(&*self.store).await?;
-        *self.open() = found;
+        *self.open.lock() = found;
         Ok(())
-    }
-
-    fn open(&self) -> parking_lot::MutexGuard<'_, HashMap<String, CachedSession>> {
-        self.open.lock()
     }
 
     /// Begins a session and returns the value of the `Set-Cookie` header.
@@ -139,7 +135,7 @@ impl Sessions {
         let key = fingerprint(&token);
         save_json(&*self.store, &format!("{PREFIX}{key}"), &session).await?;
         let ended = {
-            let mut open = self.open();
+            let mut open = self.open.lock();
             open.insert(key, CachedSession::from(session));
             excess(&mut open, user, now)
         };
@@ -166,7 +162,7 @@ impl Sessions {
             if let Err(error) = save_json(&*self.store, &format!("{PREFIX}{key}"), &session).await {
                 tracing::warn!(%error, "the time of a session's last request is not stored");
             }
-            if !self.open().contains_key(&key) {
+            if !self.open.lock().contains_key(&key) {
                 // The session ended during the write, and the write may have stored it again after its removal.
                 self.remove(&key).await;
                 return None;
@@ -177,7 +173,7 @@ impl Sessions {
 
     /// Notes a request of a session; `None` if there is no such session.
     fn use_session(&self, key: &str, now: Timestamp) -> Option<Use> {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let found = open.get_mut(key)?;
         if found.session.is_over(now) {
             open.remove(key);
@@ -205,7 +201,7 @@ impl Sessions {
     /// not prolong the session.
     pub(crate) fn peek(&self, headers: &HeaderMap, now: Timestamp) -> Option<Session> {
         let key = fingerprint(token(headers)?);
-        let open = self.open();
+        let open = self.open.lock();
         let found = open.get(&key).map(|open| &open.session);
         found.filter(|session| !session.is_over(now)).cloned()
     }
@@ -217,7 +213,7 @@ impl Sessions {
     pub async fn end(&self, headers: &HeaderMap) -> Result<String, CredentialError> {
         if let Some(token) = token(headers) {
             let key = fingerprint(token);
-            self.open().remove(&key);
+            self.open.lock().remove(&key);
             self.store.save(&format!("{PREFIX}{key}"), None).await?;
         }
         Ok(format!(
@@ -231,7 +227,8 @@ impl Sessions {
     /// [`CredentialError`].
     pub async fn end_all(&self, user: UserId) -> Result<(), CredentialError> {
         let ended: Vec<String> = self
-            .open()
+            .open
+            .lock()
             .extract_if(|_, open| open.session.user == user)
             .map(|(key, _)| key)
             .collect();

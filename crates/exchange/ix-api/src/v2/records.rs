@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ix_model::Timestamp;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -52,27 +52,19 @@ impl Records {
         })
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<String, Value>> {
-        self.all.read()
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<String, Value>> {
-        self.all.write()
-    }
-
     /// Returns a record.
     pub(crate) fn find<T: Record>(&self, id: &str) -> Option<T> {
         let is_kind = id
             .strip_prefix(T::PREFIX)
             .is_some_and(|rest| rest.starts_with('-'));
-        let value = self.read().get(id).filter(|_| is_kind).cloned()?;
+        let value = self.all.read().get(id).filter(|_| is_kind).cloned()?;
         serde_json::from_value(value).ok()
     }
 
     /// Returns all records of a kind, in the order of their creation.
     pub(crate) fn all<T: Record>(&self) -> Vec<(String, T)> {
         let prefix = format!("{}-", T::PREFIX);
-        let all = self.read();
+        let all = self.all.read();
         let mut found: Vec<(String, T)> = all
             .range(prefix.clone()..)
             .take_while(|(id, _)| id.starts_with(&prefix))
@@ -106,7 +98,7 @@ impl Records {
         let id = match found {
             Some(id) => id,
             None => {
-                let number = self.read().get(LAST).and_then(Value::as_u64).unwrap_or(0) + 1;
+                let number = self.all.read().get(LAST).and_then(Value::as_u64).unwrap_or(0) + 1;
                 self.save(LAST, number.into()).await?;
                 format!("{}-{number}", T::PREFIX)
             }
@@ -118,7 +110,7 @@ impl Records {
     /// Returns the identifier of the record of a kind that a request has created.
     fn marked(&self, prefix: &str, mark: &str, now: Timestamp) -> Option<String> {
         let prefix = format!("{prefix}-");
-        let all = self.read();
+        let all = self.all.read();
         let mut own = all
             .range(prefix.clone()..)
             .take_while(|(id, _)| id.starts_with(&prefix));
@@ -143,7 +135,7 @@ impl Records {
         change: impl FnOnce(&mut T) -> Result<(), E>,
     ) -> Result<Option<T>, E> {
         let _writing = self.writing.lock().await;
-        let found = self.read().get(id).cloned();
+        let found = self.all.read().get(id).cloned();
         let Some(mut record) = found.and_then(|value| serde_json::from_value::<T>(value).ok()) else {
             return Ok(None);
         };
@@ -156,14 +148,14 @@ impl Records {
     pub(crate) async fn delete(&self, id: &str) -> Result<(), CredentialError> {
         let _writing = self.writing.lock().await;
         self.store.save(&format!("{PREFIX}{id}"), None).await?;
-        self.write().remove(id);
+        self.all.write().remove(id);
         Ok(())
     }
 
     /// Writes a value to the store, and then for readers. The caller holds `writing`.
     async fn save(&self, id: &str, value: Value) -> Result<(), CredentialError> {
         save_json(&*self.store, &format!("{PREFIX}{id}"), &value).await?;
-        self.write().insert(id.to_owned(), value);
+        self.all.write().insert(id.to_owned(), value);
         Ok(())
     }
 }

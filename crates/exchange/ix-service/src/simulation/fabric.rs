@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_ix_engine::{Entries as _, Event};
 use millrace_ix_model::{Exchange, SwitchId};
 use millrace_types::{Cookie, PortNo};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::ModelSwitch;
 use crate::fabric::Fabric;
@@ -35,18 +35,14 @@ struct State {
 pub struct SimulatedFabric(Arc<Mutex<State>>);
 
 impl SimulatedFabric {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
-    }
-
     /// Takes a request of the engine.
     pub fn request(&self, request: FabricRequest) {
-        self.state().take(request);
+        self.0.lock().take(request);
     }
 
     /// Connects all switches of an exchange, whose ports are up.
     pub fn connect_all(&self, engine: FabricHandle, exchange: &Exchange) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.engine = Some(engine);
         for (id, switch) in &exchange.switches {
             let found = state.switches.entry(*id).or_default();
@@ -57,17 +53,17 @@ impl SimulatedFabric {
 
     /// Connects a switch again, with the content that it has.
     pub fn connect(&self, switch: SwitchId) {
-        self.state().connect(switch);
+        self.0.lock().connect(switch);
     }
 
     /// Ends the connection of a switch.
     pub fn disconnect(&self, switch: SwitchId) {
-        self.state().disconnect(switch);
+        self.0.lock().disconnect(switch);
     }
 
     /// Sets the ports of a switch that are down; all others are up.
     pub fn set_down(&self, switch: SwitchId, down: &[PortNo]) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if let Some(found) = state.switches.get_mut(&switch) {
             found.down = down.iter().copied().collect();
         }
@@ -76,7 +72,7 @@ impl SimulatedFabric {
 
     /// Lets a switch answer nothing, or answer again, beginning with what it has not answered.
     pub fn set_deaf(&self, switch: SwitchId, is_deaf: bool) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let Some(found) = state.switches.get_mut(&switch) else {
             return;
         };
@@ -93,7 +89,7 @@ impl SimulatedFabric {
 
     /// Changes the model of a switch.
     pub fn change(&self, switch: SwitchId, change: impl FnOnce(&mut ModelSwitch)) {
-        if let Some(found) = self.state().switches.get_mut(&switch) {
+        if let Some(found) = self.0.lock().switches.get_mut(&switch) {
             change(&mut found.model);
         }
     }
@@ -111,21 +107,21 @@ impl SimulatedFabric {
 
     /// Returns true if a switch is connected.
     pub fn is_connected(&self, switch: SwitchId) -> bool {
-        let state = self.state();
+        let state = self.0.lock();
         let found = state.switches.get(&switch);
         found.is_some_and(|found| found.model.session.is_some())
     }
 
     /// Returns true if a switch is away, or leaves a request without an answer.
     pub fn is_late(&self) -> bool {
-        let state = self.state();
+        let state = self.0.lock();
         let mut switches = state.switches.values();
         switches.any(|switch| switch.model.session.is_none() || switch.model.is_deaf)
     }
 
     /// Passes a frame that an entry with this cookie has sent to the controller.
     pub fn packet_in(&self, switch: SwitchId, cookie: Cookie, frame: Vec<u8>) {
-        let state = self.state();
+        let state = self.0.lock();
         let session = state.switches.get(&switch).and_then(|found| found.model.session);
         if let (Some(engine), Some(session)) = (&state.engine, session) {
             engine.packet_in(switch, session, cookie, frame);

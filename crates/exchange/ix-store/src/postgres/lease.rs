@@ -120,24 +120,20 @@ impl Lease {
         })
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     pub(super) fn state(&self) -> State {
-        self.lock().clone()
+        self.state.lock().clone()
     }
 
     /// Notes the epoch that this engine has raised.
     pub(super) fn raised(&self, epoch: u64) {
-        if let Role::Leads { epoch: mine } = &mut self.lock().role {
+        if let Role::Leads { epoch: mine } = &mut self.state.lock().role {
             *mine = epoch;
         }
     }
 
     /// Notes that a write in the epoch `mine` has found the epoch `found`.
     pub(super) fn fenced(&self, found: u64, mine: u64) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.role == (Role::Leads { epoch: mine }) {
             tracing::warn!(mine, found, "another engine leads: this one follows");
             state.term += 1;
@@ -156,7 +152,7 @@ impl Lease {
         let (beat, released): (i64, bool) = (row.get(3), row.get(4));
         let (epoch, revision) = (unsigned(&row, 5), unsigned(&row, 6));
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.revision = revision;
             if holder == self.holder && !released {
                 // The answer to this engine's election was lost.
@@ -200,7 +196,7 @@ impl Lease {
         };
         let epoch = unsigned(&row, 0);
         tracing::warn!(epoch, "this engine leads");
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.term += 1;
         state.role = Role::Leads { epoch };
         state.revision = unsigned(&row, 1);
@@ -212,7 +208,7 @@ impl Lease {
         let sql = "UPDATE lease SET beat = beat + 1 WHERE holder = $1 AND NOT released";
         let held = client.execute_typed(sql, &[(&self.holder, Type::TEXT)]).await?;
         if held == 0 {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Role::Leads { epoch } = state.role {
                 tracing::warn!(epoch, "another engine holds the lease: this one follows");
                 state.term += 1;

@@ -44,13 +44,9 @@ struct Pool {
 
 static POOL: Mutex<Pool> = Mutex::new(Pool::new(UserIds::DEFAULT));
 
-fn pool() -> parking_lot::MutexGuard<'static, Pool> {
-    POOL.lock()
-}
-
 /// Sets the range of user ids for processes of functions that start from now on.
 pub fn use_user_ids(range: UserIds) {
-    let mut pool = pool();
+    let mut pool = POOL.lock();
     pool.range = range;
     pool.next = range.first;
 }
@@ -67,7 +63,7 @@ impl UserId {
 
 impl Drop for UserId {
     fn drop(&mut self) {
-        pool().held.remove(&self.0);
+        POOL.lock().held.remove(&self.0);
     }
 }
 
@@ -80,7 +76,7 @@ pub(super) fn allocate() -> io::Result<Option<UserId>> {
     if !Uid::effective().is_root() {
         return Ok(None);
     }
-    let mut pool = pool();
+    let mut pool = POOL.lock();
     let range = pool.range;
     let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     if !is_mapped(&map, range) {

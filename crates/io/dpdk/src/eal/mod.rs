@@ -10,7 +10,7 @@ use std::path::Path;
 use std::ptr;
 
 use millrace_dpdk_sys as sys;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 pub use config::{EalConfig, HugePages, LogLevel, Pci};
 pub use error::{EalError, Version};
@@ -35,10 +35,6 @@ enum State {
 
 static STATE: Mutex<State> = Mutex::new(State::Untouched);
 
-fn state() -> MutexGuard<'static, State> {
-    STATE.lock()
-}
-
 impl Eal {
     /// Starts EAL. Takes 0.1 to 1 s, most of it for loading drivers and for touching the memory.
     ///
@@ -48,7 +44,7 @@ impl Eal {
     /// # Errors
     /// [`EalError`]; each names the next step. After a failure inside DPDK the process cannot try again.
     pub fn init(config: &EalConfig) -> Result<Self, EalError> {
-        let mut state = state();
+        let mut state = STATE.lock();
         match *state {
             State::Untouched => {}
             State::Up(_) => return Err(EalError::AlreadyUp),
@@ -97,7 +93,7 @@ impl Eal {
     /// Returns the token if EAL is up.
     #[must_use]
     pub fn current() -> Option<Self> {
-        matches!(*state(), State::Up(_)).then_some(Self { _only_from_init: () })
+        matches!(*STATE.lock(), State::Up(_)).then_some(Self { _only_from_init: () })
     }
 
     /// Returns true if memory is in huge pages.
@@ -115,7 +111,7 @@ impl Eal {
     /// Unmounts the hugetlbfs if [`Self::init`] mounted one. Memory in use stays usable and is released when
     /// the process ends. The call is possible at any time, but should be the last one.
     pub fn unmount_hugetlbfs(self) {
-        if let State::Up(memory) = &mut *state() {
+        if let State::Up(memory) = &mut *STATE.lock() {
             *memory = HugePageMemory::default();
         }
     }

@@ -5,7 +5,7 @@ use core::net::Ipv4Addr;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
-use super::framed::{self, fields, number, take};
+use super::framed::{self, colons, fields, number, take};
 use super::parser::{Outcome, Parser};
 use super::record::Fields;
 use super::transaction::Transactions;
@@ -36,12 +36,6 @@ fn address(bytes: &[u8]) -> Option<Vec<u8>> {
 
 fn addresses(bytes: &[u8]) -> Vec<Vec<u8>> {
     bytes.chunks(4).filter_map(address).collect()
-}
-
-/// Returns bytes as digits with colons between them.
-fn colons(bytes: &[u8]) -> Vec<u8> {
-    let parts: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    parts.join(":").into_bytes()
 }
 
 /// The name of an option that is requested (RFC 2132).
@@ -88,7 +82,7 @@ impl Dhcp {
         record
             .text("type", kind.as_bytes())
             .number("id", identifier)
-            .text("client_mac", &colons(&fixed[28..34]));
+            .text("client_mac", colons(&fixed[28..34]).as_bytes());
         let named = [
             ("client_ip", 12),
             ("assigned_ip", 16),
@@ -170,7 +164,7 @@ impl Dhcp {
                     true
                 }
                 61 => {
-                    record.text("client_id", &colons(data.get(1..).unwrap_or_default()));
+                    record.text("client_id", colons(data.get(1..).unwrap_or_default()).as_bytes());
                     data.len() >= 2
                 }
                 _ => true,

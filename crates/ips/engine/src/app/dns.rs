@@ -7,6 +7,7 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
+use super::framed::colons;
 use super::parser::{Outcome, Parser};
 use super::record::{DnsRecord, DnsResource, Fields, Record};
 use super::transaction::{AppEvent, Progress, Transactions};
@@ -272,8 +273,7 @@ fn fields(kind: u16, bytes: &[u8], inner: &mut Reader<'_>, events: &mut Vec<AppE
             let [algorithm, kind, fingerprint @ ..] = bytes else {
                 return None;
             };
-            let pairs: Vec<String> = fingerprint.iter().map(|byte| format!("{byte:02x}")).collect();
-            fields.text("fingerprint", pairs.join(":").as_bytes());
+            fields.text("fingerprint", colons(fingerprint).as_bytes());
             fields.number("algo", *algorithm).number("type", *kind);
         }
         _ => return None,

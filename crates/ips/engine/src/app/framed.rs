@@ -178,6 +178,12 @@ pub(super) fn little(bytes: &mut &[u8], size: usize) -> Option<u64> {
     )
 }
 
+/// Returns bytes as pairs of hexadecimal digits with colons between them.
+pub(super) fn colons(bytes: &[u8]) -> String {
+    let parts: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    parts.join(":")
+}
+
 /// Returns bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> Vec<u8> {
     HEXLOWER.encode(bytes).into_bytes()

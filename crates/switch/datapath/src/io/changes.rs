@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 
 use millrace_types::PortNo;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 /// The ports of a bridge whose devices may have changed.
 #[derive(Debug)]
@@ -33,13 +33,9 @@ impl ChangedPorts {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<PortNo>> {
-        self.ports.lock()
-    }
-
     /// Adds a port, and wakes the control thread.
     pub(crate) fn add(&self, port: PortNo) {
-        self.lock().insert(port);
+        self.ports.lock().insert(port);
         self.has_any.store(true, Ordering::Release);
         self.thread.unpark();
     }
@@ -53,7 +49,7 @@ impl ChangedPorts {
     pub(crate) fn take(&self) -> BTreeSet<PortNo> {
         // A port that is added in between is taken now, and costs one more call.
         match self.has_any.swap(false, Ordering::AcqRel) {
-            true => core::mem::take(&mut self.lock()),
+            true => core::mem::take(&mut self.ports.lock()),
             false => BTreeSet::new(),
         }
     }
@@ -86,21 +82,17 @@ impl ChangeReporter {
 pub(super) struct ReporterSlot(Mutex<Option<ChangeReporter>>);
 
 impl ReporterSlot {
-    fn lock(&self) -> MutexGuard<'_, Option<ChangeReporter>> {
-        self.0.lock()
-    }
-
     pub(super) fn set(&self, reporter: &ChangeReporter) {
-        *self.lock() = Some(reporter.clone());
+        *self.0.lock() = Some(reporter.clone());
     }
 
     pub(super) fn clear(&self) {
-        *self.lock() = None;
+        *self.0.lock() = None;
     }
 
     /// Reports a change, if somebody listens.
     pub(super) fn report(&self) {
-        if let Some(reporter) = &*self.lock() {
+        if let Some(reporter) = &*self.0.lock() {
             reporter.report();
         }
     }

@@ -20,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use nix::net::if_::if_nametoindex;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -74,14 +74,14 @@ impl LinkWatch {
             has_carrier: false,
             tell: Box::new(tell),
         };
-        monitor.shared.watched().insert(number, watched);
+        monitor.shared.watched.lock().insert(number, watched);
         Ok(LinkWatch { number, monitor })
     }
 }
 
 impl Drop for LinkWatch {
     fn drop(&mut self) {
-        self.monitor.shared.watched().remove(&self.number);
+        self.monitor.shared.watched.lock().remove(&self.number);
     }
 }
 
@@ -103,13 +103,9 @@ struct Shared {
 }
 
 impl Shared {
-    fn watched(&self) -> MutexGuard<'_, BTreeMap<u64, Watched>> {
-        self.watched.lock()
-    }
-
     /// Calls back the devices of the interface that has, or had, the index or name of an event.
     fn tell(&self, event: &Event<'_>) {
-        for watched in self.watched().values_mut() {
+        for watched in self.watched.lock().values_mut() {
             let (had_index, has_name) = (
                 watched.index == Some(event.index),
                 event.name == Some(watched.name.as_bytes()),
@@ -126,12 +122,12 @@ impl Shared {
     }
 
     fn tell_all(&self) {
-        self.watched().values().for_each(|watched| (watched.tell)());
+        self.watched.lock().values().for_each(|watched| (watched.tell)());
     }
 
     /// Looks at all interfaces, and calls back the devices of those that are not as they were.
     fn look(&self, socket: &OwnedFd) {
-        for watched in self.watched().values_mut() {
+        for watched in self.watched.lock().values_mut() {
             let state = kernel::state_by(socket, &watched.name).ok();
             if state != watched.state {
                 watched.state = state;
@@ -146,7 +142,7 @@ impl Shared {
     fn look_at_carriers(&self, socket: &OwnedFd, after: u64, limit: usize) -> u64 {
         let mut last = 0;
         let after = (Bound::Excluded(after), Bound::Unbounded);
-        for (number, watched) in self.watched().range_mut(after).take(limit) {
+        for (number, watched) in self.watched.lock().range_mut(after).take(limit) {
             last = *number;
             let has_carrier = kernel::has_carrier(socket, &watched.name).unwrap_or(false);
             if core::mem::replace(&mut watched.has_carrier, has_carrier) != has_carrier {

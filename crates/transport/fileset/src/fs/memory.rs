@@ -13,7 +13,7 @@ use crate::entry::{FileEntry, Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use content::{Content, PAGE_SIZE};
 use millrace_transport::random::Random;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use state::{FileChange, NameChange, Node, State, UMASK, apply, directory, survive};
 use std::io;
 use std::sync::Arc;
@@ -43,19 +43,19 @@ impl MemoryFs {
 
     /// Returns the number of changes and syncs so far.
     pub fn operations(&self) -> u64 {
-        self.state().operations
+        self.0.lock().operations
     }
 
     /// Makes every change and sync from this number on fail, as if the process were killed before it.
     pub fn kill_at(&self, operation: u64) {
-        self.state().kill_at = Some(operation);
+        self.0.lock().kill_at = Some(operation);
     }
 
     /// Returns the file system after a power failure. A subset of the volatile changes, selected by the seed,
     /// is lost.
     #[must_use]
     pub fn crash(&self, seed: u64) -> MemoryFs {
-        let mut state = self.state().clone();
+        let mut state = self.0.lock().clone();
         let mut random = Random::new(seed);
         for inode in &mut state.inodes {
             // The times of a file may be older than its bytes.
@@ -96,7 +96,7 @@ impl MemoryFs {
     /// Returns the file system after the process was killed: no change is lost.
     #[must_use]
     pub fn restart(&self) -> MemoryFs {
-        let mut state = self.state().clone();
+        let mut state = self.0.lock().clone();
         state.kill_at = None;
         MemoryFs(Arc::new(Mutex::new(state)))
     }
@@ -122,17 +122,13 @@ impl MemoryFs {
     /// # Errors
     /// If the file does not exist.
     pub fn tamper(&self, path: &RelativePath, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let inode = state.find(path)?;
         match &mut state.inodes[inode].node {
             Node::File { live, .. } => live.write(offset, bytes),
             _ => return Err(io::ErrorKind::IsADirectory.into()),
         }
         Ok(())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
     }
 }
 
@@ -145,17 +141,17 @@ impl FileSystem for MemoryFs {
     }
 
     fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
-        let state = self.state();
+        let state = self.0.lock();
         Ok(state.metadata(state.find(path)?))
     }
 
     fn file_metadata(&self, file: &usize) -> io::Result<Metadata> {
-        Ok(self.state().metadata(*file))
+        Ok(self.0.lock().metadata(*file))
     }
 
     fn boot(&self) -> [u8; 32] {
         let mut identifier = [0; 32];
-        identifier[..8].copy_from_slice(&self.state().crashes.to_le_bytes());
+        identifier[..8].copy_from_slice(&self.0.lock().crashes.to_le_bytes());
         identifier
     }
 
@@ -167,7 +163,7 @@ impl FileSystem for MemoryFs {
     fn settle(&self) {}
 
     fn names(&self, directory: &RelativePath) -> io::Result<Vec<Vec<u8>>> {
-        let state = self.state();
+        let state = self.0.lock();
         match &state.inodes[state.find(directory)?].node {
             Node::Directory { live, .. } => Ok(live.keys().cloned().collect()),
             _ => Err(io::ErrorKind::NotADirectory.into()),
@@ -175,7 +171,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn read_link(&self, path: &RelativePath) -> io::Result<Vec<u8>> {
-        let state = self.state();
+        let state = self.0.lock();
         match &state.inodes[state.find(path)?].node {
             Node::Symlink(target) => Ok(target.clone()),
             _ => Err(io::ErrorKind::InvalidInput.into()),
@@ -183,7 +179,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn open(&self, path: &RelativePath, access: Access) -> io::Result<usize> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         match (state.find(path), access) {
             (Ok(_), Access::New(_)) => Err(io::ErrorKind::AlreadyExists.into()),
             (Err(error), Access::New(_) | Access::CreatePrivate)
@@ -213,20 +209,20 @@ impl FileSystem for MemoryFs {
     }
 
     fn read_at(&self, file: &usize, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        match &self.state().inodes[*file].node {
+        match &self.0.lock().inodes[*file].node {
             Node::File { live, .. } => Ok(live.read(offset, buffer)),
             _ => Err(io::ErrorKind::IsADirectory.into()),
         }
     }
 
     fn write_at(&self, file: &usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.change_file(*file, FileChange::Write(offset, bytes.to_vec()))
     }
 
     fn segments(&self, file: &usize, size: u64) -> io::Result<Vec<Segment>> {
-        let state = self.state();
+        let state = self.0.lock();
         let Node::File { live, .. } = &state.inodes[*file].node else {
             return Ok(FileEntry::whole(size));
         };
@@ -247,7 +243,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn set_size(&self, file: &usize, size: u64) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.change_file(*file, FileChange::Size(size))
     }
@@ -257,11 +253,11 @@ impl FileSystem for MemoryFs {
     }
 
     fn xattrs(&self, file: &usize) -> io::Result<Vec<Xattr>> {
-        Ok(self.state().inodes[*file].xattrs.clone())
+        Ok(self.0.lock().inodes[*file].xattrs.clone())
     }
 
     fn set_mode(&self, file: &usize, mode: u32) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let now = state.step()?;
         state.inodes[*file].mode = mode;
         state.inodes[*file].changed = now;
@@ -269,7 +265,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn set_modified(&self, file: &usize, modified: Timestamp) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let now = state.step()?;
         state.inodes[*file].modified = modified;
         state.inodes[*file].changed = now;
@@ -277,28 +273,28 @@ impl FileSystem for MemoryFs {
     }
 
     fn set_owner(&self, file: &usize, owner: (u32, u32)) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.inodes[*file].owner = owner;
         Ok(())
     }
 
     fn set_xattrs(&self, file: &usize, xattrs: &[Xattr]) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.inodes[*file].xattrs = xattrs.to_vec();
         Ok(())
     }
 
     fn sync(&self, file: &usize) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.sync(*file);
         Ok(())
     }
 
     fn sync_directory(&self, directory: &RelativePath) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         let inode = state.find(directory)?;
         state.sync(inode);
@@ -306,7 +302,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         for inode in 0..state.inodes.len() {
             state.sync(inode);
@@ -315,7 +311,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn create_directory(&self, path: &RelativePath, mode: u32) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.add(path, directory(), mode & !UMASK).map(drop)
     }
@@ -331,7 +327,7 @@ impl FileSystem for MemoryFs {
         owner: Option<(u32, u32)>,
         modified: Option<Timestamp>,
     ) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         let inode = state.find(path)?;
         let found = &mut state.inodes[inode];
@@ -341,13 +337,13 @@ impl FileSystem for MemoryFs {
     }
 
     fn symlink(&self, target: &[u8], path: &RelativePath) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.add(path, Node::Symlink(target.to_vec()), 0o777).map(drop)
     }
 
     fn hard_link(&self, existing: &RelativePath, new: &RelativePath) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         let inode = state.find(existing)?;
         if state.find(new).is_ok() {
@@ -359,7 +355,7 @@ impl FileSystem for MemoryFs {
 
     /// Renames within one directory.
     fn rename(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         let inode = state.find(from)?;
         let ((parent, old), (other, new)) = (from.split(), to.split());
@@ -375,14 +371,14 @@ impl FileSystem for MemoryFs {
     }
 
     fn rename_new(&self, from: &RelativePath, to: &RelativePath) -> io::Result<()> {
-        if self.state().find(to).is_ok() {
+        if self.0.lock().find(to).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         self.rename(from, to)
     }
 
     fn remove(&self, path: &RelativePath) -> io::Result<()> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         state.step()?;
         state.find(path)?;
         let (parent, name) = path.split();

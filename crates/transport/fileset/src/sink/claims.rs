@@ -4,7 +4,7 @@
 //! at the same time, or a set twice: the second sink is refused. Sinks of other processes are not seen.
 
 use crate::path::RelativePath;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
@@ -12,10 +12,6 @@ use std::sync::LazyLock;
 type Name = [u8; 16];
 
 static HELD: LazyLock<Mutex<HashSet<Name>>> = LazyLock::new(Mutex::default);
-
-fn held() -> MutexGuard<'static, HashSet<Name>> {
-    HELD.lock()
-}
 
 /// The files that one sink uses; they are free again when it is dropped.
 #[derive(Debug)]
@@ -45,7 +41,7 @@ impl Claims {
         hasher.update(path.as_bytes());
         let mut name = Name::default();
         hasher.finalize_xof().fill(&mut name);
-        let is_free = held().insert(name);
+        let is_free = HELD.lock().insert(name);
         if is_free {
             self.names.insert(file, name);
         }
@@ -55,14 +51,14 @@ impl Claims {
     /// Frees the temporary file of a file.
     pub(super) fn release(&mut self, file: u32) {
         if let Some(name) = self.names.remove(&Some(file)) {
-            held().remove(&name);
+            HELD.lock().remove(&name);
         }
     }
 }
 
 impl Drop for Claims {
     fn drop(&mut self) {
-        let mut held = held();
+        let mut held = HELD.lock();
         for name in self.names.values() {
             held.remove(name);
         }

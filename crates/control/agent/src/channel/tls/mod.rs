@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use millrace_model::{self as model, Host};
 use millrace_tls::AnyName;
 use millrace_types::Duration;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
@@ -122,16 +122,12 @@ struct TlsContents {
 type Stamps = [Option<(SystemTime, u64)>; 3];
 
 impl TlsFiles {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     /// Sets the files for new connections, and reads them if they changed.
     ///
     /// # Errors
     /// [`TlsFilesError`]; if `wanted` is unchanged, the former contents of the files stay in use.
     pub(in crate::channel) fn set(&self, wanted: Option<&model::Tls>) -> Result<(), TlsFilesError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.wanted.as_deref() != wanted {
             *state = State {
                 wanted: wanted.cloned().map(Arc::new),
@@ -144,7 +140,7 @@ impl TlsFiles {
     /// Returns the problem of the files, if there is one: new contents that cannot be used, or a certificate that is not
     /// valid now. Reads the files if they changed.
     pub(crate) fn problem(&self) -> Option<String> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let outcome = state.refresh();
         let loaded = state.loaded.as_ref();
         if let Err(error) = outcome {
@@ -166,7 +162,7 @@ impl TlsFiles {
 
     /// Returns the contents for a new handshake.
     fn contents(&self) -> Result<TlsContents, TlsFilesError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let outcome = state.refresh();
         match (&state.loaded, outcome) {
             (Some(loaded), Ok(())) => Ok(loaded.contents.clone()),

@@ -4,7 +4,7 @@ use sha1::{Digest, Sha1};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use super::fingerprint::hex;
+use crate::app::framed::colons;
 
 /// The fields of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Certificate {
 
 /// Returns the SHA-1 of a certificate as "aa:bb:…".
 pub(super) fn fingerprint(der: &[u8]) -> String {
-    hex(&Sha1::digest(der), ":")
+    colons(&Sha1::digest(der))
 }
 
 impl Certificate {
@@ -47,7 +47,7 @@ impl Certificate {
         Some(Certificate {
             subject: parsed.subject().to_string(),
             issuer: parsed.issuer().to_string(),
-            serial: hex(parsed.raw_serial(), ":").to_ascii_uppercase(),
+            serial: colons(parsed.raw_serial()).to_ascii_uppercase(),
             not_before: parsed.validity().not_before.timestamp(),
             not_after: parsed.validity().not_after.timestamp(),
             alternative_names: names

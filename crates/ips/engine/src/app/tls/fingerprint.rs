@@ -1,21 +1,9 @@
 //! Fingerprints of hellos: JA3 and JA3S (salesforce/ja3, BSD), JA4 of the client (FoxIO-LLC/ja4, BSD).
 
 use data_encoding::HEXLOWER;
-use md5::{Digest, Md5};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use super::hello::{Hello, is_grease};
-
-/// Returns bytes as hexadecimal digits in lower case, with a separator between them.
-pub(super) fn hex(bytes: &[u8], separator: &str) -> String {
-    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    digits.join(separator)
-}
-
-/// Returns the MD5 of a text in hexadecimal digits.
-pub(super) fn md5(text: &str) -> String {
-    HEXLOWER.encode(&Md5::digest(text.as_bytes()))
-}
 
 /// Joins numbers with hyphens, without the reserved ones.
 fn numbers(values: &[u16]) -> String {
@@ -125,6 +113,7 @@ pub(super) fn ja4(hello: &Hello, transport: char) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::md5_text;
     use super::*;
 
     #[test]
@@ -142,7 +131,10 @@ mod tests {
             ja3(&hello),
             "769,47-53-5-10-49161-49162-49171-49172-50-56-19-4,0-10-11,23-24-25,0"
         );
-        assert_eq!(md5(&ja3(&hello)), "ada70206e40642a3e4461f35503241d5");
+        assert_eq!(
+            md5_text(ja3(&hello).as_bytes()),
+            "ada70206e40642a3e4461f35503241d5"
+        );
     }
 
     #[test]

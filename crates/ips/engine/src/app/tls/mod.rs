@@ -330,7 +330,7 @@ impl Tls {
             transaction.raise("tls.invalid_sni_length");
         }
         let ja3 = fingerprint::ja3(&hello);
-        let ja3_hash = fingerprint::md5(&ja3);
+        let ja3_hash = md5_text(ja3.as_bytes());
         let ja4 = fingerprint::ja4(&hello, 't');
         if let Some(name) = hello.names.first() {
             transaction.replace(Buffer::TlsSni, direction, name.as_slice());
@@ -362,7 +362,7 @@ impl Tls {
             return false;
         };
         let ja3s = fingerprint::ja3s(&hello);
-        let hash = fingerprint::md5(&ja3s);
+        let hash = md5_text(ja3s.as_bytes());
         transaction.replace(Buffer::Ja3sString, direction, ja3s.as_bytes());
         transaction.replace(Buffer::Ja3sHash, direction, hash.as_bytes());
         publish_hello(transaction, &hello, direction);
@@ -440,7 +440,7 @@ impl Fingerprints {
         Some(Fingerprints {
             sni: hello.names.into_iter().next(),
             alpns: hello.alpns,
-            ja3_hash: fingerprint::md5(&ja3),
+            ja3_hash: md5_text(ja3.as_bytes()),
             ja3,
             ja4,
             extensions: hello.extensions,

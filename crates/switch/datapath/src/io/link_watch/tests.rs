@@ -149,7 +149,7 @@ fn a_change_without_an_event_is_found_by_the_look_at_all_interfaces() {
     let shared = &watch.monitor.shared;
     // The state is another one than the thread knew, as after a lost event.
     let forget = || {
-        for watched in shared.watched().values_mut() {
+        for watched in shared.watched.lock().values_mut() {
             (watched.state, watched.has_carrier) = (None, false);
         }
     };

@@ -97,7 +97,7 @@ impl Server {
 
     /// Adds an interface, which clients may choose from now on.
     pub(super) fn add(&self, interface: &Arc<Interface>) -> Result<(), OpenError> {
-        let mut interfaces = lock(&self.shared.interfaces);
+        let mut interfaces = self.shared.interfaces.lock();
         if interfaces.contains_key(&interface.id) {
             return Err(OpenError::Busy {
                 device: interface.name.clone(),
@@ -111,7 +111,7 @@ impl Server {
 
     /// Removes an interface, and closes the connection of its client.
     pub(super) fn remove(&self, interface: &Arc<Interface>) {
-        lock(&self.shared.interfaces).remove(&interface.id);
+        self.shared.interfaces.lock().remove(&interface.id);
         self.shared.wake.wake();
     }
 }
@@ -124,10 +124,6 @@ impl Drop for Server {
             let _panicked = thread.join();
         }
     }
-}
-
-fn lock(interfaces: &Interfaces) -> parking_lot::MutexGuard<'_, BTreeMap<u32, Arc<Interface>>> {
-    interfaces.lock()
 }
 
 fn listener(path: &Path) -> rustix::io::Result<OwnedFd> {
@@ -190,7 +186,7 @@ impl ServerThread {
             if self.shared.stop.load(Ordering::Acquire) {
                 break;
             }
-            let interfaces: Vec<Arc<Interface>> = lock(&self.shared.interfaces).values().cloned().collect();
+            let interfaces: Vec<Arc<Interface>> = self.shared.interfaces.lock().values().cloned().collect();
             for interface in &interfaces {
                 interface.collect();
                 interface.notifier.ensure_thread(&interface.id.to_string());
@@ -254,7 +250,10 @@ impl ServerThread {
                 }
             };
             let connection = Connection::new(socket);
-            let limits = lock(&self.shared.interfaces)
+            let limits = self
+                .shared
+                .interfaces
+                .lock()
                 .values()
                 .map(|interface| interface.limits())
                 .reduce(|a, b| Limits {

@@ -237,9 +237,9 @@ fn write<P: Packet>(pipes: &Pipes<P>) {
         bytes.clear();
         packet.copy_to(&mut bytes, FRAME_SIZE);
         drop(packet);
-        let file = Arc::clone(&pipes.file.lock());
         // A tap device takes a frame at once or not at all: an interface that is down or deleted refuses it.
-        if (&*file).write(&bytes).is_err() {
+        let written = (&**pipes.file.lock()).write(&bytes);
+        if written.is_err() {
             count(&pipes.tx_errors);
         }
     }

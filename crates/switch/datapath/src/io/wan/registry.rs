@@ -12,7 +12,7 @@ use millrace_wan_emulator::{
     ByteSize, Controller, DirectionConfig, DirectionId, Halves, IcmpErrors, Plan, Receiver, Scenario, Seed,
     Sender, Stats, Step, heap_memory,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::scenario;
@@ -320,7 +320,7 @@ impl Wans {
     /// # Errors
     /// [`PathError`]; the path is then unchanged.
     pub fn configure(self: &Arc<Wans>, name: &str, spec: &PathSpec) -> Result<(), PathError> {
-        let mut paths = self.lock();
+        let mut paths = self.paths.lock();
         let version = self.versions.fetch_add(1, Ordering::Relaxed);
         // The thread ends without a step if `version` does not become the version of the path.
         let start_scenario = || match &spec.scenario {
@@ -389,7 +389,7 @@ impl Wans {
 
     /// Removes the paths that are not among `names` and have no end that is a port.
     pub fn retain(&self, names: &[&str]) {
-        self.lock().retain(|name, path| {
+        self.paths.lock().retain(|name, path| {
             names.contains(&name.as_str()) || path.is_open.iter().any(|open| open.load(Ordering::Acquire))
         });
     }
@@ -405,7 +405,7 @@ impl Wans {
             is_open: path.is_open.each_ref().map(|open| open.load(Ordering::Acquire)),
             stats: path.lines.each_ref().map(|line| line.controller.stats()),
         };
-        self.lock().iter().map(state).collect()
+        self.paths.lock().iter().map(state).collect()
     }
 
     /// Returns the origin of the paths' clock.
@@ -416,7 +416,7 @@ impl Wans {
     /// Lends the halves of an end: the sender and the ICMP errors of the direction that begins there, and the
     /// receiver of the other direction.
     pub(super) fn open(&self, name: &str, end: usize) -> Result<OpenedEnd, EndError> {
-        let paths = self.lock();
+        let paths = self.paths.lock();
         let path = paths.get(name).ok_or(EndError::Unknown)?;
         let [forward, backward] = &path.lines;
         let (out, back) = if end == 0 {
@@ -452,19 +452,18 @@ impl Wans {
         ])
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, WanPath>> {
-        self.paths.lock()
-    }
-
     /// Returns true if a configuration is the present one of its path.
     fn is_configured(&self, name: &str, version: u64) -> bool {
-        self.lock().get(name).is_some_and(|path| path.version == version)
+        self.paths
+            .lock()
+            .get(name)
+            .is_some_and(|path| path.version == version)
     }
 
     /// Applies a step of a scenario. Returns false, without a change, if the path was configured again or
     /// removed in the meantime.
     fn step(&self, name: &str, version: u64, step: &Step) -> bool {
-        let mut paths = self.lock();
+        let mut paths = self.paths.lock();
         let Some(path) = paths.get_mut(name).filter(|path| path.version == version) else {
             return false;
         };
