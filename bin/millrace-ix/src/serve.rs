@@ -145,14 +145,8 @@ fn stop_signal() -> Result<watch::Receiver<bool>> {
 
 /// Leads or follows, until the signal to stop or another term.
 fn part(settings: &Settings, mut store: Box<dyn Store>, stop: watch::Receiver<bool>) -> Result<End> {
-    let epoch = store.standing().epoch();
     let audit_key = audit_key(&settings.database.audit_key())?;
     let public_key = audit_key.public_key();
-    if let Some(epoch) = epoch {
-        tracing::info!(public_key, epoch, "the audit chain is signed with this key");
-    } else {
-        tracing::info!("another engine leads: this one shows what the database has");
-    }
     let switches = Switches::default();
     let requests = switches.clone();
     let engine = millrace_ix_engine::Settings {
@@ -160,7 +154,7 @@ fn part(settings: &Settings, mut store: Box<dyn Store>, stop: watch::Receiver<bo
             ForeignEntries::Remove => ForeignPolicy::Exclusive,
             ForeignEntries::Leave => ForeignPolicy::Leave,
         },
-        seed: epoch.unwrap_or_default(),
+        seed: store.standing().epoch().unwrap_or_default(),
         resync: Duration::from_secs(settings.engine.resync_secs.unwrap_or(60)),
         verification: settings
             .engine
@@ -177,6 +171,13 @@ fn part(settings: &Settings, mut store: Box<dyn Store>, stop: watch::Receiver<bo
     let service = Service::start(store, service_settings, move |request| {
         requests.request(request);
     })?;
+    // The part of the service counts from here on: another engine may lead since the store was asked.
+    let epoch = service.standing().epoch();
+    if let Some(epoch) = epoch {
+        tracing::info!(public_key, epoch, "the audit chain is signed with this key");
+    } else {
+        tracing::info!("another engine leads: this one shows what the database has");
+    }
     // BGP sessions and connections to switches keep their deadlines while the API waits.
     let (network, api) = (runtime("network")?, runtime("api")?);
     let outcome = check_keys(settings, &service.handle(), epoch.is_some(), &public_key).and_then(|()| {
@@ -251,7 +252,7 @@ fn lead(
     })?;
     api.block_on(heads::start(&settings.audit, &handle))?;
     network.block_on(switches.listen(&settings.openflow, epoch, &handle))?;
-    Ok(api.block_on(end(&handle, stop)))
+    Ok(api.block_on(end(service, stop)))
 }
 
 /// Follows: pages and the command line show what the database has, and switches wait. Returns true if another term has begun.
@@ -271,15 +272,15 @@ fn follow(
     })?;
     network.block_on(switches.hold(&settings.openflow, &handle))?;
     api.spawn(web::read_sessions(app));
-    Ok(api.block_on(end(&handle, stop)))
+    Ok(api.block_on(end(service, stop)))
 }
 
-/// Returns at the end of a part: true if another term has begun.
-async fn end(handle: &Handle, mut stop: watch::Receiver<bool>) -> bool {
+/// Returns at the end of a part: true if another term has begun, which may be before this call.
+async fn end(service: &Service, mut stop: watch::Receiver<bool>) -> bool {
     tracing::info!("ready");
     tell(State::Ready);
-    let mut standing = handle.standing();
-    let term = standing.borrow().term;
+    let mut standing = service.handle().standing();
+    let term = service.standing().term;
     tokio::select! {
         _ = stop.wait_for(|stops| *stops) => {
             tell(State::Stopping);

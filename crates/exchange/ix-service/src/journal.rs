@@ -106,7 +106,12 @@ impl Core {
         }
     }
 
-    fn ask_switch(&mut self, request: FabricRequest) {
+    /// Sends a request to a switch, unless this engine follows: the plan of one that follows is empty, and that of one whose term
+    /// has ended is old.
+    pub(crate) fn ask_switch(&mut self, request: FabricRequest) {
+        if self.follows.is_some() {
+            return;
+        }
         self.note_request(&request);
         self.outputs.push(Output::Request(request));
     }

@@ -49,6 +49,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Service {
     handle: Handle,
+    /// The standing with which the thread has begun.
+    standing: Standing,
     thread: JoinHandle<Box<dyn Store>>,
 }
 
@@ -92,6 +94,7 @@ impl Service {
         let snapshot = Arc::new(RwLock::new(Arc::new(Snapshot::of(&core))));
         let (events, _) = broadcast::channel(EVENTS_LEN);
         let (heads, newest_head) = watch::channel(newest_head);
+        let begun = standing.clone();
         let (standings, standing) = watch::channel(standing);
         let verifier = verifies.then(|| start_verifier(commands.clone())).transpose()?;
         let handle = Handle::new(
@@ -121,6 +124,7 @@ impl Service {
             .spawn(move || worker.run());
         Ok(Service {
             handle,
+            standing: begun,
             thread: thread.map_err(StartError::Thread)?,
         })
     }
@@ -128,6 +132,12 @@ impl Service {
     /// Returns the handle.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
+    }
+
+    /// Returns the standing with which the thread has begun to lead or to follow. The one of the handle may be later: another
+    /// engine can take over at any time.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     /// Ends the thread and waits for it. Returns its database, unless the thread panicked.

@@ -36,7 +36,7 @@ use crate::core::Core;
 use crate::event::EventKind;
 use crate::now::Now;
 use crate::order::OrderOptions;
-use crate::output::{FabricRequest, Output};
+use crate::output::FabricRequest;
 
 /// The shortest time between two reports to the database that an end is not clean.
 const REPORT_INTERVAL: core::time::Duration = core::time::Duration::from_secs(10);
@@ -319,12 +319,12 @@ impl Core {
     /// Sends a frame by a port of a switch, if the switch is connected.
     pub(crate) fn send_frame(&mut self, PortId { switch, port }: PortId, frame: Vec<u8>) {
         if let Some(session) = self.engine.session(switch.0) {
-            self.outputs.push(Output::Request(FabricRequest::PacketOut {
+            self.ask_switch(FabricRequest::PacketOut {
                 switch,
                 session,
                 port,
                 frame,
-            }));
+            });
         }
     }
 

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use millrace_ix_engine::Event;
 use millrace_ix_model::Actor;
-use millrace_ix_service::{EventKind, Handle, OrderError, OrderOptions, Service, Settings};
-use millrace_ix_store::{Postgres, PostgresSettings, Role, Store};
+use millrace_ix_service::{Core, EventKind, Handle, OrderError, OrderOptions, Output, Service, Settings};
+use millrace_ix_store::{Leader, Postgres, PostgresSettings, Role, Store};
 use millrace_testing::{postgres_database, postgres_sql};
 use serde_json::json;
 
@@ -132,7 +133,52 @@ fn a_leader_that_another_one_has_replaced_accepts_nothing_and_says_that_its_term
         postgres_sql(&database, "SELECT count(*) FROM object WHERE kind = 'st'"),
         "1"
     );
+    assert_eq!(
+        service.standing().epoch(),
+        Some(1),
+        "the part that it has begun, whatever came since"
+    );
     service.stop();
+}
+
+#[test]
+fn an_engine_that_follows_asks_nothing_of_a_switch_that_is_connected_to_it() {
+    let mut world = World::new();
+    world.circuit("first", [(0, 100), (2, 100)]);
+    world.run(millrace_types::Duration::from_secs(5));
+    let now = world.now();
+    let switches = std::mem::take(&mut world.switches);
+    assert!(!switches.is_empty() && switches.values().all(|switch| !switch.content.is_empty()));
+    let store = world.core.take().unwrap().into_store();
+    let settings = millrace_ix_engine::Settings::default();
+    let mut core = Core::follow(store, settings, false, Leader::default(), now).unwrap();
+    assert_eq!(core.exchange().services.len(), 1);
+    for (id, switch) in switches {
+        let session = u64::from(id.0) + 1000;
+        core.handle(
+            Event::Connected {
+                switch: id.0,
+                session,
+            },
+            now,
+        );
+        let content = Ok(switch.content);
+        core.handle(
+            Event::Dumped {
+                switch: id.0,
+                session,
+                content,
+            },
+            now,
+        );
+    }
+    core.tick(now);
+    let asked: Vec<Output> = core
+        .outputs()
+        .into_iter()
+        .filter(|output| matches!(output, Output::Request(_)))
+        .collect();
+    assert!(asked.is_empty(), "{asked:?}");
 }
 
 #[test]

@@ -125,23 +125,27 @@ impl Postgres {
         }
     }
 
-    /// Compares a database that answers again with what this engine knows of it: a commit may have succeeded although its
-    /// answer was lost, and the database may be a backup.
+    /// Compares a database that answers again with what this engine knows of it: another engine may lead since, a commit may
+    /// have succeeded although its answer was lost, and the database may be a backup.
     fn look_again(&mut self) {
         if !self.link.take_fresh() {
             return;
         }
         let found = self.run(async |sql| {
             let row = sql
-                .query_typed_one("SELECT revision, audit_hash FROM engine", &[])
+                .query_typed_one("SELECT revision, audit_hash, epoch FROM engine", &[])
                 .await?;
-            Ok(Known {
+            let known = Known {
                 revision: read::unsigned(&row, 0),
                 audit_hash: row.try_get(1)?,
-            })
+            };
+            Ok((known, read::unsigned(&row, 2)))
         });
         match found {
-            Ok(found) => {
+            Ok((found, epoch)) => {
+                if epoch != self.epoch {
+                    self.lease.fenced(epoch, self.epoch);
+                }
                 let is_other = self.known.borrow().as_ref().is_some_and(|known| *known != found);
                 if is_other {
                     self.surprises += 1;

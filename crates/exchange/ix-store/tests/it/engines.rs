@@ -165,6 +165,34 @@ fn a_lost_connection_fails_one_write_and_is_made_again() {
 }
 
 #[test]
+fn a_leader_that_was_cut_off_while_another_one_took_over_follows_before_it_reads() {
+    let Some(database) = postgres_database() else {
+        return;
+    };
+    let mut old = engine(&database, "ix-1");
+    old.commit(&site(1), NOW).unwrap();
+    let term = old.standing().term;
+    // The other engine has written, so that the contents are other ones, too.
+    postgres_sql(
+        &database,
+        "UPDATE lease SET holder = 'other', name = 'ix-2', beat = beat + 1;
+         UPDATE engine SET epoch = epoch + 1, revision = revision + 1;
+         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE datname = current_database() AND application_name LIKE 'millrace-ix%'",
+    );
+    let begin = Instant::now();
+    loop {
+        let standing = old.standing();
+        if matches!(standing.role, Role::Follows { .. }) {
+            break;
+        }
+        assert_eq!(standing.term, term, "this engine never leads again: {standing:?}");
+        assert!(begin.elapsed() < BOUND);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn a_database_that_has_other_contents_after_a_pause_is_read_again_before_it_is_written() {
     let Some(database) = postgres_database() else {
         return;
