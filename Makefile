@@ -79,7 +79,7 @@ soak: build-switch ## test hosts for SOAK_SECONDS (600) while controllers are ki
 	@scripts/setup.sh python
 	MILLRACE_TARGET=$(CURDIR)/target/release scripts/apart.sh target/venv/bin/python tests/interop/chaos.py --seconds $(SOAK_SECONDS)
 
-routing: setup ## run the long forms of the router's tests: churn beside `ip route get`, ICMP errors beside the kernel's, access lists beside nftables, random networks of RSTP, bonds of Linux, hostile neighbours, FRR (an hour)
+routing: setup ## run the long forms of the router's tests: churn beside `ip route get`, ICMP errors beside the kernel's, access lists beside nftables, random networks of RSTP, bonds of Linux, hostile neighbours, FRR, half an hour of everything at once (90 minutes)
 	@scripts/setup.sh python
 	@scripts/setup.sh guests || echo "guests: QEMU or Debian's cloud kernel is not available; their tests are skipped"
 	@scripts/setup.sh routers
@@ -88,6 +88,7 @@ routing: setup ## run the long forms of the router's tests: churn beside `ip rou
 	cargo build --locked -p millrace-router --example forwarded
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router.py tests/interop/test_router_acl.py tests/interop/test_router_kernel.py tests/interop/test_router_beside_kernel.py tests/interop/test_router_hostile.py tests/interop/test_router_bpdus.py tests/interop/test_lag.py tests/interop/test_lag_guests.py tests/interop/test_rstp.py
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_router_restarts.py tests/interop/test_routing_recipes.py
+	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_churn.py
 	MILLRACE_RSTP_NETWORKS=1500 cargo test --locked -p millrace-l2ctl --test it -- --nocapture random_networks
 
 bench-nic: build-switch ## measure what marks of a classifying NIC save (a minute; ARGS=--quick: seconds; ARGS="--governed 60": the governor on all cases of forward and hostile, too; rows in out/bench/nic.json)

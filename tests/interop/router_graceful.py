@@ -106,7 +106,7 @@ def tables(router):
 
 
 def kernel_tables(router):
-    """Returns the unicast routes of the kernel's table main, by prefix, with their interfaces."""
+    """Returns the unicast routes of the kernel's table main to others, by prefix, with their interfaces."""
     objects = {one["id"]: one for one in json.loads(router.on("ip", "-j", "nexthop") or "[]")}
 
     def interfaces(route):
@@ -119,7 +119,8 @@ def kernel_tables(router):
         everything = "0.0.0.0/0" if version == 4 else "::/0"
         for route in json.loads(router.on("ip", "-j", f"-{version}", "-d", "route", "show", "table", "main")):
             prefix = everything if route["dst"] == "default" else route["dst"]
-            if route.get("type", "unicast") == "unicast" and not prefix.startswith("fe80:"):
+            is_forwarded = route.get("type", "unicast") == "unicast" and route.get("dev") != "lo"
+            if is_forwarded and not prefix.startswith("fe80:"):
                 prefix = prefix if "/" in prefix else f"{prefix}/{32 if version == 4 else 128}"
                 # The kernel lists the route with the smallest metric first, and uses it.
                 found.setdefault(prefix, interfaces(route))

@@ -146,6 +146,8 @@ impl Rib {
                 peers(other) && by_hops == ByHops::Gateways && kind_of(other) == Some(by_hops)
             }),
         };
+        let is_renewed =
+            replaced.is_some_and(|at| origin == Origin::Fpm && entry.records()[at].generation != generation);
         // A dump names equals in their order, which is not known if messages were lost: a route stands before those that the
         // dump has not named yet.
         let unnamed = entry.records().iter().position(|other| {
@@ -192,6 +194,9 @@ impl Rib {
         self.sync(at, &prefix);
         for set in dropped {
             self.drop_set(set);
+        }
+        if is_renewed && let Some(replay) = self.replay(netns) {
+            replay.renew();
         }
     }
 

@@ -21,6 +21,7 @@ pub mod event;
 mod hops;
 mod install;
 mod namespace;
+mod replay;
 mod resolve;
 mod rib;
 mod routes;
@@ -30,5 +31,6 @@ mod view;
 
 pub use action::Action;
 pub use event::{Event, Netns};
-pub use rib::{CHECK_AFTER, CHECK_INTERVAL, Counts, Limits, NAMESPACE_HOLD, REPLAY_QUIET, Rib, VrfId};
+pub use replay::{FIRST_REPLAY_MAX, REPLAY_QUIET};
+pub use rib::{CHECK_AFTER, CHECK_INTERVAL, Counts, Limits, NAMESPACE_HOLD, Rib, VrfId};
 pub use view::{HopView, NeighbourView, RouteView, VrfSummary};

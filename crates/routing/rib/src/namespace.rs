@@ -7,6 +7,7 @@ use millrace_fib::{Family, Prefix};
 use millrace_types::{Mac, Time};
 
 use crate::event::{Address, Dump, Hop, Link, NeighbourState, NextHopObjectKind, Source};
+use crate::replay::Replay;
 
 /// A neighbour as the RIB needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +63,8 @@ pub(crate) struct Namespace {
     pub(crate) generations: BTreeMap<Dump, u8>,
     /// The dumps that were complete since the namespace was opened.
     pub(crate) read: BTreeSet<Dump>,
-    /// When the last message of FPM's replay came; none if no replay is under way.
-    pub(crate) replay: Option<Time>,
+    /// FPM's replay, if one is under way.
+    pub(crate) replay: Option<Replay>,
     /// The number of FPM's current connection; routes and objects that it names get it.
     pub(crate) fpm_generation: u8,
 }

@@ -10,12 +10,11 @@ use crate::action::Action;
 use crate::event::{Change, Dump, Event, Netns, Object, Source};
 use crate::hops::{HopTable, SetId};
 use crate::namespace::{Namespace, next_generation};
+use crate::replay::Replay;
 use crate::routes::Routes;
 
 /// How long the routes of a namespace that is gone stay in the FIB: a container that is started again takes seconds.
 pub const NAMESPACE_HOLD: Duration = Duration::from_secs(30);
-/// How long FPM must be quiet until its replay counts as complete: FRR 8.4.4 marks no end.
-pub const REPLAY_QUIET: Duration = Duration::from_secs(5);
 /// How long after an event with silent consequences the routes are dumped as a check.
 pub const CHECK_AFTER: Duration = Duration::from_secs(2);
 /// The least time between two checks of a namespace: a dump of a million routes takes seconds.
@@ -220,11 +219,7 @@ impl Rib {
             change,
         } = event;
         let namespace = self.namespaces.entry(netns).or_default();
-        if source == Source::Fpm
-            && let Some(last) = &mut namespace.replay
-        {
-            *last = now;
-        }
+        let is_replay = source == Source::Fpm && namespace.replay.is_some();
         match change {
             Change::There(Object::Route(route)) => self.route_there(netns, source, &route),
             Change::Gone(Object::Route(route)) => self.route_gone(netns, source, &route),
@@ -251,8 +246,8 @@ impl Rib {
                 self.dump_all(netns);
             }
             Change::Opened => {
+                namespace.replay = Some(Replay::new(now, namespace.fpm_generation != 0));
                 namespace.fpm_generation = next_generation(namespace.fpm_generation);
-                namespace.replay = Some(now);
             }
             Change::Closed if source == Source::Kernel => {
                 namespace.is_open = false;
@@ -264,9 +259,17 @@ impl Rib {
             // The routes stay until the next connection's replay: zebra may be restarting.
             Change::Closed => namespace.replay = None,
         }
+        if is_replay && let Some(replay) = self.replay(netns) {
+            replay.handled(now);
+        }
         if self.confirm_at.is_none() {
             self.confirm_at = Some(now + CONFIRM_INTERVAL);
         }
+    }
+
+    /// Returns FPM's replay in a namespace, if one is under way.
+    pub(crate) fn replay(&mut self, netns: Netns) -> Option<&mut Replay> {
+        self.namespaces.get_mut(&netns)?.replay.as_mut()
     }
 
     /// Does what is due.
@@ -285,8 +288,7 @@ impl Rib {
                 namespace.checked_at = Some(now);
                 self.dump_all(netns);
             }
-            let replay = self.namespaces.get(&netns).and_then(|namespace| namespace.replay);
-            if is_due(replay.map(|last| last + REPLAY_QUIET)) {
+            if is_due(self.replay(netns).map(|replay| replay.ends_at())) {
                 self.replay_ended(netns);
             }
         }
@@ -299,7 +301,7 @@ impl Rib {
     /// Returns when [`Rib::tick`] has something to do; `None` if no time is set.
     pub fn next_due(&self) -> Option<Time> {
         let of_namespace = |namespace: &Namespace| {
-            let replay = namespace.replay.map(|last| last + REPLAY_QUIET);
+            let replay = namespace.replay.map(|replay| replay.ends_at());
             [namespace.empty_at, namespace.check_at, replay]
                 .into_iter()
                 .flatten()

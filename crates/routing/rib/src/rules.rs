@@ -266,12 +266,18 @@ impl Rib {
         let Some(namespace) = self.namespaces.get_mut(&netns) else {
             return;
         };
-        let is_new = !namespace.objects.contains_key(&(source, object.id));
-        if is_new && namespace.objects.len() >= limit {
+        let known = namespace.objects.get(&(source, object.id));
+        if known.is_none() && namespace.objects.len() >= limit {
             self.counts.refused += 1;
             return;
         }
         let generation = namespace.generation_of(source, Dump::NextHops);
+        if known.is_some_and(|known| known.generation != generation)
+            && source == Source::Fpm
+            && let Some(replay) = &mut namespace.replay
+        {
+            replay.renew();
+        }
         if namespace.set_object(source, object.id, object.kind, generation) {
             let mut changed = namespace
                 .groups_of

@@ -1,7 +1,8 @@
 //! Routes of FRR by FPM.
 
-use millrace_rib::REPLAY_QUIET;
-use millrace_rib::event::{Change, Hop, Hops, NextHopObject, NextHopObjectKind, Object, Route, Source};
+use millrace_fib::Family;
+use millrace_rib::event::{Change, Dump, Hop, Hops, NextHopObject, NextHopObjectKind, Object, Route, Source};
+use millrace_rib::{FIRST_REPLAY_MAX, REPLAY_QUIET};
 use millrace_types::Duration;
 
 use crate::world::{World, address, connected, hop, link, route};
@@ -87,6 +88,66 @@ fn a_replay_keeps_routes_and_sweeps_the_others_after_five_seconds_of_quiet() {
     assert!(world.group("192.0.3.1").is_none());
     // Connected routes are not FPM's.
     assert_eq!(world.path("10.0.2.7"), ["12"]);
+}
+
+#[test]
+fn other_routes_that_change_without_a_pause_do_not_delay_the_sweep() {
+    let mut world = World::new(Source::Fpm);
+    let stays = || Object::Route(bgp("192.0.2.0/24", Hops::One(hop(2, "10.0.2.9"))));
+    let stale = || Object::Route(bgp("192.0.3.0/24", Hops::One(hop(2, "10.0.2.9"))));
+    let changes = |world: &mut World, number: u32| {
+        let gateway = if number.is_multiple_of(2) {
+            hop(2, "10.0.2.9")
+        } else {
+            hop(3, "10.0.3.9")
+        };
+        let route = || Object::Route(bgp(&format!("198.51.{}.0/24", number % 3), Hops::One(gateway)));
+        if number.is_multiple_of(5) {
+            world.event(Source::Fpm, Change::Gone(route()));
+        } else {
+            fpm(world, route());
+        }
+    };
+    for dump in [Dump::Routes(Family::V4), Dump::Routes(Family::V6)] {
+        world.kernel(Change::DumpBegins(dump));
+        world.kernel(Change::DumpEnds(dump));
+    }
+    // Of a first connection, the end is shown within a bound.
+    world.event(Source::Fpm, Change::Opened);
+    fpm(&mut world, stays());
+    fpm(&mut world, stale());
+    let mut passed = Duration::ZERO;
+    while !world.rib.summary(world.vrf).is_synchronised {
+        changes(&mut world, passed.as_millis() as u32 / 100);
+        world.pass(Duration::from_millis(100));
+        passed += Duration::from_millis(100);
+    }
+    assert!(
+        (FIRST_REPLAY_MAX..=FIRST_REPLAY_MAX + REPLAY_QUIET).contains(&passed),
+        "{passed:?}"
+    );
+    world.event(Source::Fpm, Change::Closed);
+    world.event(Source::Fpm, Change::Opened);
+    for number in 0..40 {
+        // The replay is slow.
+        if number == 30 {
+            fpm(&mut world, stays());
+        }
+        changes(&mut world, number);
+        world.pass(Duration::from_millis(100));
+    }
+    for number in 0..39 {
+        changes(&mut world, number);
+        world.pass(Duration::from_millis(100));
+    }
+    assert_eq!(
+        world.path("192.0.3.1"),
+        ["12 10.0.2.9"],
+        "until five seconds after the last renewal"
+    );
+    world.pass(Duration::from_millis(200));
+    assert!(world.group("192.0.3.1").is_none());
+    assert_eq!(world.path("192.0.2.1"), ["12 10.0.2.9"]);
 }
 
 #[test]
