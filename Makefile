@@ -174,7 +174,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	@scripts/setup.sh routers
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-engine --test it -- --nocapture simulation
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-service --test it -- --nocapture crash retries links
-	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-store --test it -- --nocapture long_chain
+	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-store --test it -- --nocapture long_chain each_changed
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-bgp --test it -- --nocapture bgpkit malformed_systematic million
 	MILLRACE_EXCHANGE_LONG=1 cargo test --locked -p millrace-ix-plan --test it -- --nocapture large_lan rates
 	MILLRACE_EXCHANGES=50 MILLRACE_FRAMES=10000 cargo test --locked -p millrace-ix-plan --test it -- --nocapture random peering_lan
@@ -182,19 +182,20 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
 	cargo build --locked -p millraced -p millrace -p millrace-ix
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py tests/interop/test_exchange_lan.py
-	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_engines.py
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_engines.py tests/interop/test_exchange_partition.py tests/interop/test_exchange_upgrade.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_filters.py tests/interop/test_exchange_validation.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_oam_routers.py
 	@scripts/setup.sh collectors
-	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_sflow.py tests/interop/check_attacks.py
+	MILLRACE_SFLOW_DATAGRAMS=1000000 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_sflow.py
+	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_attacks.py
 	cargo build --locked -p millrace-ix-series --example month
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_percentiles.py
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/check_exchange.py
 	@# 50,000 frames a second and 100,000 entries need optimised switches.
 	cargo build --release --locked -p millraced -p millrace -p millrace-ix
-	MILLRACE_TARGET=$(CURDIR)/target/release MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_tenants.py tests/interop/test_exchange_scale.py tests/interop/test_exchange_rules.py tests/interop/test_exchange_load.py tests/interop/test_exchange_streams.py tests/interop/test_exchange_export.py
+	MILLRACE_TARGET=$(CURDIR)/target/release MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_tenants.py tests/interop/test_exchange_reuse.py tests/interop/test_exchange_scale.py tests/interop/test_exchange_rules.py tests/interop/test_exchange_load.py tests/interop/test_exchange_streams.py tests/interop/test_exchange_export.py
 	@scripts/setup.sh api-clients
-	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_api.py tests/interop/test_openapi.py
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_retries.py tests/interop/test_exchange_api.py tests/interop/test_openapi.py
 
 portal: ## build the web page of the exchange (needs Node 20.19: scripts/setup.sh node; without it the engine serves the API only)
 	@scripts/portal.sh
