@@ -66,27 +66,38 @@ def canonical(value):
     return json.dumps(value, ensure_ascii=False).encode()
 
 
-def verify(lines, key):
-    """Returns the number of entries and the newest signed one; raises ValueError with the first violation."""
-    hashes, previous, signed = {}, "0" * 64, 0
-    for line in lines:
+class Chain:
+    """The entries and signatures that were read so far. A line that is refused leaves it as it was."""
+
+    def __init__(self, key):
+        self.key, self.hashes, self.previous, self.signed = key, {}, "0" * 64, 0
+
+    def take(self, line):
+        """Reads a line of the export; raises ValueError if it violates the chain."""
         if "signature" in line:
             head = canonical({name: line[name] for name in ("hash", "serial", "time")})
-            if hashes.get(line["serial"]) != line["hash"]:
+            if self.hashes.get(line["serial"]) != line["hash"]:
                 raise ValueError(f"entry {line['serial']} is missing or not the one that was signed")
-            if not signature_is_valid(key, head, bytes.fromhex(line["signature"])):
+            if not signature_is_valid(self.key, head, bytes.fromhex(line["signature"])):
                 raise ValueError(f"the signature of entry {line['serial']} is wrong")
-            signed = line["serial"]
-            continue
-        entry, serial = line["entry"], len(hashes) + 1
+            self.signed = line["serial"]
+            return
+        entry, serial = line["entry"], len(self.hashes) + 1
         if entry["serial"] != serial:
             raise ValueError(f"entry {serial} is missing")
-        if entry["previous"] != previous:
+        if entry["previous"] != self.previous:
             raise ValueError(f"entry {serial} does not follow the entry before it")
         if hashlib.sha256(canonical(entry)).hexdigest() != line["hash"]:
             raise ValueError(f"entry {serial} was changed")
-        hashes[serial] = previous = line["hash"]
-    return len(hashes), signed
+        self.hashes[serial] = self.previous = line["hash"]
+
+
+def verify(lines, key):
+    """Returns the number of entries and the newest signed one; raises ValueError with the first violation."""
+    chain = Chain(key)
+    for line in lines:
+        chain.take(line)
+    return len(chain.hashes), chain.signed
 
 
 if __name__ == "__main__":
