@@ -87,7 +87,7 @@ routing: setup ## run the long forms of the router's tests: churn beside `ip rou
 	cargo build --locked -p millraced -p millrace
 	cargo build --locked -p millrace-router --example forwarded
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router.py tests/interop/test_router_acl.py tests/interop/test_router_kernel.py tests/interop/test_router_beside_kernel.py tests/interop/test_router_hostile.py tests/interop/test_router_bpdus.py tests/interop/test_lag.py tests/interop/test_lag_guests.py tests/interop/test_rstp.py
-	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_router_restarts.py tests/interop/test_routing_recipes.py
+	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_topology.py tests/interop/test_router_frr.py tests/interop/test_router_bird.py tests/interop/test_router_restarts.py tests/interop/test_routing_recipes.py
 	MILLRACE_ROUTING_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_router_churn.py
 	MILLRACE_RSTP_NETWORKS=1500 cargo test --locked -p millrace-l2ctl --test it -- --nocapture random_networks
 
