@@ -181,7 +181,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	cargo bench --locked -p millrace-ix-plan --bench filters
 	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
 	cargo build --locked -p millraced -p millrace -p millrace-ix
-	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py tests/interop/test_exchange_lan.py
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py tests/interop/test_exchange_lan.py tests/interop/test_exchange_tags.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_engines.py tests/interop/test_exchange_partition.py tests/interop/test_exchange_upgrade.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_filters.py tests/interop/test_exchange_validation.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_oam_routers.py
