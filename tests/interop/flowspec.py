@@ -1,6 +1,7 @@
 """An oracle of Flowspec (RFC 8955, RFC 8956): random rules, the packets that they mean, and their order. It shares no code and no
 encoding with the engine: rules are structures here, and text for ExaBGP."""
 
+import collections
 import dataclasses
 import functools
 import ipaddress
@@ -204,6 +205,14 @@ def passes(rules, packet):
         if rule.matches(packet):
             return not rule.drops
     return True
+
+
+def counts(rules, packets):
+    """Returns the number of packets that each rule decides, ascending, without zeros."""
+    ordered, found = sorted(rules, key=functools.cmp_to_key(compare)), collections.Counter()
+    for packet in packets:
+        found[next((rule for rule in ordered if rule.matches(packet)), None)] += 1
+    return sorted(number for rule, number in found.items() if rule)
 
 
 class Plan:

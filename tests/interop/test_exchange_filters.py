@@ -1,6 +1,7 @@
 """Filters that members order by BGP: RTBH and Flowspec from real routers become entries in the switches of both sites, if
 the member may filter, and are removed with their routes. The tests with interfaces need root."""
 
+import collections
 import ipaddress
 import json
 import os
@@ -109,6 +110,16 @@ class World:
         except AssertionError as error:
             shown = [line for line in self.switches[1].ofctl("dump-flows").splitlines() if "table=5" in line]
             raise AssertionError(f"{error}: {self.entries()} {self.states()} {self.exchange.ask('sessions')} {shown}") from error
+
+    def counts(self):
+        """Returns the packets of each filter, over all of its entries in both switches, ascending, without zeros."""
+        found = collections.Counter()
+        for switch in self.switches.values():
+            for line in switch.ofctl("dump-flows").splitlines():
+                if "table=5" in line and "cookie=0x585" in line:
+                    fields = dict(part.split("=", 1) for part in line.replace(",", " ").split() if "=" in part)
+                    found[int(fields["cookie"], 16) >> 20 & 0xffff_ffff] += int(fields["n_packets"])
+        return sorted(filter(None, found.values()))
 
     def entries(self):
         """Returns the number of filter entries of each switch: 0x58 is the owner in a cookie, and 5 the kind of a filter."""
@@ -344,6 +355,9 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
                         wrong.append((packet, mark in received))
                 assert not wrong, (wrong[:3], [rule.text() for rule in held if rule.matches(wrong[0][0])],
                                    [fi for fi in world.filters().values() if fi["state"]["name"] == "refused"][:3])
+                # Each filter has counted what it decided, and nothing else.
+                wanted = flowspec.counts(held, [packet for packet, _ in packets])
+                wait_for(f"the counters are {wanted}: {world.counts()}", lambda wanted=wanted: world.counts() == wanted)
                 speaker.say(*(f"withdraw {rule.text()}" for rule in rules))
                 wait_for("all rules are gone", lambda: world.states() == [], bound=60)
             world.wait_entries(0)
