@@ -8,6 +8,7 @@ import ipaddress
 import random
 
 TCP, UDP = 6, 17
+FLAGS = {"fin": 1, "syn": 2, "rst": 4, "push": 8, "ack": 16, "urgent": 32}
 WHOLE, FIRST, LATER, LAST = "whole", "first", "later", "last"
 
 
@@ -71,23 +72,35 @@ class Rule:
         return f"flow route {{ match {{ {'; '.join(parts)}; }} then {{ {action}; }} }}"
 
     def bird(self):
-        """Returns the match of the rule as BIRD's configuration has it; for rules without flags and fragments."""
+        """Returns the match of the rule as BIRD's configuration has it."""
         six = ":" in self.destination
         words = {"protocol": "next header" if six else "proto", "icmp_type": "icmp type", "icmp_code": "icmp code"}
         parts = [f"dst {self.destination}"] + ([f"src {self.source}"] if self.source else [])
         for _, field, _ in self.WORDS:
             groups = getattr(self, field)
-            if groups:
+            if field == "flags" and groups:
+                # A value and a mask: all of its bits are set.
+                tests = (FLAGS[word.lstrip("=")] for [word] in groups)
+                parts.append("tcp flags " + " || ".join(f"{bits:#x}/{bits:#x}" for bits in tests))
+            elif field == "fragment" and groups:
+                parts.append("fragment " + " || ".join(word.replace("-", "_") for [word] in groups))
+            elif groups:
                 test = " || ".join(" && ".join(f"{sign} {value}" for sign, value in group) for group in groups)
                 parts.append(f"{words.get(field, field)} {test}")
         return "; ".join(parts) + ";"
 
     def gobgp(self):
-        """Returns the rule as the arguments of `gobgp global rib add`; for rules without flags and fragments."""
+        """Returns the rule as the arguments of `gobgp global rib add`."""
         parts = ["match", "destination", self.destination] + (["source", self.source] if self.source else [])
         for _, field, word in self.WORDS:
             groups = getattr(self, field)
             if groups:
+                if field == "flags":
+                    parts += [word, *("=" + {"syn": "S", "ack": "A", "rst": "R"}[name.lstrip("=")] for [name] in groups)]
+                    continue
+                if field == "fragment":
+                    parts += [word, *(name for [name] in groups)]
+                    continue
                 signs = {"=": "=="}
                 parts += [word, *("&".join(f"{signs.get(sign, sign)}{value}" for sign, value in group) for group in groups)]
         action = "discard" if self.drops else "rate-limit 1000000000000"
@@ -126,11 +139,10 @@ class Rule:
         if self.icmp_code and not (icmp and number(self.icmp_code, packet.icmp[1])):
             return False
         if self.flags:
-            bits = {"fin": 1, "syn": 2, "rst": 4, "push": 8, "ack": 16, "urgent": 32}
             if packet.protocol != TCP or not packet.has_header:
                 return False
             # ExaBGP writes "=syn" as a match of all bits and "syn" as a match of any.
-            if not any(all(bool(packet.flags & bits[word.lstrip("=!")]) != word.startswith("!") for word in group)
+            if not any(all(bool(packet.flags & FLAGS[word.lstrip("=!")]) != word.startswith("!") for word in group)
                        for group in self.flags):
                 return False
         if self.dscp and not number(self.dscp, packet.dscp):
@@ -160,9 +172,8 @@ def operators(field, groups):
     for place, (joined, member) in enumerate(members):
         last = 0x80 if place == len(members) - 1 else 0
         if field == "flags":
-            bits = {"fin": 1, "syn": 2, "rst": 4, "push": 8, "ack": 16, "urgent": 32}
             code = (1 if member.startswith("=") else 0) | (2 if member.startswith("!") else 0)
-            value = bits[member.lstrip("=!")]
+            value = FLAGS[member.lstrip("=!")]
         elif field == "fragment":
             code, value = 0, {"not-a-fragment": 0, "is-fragment": 2, "first-fragment": 4, "last-fragment": 8,
                               "dont-fragment": 1}[member]
@@ -186,6 +197,9 @@ def compare(one, other):
         if kind != other_kind:
             return kind - other_kind
         if kind in (1, 2):
+            if value.version != other_value.version:
+                # Rules of two families meet no packet of each other.
+                return value.version - other_value.version
             if value.overlaps(other_value):
                 if value.prefixlen != other_value.prefixlen:
                     return other_value.prefixlen - value.prefixlen

@@ -301,6 +301,26 @@ def frame(packet, mark):
     return bytes(scapy.Ether(src="02:00:00:00:00:0a", dst="02:00:00:00:00:01") / ip / body)
 
 
+def check_fates(world, held, packets):
+    """Sends packets, each with its mark, and checks that those arrive which the rules let pass, and that each filter counts what it
+    decides and nothing else."""
+    received = set()
+    for begin in range(0, len(packets), 50):
+        for index, (packet, mark) in enumerate(packets[begin:begin + 50]):
+            (world.a if index % 2 else world.b).send(frame(packet, mark))
+        behind = {send_marked(sender, OUTSIDE) for sender in (world.a, world.b)}
+        while behind:
+            got = namespaces.receive(world.victim)
+            assert got, "the packets that no rule concerns arrive"
+            received |= {mark for _, mark in packets if mark in got}
+            behind -= {mark for mark in behind if mark in got}
+    wrong = [(packet, mark in received) for packet, mark in packets if (mark in received) != flowspec.passes(held, packet)]
+    assert not wrong, (wrong[:3], [rule.text() for rule in held if rule.matches(wrong[0][0])],
+                       [fi for fi in world.filters().values() if fi["state"]["name"] == "refused"][:3])
+    wanted = flowspec.counts(held, [packet for packet, _ in packets])
+    wait_for(f"the counters are {wanted}: {world.counts()}", lambda: world.counts() == wanted)
+
+
 @pytest.mark.parametrize("network", [NETWORK, NETWORK6], ids=["ipv4", "ipv6"])
 def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_path, network):
     if not shutil.which("exabgp"):
@@ -314,7 +334,6 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
             speaker.announce(network)
             world.wait_session(speaker)
             sent = refused = 0
-            wrong = []
             for number in range(rounds):
                 rules = []
                 while len(rules) < count:
@@ -339,29 +358,43 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
                 assert states.count("refused") >= impossible
                 # A rule that no packet can match is refused, too: it changes no fate.
                 packets = [(flowspec.random_packet(rng, network), f"{number:04x}{index:08x}".encode()) for index in range(400)]
-                received = set()
-                for begin in range(0, len(packets), 50):
-                    for packet, mark in packets[begin:begin + 50]:
-                        (world.a if sent % 2 else world.b).send(frame(packet, mark))
-                        sent += 1
-                    behind = {send_marked(sender, OUTSIDE) for sender in (world.a, world.b)}
-                    while behind:
-                        got = namespaces.receive(world.victim)
-                        assert got, "the packets that no rule concerns arrive"
-                        received |= {mark for _, mark in packets if mark in got}
-                        behind -= {mark for mark in behind if mark in got}
-                for packet, mark in packets:
-                    if (mark in received) != flowspec.passes(held, packet):
-                        wrong.append((packet, mark in received))
-                assert not wrong, (wrong[:3], [rule.text() for rule in held if rule.matches(wrong[0][0])],
-                                   [fi for fi in world.filters().values() if fi["state"]["name"] == "refused"][:3])
-                # Each filter has counted what it decided, and nothing else.
-                wanted = flowspec.counts(held, [packet for packet, _ in packets])
-                wait_for(f"the counters are {wanted}: {world.counts()}", lambda wanted=wanted: world.counts() == wanted)
+                check_fates(world, held, packets)
+                sent += len(packets)
                 speaker.say(*(f"withdraw {rule.text()}" for rule in rules))
                 wait_for("all rules are gone", lambda: world.states() == [], bound=60)
             world.wait_entries(0)
             print(f"{network}: {rounds * count} rules, {refused} refused, {sent} packets, 0 differences")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in routing.SPEAKERS if kind is not routing.ExaBgp], ids=lambda kind: kind.name)
+def test_packets_under_the_rules_of_another_speaker_have_the_fate_of_the_oracle(tmp_path, kind):
+    """BIRD 2 and GoBGP announce rules of both families; some have TCP flags, some fragments."""
+    if not shutil.which(kind.program):
+        pytest.skip(f"{kind.program} is not installed: run scripts/setup.sh")
+    rng, port, count = random.Random(181), free_port(), 100 if LONG else 20
+    with routing.Registry() as registry:
+        registry.sets["AS-V"], registry.origins[routing.ASN] = ["AS64501"], [NETWORK, NETWORK6]
+        sections = routing.settings(port, {kind.address: "V"}, registry, more="changes_per_sec = 1000")
+        with World(tmp_path, sections) as world, kind(tmp_path / kind.name, port) as speaker:
+            rules = {network: [] for network in (NETWORK, NETWORK6)}
+            for network, chosen in rules.items():
+                while len(chosen) < count:
+                    rule = flowspec.random_rule(rng, network)
+                    # Half of the rules have flags or fragments that a switch can have.
+                    if len(chosen) % 2 and not (rule.flags or rule.fragment) or rule.refused():
+                        continue
+                    if all(flowspec.compare(rule, other) for other in chosen):
+                        chosen.append(rule)
+                speaker.announce(network)
+            wait_for(f"{kind.name}: {speaker.log}", lambda: any(
+                one["peer"] == speaker.address and one["prefixes"] == 2 for one in world.exchange.ask("sessions")), bound=60)
+            speaker.flows([rule for chosen in rules.values() for rule in chosen])
+            wait_for(f"all rules are filters: {speaker.log}", lambda: len(world.states()) == 2 * count, bound=60)
+            world.exchange.wait_in_sync()
+            packets = [(flowspec.random_packet(rng, network), f"{index:012x}".encode())
+                       for index, network in enumerate([NETWORK, NETWORK6] * (400 if LONG else 100))]
+            check_fates(world, [rule for chosen in rules.values() for rule in chosen], packets)
+            print(f"{kind.name}: {2 * count} rules, {len(packets)} packets, 0 differences")
 
 
 def test_each_speakers_rules_become_the_same_filters(tmp_path):
