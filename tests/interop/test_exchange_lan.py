@@ -13,7 +13,7 @@ from scapy.contrib.lldp import LLDPDUChassisID, LLDPDUEndOfLLDPDU, LLDPDUPortID,
 
 import namespaces
 from exchange import Exchange
-from switches import Millrace, wait_for
+from switches import Millrace, run, wait_for
 from test_exchange import socket_on
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet needs root")
@@ -292,6 +292,9 @@ def hostile(number, victim, seed=5):
 def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path):
     pairs = PAIRS
     with namespaces.cables(*pairs), Exchange(tmp_path / "ix") as exchange:
+        # The second member can send frames above the MTU of the other ports.
+        for link in pairs[1]:
+            run("ip", "link", "set", link, "mtu", "9100")
         ports = [(number, f"kernel:{other}") for number, (_, other) in enumerate(pairs, 1)]
         with Millrace(tmp_path / "switch", ports=ports, controllers=[exchange.target]) as switch:
             lan = Lan(exchange, 3, quarantine_secs=900, waive=(1, 2, 3))
@@ -318,6 +321,10 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
             kinds["the inside tag"] = tag(2, ether(2, mac(1)) / scapy.Dot1Q(vlan=1) / scapy.IP(src=v4(2), dst=v4(1)) / b"x")
             kinds["a runt"] = tag(2, ether(2, mac(1)))[:20]
             kinds["an empty frame"] = tag(2, ether(2, mac(1), type=0x800))
+            # The port of the victim has an MTU of 1,500.
+            for size in (1519, 1523, 1600, 9000):
+                right = tag(2, ether(2, mac(1)) / scapy.IP(src=v4(2), dst=v4(1), len=size - 18) / scapy.UDP(sport=1, dport=2))
+                kinds[f"a giant of {size} bytes"] = right.ljust(size, b"x")
             passed = {}
             for name, frame in kinds.items():
                 sockets[2].send(frame)
@@ -330,6 +337,7 @@ def test_a_lan_of_hostile_members_passes_what_is_right_and_nothing_else(tmp_path
                 received.append(frame)
             passed[1], passed[3] = received[:-1], received_by(sockets[3])
             # An IPv4 frame without a packet in it is IPv4 by its type, and harms nobody.
+            assert switch.port_packets(2)[0] > len(kinds), "the switch has received all of them"
             harmless = [frame for frame in passed[1] if len(frame.rstrip(b"\0")) <= 14]
             assert [frame.hex() for frame in passed[1] if frame not in harmless] + [frame.hex() for frame in passed[3]] == []
             assert len(kinds) >= 60, len(kinds)
