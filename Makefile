@@ -181,7 +181,7 @@ exchange-check: setup ## run the long forms of the exchange's tests (docs/exchan
 	cargo bench --locked -p millrace-ix-plan --bench filters
 	MILLRACE_PLAN_EXCHANGES=50 MILLRACE_PLAN_FRAMES=400 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_plan.py
 	cargo build --locked -p millraced -p millrace -p millrace-ix
-	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py tests/interop/test_exchange_lan.py tests/interop/test_exchange_tags.py
+	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange.py tests/interop/test_exchange_lan.py tests/interop/test_exchange_lag.py tests/interop/test_exchange_tags.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_engines.py tests/interop/test_exchange_partition.py tests/interop/test_exchange_upgrade.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_filters.py tests/interop/test_exchange_validation.py
 	MILLRACE_EXCHANGE_LONG=1 scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_oam_routers.py
@@ -225,7 +225,7 @@ nic-timing: setup ## place and route the NIC's configuration `ten` with three se
 portal-check: portal ## test the web page: units, journeys in Chromium against the API, and a path ordered from a running engine
 	@scripts/setup.sh portal
 	cargo build --locked -p millrace-ix-api --example portal --features demo
-	cd portal && npm run check && npm test && npm run journeys
+	cd portal && npm run check && npm test && npm run journeys -- --measure
 	cargo build --locked -p millraced -p millrace-ix
 	scripts/apart.sh target/venv/bin/python -m pytest -q -s tests/interop/test_exchange_page.py
 

@@ -1,6 +1,6 @@
 """sFlow of a running switch, read by tshark, sfacctd (pmacct) and sfcapd (nfdump): nothing is malformed, and the totals that they
 compute are those of the switch. `MILLRACE_SFLOW_DATAGRAMS=1000000` runs a long form, whose readers must keep up with an unpaced
-switch; it is in no make target.
+switch: `make exchange-check` does.
 """
 
 import json
