@@ -151,10 +151,10 @@ if [ "${1:-}" = management ] && ! cmp -s tests/interop/requirements-management.t
 fi
 
 # Ansible's newest core that Python 3.11 runs, beside Debian's 2.14.
-if [ "${1:-}" = ansible ] && [ ! -e target/ansible/.2.19.14 ]; then
+if [ "${1:-}" = ansible ] && [ ! -e target/ansible/.2.19.14-26.10.1 ]; then
     python3 -m venv target/ansible
-    target/ansible/bin/pip install -q --disable-pip-version-check ansible-core==2.19.14
-    touch target/ansible/.2.19.14
+    target/ansible/bin/pip install -q --disable-pip-version-check ansible-core==2.19.14 ansible-lint==26.10.1
+    touch target/ansible/.2.19.14-26.10.1
 fi
 
 # Clients of gNMI in Go: those of the reference implementation, and one whose structs are generated from the OpenConfig modules that
