@@ -19,6 +19,7 @@ use crate::number::{
     PacketInBurst, PacketInRate, TableCount, TableNumber, TableSize,
 };
 use crate::port::Port;
+use crate::routing::UnicastMac;
 use crate::rstp::Rstp;
 use crate::section::{deserialize, section};
 use crate::sflow::Sflow;
@@ -33,7 +34,7 @@ section! {
         }
         optional {
             /// The datapath id, unique in the switch and among all switches of a controller. Unset, the id is
-            /// derived from the name alone, so set it if one controller controls several machines.
+            /// `local_mac`, or else derived from the name alone, so set it if one controller controls several machines.
             pub dpid: Option<Dpid> = None,
             /// The behaviour while no controller of `controllers` is connected, also after the start. As soon as one
             /// is, the entries that exist forward again.
@@ -58,6 +59,9 @@ section! {
             pub local: LocalPort = LocalPort::Off,
             /// The largest layer-3 packet of the LOCAL port, in bytes.
             pub local_mtu: Mtu = Mtu::ETHERNET,
+            /// The MAC address of the LOCAL port, and of a bridge without `dpid` also the low 48 bits of the datapath ID.
+            /// Unset, the kernel chooses the address.
+            pub local_mac: Option<UnicastMac> = None,
             /// The number of flow tables.
             pub tables: TableCount = TableCount::DEFAULT,
             /// Settings of individual flow tables.
@@ -74,6 +78,11 @@ section! {
             /// The VLANs whose packets NORMAL forwards without the flow tables, at whatever port they arrive; see
             /// `pipeline` of a port.
             pub normal_vlans: Vec<Vid> = Vec::new(),
+            /// NORMAL: the VLANs that learn no MAC addresses: their packets go to all ports of the VLAN.
+            pub flood_vlans: Vec<Vid> = Vec::new(),
+            /// If true, NORMAL forwards packets to the link-local group addresses 01:80:c2:00:00:00 to :0f, which it
+            /// otherwise drops. BPDUs, LLDPDUs and LACPDUs that the bridge itself takes are not forwarded.
+            pub forward_bpdu: bool = false,
             /// The ageing time of MAC addresses that NORMAL learns.
             pub mac_ageing_s: MacAgeing = MacAgeing::DEFAULT,
             /// The capacity of the MAC address table of NORMAL.
@@ -228,9 +237,11 @@ impl Bridge {
             .map_or(self.datapath_id().0 as u32, ObservationId::get)
     }
 
-    /// Returns the datapath id: the configured one, or else one derived from the name.
+    /// Returns the datapath id: the configured one, or else the MAC address of the LOCAL port if it is configured, or else
+    /// one derived from the name.
     pub fn datapath_id(&self) -> Dpid {
-        self.dpid.unwrap_or_else(|| self.name.derived_dpid())
+        let of_local = self.local_mac.map(|mac| Dpid(mac.get().to_u64()));
+        self.dpid.or(of_local).unwrap_or_else(|| self.name.derived_dpid())
     }
 
     /// Returns the LOCAL port in the form of a configured port; `None` if there is none.
@@ -241,6 +252,7 @@ impl Bridge {
         let device = Device::Tap(InterfaceName::from(&self.name));
         let mut port = Port::new(PortName::from(&self.name), PortNo::LOCAL, device);
         port.mtu = self.local_mtu;
+        port.mac = self.local_mac;
         Some(port)
     }
 

@@ -115,6 +115,13 @@ choice! {
         /// One member carries packets: of those with a link the one with the lowest `priority`, and then number.
         Individual = "individual",
     }
+    /// The type of a tag of a service VLAN.
+    ServiceTag {
+        /// A service tag (IEEE 802.1ad): EtherType 0x88a8.
+        Dot1ad = "802.1ad",
+        /// As a customer's: EtherType 0x8100.
+        Dot1q = "802.1q",
+    }
     /// The part of the switch that decides about packets that arrive at a port.
     PortPipeline {
         /// The flow tables.

@@ -69,7 +69,7 @@ pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
     HugePages, Idle, InterfaceEgress, IpfixRecords, LagFallback, LagMode, LagRate, LocalPort, OffloadMode,
-    OnFailure, PolicerKind, PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, Spread,
+    OnFailure, PolicerKind, PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, ServiceTag, Spread,
     StandaloneFlows, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
@@ -101,7 +101,7 @@ pub use oam::{Bfd, Ccm, FlapDamping};
 pub use object::{ObjectError, ObjectName};
 pub use offload::PortOffload;
 pub use ovsdb::{Ovsdb, OvsdbTarget};
-pub use port::{Port, VlanMode};
+pub use port::{Dot1qTunnel, Port, VlanMode};
 pub use qos::{ColorAction, Policer, Queue, Rate, RateError};
 pub use reference::reference;
 pub use routing::{

@@ -2,13 +2,14 @@
 
 use millrace_types::{PortNo, Vid};
 
-use crate::choice::{PortLldp, PortPipeline};
+use crate::choice::{PortLldp, PortPipeline, ServiceTag};
 use crate::device::Device;
 use crate::name::PortName;
 use crate::number::{FrameOverhead, Mtu, QueueCount, RestoreTime, SamplingRate};
 use crate::oam::{Bfd, Ccm, FlapDamping};
 use crate::offload::PortOffload;
 use crate::qos::{Policer, Queue, Rate};
+use crate::routing::UnicastMac;
 use crate::rstp::PortRstp;
 use crate::section::{deserialize, section};
 
@@ -40,11 +41,20 @@ section! {
             /// The largest layer-3 packet, in bytes; frames are up to 22 bytes longer (Ethernet, two VLAN
             /// tags).
             pub mtu: Mtu = Mtu::ETHERNET,
+            /// The MAC address of a `tap:` device. Unset, the kernel chooses it. Other devices have an address of their own.
+            pub mac: Option<UnicastMac> = None,
             /// NORMAL: the VLAN of untagged frames. Without `trunks` this makes an access port.
             pub vlan: Option<Vid> = None,
             /// NORMAL: the VLANs carried with a tag. Without `vlan` this makes a trunk that drops untagged
             /// frames; without both, the port carries every VLAN, and untagged frames.
             pub trunks: Vec<Vid> = Vec::new(),
+            /// NORMAL: if true, packets of `vlan` leave with a tag, as those of `trunks` do, and arrive with or without it.
+            pub vlan_tagged: bool = false,
+            /// NORMAL: makes the port the edge of a provider's bridge (IEEE 802.1Q, a customer network port): `vlan` is the
+            /// service VLAN of all that arrives, and the tag of the customer, if any, stays inside.
+            pub dot1q_tunnel: Option<Dot1qTunnel> = None,
+            /// NORMAL forwards nothing between two ports for which this is true.
+            pub protected: bool = false,
             /// The part of the switch that decides about packets that arrive here (OpenFlow 1.3.5, section 5.1, asks a
             /// hybrid switch to classify packets). NORMAL needs no controller, so a bridge with `fail_mode = "secure"`
             /// routes the packets of such ports whatever its tables hold.
@@ -99,7 +109,21 @@ section! {
     }
 }
 
-deserialize!(Port);
+section! {
+    /// The customer's VLANs at a port that carries them in a service VLAN.
+    pub struct Dot1qTunnel (live) {
+        required {}
+        optional {
+            /// The VLANs of the customer that the port carries; packets of others, and untagged ones, are dropped. Empty, the
+            /// port carries all.
+            pub customer_vlans: Vec<Vid> = Vec::new(),
+            /// The tag that packets from the port have where they leave with one for the service VLAN.
+            pub service_tag: ServiceTag = ServiceTag::Dot1ad,
+        }
+    }
+}
+
+deserialize!(Port, Dot1qTunnel);
 
 /// The VLAN mode of a port for NORMAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +134,20 @@ pub enum VlanMode<'a> {
     Trunk(&'a [Vid]),
     /// Untagged frames of one VLAN.
     Access(Vid),
+    /// Frames of a customer, with their tags, in a service VLAN.
+    Tunnel {
+        /// The service VLAN.
+        service: Vid,
+        /// The customer's VLANs.
+        customer: &'a Dot1qTunnel,
+    },
+    /// Tagged frames, and untagged ones that arrive as those of one VLAN.
+    NativeTagged {
+        /// The VLAN of untagged frames that arrive.
+        native: Vid,
+        /// The other VLANs.
+        others: &'a [Vid],
+    },
     /// Untagged frames of one VLAN, and tagged frames of others.
     Native {
         /// The VLAN of untagged frames.
@@ -122,7 +160,11 @@ pub enum VlanMode<'a> {
 impl Port {
     /// Returns the VLAN mode of the port for NORMAL.
     pub fn vlan_mode(&self) -> VlanMode<'_> {
+        if let (Some(service), Some(customer)) = (self.vlan, &self.dot1q_tunnel) {
+            return VlanMode::Tunnel { service, customer };
+        }
         match (self.vlan, self.trunks.as_slice()) {
+            (Some(native), others) if self.vlan_tagged => VlanMode::NativeTagged { native, others },
             (None, []) => VlanMode::TrunkAll,
             (None, tagged) => VlanMode::Trunk(tagged),
             (Some(vlan), []) => VlanMode::Access(vlan),

@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use crate::bridge::Bridge;
+use crate::choice::LocalPort;
 use crate::config::Config;
 use crate::decode::UnlocatedError;
 use crate::device::Device;
@@ -158,7 +159,11 @@ impl Checks {
         let mut dpids = Unique::new("datapath id");
         for (bridge, path) in bridges(config) {
             names.check(&bridge.name, &bridge.name, path.key("name"), &mut self.issues);
-            let source = if bridge.dpid.is_some() { "dpid" } else { "name" };
+            let source = match (bridge.dpid, bridge.local_mac) {
+                (Some(_), _) => "dpid",
+                (None, Some(_)) => "local_mac",
+                (None, None) => "name",
+            };
             // Two bridges with the same name have the same derived id; the name is already reported.
             let same_name = config
                 .bridges
@@ -166,7 +171,7 @@ impl Checks {
                 .filter(|other| other.name == bridge.name)
                 .count()
                 > 1;
-            if bridge.dpid.is_some() || !same_name {
+            if source != "name" || !same_name {
                 dpids.check(
                     bridge.datapath_id(),
                     &bridge.datapath_id(),
@@ -196,6 +201,14 @@ impl Checks {
         let mut vids = Unique::new("VLAN");
         for (index, vid) in bridge.normal_vlans.iter().enumerate() {
             vids.check(*vid, vid, path.key("normal_vlans").index(index), &mut self.issues);
+        }
+        let mut vids = Unique::new("VLAN");
+        for (index, vid) in bridge.flood_vlans.iter().enumerate() {
+            vids.check(*vid, vid, path.key("flood_vlans").index(index), &mut self.issues);
+        }
+        if bridge.local_mac.is_some() && bridge.local == LocalPort::Off {
+            let message = "the bridge has no LOCAL port: expected `local = \"tap\"`, or no `local_mac`";
+            self.conflict(path.key("local_mac"), message.to_owned());
         }
         self.tls(bridge, path);
         let mut tables = Unique::new("table");

@@ -351,9 +351,9 @@ impl<B: Backend> Switch<B> {
     }
 }
 
-/// Returns true if a bridge must be created again: its datapath ID and its number of tables cannot change while it runs.
+/// Returns true if a bridge must be created again: its number of tables cannot change while it runs.
 fn needs_new_bridge(running: &model::Bridge, wanted: &model::Bridge) -> bool {
-    running.datapath_id() != wanted.datapath_id() || running.tables != wanted.tables
+    running.tables != wanted.tables
 }
 
 /// Returns true if a port must be opened again for the new configuration.

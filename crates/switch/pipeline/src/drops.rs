@@ -54,7 +54,8 @@ reasons! {
     Meter = "meter": "The packet exceeds the rate of a band of its meter.";
     TooShort = "too_short": "The frame is shorter than an Ethernet header.";
     NormalReserved = "normal_reserved": "NORMAL does not forward the link-local group addresses 01:80:c2:00:00:00 to :0f.";
-    NormalVlan = "normal_vlan": "NORMAL: the ingress port does not carry the packet's VLAN.";
+    NormalVlan = "normal_vlan": "NORMAL: the ingress port, or the port of a known destination, does not carry the packet's VLAN.";
+    NormalProtected = "normal_protected": "NORMAL: the ingress port and the port of the destination are both protected.";
     NormalSamePort = "normal_same_port": "NORMAL: the destination was learned on the ingress port.";
     BadTable = "bad_table": "An action outputs to TABLE outside of a packet_out.";
     Fragment = "fragment": "The packet is an IP fragment, and the bridge drops fragments (OFPC_FRAG_DROP).";

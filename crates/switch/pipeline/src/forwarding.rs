@@ -20,8 +20,8 @@ use crate::port::PortMap;
 use crate::processor::traversal;
 use crate::rewrite::Rewrites;
 use crate::{
-    FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, NormalIngress, OamPorts, Op, Port, Standalone,
-    Tunnels,
+    FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, NormalIngress, NormalSettings, OamPorts, Op, Port,
+    Standalone, Tunnels,
 };
 
 /// The readers' copy of one bridge.
@@ -43,6 +43,7 @@ pub struct Forwarding {
     standalone: Standalone,
     /// `None` without such ports and VLANs.
     normal_ingress: Option<Arc<NormalIngress>>,
+    normal_settings: Arc<NormalSettings>,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
     /// `None` without tunnels.
@@ -131,6 +132,7 @@ impl Forwarding {
             fdb: Fdb::new(seed),
             standalone: Standalone::Off,
             normal_ingress: None,
+            normal_settings: Arc::default(),
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             tunnels: None,
@@ -191,6 +193,7 @@ impl Forwarding {
             Op::NormalIngress(normal) => {
                 self.normal_ingress = Some(Arc::clone(normal)).filter(|normal| !normal.is_empty());
             }
+            Op::NormalSettings(settings) => self.normal_settings = Arc::clone(settings),
             Op::InvalidTtlToController(on) => self.invalid_ttl_to_controller = *on,
             Op::ArmTrace(trace) => {
                 self.disarm(trace.id());
@@ -481,6 +484,12 @@ impl Forwarding {
     #[inline]
     pub(crate) fn normal_ingress(&self) -> Option<&NormalIngress> {
         self.normal_ingress.as_deref()
+    }
+
+    /// Returns what NORMAL does in the whole bridge.
+    #[inline]
+    pub(crate) fn normal_settings(&self) -> &NormalSettings {
+        &self.normal_settings
     }
 
     #[inline]

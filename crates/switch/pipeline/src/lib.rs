@@ -27,6 +27,7 @@ mod group;
 mod marks;
 mod meter;
 mod normal_ingress;
+mod normal_settings;
 mod oam;
 mod op;
 mod police;
@@ -56,12 +57,13 @@ pub use group::{CompiledGroup, Group, GroupKind};
 pub use marks::{DropPath, MarkColumn, MarkCounts, MarkLevel, MarkObstacle, MarkState, SlotChange, Slots};
 pub use meter::{Band, BandKind, CompiledMeter, DEFAULT_BURST, Meter, MeterFlags};
 pub use normal_ingress::NormalIngress;
+pub use normal_settings::NormalSettings;
 pub use oam::{OamPort, OamPorts};
 pub use op::Op;
 pub use police::{
     Color, ColorAction, ColorCount, Marks, Policer, PolicerCounters, PolicerPlan, PolicerRates,
 };
-pub use port::{Port, PortConfig, PortState, VidSet, VlanMode};
+pub use port::{Port, PortConfig, PortState, ServicePort, VidSet, VlanMode};
 pub use processor::explain::{Explanation, Step, explain};
 pub use processor::{ObservedPacket, Origin, Processor};
 pub use standalone::Standalone;

@@ -9,7 +9,7 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
     CompiledGroup, CompiledMeter, FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace,
-    NormalIngress, OamPorts, Port, Standalone, Tunnels,
+    NormalIngress, NormalSettings, OamPorts, Port, Standalone, Tunnels,
 };
 
 /// One change to a [`Forwarding`](crate::Forwarding).
@@ -51,6 +51,8 @@ pub enum Op {
     Standalone(Standalone),
     /// Replaces the ports and VLANs whose packets NORMAL forwards without the flow tables.
     NormalIngress(Arc<NormalIngress>),
+    /// Sets what NORMAL does in the whole bridge.
+    NormalSettings(Arc<NormalSettings>),
     /// Sets whether a packet with an invalid TTL causes a packet-in instead of being dropped.
     InvalidTtlToController(bool),
     ArmTrace(Arc<LiveTrace>),

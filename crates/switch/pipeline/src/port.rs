@@ -4,6 +4,7 @@ use core::ops::{BitAnd, BitOr, BitXor};
 use std::sync::Arc;
 
 use millrace_types::{PortNo, Vid};
+use millrace_wire::EtherType;
 
 use crate::DropReason;
 
@@ -63,6 +64,8 @@ flags! {
         NO_FWD = 5;
         /// A table miss of a packet from the port causes no packet-in.
         NO_PACKET_IN = 6;
+        /// NORMAL forwards nothing to another port with this bit. It belongs to Millrace, not to OpenFlow.
+        PROTECTED = 30;
         /// Only tunnels, whose underlay the port is, send through it. This bit belongs to Millrace, not to OpenFlow.
         TUNNELS_ONLY = 31;
     }
@@ -124,6 +127,25 @@ pub enum VlanMode {
         /// The VLANs that are carried; `None` is all of them.
         allowed: Option<Arc<VidSet>>,
     },
+    /// Many VLANs, tagged, and untagged packets that arrive as those of one of them.
+    NativeTagged {
+        /// The VLAN of untagged packets that arrive.
+        native: Vid,
+        /// The VLANs that are carried; `None` is all of them.
+        allowed: Option<Arc<VidSet>>,
+    },
+    /// All packets of a customer in one service VLAN, whose tag packets do not have at this port.
+    Tunnel(Arc<ServicePort>),
+}
+
+/// The service VLAN of a port of a customer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServicePort {
+    pub service: Vid,
+    /// The EtherType of the service tag that packets from the port get.
+    pub tag_type: EtherType,
+    /// The VLANs of the customer that are carried, 0 for untagged packets; `None` is all of them.
+    pub customer: Option<VidSet>,
 }
 
 impl Default for VlanMode {
@@ -157,6 +179,14 @@ impl VlanMode {
                     .is_none_or(|set| set.contains(vid))
                     .then_some(vid)
             }
+            VlanMode::NativeTagged { native, allowed } => {
+                let vid = tag.filter(|tag| *tag != Vid::default()).unwrap_or(*native);
+                allowed
+                    .as_ref()
+                    .is_none_or(|set| set.contains(vid))
+                    .then_some(vid)
+            }
+            VlanMode::Tunnel(port) => port.has_customer(tag.unwrap_or_default()).then_some(port.service),
         }
     }
 
@@ -166,6 +196,20 @@ impl VlanMode {
         match self {
             VlanMode::Access(own) => *own == vid,
             VlanMode::Trunk { allowed, .. } => allowed.as_ref().is_none_or(|set| set.contains(vid)),
+            // Packets of VLAN 0 have no tag, and would arrive at the other end as those of its native VLAN.
+            VlanMode::NativeTagged { allowed, .. } => {
+                vid != Vid::default() && allowed.as_ref().is_none_or(|set| set.contains(vid))
+            }
+            VlanMode::Tunnel(port) => port.service == vid,
+        }
+    }
+
+    /// Returns the service VLAN of packets that arrive here, if they are a customer's.
+    #[inline]
+    pub(crate) fn service(&self) -> Option<&ServicePort> {
+        match self {
+            VlanMode::Tunnel(port) => Some(port),
+            _ => None,
         }
     }
 
@@ -175,7 +219,17 @@ impl VlanMode {
         match self {
             VlanMode::Access(_) => false,
             VlanMode::Trunk { native, .. } => vid != native.unwrap_or_default(),
+            VlanMode::NativeTagged { .. } => vid != Vid::default(),
+            VlanMode::Tunnel(_) => false,
         }
+    }
+}
+
+impl ServicePort {
+    /// Returns true if the port carries packets with this tag of the customer; 0 is none.
+    #[inline]
+    pub(crate) fn has_customer(&self, vid: Vid) -> bool {
+        self.customer.as_ref().is_none_or(|set| set.contains(vid))
     }
 }
 
@@ -353,5 +407,43 @@ mod tests {
         assert_eq!(trunk.classify(Some(vid(10))), None);
         assert!(trunk.tags(vid(30)) && !trunk.tags(vid(20)) && !access.tags(vid(10)));
         assert!(VlanMode::default().carries(vid(0)) && !VlanMode::default().tags(vid(0)));
+    }
+
+    #[test]
+    fn a_native_tagged_port_tags_all_it_sends_and_a_port_of_a_customer_hides_what_it_takes() {
+        let vid = |raw| Vid::new(raw).unwrap();
+        let native = VlanMode::NativeTagged {
+            native: vid(20),
+            allowed: Some(Arc::new([vid(20), vid(30)].into_iter().collect())),
+        };
+        let arrives =
+            [None, Some(vid(0)), Some(vid(20)), Some(vid(30)), Some(vid(10))].map(|tag| native.classify(tag));
+        assert_eq!(
+            arrives,
+            [Some(vid(20)), Some(vid(20)), Some(vid(20)), Some(vid(30)), None]
+        );
+        assert!(
+            native.tags(vid(20))
+                && native.tags(vid(30))
+                && !native.carries(vid(0))
+                && !native.carries(vid(10))
+        );
+        let customer = |vids: Option<[Vid; 2]>| {
+            VlanMode::Tunnel(Arc::new(ServicePort {
+                service: vid(200),
+                tag_type: EtherType::QINQ,
+                customer: vids.map(|vids| vids.into_iter().collect()),
+            }))
+        };
+        let (all, some) = (customer(None), customer(Some([vid(30), vid(40)])));
+        for tag in [None, Some(vid(10)), Some(vid(200))] {
+            assert_eq!(
+                (all.classify(tag), some.classify(tag)),
+                (Some(vid(200)), None),
+                "{tag:?}"
+            );
+        }
+        assert_eq!(some.classify(Some(vid(30))), Some(vid(200)));
+        assert!(some.carries(vid(200)) && !some.carries(vid(30)) && !some.tags(vid(200)));
     }
 }

@@ -26,6 +26,14 @@ impl Checks {
                 format!("VLAN {vlan} is untagged by `vlan` and tagged by `trunks`: expected one of the two");
             self.conflict(path.key("vlan"), message);
         }
+        self.vlan_mode(port, path);
+        if port.mac.is_some() && !matches!(port.device, Device::Tap(_)) {
+            let message = format!(
+                "{} has a MAC address of its own: expected tap:NAME, or no `mac`",
+                port.device
+            );
+            self.conflict(path.key("mac"), message);
+        }
         if let Some(queues) = port.queues
             && matches!(port.device, Device::Pcap(_))
             && queues.get() > 1
@@ -49,6 +57,43 @@ impl Checks {
         }
         self.drops(port, path);
         self.oam(port, path);
+    }
+
+    /// Checks that the keys that change the meaning of `vlan` have one, and one meaning.
+    fn vlan_mode(&mut self, port: &Port, path: &Path) {
+        for (key, is_given) in [
+            ("vlan_tagged", port.vlan_tagged),
+            ("dot1q_tunnel", port.dot1q_tunnel.is_some()),
+        ] {
+            if is_given && port.vlan.is_none() {
+                let message = format!("`{key}` without `vlan`: expected the VLAN that it is about");
+                self.conflict(path.key(key), message);
+            }
+        }
+        let Some(tunnel) = &port.dot1q_tunnel else {
+            return;
+        };
+        let path = path.key("dot1q_tunnel");
+        for (key, is_given) in [
+            ("trunks", !port.trunks.is_empty()),
+            ("vlan_tagged", port.vlan_tagged),
+        ] {
+            if is_given {
+                let message = format!(
+                    "`dot1q_tunnel` beside `{key}`: expected one of the two; all packets of the port are in its service VLAN"
+                );
+                self.conflict(path.clone(), message);
+            }
+        }
+        let mut vids = Unique::new("VLAN");
+        for (index, vid) in tunnel.customer_vlans.iter().enumerate() {
+            vids.check(
+                *vid,
+                vid,
+                path.key("customer_vlans").index(index),
+                &mut self.issues,
+            );
+        }
     }
 
     /// Checks that a device that may drop packets counts them, and is trusted.

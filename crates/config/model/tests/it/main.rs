@@ -18,3 +18,4 @@ mod reference;
 mod round_trip;
 mod routing;
 mod sflow;
+mod vlans;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
 use millrace_model as model;
-use millrace_types::Duration;
+use millrace_types::{Dpid, Duration};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -32,6 +32,8 @@ pub struct Connector<B: Backend> {
     runtime: Handle,
     channel_table: Arc<ChannelTable>,
     tls: Arc<TlsFiles>,
+    /// The datapath ID that the connections know.
+    dpid: Option<Dpid>,
     active: Vec<Running<model::Controller>>,
     listeners: Vec<Running<model::Listener>>,
 }
@@ -44,12 +46,14 @@ impl<B: Backend> Connector<B> {
             runtime,
             channel_table: Arc::new(ChannelTable::new(name)),
             tls: Arc::default(),
+            dpid: None,
             active: Vec::new(),
             listeners: Vec::new(),
         }
     }
 
-    /// Starts, ends and changes channels until they equal `config`. Unchanged channels are not disturbed. Returns the
+    /// Starts, ends and changes channels until they equal `config`. Unchanged channels are not disturbed, unless the datapath ID
+    /// changes, which a controller asks for once only. Returns the
     /// problems (listeners that cannot be bound, TLS files that cannot be used), each with its object, its reason and the
     /// next step; the next call tries again.
     pub fn apply(&mut self, config: &model::Bridge) -> Vec<(String, String)> {
@@ -57,9 +61,14 @@ impl<B: Backend> Connector<B> {
         if let Err(fault) = self.tls.set(config.tls.as_ref()) {
             problems.push(("tls".to_owned(), fault.to_string()));
         }
+        let listeners_len = self.listeners.len();
+        let dpid = Some(config.datapath_id());
+        if std::mem::replace(&mut self.dpid, dpid) != dpid {
+            self.active.clear();
+            self.listeners.clear();
+        }
         self.active
             .retain(|running| config.controllers.contains(&running.wanted));
-        let listeners_len = self.listeners.len();
         self.listeners
             .retain(|running| config.listen.contains(&running.wanted) && !running.task.is_finished());
         // An address may still be bound by a listener whose task was just aborted.

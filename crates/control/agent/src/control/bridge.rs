@@ -20,7 +20,9 @@ use super::recording::Recording;
 use super::refused_frames::RefusedFrames;
 use super::round::Round;
 use super::router_port::BridgeRouter;
-use super::settings::{fdb_config, flow_cache, fragments, normal_ingress, select_fields, table_limits};
+use super::settings::{
+    fdb_config, flow_cache, fragments, normal_ingress, normal_settings, select_fields, table_limits,
+};
 use super::sflow_agent::Sflow;
 use super::spanning_tree::SpanningTree;
 use super::taps::Taps;
@@ -56,9 +58,11 @@ pub struct BridgeControl<B: Backend> {
     pub(crate) ports: BTreeMap<PortNo, PortStatus>,
     /// The running ports without a device.
     pub(super) logical: BTreeSet<PortNo>,
+    /// The running ports whose devices are looked at regularly.
+    pub(super) looked_at: BTreeSet<PortNo>,
     /// The ports to look at although their devices report no change.
     pub(super) recheck: BTreeSet<PortNo>,
-    /// The rounds in which all ports are looked at, and in which their refused frames are counted.
+    /// The rounds in which these are looked at, and in which their refused frames are counted.
     pub(super) looks: Round,
     pub(super) refused_looks: Round,
     /// True if the router may not have the links of its VLANs.
@@ -138,6 +142,7 @@ impl<B: Backend> BridgeControl<B> {
         tables.set_fragments(fragments(&config), &mut ops);
         tables.set_select_fields(select_fields(&config), &mut ops);
         tables.set_normal_ingress(normal_ingress(&config), &mut ops);
+        tables.set_normal_settings(normal_settings(&config), &mut ops);
         let mut counters: Vec<_> = (0..datapath.workers_len()).map(|_| tables.counters()).collect();
         counters.push(tables.own_counters());
         let setup = BridgeSetup {
@@ -152,6 +157,7 @@ impl<B: Backend> BridgeControl<B> {
             ops,
             ports: BTreeMap::new(),
             logical: BTreeSet::new(),
+            looked_at: BTreeSet::new(),
             recheck: BTreeSet::new(),
             looks: Round::default(),
             refused_looks: Round::default(),
@@ -239,12 +245,20 @@ impl<B: Backend> BridgeControl<B> {
             .set_select_fields(select_fields(&config), &mut self.ops);
         self.tables
             .set_normal_ingress(normal_ingress(&config), &mut self.ops);
+        self.tables
+            .set_normal_settings(normal_settings(&config), &mut self.ops);
         if config.fragments != self.config.fragments {
             self.tables.set_fragments(fragments(&config), &mut self.ops);
         }
+        let has_new_dpid = config.datapath_id() != self.config.datapath_id();
         self.config = config;
         self.update_standalone();
         self.configure_oam();
+        if has_new_dpid {
+            // BPDUs and LLDPDUs name the bridge by it.
+            self.configure_rstp();
+            self.configure_lldp();
+        }
         self.configure_sflow();
     }
 

@@ -247,10 +247,10 @@ fn port_settings_of(status: &PortStatus) -> PortSettings {
         sends: matches!(port.lldp, PortLldp::Both | PortLldp::Send),
         receives: matches!(port.lldp, PortLldp::Both | PortLldp::Receive),
         port_vlan: match port.vlan_mode() {
-            model::VlanMode::TrunkAll | model::VlanMode::Trunk(_) => None,
-            model::VlanMode::Access(vlan) | model::VlanMode::Native { untagged: vlan, .. } => {
-                Some(vlan.raw())
-            }
+            model::VlanMode::TrunkAll | model::VlanMode::Trunk(_) | model::VlanMode::Tunnel { .. } => None,
+            model::VlanMode::Access(vlan)
+            | model::VlanMode::NativeTagged { native: vlan, .. }
+            | model::VlanMode::Native { untagged: vlan, .. } => Some(vlan.raw()),
         },
         vlans: Vec::new(),
         aggregation: None,

@@ -6,7 +6,7 @@
 
 use millrace_datapath::PortStats;
 use millrace_datapath::io::{Backend, DeviceStats};
-use millrace_pipeline::{FlowFilter, FlowMod, FlowModError, ModOutcome};
+use millrace_pipeline::{FdbKey, FlowFilter, FlowMod, FlowModError, ModOutcome};
 use millrace_types::{PortNo, Vid};
 
 use super::bridge::{Baseline, BridgeControl};
@@ -68,6 +68,34 @@ impl<B: Backend> BridgeControl<B> {
         let removed = self.tables.forget_fdb(vlan, port, &mut self.ops);
         self.publish();
         removed
+    }
+
+    /// Adds a MAC address that is not learned, and stays. Returns false if it is an address of the router.
+    pub fn add_static_mac(&mut self, key: FdbKey, port: PortNo) -> bool {
+        if self.is_of_router(key) {
+            return false;
+        }
+        let now = self.datapath.now();
+        self.tables.set_static_fdb(key, port, now, &mut self.ops);
+        self.publish();
+        true
+    }
+
+    /// Removes a MAC address that was added. Returns false if there is none, apart from those of the router.
+    pub fn remove_static_mac(&mut self, key: FdbKey) -> bool {
+        let is_there = self.tables.fdb().any(|entry| entry.key == key && entry.is_static);
+        if !is_there || self.is_of_router(key) {
+            return false;
+        }
+        self.tables.remove_static_fdb(key, &mut self.ops);
+        self.publish();
+        true
+    }
+
+    fn is_of_router(&self, key: FdbKey) -> bool {
+        self.router
+            .as_ref()
+            .is_some_and(|held| held.interfaces.addresses.contains(&key))
     }
 
     /// Resets the counters of a port, or of all ports, to zero for all readers. Returns the number of these ports.

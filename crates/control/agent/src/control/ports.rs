@@ -1,12 +1,14 @@
 //! Operations on the ports of a bridge: open, change, close, and poll the links.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use millrace_datapath::io::{Backend, DeviceOptions, Opened};
 use millrace_datapath::{AddPortError, Bridge};
 use millrace_model as model;
-use millrace_pipeline::{DropReason, Port, PortConfig, PortState, VidSet, VlanMode};
+use millrace_pipeline::{DropReason, Port, PortConfig, PortState, ServicePort, VidSet, VlanMode};
 use millrace_types::{PortNo, Time};
+use millrace_wire::EtherType;
 use thiserror::Error;
 
 use super::bridge::BridgeControl;
@@ -79,8 +81,20 @@ impl<B: Backend> BridgeControl<B> {
         };
         let spec = device_spec(self.config.name.as_str(), wanted.name.as_str(), &wanted.device);
         self.datapath.add_port(number, &spec, options)?;
+        if wanted.mac.is_some() {
+            self.set_mac(wanted);
+        }
         self.apply_qos(wanted);
         Ok(())
+    }
+
+    /// Sets the MAC address of the device of a port.
+    fn set_mac(&mut self, wanted: &model::Port) {
+        let mac = wanted.mac.map(model::UnicastMac::get);
+        if let Err(error) = self.datapath.set_mac(wanted.number, mac) {
+            // An interface that was moved to another network namespace has the address when it is made again.
+            tracing::warn!(bridge = %self.config.name, port = %wanted.name, %error, "its MAC address is not set");
+        }
     }
 
     /// Gives a port that was opened its queues, policer, backpressure and offload.
@@ -141,6 +155,10 @@ impl<B: Backend> BridgeControl<B> {
         if is_logical(wanted) {
             self.logical.insert(number);
         }
+        // A link reports its changes, and refuses no frames.
+        if !matches!(wanted.device, model::Device::Link(_)) {
+            self.looked_at.insert(number);
+        }
         self.configure_oam();
         self.configure_sflow();
         // Tunnels find their underlay.
@@ -155,6 +173,7 @@ impl<B: Backend> BridgeControl<B> {
             return;
         };
         self.logical.remove(&number);
+        self.looked_at.remove(&number);
         self.router_is_behind = true;
         self.baselines.remove(&number);
         self.refused.remove(&number);
@@ -190,6 +209,7 @@ impl<B: Backend> BridgeControl<B> {
         let queues_changed = plan_of(&status.model) != plan;
         let policer = policer_of(wanted);
         let policer_changed = policer_of(&status.model) != policer;
+        let mac_changed = status.model.mac != wanted.mac;
         let backpressure_changed = status.model.backpressure != wanted.backpressure;
         status.model = wanted.clone();
         self.recheck.insert(number);
@@ -205,6 +225,9 @@ impl<B: Backend> BridgeControl<B> {
         self.datapath.set_offload(number, offload_of(wanted));
         if status.config != config || vlans_changed {
             self.configure_port(number, config);
+        }
+        if mac_changed {
+            self.set_mac(wanted);
         }
         self.configure_oam();
         self.configure_sflow();
@@ -260,9 +283,9 @@ impl<B: Backend> BridgeControl<B> {
         self.announce(PortChange::Modify, &status);
     }
 
-    /// Looks at a part of the ports, whose devices have reported nothing, too.
+    /// Looks at a part of the ports, whose devices have reported nothing, too, but for links.
     pub(super) fn look_at_some_links(&mut self) {
-        let part = self.looks.next(&self.ports, LOOK_PARTS);
+        let part = self.looks.next(&self.looked_at, LOOK_PARTS);
         self.recheck.extend(part);
         self.poll_links();
     }
@@ -324,7 +347,7 @@ impl<B: Backend> BridgeControl<B> {
 
     /// Counts the frames that the devices of a part of the ports refused as drops, and logs them with a remedy.
     pub(super) fn count_refused_frames(&mut self, now: Time) {
-        for number in &self.refused_looks.next(&self.ports, REFUSED_PARTS) {
+        for number in &self.refused_looks.next(&self.looked_at, REFUSED_PARTS) {
             let Some(status) = self.ports.get(number) else {
                 continue;
             };
@@ -380,6 +403,7 @@ fn config_of(port: &model::Port) -> PortConfig {
         (port.no_fwd, PortConfig::NO_FWD),
         (port.no_packet_in, PortConfig::NO_PACKET_IN),
         (port.no_flood, PortConfig::NO_FLOOD),
+        (port.protected, PortConfig::PROTECTED),
     ];
     bits.into_iter()
         .filter(|(set, _)| *set)
@@ -387,8 +411,7 @@ fn config_of(port: &model::Port) -> PortConfig {
 }
 
 fn vlan_of(port: &model::Port) -> VlanMode {
-    let set =
-        |vids: &[millrace_types::Vid]| Some(std::sync::Arc::new(vids.iter().copied().collect::<VidSet>()));
+    let set = |vids: &[millrace_types::Vid]| Some(Arc::new(vids.iter().copied().collect::<VidSet>()));
     match port.vlan_mode() {
         model::VlanMode::TrunkAll => VlanMode::Trunk {
             native: None,
@@ -399,6 +422,22 @@ fn vlan_of(port: &model::Port) -> VlanMode {
             allowed: set(tagged),
         },
         model::VlanMode::Access(vid) => VlanMode::Access(vid),
+        model::VlanMode::Tunnel { service, customer } => VlanMode::Tunnel(Arc::new(ServicePort {
+            service,
+            tag_type: match customer.service_tag {
+                model::ServiceTag::Dot1ad => EtherType::QINQ,
+                model::ServiceTag::Dot1q => EtherType::VLAN,
+            },
+            customer: Some(customer.customer_vlans.iter().copied().collect())
+                .filter(|set| *set != VidSet::EMPTY),
+        })),
+        model::VlanMode::NativeTagged { native, others } => VlanMode::NativeTagged {
+            native,
+            allowed: match others {
+                [] => None,
+                others => Some(Arc::new(others.iter().copied().chain([native]).collect())),
+            },
+        },
         model::VlanMode::Native { untagged, tagged } => {
             let all: Vec<_> = tagged.iter().copied().chain([untagged]).collect();
             VlanMode::Trunk {

@@ -1,6 +1,6 @@
 //! A slow round over the ports of a bridge: a part of them at each tick, so that thousands make no burst of work.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use millrace_types::PortNo;
@@ -14,9 +14,9 @@ pub(super) struct Round {
 
 impl Round {
     /// Returns the next part of the ports, such that `parts` calls return each of them.
-    pub(super) fn next<T>(&mut self, ports: &BTreeMap<PortNo, T>, parts: usize) -> Vec<PortNo> {
+    pub(super) fn next(&mut self, ports: &BTreeSet<PortNo>, parts: usize) -> Vec<PortNo> {
         let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let part = ports.range((after, Bound::Unbounded)).map(|(number, _)| *number);
+        let part = ports.range((after, Bound::Unbounded)).copied();
         let part: Vec<PortNo> = part.take(ports.len().div_ceil(parts)).collect();
         self.last = part.last().copied();
         part
@@ -30,8 +30,8 @@ mod tests {
     #[test]
     fn a_round_has_each_port_once_and_begins_again() {
         let ports = |numbers: &[u32]| {
-            let numbers = numbers.iter().map(|number| (PortNo::from_raw(*number), ()));
-            numbers.collect::<BTreeMap<_, _>>()
+            let numbers = numbers.iter().copied().map(PortNo::from_raw);
+            numbers.collect::<BTreeSet<_>>()
         };
         let mut round = Round::default();
         let mut next = |numbers| {

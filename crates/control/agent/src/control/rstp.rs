@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use millrace_datapath::io::Backend;
 use millrace_l2ctl::rstp::{self, Action, BridgeStatus, Edge, Link, PortSettings, PortStatus};
-pub use millrace_l2ctl::rstp::{PortState, Role};
+pub use millrace_l2ctl::rstp::{BridgeId, PortState, Role};
 use millrace_model::{self as model, RstpEdge, RstpVersion};
 use millrace_pipeline::PortConfig;
 use millrace_types::{Mac, PortNo, Time};
 
 use super::bridge::BridgeControl;
+pub use super::spanning_tree::PortTimes;
 use super::spanning_tree::SpanningTree;
 
 /// The largest port number in a BPDU.
@@ -27,10 +28,12 @@ impl<B: Backend> BridgeControl<B> {
             }
             return;
         };
+        let version = wanted.version;
         let settings = settings_of(wanted, Mac::from_u64(self.config.datapath_id().0));
         let tree = self.rstp.get_or_insert_with(|| SpanningTree {
             bridge: rstp::Bridge::new(settings, now),
             forwards: BTreeMap::default(),
+            times: BTreeMap::default(),
         });
         tree.bridge.set_settings(settings, now);
         let mut changed = Vec::new();
@@ -39,14 +42,25 @@ impl<B: Backend> BridgeControl<B> {
             let stays = ports.get(port).is_some_and(|status| has_rstp(&status.model));
             if !stays {
                 changed.push(*port);
+                tree.times.remove(port);
                 tree.bridge.remove_port(rstp_number(*port), now);
             }
             stays
         });
         for (number, status) in ports.iter().filter(|(_, status)| has_rstp(&status.model)) {
             let port = rstp_number(*number);
-            tree.bridge
-                .set_port(port, port_settings_of(&status.model, status.info.mac), now);
+            let speed = status.info.speed_mbps.unwrap_or(0);
+            let cost =
+                |port: &model::Port| match (port.rstp.as_ref().and_then(|rstp| rstp.path_cost), version) {
+                    (Some(cost), _) => Some(cost.get()),
+                    (None, RstpVersion::Stp) => Some(stp_path_cost(speed)),
+                    (None, RstpVersion::Rstp) => None,
+                };
+            let wanted = PortSettings {
+                path_cost: cost(&status.model),
+                ..port_settings_of(&status.model, status.info.mac)
+            };
+            tree.bridge.set_port(port, wanted, now);
             let is_up = status.info.link_up && !status.config.has(PortConfig::DOWN);
             let link = is_up.then(|| Link {
                 mbps: status.info.speed_mbps.unwrap_or(0),
@@ -56,6 +70,13 @@ impl<B: Backend> BridgeControl<B> {
             // A new port is discarding until the actions say otherwise.
             if !tree.forwards.contains_key(number) {
                 tree.forwards.insert(*number, false);
+                tree.times.insert(
+                    *number,
+                    PortTimes {
+                        added: now,
+                        state_since: now,
+                    },
+                );
                 changed.push(*number);
             }
         }
@@ -91,6 +112,9 @@ impl<B: Backend> BridgeControl<B> {
                 Action::SetState { port, state } => {
                     let number = PortNo::from_raw(port.into());
                     let forwards = state == rstp::PortState::Forwarding;
+                    if let Some(times) = self.rstp.as_mut().and_then(|tree| tree.times.get_mut(&number)) {
+                        times.state_since = now;
+                    }
                     let known = self.rstp.as_mut().and_then(|tree| tree.forwards.get_mut(&number));
                     if known.is_some_and(|known| core::mem::replace(known, forwards) != forwards) {
                         self.update_port_state(number);
@@ -116,11 +140,29 @@ impl<B: Backend> BridgeControl<B> {
         self.rstp.as_ref().map(|tree| tree.bridge.status())
     }
 
+    /// Returns the times of a port in the spanning tree; `None` if it takes no part.
+    pub fn rstp_times(&self, port: PortNo) -> Option<PortTimes> {
+        self.rstp.as_ref()?.times.get(&port).copied()
+    }
+
     /// Returns the state of a port in the spanning tree; `None` if it takes no part.
     pub fn rstp_port(&self, port: PortNo) -> Option<PortStatus> {
         let tree = self.rstp.as_ref()?;
         let number = u16::try_from(port.raw()).ok()?;
         tree.bridge.port(number)
+    }
+}
+
+/// Returns the path cost of a port of STP (IEEE 802.1D-1998, table 8-5, and its usual continuation).
+fn stp_path_cost(mbps: u32) -> u32 {
+    match mbps {
+        10_000.. => 2,
+        1_000.. => 4,
+        // A device without a speed counts as one with 100 Mb/s.
+        0 | 100.. => 19,
+        16.. => 62,
+        10.. => 100,
+        _ => 250,
     }
 }
 

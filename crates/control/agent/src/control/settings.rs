@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use millrace_flow::{Field, FieldSet};
 use millrace_model as model;
-use millrace_pipeline::{FdbConfig, FlowCachePolicy, FragmentMode, NormalIngress, TableLimit, WhenFull};
+use millrace_pipeline::{
+    FdbConfig, FlowCachePolicy, FragmentMode, NormalIngress, NormalSettings, TableLimit, WhenFull,
+};
 use millrace_types::{Duration, TableId};
 
 /// Returns the fields whose hash chooses the bucket of a select group.
@@ -42,6 +44,11 @@ pub(super) fn normal_ingress(config: &model::Bridge) -> NormalIngress {
         normal.map(|port| port.number),
         config.normal_vlans.iter().copied(),
     )
+}
+
+/// Returns the settings of NORMAL.
+pub(super) fn normal_settings(config: &model::Bridge) -> NormalSettings {
+    NormalSettings::new(config.flood_vlans.iter().copied(), config.forward_bpdu)
 }
 
 pub(super) fn fragments(config: &model::Bridge) -> FragmentMode {

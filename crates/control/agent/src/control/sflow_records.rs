@@ -77,6 +77,7 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         | DropReason::LagNotCollecting
         | DropReason::LagNotDistributing
         | DropReason::NormalReserved
+        | DropReason::NormalProtected
         | DropReason::TooShort => DropCode::UNKNOWN_L2,
         DropReason::PortNoPacketIn
         | DropReason::NoGroup

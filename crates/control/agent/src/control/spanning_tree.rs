@@ -10,6 +10,17 @@ pub(super) struct SpanningTree {
     pub(super) bridge: rstp::Bridge,
     /// The ports that the data plane forwards, or not, as the machines said last.
     pub(super) forwards: BTreeMap<PortNo, bool>,
+    /// The times of the ports.
+    pub(super) times: BTreeMap<PortNo, PortTimes>,
+}
+
+/// The times of a port in a spanning tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortTimes {
+    /// The time at which the port became a part of it.
+    pub added: Time,
+    /// The time of the last change of its state.
+    pub state_since: Time,
 }
 
 impl SpanningTree {

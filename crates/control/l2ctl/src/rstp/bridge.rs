@@ -36,6 +36,8 @@ pub struct BridgeStatus {
     pub root: BridgeId,
     /// The cost of the path to the root.
     pub root_path_cost: u32,
+    /// The priority vector of the path to the root.
+    pub priority: PriorityVector,
     /// The number of the root port; `None` if this bridge is the root.
     pub root_port: Option<u16>,
     /// The times that the root determines.
@@ -211,6 +213,7 @@ impl Bridge {
             id: self.own_priority().root,
             root: self.root_priority.root,
             root_path_cost: self.root_priority.root_path_cost,
+            priority: self.root_priority,
             root_port: self.root_port,
             times: self.root_times,
             topology_changes: self.topology_changes,

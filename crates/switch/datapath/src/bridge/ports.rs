@@ -1,9 +1,10 @@
 //! The ports of a bridge: opens their devices, and distributes the queues over the workers.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::{Arc, mpsc};
 
-use millrace_types::PortNo;
+use millrace_types::{Mac, PortNo};
 
 use super::Bridge;
 use super::port::{AddPortError, BridgePort};
@@ -329,6 +330,19 @@ impl<B: Backend> Bridge<B> {
             held.device.set_link(up);
             self.changed.add(port);
         }
+    }
+
+    /// Sets the MAC address of a port's device, now and whenever it is made again.
+    ///
+    /// # Errors
+    /// As [`Device::set_mac`].
+    pub fn set_mac(&mut self, port: PortNo, mac: Option<Mac>) -> io::Result<()> {
+        let Some(held) = self.ports.get_mut(&port) else {
+            return Ok(());
+        };
+        let outcome = held.device.set_mac(mac);
+        self.changed.add(port);
+        outcome
     }
 }
 

@@ -40,6 +40,7 @@ mod vnic;
 pub mod wan;
 
 use core::fmt;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -201,6 +202,17 @@ pub trait Device: Send {
 
     /// Sets the link up or down, if the device can.
     fn set_link(&mut self, up: bool);
+
+    /// Sets the MAC address of the device, now and whenever it is made again; `None` leaves it as it is from now on.
+    ///
+    /// # Errors
+    /// The device has an address of its own, or the error of the kernel: the address is set when the device is made again.
+    fn set_mac(&mut self, mac: Option<Mac>) -> io::Result<()> {
+        match mac {
+            Some(_) => Err(io::ErrorKind::Unsupported.into()),
+            None => Ok(()),
+        }
+    }
 
     /// Returns true if the device delivers GSO packets ([`Packet::segment_size`]).
     fn delivers_gso(&self) -> bool {

@@ -27,7 +27,7 @@ use crate::group::SelectHash;
 use crate::port::PortMap;
 use crate::{
     Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace,
-    NormalIngress, OamPorts, Op, Standalone, Tunnels,
+    NormalIngress, NormalSettings, OamPorts, Op, Standalone, Tunnels,
 };
 
 /// The single writer of one bridge.
@@ -50,6 +50,7 @@ pub struct Control {
     pub(super) fdb: FdbControl,
     pub(super) standalone: Standalone,
     pub(super) normal_ingress: Arc<NormalIngress>,
+    pub(super) normal_settings: Arc<NormalSettings>,
     pub(super) invalid_ttl_to_controller: bool,
     pub(super) fragments: FragmentMode,
     pub(super) select_fields: FieldSet,
@@ -87,6 +88,7 @@ impl Control {
             fdb: FdbControl::new(config.fdb, config.seed),
             standalone: Standalone::Off,
             normal_ingress: Arc::default(),
+            normal_settings: Arc::default(),
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             select_fields: SelectHash::FIELDS.into_iter().collect(),
@@ -128,6 +130,7 @@ impl Control {
         apply(Op::FlowCache(self.config.flow_cache));
         apply(Op::Standalone(self.standalone));
         apply(Op::NormalIngress(Arc::clone(&self.normal_ingress)));
+        apply(Op::NormalSettings(Arc::clone(&self.normal_settings)));
         apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
         apply(Op::Fragments(self.fragments));
         apply(Op::SelectFields(self.select_fields));
@@ -240,6 +243,14 @@ impl Control {
         if *self.normal_ingress != normal {
             self.normal_ingress = Arc::new(normal);
             ops.push(Op::NormalIngress(Arc::clone(&self.normal_ingress)));
+        }
+    }
+
+    /// Sets what NORMAL does in the whole bridge.
+    pub fn set_normal_settings(&mut self, settings: NormalSettings, ops: &mut Vec<Op>) {
+        if *self.normal_settings != settings {
+            self.normal_settings = Arc::new(settings);
+            ops.push(Op::NormalSettings(Arc::clone(&self.normal_settings)));
         }
     }
 

@@ -9,7 +9,7 @@ use super::header::{self, Effect};
 use super::observe::{NormalReason, Observer};
 use super::packet_source::PacketSource;
 use super::run::{RECENT_TARGETS, Run};
-use crate::{DropReason, Egress, FdbKey, Learn, NormalIngress, Port, PortConfig};
+use crate::{DropReason, Egress, FdbKey, Learn, NormalIngress, Port, PortConfig, VlanMode};
 
 impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     /// Forwards as a learning bridge with VLANs (IEEE 802.1Q).
@@ -30,7 +30,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         let Some(vid) = vid else {
             return self.drop(source, DropReason::NormalVlan);
         };
-        if dst.is_reserved_link_local() {
+        let arrival = Arrival::of(head, tag, in_port);
+        if dst.is_reserved_link_local() && !self.fwd.normal_settings().forwards_reserved() {
             return self.drop(source, DropReason::NormalReserved);
         }
         if O::IS_REAL && in_port.is_some() {
@@ -38,17 +39,21 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         }
         let target = self.target(FdbKey { vid, mac: dst });
         self.observer.mac_lookup(target.map(|port| port.number));
-        let adapt = |packet: &mut P, port: &Port| retag(packet, tag, vid, port);
+        let adapt = |packet: &mut P, port: &Port| retag(packet, &arrival, vid, port);
+        let is_protected = in_port.is_some_and(|port| port.config.has(PortConfig::PROTECTED));
+        let protects = |port: &Port| is_protected && port.config.has(PortConfig::PROTECTED);
         match target {
             Some(port) if port.number == self.origin.in_port => {
                 self.drop(source, DropReason::NormalSamePort);
             }
+            Some(port) if protects(port) => self.drop(source, DropReason::NormalProtected),
+            Some(port) if !arrival.passes(port) => self.drop(source, DropReason::NormalVlan),
             Some(port) => match port.egress_block() {
                 Some(reason) => self.drop(source, reason),
                 None => self.adapted(i, source.take(), port, adapt),
             },
             None => {
-                let carries = |port: &Port| port.vlan.carries(vid);
+                let carries = |port: &Port| port.vlan.carries(vid) && !protects(port) && arrival.passes(port);
                 self.spread(i, source, PortConfig::NO_FLOOD, carries, adapt);
             }
         }
@@ -67,7 +72,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         {
             return Some(port);
         }
-        let port = self.fwd.port(self.fwd.fdb().lookup(key)?.port)?;
+        let entry = self.fwd.fdb().lookup(key)?;
+        if !entry.is_static && self.fwd.normal_settings().floods(key.vid) {
+            return None;
+        }
+        let port = self.fwd.port(entry.port)?;
         // A worker may have learned an address just before the VLANs of the port changed.
         if !port.vlan.carries(key.vid) {
             return None;
@@ -82,6 +91,9 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             return;
         }
         self.recent_source = Some(key);
+        if self.fwd.normal_settings().floods(key.vid) {
+            return;
+        }
         let port = self.origin.in_port;
         match self.fwd.fdb().lookup(key) {
             Some(entry) if entry.port == port => entry.refresh(self.now),
@@ -99,8 +111,8 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.scratch.initial_state = u64::MAX;
         let in_port = self.fwd.port(self.origin.in_port);
         for (i, mut packet) in burst.drain(..).enumerate() {
-            if let Some((tag, vid, port)) = self.bridged(packet.head(), in_port)
-                && retag(&mut packet, tag, vid, port) == Effect::Done
+            if let Some((arrival, vid, port)) = self.bridged(packet.head(), in_port)
+                && retag(&mut packet, &arrival, vid, port) == Effect::Done
             {
                 self.enqueue(i, packet, port.number);
             } else {
@@ -112,22 +124,23 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         self.flush();
     }
 
-    /// Returns the tag, the VLAN and the target of a frame from `in_port` to a known host behind another port.
+    /// Returns the tag, the VLAN and the target of a frame from `in_port` to a known host behind another port. `None` also if the
+    /// whole of [`Run::normal`] is to look at it.
     #[inline]
-    fn bridged(&mut self, head: &[u8], in_port: Option<&Port>) -> Option<(Option<Vid>, Vid, &'a Port)> {
+    fn bridged(&mut self, head: &[u8], in_port: Option<&Port>) -> Option<(Arrival, Vid, &'a Port)> {
         let (in_port, header) = (in_port?, head.first_chunk::<{ ethernet::SIZE }>()?);
         let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, ..] = *header;
         let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
         let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
         let vid = in_port.vlan.classify(tag)?;
         let port = self.target(FdbKey { vid, mac: dst })?;
-        if port.number == in_port.number {
+        if port.number == in_port.number || is_special(in_port) || is_special(port) {
             return None;
         }
         if O::IS_REAL {
             self.learn(FdbKey { vid, mac: src });
         }
-        Some((tag, vid, port))
+        Some((Arrival::tagged(tag), vid, port))
     }
 
     /// Forwards packets of a logical port, which are from no host of the bridge.
@@ -154,13 +167,16 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             let mac = Mac([d0, d1, d2, d3, d4, d5]);
             let tag = rewrite::vlan_tci(head).map(Vid::from_tci);
             let vid = in_port.vlan.classify(tag);
-            let Some((vid, port)) = vid.and_then(|vid| Some((vid, self.target(FdbKey { vid, mac })?))) else {
+            let found = vid
+                .and_then(|vid| Some((vid, self.target(FdbKey { vid, mac })?)))
+                .filter(|(_, port)| !is_special(in_port) && !is_special(port));
+            let Some((vid, port)) = found else {
                 // A flood, or a drop.
                 self.state(i);
                 self.normal(i, PacketSource::Move(packet));
                 continue;
             };
-            match retag(&mut packet, tag, vid, port) {
+            match retag(&mut packet, &Arrival::tagged(tag), vid, port) {
                 Effect::Done => {
                     if has_tunnels {
                         self.state(i);
@@ -209,11 +225,80 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
     }
 }
 
-/// Changes the tag of a packet of VLAN `vid` for the port by which it leaves. `tag` is the tag on arrival.
+/// Returns true if more than the VLAN of a packet to the port, or from it, decides whether NORMAL forwards it.
 #[inline]
-fn retag<P: Packet>(packet: &mut P, tag: Option<Vid>, vid: Vid, port: &Port) -> Effect {
-    match (tag, port.vlan.tags(vid)) {
-        (None, true) => header::push_tag(packet, EtherType::VLAN, vid.raw()),
+fn is_special(port: &Port) -> bool {
+    port.config.has(PortConfig::PROTECTED) || port.vlan.service().is_some()
+}
+
+/// The tags of a packet on arrival.
+struct Arrival {
+    /// The tag that names the VLAN of the packet, if it has one.
+    tag: Option<Vid>,
+    /// The type of a tag that the packet gets.
+    tag_type: EtherType,
+    /// The VLAN of the customer, behind the tag of the service VLAN; 0 without a tag.
+    customer: Vid,
+    /// True if the packet is from a port of a customer.
+    is_of_customer: bool,
+}
+
+impl Arrival {
+    /// The arrival of a packet that no port of a customer has to do with.
+    #[inline]
+    fn tagged(tag: Option<Vid>) -> Arrival {
+        Arrival {
+            tag,
+            tag_type: EtherType::VLAN,
+            customer: Vid::default(),
+            is_of_customer: false,
+        }
+    }
+
+    /// `tag` is the outermost tag.
+    #[inline]
+    fn of(head: &[u8], tag: Option<Vid>, in_port: Option<&Port>) -> Arrival {
+        match in_port.and_then(|port| port.vlan.service()) {
+            // The customer's tag stays where it is.
+            Some(service) => Arrival {
+                tag: None,
+                tag_type: service.tag_type,
+                customer: tag.unwrap_or_default(),
+                is_of_customer: true,
+            },
+            None => Arrival {
+                customer: tag
+                    .and_then(|_| rewrite::vlan_tci(inside(head)?))
+                    .map(Vid::from_tci)
+                    .unwrap_or_default(),
+                ..Arrival::tagged(tag)
+            },
+        }
+    }
+
+    /// Returns true if a port that carries the VLAN of the packet also carries that of the customer.
+    #[inline]
+    fn passes(&self, port: &Port) -> bool {
+        match &port.vlan {
+            VlanMode::Tunnel(service) => service.has_customer(self.customer),
+            // An access port has no tags, and would lose that of the customer.
+            VlanMode::Access(_) => !self.is_of_customer || self.customer == Vid::default(),
+            VlanMode::Trunk { .. } | VlanMode::NativeTagged { .. } => true,
+        }
+    }
+}
+
+/// Returns a frame from the first tag on as if it began with addresses: the place of the second tag is that of the first.
+#[inline]
+fn inside(head: &[u8]) -> Option<&[u8]> {
+    head.get(vlan::SIZE..)
+}
+
+/// Changes the tag of a packet of VLAN `vid` for the port by which it leaves.
+#[inline]
+fn retag<P: Packet>(packet: &mut P, arrival: &Arrival, vid: Vid, port: &Port) -> Effect {
+    match (arrival.tag, port.vlan.tags(vid)) {
+        (None, true) => header::push_tag(packet, arrival.tag_type, vid.raw()),
         (Some(tag), true) if tag != vid => {
             // A priority tag gets the VLAN and keeps its priority.
             if let Some(tci_bytes) = packet

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use crate::harness::{Bridge, Event, frame, ports, sent};
 use millrace_flow::Action;
 use millrace_pipeline::{
-    DropReason, FdbKey, Learn, NormalIngress, Port, PortConfig, PortState, Standalone, VlanMode, explain,
+    DropReason, FdbKey, Learn, NormalIngress, NormalSettings, Port, PortConfig, PortState, ServicePort,
+    Standalone, VlanMode, explain,
 };
 use millrace_types::{Mac, PortNo, Vid};
+use millrace_wire::EtherType;
 
 const TCP: &str = "tcp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=1000,tp_dst=80";
 
@@ -338,4 +340,115 @@ fn a_burst_to_many_hosts_goes_where_its_packets_go_alone() {
         assert_eq!(of_port(&at_once, port), of_port(&one_by_one, port), "port {port}");
     }
     assert!((2..=4).all(|port| of_port(&at_once, port).len() > 10));
+}
+
+#[test]
+fn normal_keeps_the_tag_of_a_customer_inside_and_carries_only_the_customers_vlans_of_a_port() {
+    let mut bridge = Bridge::new(0);
+    let vid = |raw| Vid::new(raw).unwrap();
+    let customer = |vids: Option<u16>, tag_type| {
+        VlanMode::Tunnel(Arc::new(ServicePort {
+            service: vid(200),
+            tag_type,
+            customer: vids.map(|raw| [vid(raw)].into_iter().collect()),
+        }))
+    };
+    for (number, vlan) in [
+        (1, customer(None, EtherType::QINQ)),
+        (2, customer(Some(30), EtherType::VLAN)),
+        (3, VlanMode::Access(vid(200))),
+        (4, VlanMode::default()),
+        (
+            5,
+            VlanMode::NativeTagged {
+                native: vid(200),
+                allowed: None,
+            },
+        ),
+    ] {
+        let port = Port {
+            vlan,
+            ..Port::new(PortNo::from_raw(number))
+        };
+        bridge.change(|control, ops| control.set_port(port, ops));
+    }
+    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
+    let plain = frame("arp,dl_src=02:00:00:00:00:11,dl_dst=ff:ff:ff:ff:ff:ff");
+    let with = |tag: [u8; 4], inner: &[u8]| [&inner[..12], &tag[..], &inner[12..]].concat();
+    let (c30, c20) = (with([0x81, 0, 0, 30], &plain), with([0x81, 0, 0, 20], &plain));
+    let (s30, s20) = (with([0x88, 0xa8, 0, 200], &c30), with([0x88, 0xa8, 0, 200], &c20));
+    let q30 = with([0x81, 0, 0, 200], &c30);
+    assert_eq!(
+        sent(&bridge.one(1, &c30)),
+        [(2, c30.clone()), (4, s30.clone()), (5, s30.clone())]
+    );
+    assert_eq!(sent(&bridge.one(1, &c20)), [(4, s20.clone()), (5, s20.clone())]);
+    assert_eq!(
+        sent(&bridge.one(2, &c30)),
+        [(1, c30.clone()), (4, q30.clone()), (5, q30)]
+    );
+    for refused in [&plain, &c20] {
+        assert_eq!(bridge.one(2, refused), [Event::Dropped(DropReason::NormalVlan)]);
+    }
+    // The tag of the service VLAN goes, and the port looks at the one inside.
+    let (plain_out, s20_out) = (sent(&bridge.one(5, &plain)), sent(&bridge.one(4, &s20)));
+    let s200 = with([0x81, 0, 0, 200], &plain);
+    assert_eq!(plain_out, [(1, plain.clone()), (3, plain.clone()), (4, s200)]);
+    assert_eq!(s20_out, [(1, c20.clone()), (3, c20.clone()), (5, s20)]);
+    // A known destination is found in the service VLAN; a port that does not carry the customer's VLAN does not get the packet.
+    let of_host = with(
+        [0x81, 0, 0, 30],
+        &frame("arp,dl_src=02:00:00:00:00:22,dl_dst=ff:ff:ff:ff:ff:ff"),
+    );
+    learn(&mut bridge, 2, &of_host);
+    let to_host = frame("arp,dl_src=02:00:00:00:00:11,dl_dst=02:00:00:00:00:22");
+    let (allowed, other) = (with([0x81, 0, 0, 30], &to_host), with([0x81, 0, 0, 20], &to_host));
+    assert_eq!(sent(&bridge.one(1, &allowed)), [(2, allowed.clone())]);
+    assert_eq!(
+        bridge.one(1, &other).last(),
+        Some(&Event::Dropped(DropReason::NormalVlan))
+    );
+}
+
+#[test]
+fn normal_keeps_protected_ports_apart_floods_vlans_that_learn_nothing_and_forwards_bpdus_if_it_shall() {
+    let mut bridge = Bridge::new(0);
+    for (number, config) in [
+        (1, PortConfig::PROTECTED),
+        (2, PortConfig::PROTECTED),
+        (3, PortConfig::default()),
+    ] {
+        let port = Port {
+            config,
+            ..Port::new(PortNo::from_raw(number))
+        };
+        bridge.change(|control, ops| control.set_port(port, ops));
+    }
+    bridge.apply("", &[Action::output(PortNo::NORMAL)]);
+    let from_host = frame("arp,dl_src=02:00:00:00:00:22,dl_dst=ff:ff:ff:ff:ff:ff");
+    let to_host = frame("arp,dl_src=02:00:00:00:00:11,dl_dst=02:00:00:00:00:22");
+    learn(&mut bridge, 2, &from_host);
+    assert_eq!(ports(&bridge.one(1, &from_host)), [3]);
+    assert_eq!(
+        bridge.one(1, &to_host).last(),
+        Some(&Event::Dropped(DropReason::NormalProtected))
+    );
+    assert_eq!(ports(&bridge.one(3, &to_host)), [2]);
+    let vlan_7 = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 7], &frame[12..]].concat();
+    let bpdu = frame("dl_src=02:00:00:00:00:33,dl_dst=01:80:c2:00:00:00,dl_type=0x1234");
+    let settings = |vids: &[u16], forwards| {
+        NormalSettings::new(vids.iter().map(|raw| Vid::new(*raw).unwrap()), forwards)
+    };
+    bridge.change(|control, ops| control.set_normal_settings(settings(&[7], true), ops));
+    assert!(
+        !bridge
+            .one(2, &vlan_7(&from_host))
+            .iter()
+            .any(|event| matches!(event, Event::Learn(_))),
+        "nothing is learned in this VLAN"
+    );
+    assert_eq!(ports(&bridge.one(3, &vlan_7(&to_host))), [1, 2]);
+    assert_eq!(ports(&bridge.one(1, &bpdu)), [3]);
+    bridge.change(|control, ops| control.set_normal_settings(settings(&[], false), ops));
+    assert_eq!(bridge.one(1, &bpdu), [Event::Dropped(DropReason::NormalReserved)]);
 }

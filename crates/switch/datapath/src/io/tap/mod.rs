@@ -6,7 +6,7 @@
 //! with and without DPDK.
 //!
 //! An interface that another program deletes is made again, in the network namespace of the switch: down and without addresses,
-//! as a new one.
+//! as a new one, with the MTU and the MAC address that were set.
 
 mod queues;
 pub(super) mod shadow;
@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use millrace_types::Mac;
 use millrace_wire::Packet;
+use parking_lot::Mutex;
 
 use self::queues::{Connection, Remake};
 use super::allocate::Allocate;
@@ -31,6 +32,8 @@ use super::{
 struct Tap<P> {
     name: String,
     mtu: u16,
+    /// The MAC address that was set, for the interface that is made again, too.
+    wanted_mac: Arc<Mutex<Option<Mac>>>,
     /// The last known MAC address; an interface in another network namespace cannot be queried.
     mac: Cell<Mac>,
     connection: Connection<P>,
@@ -43,6 +46,7 @@ struct Tap<P> {
 struct Remaker {
     name: String,
     mtu: u16,
+    mac: Arc<Mutex<Option<Mac>>>,
     reporter: Arc<ReporterSlot>,
 }
 
@@ -50,6 +54,9 @@ impl Remake for Remaker {
     fn remake(&self) -> io::Result<File> {
         let file = kernel::create(&self.name)?;
         kernel::set_mtu(&self.name, self.mtu)?;
+        if let Some(mac) = *self.mac.lock() {
+            kernel::set_mac(&self.name, mac)?;
+        }
         Ok(file)
     }
 
@@ -76,7 +83,9 @@ pub(super) fn open<P: Packet + 'static>(
     };
     kernel::set_mtu(name, options.mtu).map_err(failed)?;
     let reporter = Arc::<ReporterSlot>::default();
+    let mac = Arc::<Mutex<Option<Mac>>>::default();
     let remaker = Remaker {
+        mac: Arc::clone(&mac),
         name: name.to_owned(),
         mtu: options.mtu,
         reporter: Arc::clone(&reporter),
@@ -92,6 +101,7 @@ pub(super) fn open<P: Packet + 'static>(
         reporter,
         name: name.to_owned(),
         mtu: options.mtu,
+        wanted_mac: mac,
         mac: Cell::new(Mac::ZERO),
         connection,
     };
@@ -161,6 +171,11 @@ impl<P: Send> Device for Tap<P> {
     fn report_changes(&mut self, reporter: &ChangeReporter) -> bool {
         self.reporter.set(reporter);
         true
+    }
+
+    fn set_mac(&mut self, mac: Option<Mac>) -> io::Result<()> {
+        *self.wanted_mac.lock() = mac;
+        mac.map_or(Ok(()), |mac| kernel::set_mac(&self.name, mac))
     }
 
     /// Does nothing: the owner of the interface's addresses sets it up or down.

@@ -3,6 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use millrace_types::Mac;
 use millrace_wire::Frame;
 use nix::sched::{CloneFlags, unshare};
 
@@ -65,6 +66,31 @@ fn received() -> u64 {
         .find(|line| line.trim_start().starts_with("t0:"))
         .unwrap();
     line.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_mac_address_is_set_while_frames_pass_and_again_when_the_device_is_made_again() {
+    let Some(mut port) = opened() else { return };
+    talk(&mut port);
+    for last in [1, 2] {
+        let mac = Mac([0x02, 0, 0, 0, 0, last]);
+        port.device.set_mac(Some(mac)).unwrap();
+        assert_eq!(port.device.info().mac, mac);
+        talk(&mut port);
+        assert!(ip("link del t0"));
+        talk(&mut port);
+        assert_eq!(port.device.info().mac, mac);
+    }
+    port.device.set_mac(None).unwrap();
+    let before = port.device.info().mac;
+    assert_eq!(
+        before,
+        Mac([0x02, 0, 0, 0, 0, 2]),
+        "the address stays until the device is made again"
+    );
+    assert!(ip("link del t0"));
+    talk(&mut port);
+    assert_ne!(port.device.info().mac, before);
 }
 
 #[test]
