@@ -111,7 +111,7 @@ def test_ovs_appctl_finds_the_switch_and_shows_and_flushes_what_it_learned(switc
     assert appctl(switch, "fdb/show", "br-bonds").splitlines() == lines[:1]
     assert "Millrace" in appctl(switch, "version") and "fdb/show" in appctl(switch, "list-commands")
     for command, said in [(("fdb/show", "br9"), "no such bridge"), (("fdb/show",), "requires at least 1 argument"),
-                          (("dpif/show",), "is not a valid command"), (("bond/show", "bond9"), "no such bond")]:
+                          (("dpctl/show",), "is not a valid command"), (("bond/show", "bond9"), "no such bond")]:
         answer = run("sh", "-c", 'ovs-appctl "$@" 2>&1 || true', "appctl", *command, env=switch.environment)
         assert said in answer, (command, answer)
     pid = (switch.run_dir / "ovs-vswitchd.pid").read_text().strip()

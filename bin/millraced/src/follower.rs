@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 
 use millrace_agent::BridgeControl;
+use millrace_agent::control::rstp::{BridgeId, PortState as TreePortState, Role};
 use millrace_api::server::Live as _;
 use millrace_api::view;
 use millrace_datapath::io::Backend;
-use millrace_model::Device;
+use millrace_model::{Device, RstpVersion};
 use millrace_ovs::{
     BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, Participant, PortState, State,
+    TreeBridge, TreePort, TreeState, TreeTimes,
 };
 use millrace_ovs_follower::Switch;
-use millrace_pipeline::{PortConfig, PortState as PortBits};
-use millrace_types::{Mac, PortNo};
+use millrace_pipeline::{FdbKey, PortConfig, PortState as PortBits};
+use millrace_types::{Mac, PortNo, Vid};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use tokio::sync::watch;
@@ -38,6 +40,12 @@ impl<B: Backend> Switch for LiveSwitch<B> {
                 .iter()
                 .any(|(_, bridge)| bridge.ports.iter().any(|port| port.interface.is_some()));
         let interfaces = has_interfaces.then(interfaces).unwrap_or_default();
+        let mut links: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for port in running.iter().flat_map(|(_, bridge)| &bridge.ports) {
+            if let Some(link) = &port.link {
+                links.entry(link.clone()).or_default().push(port.name.clone());
+            }
+        }
         let bridges = running.into_iter().map(|(name, running)| {
             let of_port = format!("bridge {name}, port ");
             let problems = problems.iter().filter_map(|problem| {
@@ -50,6 +58,10 @@ impl<B: Backend> Switch for LiveSwitch<B> {
             let mut ports: BTreeMap<String, PortState> = BTreeMap::new();
             for port in running.ports {
                 let mut state = port.state;
+                state.peer = port.link.and_then(|link| {
+                    let ends = links.get(&link)?;
+                    ends.iter().find(|end| **end != port.name).cloned()
+                });
                 let interface = port.interface.and_then(|name| interfaces.get(&name));
                 state.is_up &= interface.is_none_or(|interface| interface.is_up);
                 state.ifindex = interface.and_then(|interface| interface.index);
@@ -61,12 +73,19 @@ impl<B: Backend> Switch for LiveSwitch<B> {
                     .members
                     .iter()
                     .filter(|member| member.link != view::LinkState::Missing);
-                ports
-                    .extend(open.map(|member| (member.name.clone(), member_state(member, mtu, &interfaces))));
+                let number = ports.get(&lag.port).map(|port| port.number).unwrap_or_default();
+                ports.extend(open.map(|member| {
+                    let state = PortState {
+                        number,
+                        ..member_state(member, mtu, &interfaces)
+                    };
+                    (member.name.clone(), state)
+                }));
             }
             let channels = self.controllers(&name).unwrap_or_default();
             let state = BridgeState {
                 dpid: running.dpid,
+                tree: running.tree,
                 ports,
                 problems: problems.collect(),
                 channels: channels.into_iter().map(channel).collect(),
@@ -90,17 +109,58 @@ impl<B: Backend> Switch for LiveSwitch<B> {
     }
 
     fn macs(&self, bridge: &str) -> Option<Vec<MacState>> {
-        let learned = millrace_api::server::Live::macs(self, bridge).ok()?.into_iter();
-        Some(
-            learned
-                .map(|entry| MacState {
-                    port: entry.port,
-                    vlan: entry.vlan,
-                    mac: entry.mac,
-                    age_s: entry.age_seconds as u64,
+        let learned = self.ask(bridge, |control| {
+            let now = control.datapath().now();
+            let entries = control.tables().fdb().map(|entry| MacState {
+                port: entry.port.raw(),
+                vlan: entry.key.vid.raw(),
+                mac: entry.key.mac.to_string(),
+                age_s: now.since(entry.last_seen()).as_secs(),
+                is_static: entry.is_static,
+            });
+            entries.collect()
+        });
+        learned.ok()
+    }
+
+    fn add_mac(&self, bridge: &str, port: &str, vlan: u16, mac: Mac) -> Result<(), String> {
+        let vid = Vid::new(vlan).map_err(|error| error.to_string())?;
+        let port = port.to_owned();
+        let added = self.ask(bridge, move |control| {
+            let mut ports = control.ports().iter();
+            let number = ports
+                .find(|(number, status)| {
+                    status.model.name.as_str() == port || number.raw().to_string() == port
                 })
-                .collect(),
-        )
+                .map(|(number, _)| *number);
+            number.is_some_and(|number| control.add_static_mac(FdbKey { vid, mac }, number))
+        });
+        match added {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("no such port, or an address of the router".to_owned()),
+            Err(_) => Err("no such bridge".to_owned()),
+        }
+    }
+
+    fn remove_mac(&self, bridge: &str, vlan: u16, mac: Mac) -> Result<(), String> {
+        let vid = Vid::new(vlan).map_err(|error| error.to_string())?;
+        match self.ask(bridge, move |control| {
+            control.remove_static_mac(FdbKey { vid, mac })
+        }) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("could not find static mac entry".to_owned()),
+            Err(_) => Err("no such bridge".to_owned()),
+        }
+    }
+
+    fn log_filter(&self) -> String {
+        self.log().filter
+    }
+
+    fn set_log_level(&self, level: &str) {
+        if let Err(error) = self.set_log(level) {
+            tracing::warn!(%error, level, "the level of the log stays as it is");
+        }
     }
 
     fn flush_macs(&self, bridge: &str) -> bool {
@@ -111,6 +171,7 @@ impl<B: Backend> Switch for LiveSwitch<B> {
 /// The ports of a bridge that run, without what only the kernel knows of them.
 struct Running {
     dpid: String,
+    tree: Option<TreeState>,
     ports: Vec<RunningPort>,
 }
 
@@ -119,6 +180,8 @@ struct RunningPort {
     /// The interface of the kernel that is, or is behind, the device.
     interface: Option<String>,
     is_lag: bool,
+    /// The link whose end the port is.
+    link: Option<String>,
     state: PortState,
 }
 
@@ -134,7 +197,14 @@ fn running<B: Backend>(control: &mut BridgeControl<B>) -> Running {
                 _ => None,
             },
             is_lag: matches!(port.model.device, Device::Lag(_)),
+            link: match &port.model.device {
+                Device::Link(name) => Some(name.to_string()),
+                _ => None,
+            },
             state: PortState {
+                number: number.raw(),
+                kind: kind_of(&port.model.device),
+                peer: None,
                 mac: port.info.mac.to_string(),
                 is_up: !port.config.has(PortConfig::DOWN),
                 has_link: !port.state.has(PortBits::LINK_DOWN),
@@ -150,8 +220,80 @@ fn running<B: Backend>(control: &mut BridgeControl<B>) -> Running {
     };
     Running {
         dpid: control.config().datapath_id().to_string(),
+        tree: tree_of(control),
         ports: control.ports().iter().map(port).collect(),
     }
+}
+
+/// Returns the type of a device in the words of Open vSwitch's datapath in user space.
+fn kind_of(device: &Device) -> &'static str {
+    match device {
+        Device::Tap(_) => "tap",
+        Device::Link(_) | Device::Memory => "patch",
+        Device::Vnic(_) => "dpdkvhostuserclient",
+        Device::Pci(_) | Device::Vdev(_) => "dpdk",
+        Device::Tunnel(_) => "tunnel",
+        _ => "system",
+    }
+}
+
+/// Returns the part of a bridge in a spanning tree.
+fn tree_of<B: Backend>(control: &BridgeControl<B>) -> Option<TreeState> {
+    let settings = control.config().rstp.as_ref()?;
+    let status = control.rstp_status()?;
+    let now = control.datapath().now();
+    let bridge = |id: BridgeId| TreeBridge {
+        priority: id.priority,
+        address: id.address.to_string(),
+    };
+    let port = |(number, port): (&PortNo, &millrace_agent::control::PortStatus)| {
+        let (tree, times) = (control.rstp_port(*number)?, control.rstp_times(*number)?);
+        let state = TreePort {
+            id: tree.id.0,
+            role: match tree.role {
+                Role::Disabled => "disabled",
+                Role::Root => "root",
+                Role::Designated => "designated",
+                Role::Alternate => "alternate",
+                Role::Backup => "backup",
+            },
+            state: match tree.state {
+                TreePortState::Discarding => "discarding",
+                TreePortState::Learning => "learning",
+                TreePortState::Forwarding => "forwarding",
+            },
+            path_cost: tree.path_cost,
+            designated: bridge(tree.priority.designated_bridge),
+            designated_port: tree.priority.designated_port.0,
+            designated_path_cost: tree.priority.root_path_cost,
+            sent: tree.counters.sent,
+            received: tree.counters.received,
+            discarded: tree.counters.discarded,
+            state_s: now.since(times.state_since).as_secs(),
+            uptime_s: now.since(times.added).as_secs(),
+        };
+        Some((port.model.name.to_string(), state))
+    };
+    Some(TreeState {
+        is_stp: settings.version == RstpVersion::Stp,
+        bridge: bridge(status.id),
+        root: bridge(status.root),
+        root_path_cost: status.root_path_cost,
+        designated: bridge(status.priority.designated_bridge),
+        designated_port: status.priority.designated_port.0,
+        bridge_port: status.priority.bridge_port.0,
+        root_times: TreeTimes {
+            hello_s: status.times.hello_time / 256,
+            max_age_s: status.times.max_age / 256,
+            forward_delay_s: status.times.forward_delay / 256,
+        },
+        own_times: TreeTimes {
+            hello_s: settings.hello_time_s.get().into(),
+            max_age_s: settings.max_age_s.get().into(),
+            forward_delay_s: settings.forward_delay_s.get().into(),
+        },
+        ports: control.ports().iter().filter_map(port).collect(),
+    })
 }
 
 /// The state of an interface as the kernel knows it.
@@ -213,6 +355,12 @@ fn member_state(
 ) -> PortState {
     let interface = interface_of(&member.device).and_then(|name| interfaces.get(name));
     PortState {
+        number: 0,
+        kind: match interface_of(&member.device) {
+            Some(_) => "system",
+            None => "dpdk",
+        },
+        peer: None,
         mac: interface
             .map(|interface| interface.mac.clone())
             .unwrap_or_default(),

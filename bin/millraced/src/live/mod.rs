@@ -141,7 +141,7 @@ impl<B: Backend> LiveSwitch<B> {
     }
 
     /// Runs a task on the control thread of a bridge and returns its result.
-    fn ask<T: Send + 'static>(
+    pub(crate) fn ask<T: Send + 'static>(
         &self,
         bridge: &str,
         question: impl FnOnce(&mut BridgeControl<B>) -> T + Send + 'static,

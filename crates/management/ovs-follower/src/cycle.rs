@@ -41,6 +41,22 @@ pub(crate) fn run(
     wanted: &Translation,
     runtime: &tokio::runtime::Handle,
 ) -> Cycle {
+    let mut wanted = wanted.clone();
+    wanted.keep_addresses(&store.head().config);
+    let mut cycle = attempt(store, switch, &wanted, runtime);
+    // The addresses of ports that run now are known.
+    if matches!(cycle.commit, Commit::Done) && wanted.choose_addresses(&cycle.state) {
+        cycle = attempt(store, switch, &wanted, runtime);
+    }
+    cycle
+}
+
+fn attempt(
+    store: &Store,
+    switch: &Arc<dyn Switch>,
+    wanted: &Translation,
+    runtime: &tokio::runtime::Handle,
+) -> Cycle {
     let (translation, commit) = commit(store, wanted);
     if matches!(commit, Commit::Done) {
         let number = store.head().revision.number.0;

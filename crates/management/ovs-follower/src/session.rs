@@ -297,6 +297,10 @@ impl Following<'_> {
             // The rows have this state already: at rest, a cycle with thousands of ports compares and does no more.
             return;
         }
+        if is_placed && translation.wants_other_addresses(&state) {
+            work.reached = None;
+            work.is_asked = true;
+        }
         for bridge in &translation.rows {
             let ports = state.bridges.get(&bridge.name).map(|state| &state.ports);
             for interface in bridge.ports.iter().flat_map(|port| &port.interfaces) {
@@ -407,6 +411,19 @@ impl Work {
                 port.link_resets = before.link_resets + u64::from(before.has_link != port.has_link);
                 if !is_due {
                     port.statistics.clone_from(&before.statistics);
+                }
+            }
+            let trees = (
+                bridge.tree.as_mut(),
+                before.and_then(|before| before.tree.as_ref()),
+            );
+            if let ((Some(tree), Some(before)), false) = (trees, is_due) {
+                for (name, port) in &mut tree.ports {
+                    let same = before.ports.get(name).filter(|old| old.state == port.state);
+                    if let Some(same) = same {
+                        (port.sent, port.received) = (same.sent, same.received);
+                        (port.state_s, port.uptime_s) = (same.state_s, same.uptime_s);
+                    }
                 }
             }
             for channel in &mut bridge.channels {

@@ -1,6 +1,7 @@
 //! The interface to the running switch.
 
 use millrace_ovs::{MacState, State};
+use millrace_types::Mac;
 use tokio::sync::watch;
 
 /// The running switch.
@@ -16,4 +17,22 @@ pub trait Switch: Send + Sync + 'static {
 
     /// Forgets the MAC addresses that a bridge learned. Returns false if there is no such bridge. May block.
     fn flush_macs(&self, bridge: &str) -> bool;
+
+    /// Adds a MAC address that stays until it is removed. VLAN 0 is that of untagged packets. May block.
+    ///
+    /// # Errors
+    /// The error for `ovs-appctl`: there is no such bridge or port.
+    fn add_mac(&self, bridge: &str, port: &str, vlan: u16, mac: Mac) -> Result<(), String>;
+
+    /// Removes a MAC address that was added. May block.
+    ///
+    /// # Errors
+    /// The error for `ovs-appctl`: there is no such bridge or address.
+    fn remove_mac(&self, bridge: &str, vlan: u16, mac: Mac) -> Result<(), String>;
+
+    /// Returns the filter of the log: a level, and those of single targets.
+    fn log_filter(&self) -> String;
+
+    /// Sets the level of the log.
+    fn set_log_level(&self, level: &str);
 }

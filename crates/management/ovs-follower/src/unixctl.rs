@@ -133,12 +133,17 @@ async fn serve(mut stream: UnixStream, switch: Arc<dyn Switch>) -> Result<(), St
         while let Some(request) = splitter.next_message().map_err(|error| error.to_string())? {
             let switch = Arc::clone(&switch);
             let answer = tokio::task::spawn_blocking(move || answer(&request, &*switch));
-            let answer = answer.await.map_err(|error| error.to_string())?;
+            let (answer, ends) = answer.await.map_err(|error| error.to_string())?;
             let text = format!("{answer}\n");
             stream
                 .write_all(text.as_bytes())
                 .await
                 .map_err(|error| error.to_string())?;
+            if ends {
+                tracing::info!("ovs-appctl asks the process to exit");
+                nix::sys::signal::raise(nix::sys::signal::Signal::SIGTERM)
+                    .map_err(|error| error.to_string())?;
+            }
         }
         match stream.read(&mut buffer).await {
             Ok(0) => return Ok(()),
@@ -148,8 +153,8 @@ async fn serve(mut stream: UnixStream, switch: Arc<dyn Switch>) -> Result<(), St
     }
 }
 
-/// Returns the answer to a request.
-fn answer(request: &[u8], switch: &dyn Switch) -> Json {
+/// Returns the answer to a request, and whether the process is to end.
+fn answer(request: &[u8], switch: &dyn Switch) -> (Json, bool) {
     let request: Json = serde_json::from_slice(request).unwrap_or_default();
     let said = request
         .get("method")
@@ -163,28 +168,41 @@ fn answer(request: &[u8], switch: &dyn Switch) -> Json {
                 .map(|text| text.as_str().map(str::to_owned));
             let arguments: Option<Vec<String>> = texts.collect();
             let arguments = arguments.ok_or_else(|| "expected texts as params".to_owned())?;
-            run(&Command::parse(method, &arguments)?, switch)
+            let command = Command::parse(method, &arguments)?;
+            Ok((run(&command, switch)?, command == Command::Exit))
         });
     let id = request.get("id").cloned().unwrap_or_default();
     match said {
-        Ok(result) => json!({"id": id, "result": result, "error": null}),
-        Err(error) => json!({"id": id, "result": null, "error": error}),
+        Ok((result, ends)) => (json!({"id": id, "result": result, "error": null}), ends),
+        // Open vSwitch ends the line.
+        Err(error) => (
+            json!({"id": id, "result": null, "error": format!("{error}\n")}),
+            false,
+        ),
     }
 }
 
 fn run(command: &Command, switch: &dyn Switch) -> Result<String, String> {
-    let macs = |bridge: &str| switch.macs(bridge).ok_or_else(|| "no such bridge".to_owned());
+    let missing = || "no such bridge".to_owned();
+    let macs = |bridge: &str| switch.macs(bridge).ok_or_else(missing);
     Ok(match command {
         Command::Version => format!("ovs-vswitchd (Millrace) {}\n", switch.state().version),
         Command::List => appctl::list_commands(),
+        // The process is asked to end once the answer is sent.
+        Command::Exit | Command::LogClose => String::new(),
         Command::FdbShow(bridge) => appctl::fdb(&macs(bridge)?),
-        Command::FdbCount(bridge) => format!(
-            "Statistics for bridge \"{bridge}\":\n  Current/maximum MAC entries in the table: {}\n",
-            macs(bridge)?.len()
-        ),
+        Command::FdbCount(bridge) => {
+            let macs = macs(bridge)?;
+            format!(
+                "Statistics for bridge \"{bridge}\":\n  Current/maximum MAC entries in the table: {}\n  Current static MAC \
+                 entries in the table : {}\n",
+                macs.len(),
+                macs.iter().filter(|entry| entry.is_static).count()
+            )
+        }
         Command::FdbFlush(Some(bridge)) => match switch.flush_macs(bridge) {
             true => "table successfully flushed\n".to_owned(),
-            false => return Err("no such bridge".to_owned()),
+            false => return Err(missing()),
         },
         Command::FdbFlush(None) => {
             for bridge in switch.state().bridges.keys() {
@@ -193,8 +211,25 @@ fn run(command: &Command, switch: &dyn Switch) -> Result<String, String> {
             }
             "table successfully flushed\n".to_owned()
         }
-        Command::BondList => appctl::bonds(&switch.state()),
-        Command::BondShow(name) => appctl::bond_show(&switch.state(), name.as_deref())?,
-        Command::LacpShow(name) => appctl::lacp_show(&switch.state(), name.as_deref())?,
+        Command::FdbAdd {
+            bridge,
+            port,
+            vlan,
+            mac,
+        } => switch
+            .add_mac(bridge, port, *vlan, *mac)
+            .map(|()| String::new())?,
+        Command::FdbDelete { bridge, vlan, mac } => {
+            switch.remove_mac(bridge, *vlan, *mac).map(|()| String::new())?
+        }
+        Command::LogSet(level) => {
+            if let Some(level) = level {
+                switch.set_log_level(level);
+            }
+            String::new()
+        }
+        Command::LogList => appctl::log_list(&switch.log_filter()),
+        Command::LogReopen => return Err("Logging to file not configured".to_owned()),
+        Command::Show(show) => appctl::show(show, &switch.state())?,
     })
 }

@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
+use millrace_types::Mac;
+
 use crate::state::{LacpState, LagMemberState, LagState, MacState, Participant, State};
+use crate::trees::{self, Protocol};
 
 /// A command of `ovs-appctl`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,30 +14,78 @@ pub enum Command {
     Version,
     /// `list-commands`.
     List,
+    /// `exit [--cleanup]`.
+    Exit,
     /// `fdb/show BRIDGE`.
     FdbShow(String),
     /// `fdb/flush [BRIDGE]`; of all bridges without one.
     FdbFlush(Option<String>),
     /// `fdb/stats-show BRIDGE`.
     FdbCount(String),
-    /// `bond/list`.
-    BondList,
-    /// `bond/show [PORT]`.
-    BondShow(Option<String>),
-    /// `lacp/show [PORT]`.
-    LacpShow(Option<String>),
+    /// `fdb/add BRIDGE PORT VLAN MAC`.
+    FdbAdd {
+        bridge: String,
+        port: String,
+        vlan: u16,
+        mac: Mac,
+    },
+    /// `fdb/del BRIDGE VLAN MAC`.
+    FdbDelete { bridge: String, vlan: u16, mac: Mac },
+    /// `vlog/set SPEC...`: the level, or `None` if nothing says one.
+    LogSet(Option<&'static str>),
+    /// `vlog/list`.
+    LogList,
+    /// `vlog/reopen`.
+    LogReopen,
+    /// `vlog/close`.
+    LogClose,
+    /// A command that only shows the state.
+    Show(Show),
 }
 
-/// The commands and their arguments, as `list-commands` prints them.
-const COMMANDS: [(&str, &str); 8] = [
-    ("bond/list", ""),
-    ("bond/show", "[port]"),
-    ("fdb/flush", "[bridge]"),
-    ("fdb/show", "bridge"),
-    ("fdb/stats-show", "bridge"),
-    ("lacp/show", "[port]"),
-    ("list-commands", ""),
-    ("version", ""),
+/// A command that shows the state of the switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Show {
+    /// `bond/list`.
+    Bonds,
+    /// `bond/show [PORT]`.
+    Bond(Option<String>),
+    /// `lacp/show [PORT]`.
+    Lacp(Option<String>),
+    /// `ofproto/list`.
+    Bridges,
+    /// `dpif/show`.
+    Datapath,
+    /// `dpif/dump-dps`.
+    Datapaths,
+    /// `stp/show [BRIDGE]`.
+    Stp(Option<String>),
+    /// `rstp/show [BRIDGE]`.
+    Rstp(Option<String>),
+}
+
+/// The commands, their arguments as `list-commands` prints them, and the least and the largest number of these.
+const COMMANDS: [(&str, &str, usize, usize); 20] = [
+    ("bond/list", "", 0, 0),
+    ("bond/show", "[port]", 0, 1),
+    ("dpif/dump-dps", "", 0, 0),
+    ("dpif/show", "", 0, 0),
+    ("exit", "[--cleanup]", 0, 1),
+    ("fdb/add", "bridge port vlan mac", 4, 4),
+    ("fdb/del", "bridge vlan mac", 3, 3),
+    ("fdb/flush", "[bridge]", 0, 1),
+    ("fdb/show", "bridge", 1, 1),
+    ("fdb/stats-show", "bridge", 1, 1),
+    ("lacp/show", "[port]", 0, 1),
+    ("list-commands", "", 0, 0),
+    ("ofproto/list", "", 0, 0),
+    ("rstp/show", "[bridge]", 0, 1),
+    ("stp/show", "[bridge]", 0, 1),
+    ("version", "", 0, 0),
+    ("vlog/close", "", 0, 0),
+    ("vlog/list", "", 0, 0),
+    ("vlog/reopen", "", 0, 0),
+    ("vlog/set", "{spec | PATTERN:destination:pattern}", 0, usize::MAX),
 ];
 
 impl Command {
@@ -43,34 +94,165 @@ impl Command {
     /// # Errors
     /// The error for `ovs-appctl`, in the words of Open vSwitch where it has them.
     pub fn parse(name: &str, arguments: &[String]) -> Result<Command, String> {
-        let first = || arguments.first().cloned();
-        let required = || first().ok_or_else(|| format!("\"{name}\" command requires at least 1 arguments"));
-        let (command, max) = match name {
-            "version" => (Command::Version, 0),
-            "list-commands" => (Command::List, 0),
-            "fdb/show" => (Command::FdbShow(required()?), 1),
-            "fdb/flush" => (Command::FdbFlush(first()), 1),
-            "fdb/stats-show" => (Command::FdbCount(required()?), 1),
-            "bond/list" => (Command::BondList, 0),
-            "bond/show" => (Command::BondShow(first()), 1),
-            "lacp/show" => (Command::LacpShow(first()), 1),
-            _ => {
-                return Err(format!(
-                    "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
-                ));
-            }
+        let Some((_, _, min, max)) = COMMANDS.iter().find(|(known, ..)| *known == name) else {
+            return Err(format!(
+                "\"{name}\" is not a valid command (use \"list-commands\" to see a list of valid commands)"
+            ));
         };
-        if arguments.len() > max {
+        if arguments.len() < *min {
+            return Err(format!("\"{name}\" command requires at least {min} arguments"));
+        }
+        if arguments.len() > *max {
             return Err(format!("\"{name}\" command takes at most {max} arguments"));
         }
-        Ok(command)
+        let first = arguments.first().cloned();
+        Ok(match (name, arguments) {
+            ("version", _) => Command::Version,
+            ("exit", _) => Command::Exit,
+            ("fdb/show", [bridge]) => Command::FdbShow(bridge.clone()),
+            ("fdb/flush", _) => Command::FdbFlush(first),
+            ("fdb/stats-show", [bridge]) => Command::FdbCount(bridge.clone()),
+            ("fdb/add", [bridge, port, vlan, mac]) => Command::FdbAdd {
+                bridge: bridge.clone(),
+                port: port.clone(),
+                vlan: vlan_of(vlan)?,
+                mac: mac_of(mac)?,
+            },
+            ("fdb/del", [bridge, vlan, mac]) => Command::FdbDelete {
+                bridge: bridge.clone(),
+                vlan: vlan_of(vlan)?,
+                mac: mac_of(mac)?,
+            },
+            ("vlog/set", specs) => Command::LogSet(level_of(specs)?),
+            ("vlog/list", _) => Command::LogList,
+            ("vlog/reopen", _) => Command::LogReopen,
+            ("vlog/close", _) => Command::LogClose,
+            ("bond/list", _) => Command::Show(Show::Bonds),
+            ("bond/show", _) => Command::Show(Show::Bond(first)),
+            ("lacp/show", _) => Command::Show(Show::Lacp(first)),
+            ("ofproto/list", _) => Command::Show(Show::Bridges),
+            ("dpif/show", _) => Command::Show(Show::Datapath),
+            ("dpif/dump-dps", _) => Command::Show(Show::Datapaths),
+            ("stp/show", _) => Command::Show(Show::Stp(first)),
+            ("rstp/show", _) => Command::Show(Show::Rstp(first)),
+            _ => Command::List,
+        })
     }
+}
+
+/// Reads a VLAN, 0 for packets without one. Open vSwitch takes any number here.
+fn vlan_of(text: &str) -> Result<u16, String> {
+    let vlan = text.parse().ok().filter(|vlan| *vlan < 4096);
+    vlan.ok_or_else(|| format!("{text}: expected a VLAN of 0 to 4095"))
+}
+
+fn mac_of(text: &str) -> Result<Mac, String> {
+    text.parse().map_err(|_| "bad MAC address".to_owned())
+}
+
+/// The levels of Open vSwitch, and ours.
+const LEVELS: [(&str, &str); 6] = [
+    ("off", "off"),
+    ("emer", "error"),
+    ("err", "error"),
+    ("warn", "warn"),
+    ("info", "info"),
+    ("dbg", "debug"),
+];
+
+/// Words of `vlog/set` that name places of the log and modules. There is one log here, whose modules are others.
+const PLACES: [&str; 5] = ["any", "console", "file", "syslog", LOG_MODULE];
+
+/// The name of all modules together in `vlog/list`.
+const LOG_MODULE: &str = "millrace";
+
+/// Returns the level that the words of `vlog/set` say last.
+fn level_of(specs: &[String]) -> Result<Option<&'static str>, String> {
+    let mut level = None;
+    for spec in specs
+        .iter()
+        .filter(|spec| !spec.to_ascii_uppercase().starts_with("PATTERN:"))
+    {
+        for word in spec.split([' ', ',', ':']).filter(|word| !word.is_empty()) {
+            let lower = word.to_ascii_lowercase();
+            match LEVELS.iter().find(|(known, _)| *known == lower) {
+                Some((_, ours)) => level = Some(*ours),
+                None if PLACES.contains(&lower.as_str()) => {}
+                None => return Err(format!("no destination, level, or module \"{word}\"")),
+            }
+        }
+    }
+    Ok(level)
+}
+
+/// Returns the answer to `vlog/list`, for the filter of the log: a level, and those of single targets.
+pub fn log_list(filter: &str) -> String {
+    let general = filter.split(',').find(|part| !part.contains('='));
+    let level = match general.map_or("info", str::trim) {
+        "error" => "ERR",
+        "warn" => "WARN",
+        "debug" | "trace" => "DBG",
+        "off" => "OFF",
+        _ => "INFO",
+    };
+    format!(
+        "                 console    syslog    file\n                 -------    ------    ------\n\
+         {LOG_MODULE:<16}  {level:<4}       {level:<4}       {level}\n"
+    )
+}
+
+/// Returns the answer to a command that shows the state.
+///
+/// # Errors
+/// The error for `ovs-appctl`.
+pub fn show(command: &Show, state: &State) -> Result<String, String> {
+    Ok(match command {
+        Show::Bonds => bonds(state),
+        Show::Bond(name) => bond_show(state, name.as_deref())?,
+        Show::Lacp(name) => lacp_show(state, name.as_deref())?,
+        Show::Bridges => state.bridges.keys().map(|name| format!("{name}\n")).collect(),
+        Show::Datapaths => {
+            let names = state.bridges.keys();
+            names.map(|name| format!("netdev@{name}\n")).collect()
+        }
+        Show::Datapath => datapath(state),
+        Show::Stp(name) => trees::show(state, Protocol::Stp, name.as_deref())?,
+        Show::Rstp(name) => trees::show(state, Protocol::Rstp, name.as_deref())?,
+    })
+}
+
+/// Returns the answer to `dpif/show`. Every packet is looked up in the tables: none is missed.
+fn datapath(state: &State) -> String {
+    let ports = || state.bridges.values().flat_map(|bridge| bridge.ports.values());
+    let hit: i64 = ports().filter_map(|port| port.statistics.get("rx_packets")).sum();
+    let mut text = format!("netdev@ovs-netdev: hit:{hit} missed:0\n");
+    for (name, bridge) in &state.bridges {
+        let _infallible = writeln!(text, "  {name}:");
+        // A LAG is shown by its members.
+        for (name, port) in bridge
+            .ports
+            .iter()
+            .filter(|(name, _)| !bridge.lags.contains_key(*name))
+        {
+            let number = match port.number {
+                number if number == millrace_types::PortNo::LOCAL.raw() => 65_534,
+                number => number,
+            };
+            let peer = port
+                .peer
+                .as_ref()
+                .map(|peer| format!(": peer={peer}"))
+                .unwrap_or_default();
+            let _infallible = writeln!(text, "    {name} {number}/none: ({}{peer})", port.kind);
+        }
+    }
+    text
 }
 
 /// Returns the answer to `list-commands`.
 pub fn list_commands() -> String {
     let mut text = String::from("The available commands are:\n");
-    for (name, arguments) in COMMANDS {
+    for (name, arguments, ..) in COMMANDS {
         let _infallible = writeln!(text, "  {name:<23} {arguments}");
     }
     text
@@ -84,11 +266,11 @@ pub fn fdb(macs: &[MacState]) -> String {
             port if port == millrace_types::PortNo::LOCAL.raw() => "LOCAL".to_owned(),
             port => port.to_string(),
         };
-        let _infallible = writeln!(
-            text,
-            "{port:>5}  {:>4}  {}  {:>3}",
-            entry.vlan, entry.mac, entry.age_s
-        );
+        let age = match entry.is_static {
+            true => "static".to_owned(),
+            false => entry.age_s.to_string(),
+        };
+        let _infallible = writeln!(text, "{port:>5}  {:>4}  {}  {age:>3}", entry.vlan, entry.mac);
     }
     text
 }
@@ -132,8 +314,8 @@ fn lacp_status(lag: &LagState) -> &'static str {
 }
 
 /// Returns the answer to `bond/list`.
-pub fn bonds(state: &State) -> String {
-    let mut text = String::from("Bond\tType\tRecircID\tMembers\n");
+fn bonds(state: &State) -> String {
+    let mut text = String::from("bond\ttype\trecircID\tmembers\n");
     for (name, lag) in state.bridges.values().flat_map(|bridge| &bridge.lags) {
         let members: Vec<&str> = lag.members.iter().map(|member| member.name.as_str()).collect();
         let _infallible = writeln!(text, "{name}\t{}\t-\t{}", bond_mode(lag), members.join(", "));
@@ -145,7 +327,7 @@ pub fn bonds(state: &State) -> String {
 ///
 /// # Errors
 /// The error for `ovs-appctl`.
-pub fn bond_show(state: &State, name: Option<&str>) -> Result<String, String> {
+fn bond_show(state: &State, name: Option<&str>) -> Result<String, String> {
     let mut text = String::new();
     for (name, lag) in meant(state, name, "no such bond")? {
         let yes_no = |is| if is { "yes" } else { "no" };
@@ -182,7 +364,7 @@ pub fn bond_show(state: &State, name: Option<&str>) -> Result<String, String> {
 ///
 /// # Errors
 /// The error for `ovs-appctl`.
-pub fn lacp_show(state: &State, name: Option<&str>) -> Result<String, String> {
+fn lacp_show(state: &State, name: Option<&str>) -> Result<String, String> {
     let mut text = String::new();
     for (name, lag) in meant(state, name, "no such lacp object")? {
         if lag.mode == "on" {

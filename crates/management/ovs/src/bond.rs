@@ -35,12 +35,7 @@ pub(crate) fn bond<'a>(
 ) -> PortRow {
     let name = view.text("name").unwrap_or("");
     let row = view.row_name();
-    let mut result = PortRow {
-        uuid: view.uuid,
-        name: name.to_owned(),
-        is_bond: true,
-        interfaces: interfaces.iter().map(InterfaceRow::of).collect(),
-    };
+    let mut result = PortRow::of(view, true, interfaces.iter().map(InterfaceRow::of).collect());
     let made = lag(one, view, &row, name, numbers.get(&view.uuid).copied());
     let (mut lag, mut port) = match made {
         Ok(made) => made,
@@ -280,6 +275,11 @@ fn member(
             );
         }
     }
-    port::mac(view, &row, one.faults);
+    if let Some(mac) = view.text("mac") {
+        one.faults.ignore(
+            &row,
+            format!("mac={mac} has no effect on an interface of a bond: expected `ip link set {name} address {mac}`"),
+        );
+    }
     Ok(member)
 }

@@ -41,6 +41,7 @@ pub(crate) fn bridge(
     bridge.tables = model::TableCount::new(TABLES).unwrap_or(model::TableCount::DEFAULT);
     bridge.tls.clone_from(&one.tls);
     other_config(view, &row, &mut bridge, one.faults);
+    flood_vlans(view, &row, &mut bridge, one.faults);
     spanning_tree::bridge(view, &row, &mut bridge, one.faults);
     lldp::bridge(one.replica, view, &mut bridge);
     sflow(one, view, &row, &mut bridge);
@@ -52,11 +53,6 @@ pub(crate) fn bridge(
             "mcast_snooping_enable",
             view.is_true("mcast_snooping_enable"),
             "nothing: multicast is flooded",
-        ),
-        (
-            "flood_vlans",
-            view.has("flood_vlans"),
-            "nothing: every VLAN learns",
         ),
         ("auto_attach", view.has("auto_attach"), "nothing"),
     ] {
@@ -86,15 +82,22 @@ const SILENT: [&str; 4] = [
     "mcast-snooping-disable-flood-unregistered",
 ];
 
+/// Sets the VLANs that learn no addresses.
+fn flood_vlans(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faults: &mut Faults) {
+    for raw in view.integers("flood_vlans") {
+        match u16::try_from(raw).ok().map(millrace_types::Vid::new) {
+            Some(Ok(vid)) if (1..=4094).contains(&vid.raw()) => bridge.flood_vlans.push(vid),
+            _ => faults.ignore(
+                row,
+                format!("flood_vlans: {raw} has no effect: expected 1 to 4094"),
+            ),
+        }
+    }
+}
+
 fn other_config(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faults: &mut Faults) {
     let other = view.map("other_config");
-    if other.get("forward-bpdu") == Some(&"true") {
-        faults.refuse(
-            row,
-            "other_config:forward-bpdu=true is not available: NORMAL never forwards frames to 01:80:c2:00:00:00 to :0f; \
-             expected flow entries that do",
-        );
-    }
+    bridge.forward_bpdu = other.get("forward-bpdu") == Some(&"true");
     for (key, value) in &other {
         let parsed = match *key {
             "datapath-id" => dpid(value).map(|dpid| bridge.dpid = Some(dpid)),
@@ -108,10 +111,8 @@ fn other_config(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faul
             "dp-sn" => text(value).map(|text| bridge.description.serial = text),
             "forward-bpdu" => Ok(()),
             key if SILENT.contains(&key) || spanning_tree::BRIDGE_KEYS.contains(&key) => Ok(()),
-            "hwaddr" => Err(
-                "the MAC address of the LOCAL port is the kernel's: expected `ip link set address`"
-                    .to_owned(),
-            ),
+            // The address of the LOCAL port.
+            "hwaddr" => Ok(()),
             _ => Err("the key is not known here".to_owned()),
         };
         if let Err(reason) = parsed {

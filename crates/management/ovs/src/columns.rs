@@ -60,6 +60,7 @@ pub const MONITORED: Monitored = &[
             "bond_updelay",
             "bond_downdelay",
             "bond_fake_iface",
+            "fake_bridge",
             "protected",
             "other_config",
         ],

@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod addresses;
 pub mod appctl;
 mod bond;
 mod bond_keys;
@@ -33,6 +34,7 @@ mod settle;
 mod spanning_tree;
 mod state;
 mod translate;
+mod trees;
 mod unread;
 mod values;
 mod write;
@@ -44,6 +46,7 @@ pub use place::{BridgeRow, ControllerRow, InterfaceRow, PortRow, Translation};
 pub use settle::settle;
 pub use state::{
     BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, Participant, PortState, State,
+    TreeBridge, TreePort, TreeState, TreeTimes,
 };
 pub use translate::{Context, translate};
 pub use write::Written;

@@ -16,8 +16,10 @@ pub struct BridgeRow {
     pub error: Option<String>,
     pub ports: Vec<PortRow>,
     pub controllers: Vec<ControllerRow>,
-    /// True if the bridge takes part in a rapid spanning tree.
-    pub has_rstp: bool,
+    /// The column `stp_enable`: of a spanning tree, the columns are those of STP.
+    pub has_stp: bool,
+    /// The MAC address that `other_config:hwaddr` gives to the LOCAL port; without it, the ports decide.
+    pub hwaddr: Option<model::UnicastMac>,
 }
 
 /// A port of the database.
@@ -27,6 +29,14 @@ pub struct PortRow {
     pub name: String,
     /// True if the port has several interfaces, which are the members of a LAG with the name of the port.
     pub is_bond: bool,
+    /// True if the column `lacp` asks for LACP.
+    pub has_lacp: bool,
+    /// The column `tag`.
+    pub tag: Option<i64>,
+    /// The column `fake_bridge`: the port is the LOCAL port of a bridge that is a VLAN of this one.
+    pub is_fake_bridge: bool,
+    /// The column `mac`, which counts as that of the interface when a bridge chooses its address.
+    pub mac: Option<model::UnicastMac>,
     pub interfaces: Vec<InterfaceRow>,
 }
 
@@ -37,10 +47,28 @@ pub struct InterfaceRow {
     pub name: String,
     /// The column `type`, with `system` for an empty one.
     pub kind: String,
+    /// The column `mac`.
+    pub mac: Option<String>,
     /// The number of its port in the switch; of an interface of a bond, that of the bond.
     pub number: Option<PortNo>,
     /// The column `error`: the reason why the interface is no port of the switch, or why its port goes nowhere.
     pub error: Option<String>,
+}
+
+impl PortRow {
+    /// Returns the row of a port.
+    pub(crate) fn of(view: &View<'_>, is_bond: bool, interfaces: Vec<InterfaceRow>) -> PortRow {
+        PortRow {
+            uuid: view.uuid,
+            name: view.text("name").unwrap_or("").to_owned(),
+            is_bond,
+            has_lacp: view.text("lacp").is_some_and(|lacp| lacp != "off"),
+            tag: view.integer("tag"),
+            is_fake_bridge: view.is_true("fake_bridge"),
+            mac: view.text("mac").and_then(|text| text.parse().ok()),
+            interfaces,
+        }
+    }
 }
 
 impl InterfaceRow {
@@ -50,6 +78,7 @@ impl InterfaceRow {
             uuid: view.uuid,
             name: view.text("name").unwrap_or("").to_owned(),
             kind: view.text("type").unwrap_or("system").to_owned(),
+            mac: view.text("mac").map(str::to_owned),
             number: None,
             error: None,
         }

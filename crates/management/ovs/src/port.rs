@@ -64,16 +64,10 @@ pub(crate) fn local(
             }
         }
     }
-    mac(interface, &row, one.faults);
-}
-
-/// Reports a MAC address that the switch does not set.
-pub(crate) fn mac(interface: &View<'_>, row: &RowName, faults: &mut Faults) {
     if let Some(mac) = interface.text("mac") {
-        let name = &row.name;
-        faults.ignore(
-            row,
-            format!("mac={mac} has no effect: expected `ip link set {name} address {mac}`"),
+        one.faults.ignore(
+            &row,
+            format!("mac={mac} of the LOCAL port has no effect: expected other_config:hwaddr of the bridge"),
         );
     }
 }
@@ -92,7 +86,6 @@ pub(crate) fn settings(
     policing(interface, &interface_row, port, one.faults);
     liveness(interface, &interface_row, port, one.faults);
     lldp::port(std::slice::from_ref(interface), bridge, port);
-    mac(interface, &interface_row, one.faults);
     if let Some(lacp) = view.text("lacp").filter(|lacp| *lacp != "off") {
         one.faults.refuse(
             &row,
@@ -142,23 +135,34 @@ pub(crate) fn of_port(
     let row = view.row_name();
     vlan(view, &row, port, one.faults);
     spanning_tree::port(view, &row, bridge, port, one.faults);
-    if view.is_true("protected") {
-        one.faults.refuse(
-            &row,
-            "protected=true is not available: expected flow entries that drop between these ports",
-        );
-    }
+    port.protected = view.is_true("protected");
     if view.has("cvlans") && view.text("vlan_mode") != Some("dot1q-tunnel") {
         one.faults
             .ignore(&row, "cvlans has no effect: only vlan_mode=dot1q-tunnel uses it");
     }
-    if let Some(mac) = view.text("mac") {
+    if let Some(mac) = view.text("mac")
+        && let Err(error) = mac.parse::<model::UnicastMac>()
+    {
+        one.faults
+            .ignore(&row, format!("mac={mac} has no effect: {error}"));
+    }
+    if view.map("other_config").contains_key("qinq-ethtype") && port.dot1q_tunnel.is_none() {
         one.faults.ignore(
             &row,
-            format!("mac={mac} has no effect: expected `ip link set address` on the interface"),
+            "other_config:qinq-ethtype has no effect: only vlan_mode=dot1q-tunnel uses it",
         );
     }
     for (key, value) in view.map("other_config") {
+        if (key, value) == ("priority-tags", "never") || (key, value) == ("priority-tags", "false") {
+            continue;
+        }
+        if key == "priority-tags" {
+            one.faults.ignore(
+                &row,
+                format!("other_config:priority-tags={value} has no effect: untagged packets leave without a priority"),
+            );
+            continue;
+        }
         let is_known = spanning_tree::PORT_KEYS.contains(&key)
             || bond_keys::KEYS.contains(&key)
             || IGNORED.contains(&key);
@@ -171,8 +175,8 @@ pub(crate) fn of_port(
     }
 }
 
-/// Keys of `other_config` of a port that other programs read.
-const IGNORED: [&str; 2] = ["transient", "priority-tags"];
+/// Keys of `other_config` of a port that other programs or functions read.
+const IGNORED: [&str; 2] = ["transient", "qinq-ethtype"];
 
 fn vlan(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
     let tag = view.integer("tag");
@@ -233,14 +237,70 @@ fn vlan(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Fau
                 port.trunks = tagged.into_iter().filter(|vid| *vid != native).collect();
             }
         }
+        (Some("native-tagged"), _) => {
+            access(port, faults);
+            if let Some(native) = port.vlan {
+                port.trunks = trunks.into_iter().filter(|vid| *vid != native).collect();
+                port.vlan_tagged = true;
+                if port.trunks.is_empty() && view.has("trunks") {
+                    // No trunks means all VLANs: only the native one is left.
+                    (port.vlan_tagged, port.trunks) = (false, Vec::new());
+                    faults.ignore(row, "vlan_mode=native-tagged with no other VLAN in trunks: its packets leave without a tag");
+                }
+            }
+        }
+        (Some("dot1q-tunnel"), tag) => {
+            if !trunks.is_empty() {
+                faults.ignore(
+                    row,
+                    "trunks has no effect with vlan_mode=dot1q-tunnel: expected cvlans",
+                );
+            }
+            match tag.and_then(|tag| u16::try_from(tag).ok()).map(Vid::new) {
+                Some(Ok(service)) if (1..=4094).contains(&service.raw()) => {
+                    port.vlan = Some(service);
+                    port.dot1q_tunnel = Some(customer(view, row, faults));
+                }
+                _ => {
+                    faults.refuse(
+                        row,
+                        "vlan_mode=dot1q-tunnel without a service VLAN: expected a tag of 1 to 4094; the port carries no packets",
+                    );
+                    (port.no_recv, port.no_fwd) = (true, true);
+                }
+            }
+        }
         (Some(mode), _) => {
             faults.refuse(
                 row,
-                format!("vlan_mode={mode} is not available: expected access, trunk or native-untagged; the port carries no packets"),
+                format!("vlan_mode={mode} is not known here: expected access, trunk, native-untagged, native-tagged or dot1q-tunnel; the port carries no packets"),
             );
             (port.no_recv, port.no_fwd) = (true, true);
         }
     }
+}
+
+/// Returns the customer's VLANs of a port, and the tag of their service VLAN.
+fn customer(view: &View<'_>, row: &RowName, faults: &mut Faults) -> model::Dot1qTunnel {
+    let mut customer = model::Dot1qTunnel::new();
+    for raw in view.integers("cvlans") {
+        match u16::try_from(raw).ok().map(Vid::new) {
+            Some(Ok(vid)) if (1..=4094).contains(&vid.raw()) => customer.customer_vlans.push(vid),
+            _ => faults.ignore(
+                row,
+                format!("cvlans: {raw} has no effect: expected 1 to 4094; beside others, untagged packets are dropped"),
+            ),
+        }
+    }
+    match view.map("other_config").get("qinq-ethtype").copied() {
+        None | Some("802.1ad") => {}
+        Some("802.1q") => customer.service_tag = model::ServiceTag::Dot1q,
+        Some(other) => faults.ignore(
+            row,
+            format!("other_config:qinq-ethtype={other} has no effect: expected 802.1ad or 802.1q"),
+        ),
+    }
+    customer
 }
 
 fn policing(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {

@@ -21,6 +21,7 @@ pub fn settle(
     for bridge in &others.bridges {
         translation.refuse_bridge(bridge.name.as_str(), &taken(bridge.name.as_str()));
     }
+    translation.distinguish(others);
     let mut rounds = 0;
     loop {
         let mut config = others.clone();

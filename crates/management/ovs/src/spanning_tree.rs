@@ -99,7 +99,17 @@ pub(crate) fn port(
     let other = view.map("other_config");
     let value = |key: &str| other.get(format!("{prefix}-{key}").as_str()).copied();
     let mut made = model::PortRstp::new();
-    made.enabled = value("enable") != Some("false");
+    // Internal ports take no part, as in Open vSwitch.
+    made.enabled = value("enable") != Some("false") && !matches!(port.device, model::Device::Tap(_));
+    if let Some(text) = value("port-num").filter(|text| text.parse() != Ok(port.number.raw())) {
+        faults.ignore(
+            row,
+            format!(
+                "other_config:{prefix}-port-num={text} has no effect: the number in BPDUs is that of OpenFlow, {}",
+                port.number
+            ),
+        );
+    }
     let mut set = |key: &str, min, max, put: &mut dyn FnMut(u32)| {
         if let Some(text) = value(key) {
             match number(text, min, max, "a number") {

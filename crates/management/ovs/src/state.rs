@@ -27,6 +27,95 @@ pub struct BridgeState {
     pub channels: Vec<ChannelState>,
     /// The LAGs that run, by the name of their port. Their members are among `ports`, too.
     pub lags: BTreeMap<String, LagState>,
+    /// The spanning tree, if the bridge takes part in one.
+    pub tree: Option<TreeState>,
+}
+
+/// An identifier of a bridge in a spanning tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeBridge {
+    pub priority: u16,
+    /// The MAC address, 12 hex digits with colons.
+    pub address: String,
+}
+
+/// The times of a spanning tree, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TreeTimes {
+    pub hello_s: u16,
+    pub max_age_s: u16,
+    pub forward_delay_s: u16,
+}
+
+/// The part of a bridge in a spanning tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreeState {
+    /// True if the bridge speaks STP only.
+    pub is_stp: bool,
+    pub bridge: TreeBridge,
+    pub root: TreeBridge,
+    pub root_path_cost: u32,
+    /// The bridge and the port behind the root port, and the root port; of the root, itself and zeros.
+    pub designated: TreeBridge,
+    pub designated_port: u16,
+    pub bridge_port: u16,
+    /// The times that the root determines, and those of this bridge.
+    pub root_times: TreeTimes,
+    pub own_times: TreeTimes,
+    /// The ports that take part, by name.
+    pub ports: BTreeMap<String, TreePort>,
+}
+
+/// The part of a port in a spanning tree.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TreePort {
+    /// The identifier: the priority in the high byte, and the number.
+    pub id: u16,
+    /// `disabled`, `root`, `designated`, `alternate` or `backup`.
+    pub role: &'static str,
+    /// `discarding`, `learning` or `forwarding`.
+    pub state: &'static str,
+    pub path_cost: u32,
+    /// The bridge and the port that lead to the root from the link of the port, and the cost of their path.
+    pub designated: TreeBridge,
+    pub designated_port: u16,
+    pub designated_path_cost: u32,
+    /// BPDUs that were sent, received, and received in vain.
+    pub sent: u64,
+    pub received: u64,
+    pub discarded: u64,
+    /// The time in the state, and the time since the port takes part, in seconds.
+    pub state_s: u64,
+    pub uptime_s: u64,
+}
+
+impl TreePort {
+    /// Returns the state in the words of STP (IEEE 802.1D-1998).
+    pub(crate) fn stp_state(&self) -> &'static str {
+        match (self.role, self.state) {
+            ("disabled", _) => "disabled",
+            ("root" | "designated", "discarding") => "listening",
+            (_, "discarding") => "blocking",
+            (_, state) => state,
+        }
+    }
+
+    /// Returns the role in the words of STP, which has no backup ports.
+    pub(crate) fn stp_role(&self) -> &'static str {
+        match self.role {
+            "backup" => "alternate",
+            role => role,
+        }
+    }
+}
+
+/// Returns a word with a capital, as Open vSwitch prints those of RSTP.
+pub(crate) fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).collect())
+        .unwrap_or_default()
 }
 
 /// A LAG that runs.
@@ -94,6 +183,8 @@ pub struct MacState {
     /// The VLAN; 0 for untagged packets.
     pub vlan: u16,
     pub mac: String,
+    /// True if the address was not learned, and stays.
+    pub is_static: bool,
     /// The time since the address was last seen, in seconds.
     pub age_s: u64,
 }
@@ -101,6 +192,12 @@ pub struct MacState {
 /// A port that runs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct PortState {
+    /// The OpenFlow number; of the member of a LAG, that of the LAG.
+    pub number: u32,
+    /// The type of the device, as `dpif/show` names it.
+    pub kind: &'static str,
+    /// The port at the other end, of a patch port.
+    pub peer: Option<String>,
     pub mac: String,
     /// False for `OFPPC_PORT_DOWN`, or if the interface of the kernel is down.
     pub is_up: bool,

@@ -6,6 +6,7 @@ use millrace_model as model;
 use millrace_ovsdb::{Replica, Uuid};
 use millrace_types::PortNo;
 
+use crate::addresses;
 use crate::bond;
 use crate::bridge;
 use crate::controller;
@@ -129,7 +130,8 @@ fn translate_bridge<'a>(
         error: None,
         ports: Vec::new(),
         controllers: Vec::new(),
-        has_rstp: false,
+        has_stp: view.is_true("stp_enable"),
+        hwaddr: None,
     };
     let ports = view.refer(one.replica, "ports", "Port");
     let made = name
@@ -148,10 +150,7 @@ fn translate_bridge<'a>(
             return (row, None);
         }
     };
-    row.has_rstp = bridge
-        .rstp
-        .as_ref()
-        .is_some_and(|rstp| rstp.version == model::RstpVersion::Rstp);
+    row.hwaddr = addresses::hwaddr(view, &mut bridge, one.faults);
     row.controllers = controller::controllers(one, view, &mut bridge);
     if let Some(run_dir) = context.run_dir {
         let target = format!("punix:{run_dir}/{name}.mgmt");
@@ -228,6 +227,7 @@ fn translate_port<'a>(
             }
             Ok(Found::Port(mut made)) => {
                 port::settings(one, port, interface, bridge, &mut made);
+                addresses::of_port(interface, &mut made, one.faults);
                 row.number = Some(made.number);
                 row.error = interface::without_peer(one, interface, &made);
                 bridge.ports.push(*made);
@@ -239,26 +239,15 @@ fn translate_port<'a>(
         }
         row
     });
-    PortRow {
-        uuid: port.uuid,
-        name: port.text("name").unwrap_or("").to_owned(),
-        is_bond: false,
-        interfaces: rows.collect(),
-    }
+    let rows = rows.collect();
+    PortRow::of(port, false, rows)
 }
 
 fn without_bridge<'a>(one: &mut One<'a, '_>, port: &View<'a>, bridge: &str, reason: &str) -> PortRow {
     let interfaces = port.refer(one.replica, "interfaces", "Interface");
-    PortRow {
-        uuid: port.uuid,
-        name: port.text("name").unwrap_or("").to_owned(),
-        is_bond: interfaces.len() > 1,
-        interfaces: interfaces
-            .iter()
-            .map(|interface| InterfaceRow {
-                error: Some(format!("bridge {bridge} is not in effect: {reason}")),
-                ..InterfaceRow::of(interface)
-            })
-            .collect(),
-    }
+    let rows = interfaces.iter().map(|interface| InterfaceRow {
+        error: Some(format!("bridge {bridge} is not in effect: {reason}")),
+        ..InterfaceRow::of(interface)
+    });
+    PortRow::of(port, interfaces.len() > 1, rows.collect())
 }

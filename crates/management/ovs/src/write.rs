@@ -6,6 +6,7 @@ use millrace_ovsdb::{Datum, Operation, Row, RowRef, Uuid};
 
 use crate::place::{BridgeRow, ControllerRow, InterfaceRow, Translation};
 use crate::state::{BridgeState, ChannelState, LagState, PortState, State};
+use crate::trees;
 
 /// The columns that the switch wrote in this session.
 #[derive(Debug, Default)]
@@ -84,7 +85,7 @@ impl Written {
 
 type Rows = BTreeMap<(&'static str, Uuid), Row>;
 
-fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
+pub(crate) fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
     columns
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
@@ -119,10 +120,12 @@ fn bridge_rows(
     before: Option<Option<&BridgeState>>,
     rows: &mut Rows,
 ) {
-    let columns = row([
+    let mut columns = row([
         ("datapath_id", Datum::from(state.map(|state| state.dpid.clone()))),
         ("datapath_version", Datum::from("<built-in>")),
     ]);
+    let tree = state.and_then(|state| state.tree.as_ref());
+    columns.extend(trees::of_bridge(bridge.has_stp, tree));
     rows.insert(("Bridge", bridge.uuid), columns);
     for controller in &bridge.controllers {
         let channel = state.and_then(|state| {
@@ -143,13 +146,20 @@ fn bridge_rows(
         let active = lag
             .and_then(LagState::active_member)
             .map(|member| member.mac.clone());
-        rows.insert(
-            ("Port", port.uuid),
-            row([("bond_active_slave", Datum::from(active))]),
-        );
+        let mut columns = row([("bond_active_slave", Datum::from(active))]);
+        let tree = tree
+            .and_then(|tree| tree.ports.get(&port.name))
+            .filter(|_| !port.is_bond);
+        columns.extend(trees::of_port(bridge.has_stp, tree));
+        rows.insert(("Port", port.uuid), columns);
         for interface in &port.interfaces {
             if before.is_none_or(|before| of_interface(interface, before) != of_interface(interface, state)) {
-                rows.insert(("Interface", interface.uuid), interface_row(interface, state));
+                let mut columns = interface_row(interface, state);
+                if port.is_bond && !port.has_lacp {
+                    // A bond without LACP hears a partner all the same, and uses it.
+                    columns.insert("lacp_current".to_owned(), none());
+                }
+                rows.insert(("Interface", interface.uuid), columns);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::schema;
 use crate::finding::{Findings, Weight};
 
 /// Columns that other parts of the translation name, or that say nothing about packets; what comes closest.
-const CLOSEST: [(&str, &str, Weight, &str); 3] = [
+const CLOSEST: [(&str, &str, Weight, &str); 4] = [
     (
         "",
         "external_ids",
@@ -20,6 +20,12 @@ const CLOSEST: [(&str, &str, Weight, &str); 3] = [
         "manager_options",
         Weight::Difference,
         "managers over OVSDB: expected the REST API (`[api]`), or OVSDB as the source of the configuration",
+    ),
+    (
+        "Port",
+        "mac",
+        Weight::Difference,
+        "the MAC address of a bridge does not follow from those of its ports: expected `local_mac` of the bridge",
     ),
     (
         "Port",
@@ -44,14 +50,15 @@ pub(super) fn add(name: &str, database: &Database, findings: &mut Findings) {
                 continue;
             };
             for (column, value) in row {
-                let is_read = columns.contains(&column.as_str());
+                let closest = CLOSEST
+                    .iter()
+                    .find(|(of, name, ..)| *name == column && (of.is_empty() || *of == table.name));
+                // What a running switch does with some columns that it reads is no configuration.
+                let is_read = columns.contains(&column.as_str()) && closest.is_none();
                 let known = table.columns.iter().find(|known| known.name == column);
                 if is_read || is_default(value) || known.is_some_and(|known| known.is_state) {
                     continue;
                 }
-                let closest = CLOSEST
-                    .iter()
-                    .find(|(of, name, ..)| *name == column && (of.is_empty() || *of == table.name));
                 let (weight, instead) = match closest {
                     Some((_, _, weight, instead)) => (*weight, *instead),
                     None => (Weight::Difference, "not available"),

@@ -7,6 +7,7 @@
     reason = "tests may fail"
 )]
 
+mod addresses;
 mod bonds;
 mod database;
 mod exports;

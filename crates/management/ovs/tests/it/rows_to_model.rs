@@ -78,6 +78,20 @@ fn the_vlan_modes_of_open_vswitch_are_those_of_normal() {
             json!({"tag": 5, "trunks": ["set", [5, 6]], "vlan_mode": "native-untagged"}),
             "vlan = 5\ntrunks = [6]",
         ),
+        (
+            json!({"tag": 5, "trunks": ["set", [5, 6]], "vlan_mode": "native-tagged"}),
+            "vlan = 5\ntrunks = [6]\nvlan_tagged = true",
+        ),
+        (
+            json!({"tag": 5, "vlan_mode": "native-tagged"}),
+            "vlan = 5\nvlan_tagged = true",
+        ),
+        (
+            json!({"tag": 5, "vlan_mode": "dot1q-tunnel", "cvlans": ["set", [7, 8]],
+                   "other_config": map(&[("qinq-ethtype", "802.1q")])}),
+            "vlan = 5\n\n[bridge.port.dot1q_tunnel]\ncustomer_vlans = [7, 8]\nservice_tag = \"802.1q\"",
+        ),
+        (json!({"protected": true}), "protected = true"),
         (json!({"tag": 4095}), "no_recv = true\nno_fwd = true"),
     ] {
         let (text, faults) = port_of(&port, &json!({}));
@@ -93,10 +107,26 @@ fn the_vlan_modes_of_open_vswitch_are_those_of_normal() {
         (json!({"tag": 5, "trunks": 6}), "trunks has no effect beside tag"),
         (json!({"tag": 0}), "tag=0"),
         (
-            json!({"tag": 5, "vlan_mode": "dot1q-tunnel"}),
-            "vlan_mode=dot1q-tunnel is not available",
+            json!({"vlan_mode": "dot1q-tunnel"}),
+            "vlan_mode=dot1q-tunnel without a service VLAN",
         ),
-        (json!({"protected": true}), "protected=true is not available"),
+        (
+            json!({"tag": 5, "vlan_mode": "dot1q-tunnel", "cvlans": 0}),
+            "cvlans: 0 has no effect",
+        ),
+        (
+            json!({"tag": 5, "vlan_mode": "dot1q-tunnel", "trunks": 6}),
+            "expected cvlans",
+        ),
+        (json!({"tag": 5, "cvlans": 6}), "cvlans has no effect"),
+        (
+            json!({"other_config": map(&[("qinq-ethtype", "802.1q")])}),
+            "only vlan_mode=dot1q-tunnel",
+        ),
+        (
+            json!({"other_config": map(&[("priority-tags", "always")])}),
+            "priority-tags=always has no effect",
+        ),
     ] {
         let (_, faults) = port_of(&port, &json!({}));
         assert!(faults.len() == 1 && faults[0].contains(said), "{faults:?}");
@@ -145,8 +175,10 @@ fn a_bridge_without_fail_mode_is_standalone_and_has_a_management_socket() {
         ("datapath-id", "00000000000000b1"),
         ("mac-aging-time", "5"),
         ("hwaddr", "00:00:00:00:00:01"),
+        ("forward-bpdu", "true"),
     ]);
-    database.bridge("br0", &json!({"other_config": other}), &[]);
+    let flooded = json!({"other_config": other, "flood_vlans": ["set", [0, 7]]});
+    database.bridge("br0", &flooded, &[]);
     database.bridge(
         "br1",
         &json!({"fail_mode": "secure", "rstp_enable": true, "mcast_snooping_enable": true}),
@@ -165,12 +197,16 @@ fn a_bridge_without_fail_mode_is_standalone_and_has_a_management_socket() {
         (br0.datapath_id().0, br0.mac_ageing_s.get(), br0.local),
         (0xb1, 15, model::LocalPort::Tap)
     );
-    assert!(br1.rstp.is_some() && translation.rows[1].has_rstp && br0.rstp.is_none());
+    assert!(br1.rstp.is_some() && !translation.rows[1].has_stp && br0.rstp.is_none());
     let faults: Vec<_> = translation.faults.iter().map(ToString::to_string).collect();
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(
-        faults[0].starts_with("Bridge br0: other_config:hwaddr"),
+        faults[0].starts_with("Bridge br0: flood_vlans: 0 has no effect"),
         "{faults:?}"
+    );
+    assert!(
+        br0.forward_bpdu && br0.flood_vlans == [millrace_types::Vid::new(7).unwrap()],
+        "{br0:?}"
     );
     assert!(
         faults[1].starts_with("Bridge br1: mcast_snooping_enable"),
