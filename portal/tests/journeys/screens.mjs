@@ -198,6 +198,78 @@ export const journeys = [
     },
   },
   {
+    name: "10,000 rows scroll at 50 frames a second",
+    once: true,
+    measure: true,
+    run: async ({ as, url }) => {
+      const { page, t } = await as("ann");
+      const count = 10_000;
+      await page.route(/\/api\/v1\/services(\?|$)/, async (route) => {
+        const answer = await (await route.fetch()).json();
+        const items = Array.from({ length: count }, (_, number) => ({ ...answer.items[number % answer.items.length], id: `sv-${100_000 + number}`, name: `path ${number}` }));
+        await route.fulfill({ json: { ...answer, items, next: null, total: count } });
+      });
+      await page.goto(`${url}/services`);
+      const table = page.getByRole("table", { name: t("nav.services") });
+      await table.waitFor();
+      const rows = Number(await table.getAttribute("aria-rowcount"));
+      assert(rows === count + 1, `the table has ${rows} rows`);
+      const { frames, seconds, end } = await table.evaluate(
+        (element) =>
+          new Promise((resolve) => {
+            const began = performance.now();
+            let frames = 0;
+            const step = () => {
+              frames += 1;
+              // A fast wheel: several screens a second.
+              element.scrollTop += 60;
+              const seconds = (performance.now() - began) / 1_000;
+              if (seconds < 10) requestAnimationFrame(step);
+              else resolve({ frames, seconds, end: element.scrollTop });
+            };
+            requestAnimationFrame(step);
+          }),
+      );
+      console.log(`      ${(frames / seconds).toFixed(1)} frames a second, ${Math.round(end / seconds)} px a second`);
+      assert(end > 1_000, `the table has scrolled ${end} px`);
+      assert(frames / seconds >= 50, `${frames / seconds} frames a second`);
+    },
+  },
+  {
+    name: "live updates grow the heap by at most 5 MB in ten minutes",
+    once: true,
+    measure: true,
+    run: async ({ as, post }) => {
+      const seconds = Number(process.env.MEASURE_SECONDS ?? 600);
+      const { page, context } = await as("ops", "/noc");
+      const session = await context.newCDPSession(page);
+      await session.send("HeapProfiler.enable");
+      const heap = async () => {
+        for (let round = 0; round < 3; round += 1) await session.send("HeapProfiler.collectGarbage");
+        return (await session.send("Runtime.getHeapUsage")).usedSize / 1e6;
+      };
+      let reads = 0;
+      page.on("response", (response) => response.url().includes("/api/v1/") && (reads += 1));
+      const update = async (until) => {
+        while (Date.now() < until) {
+          for (const state of ["unreachable", "up"]) {
+            await post(`switch/${state}`);
+            await page.waitForTimeout(500);
+          }
+        }
+      };
+      // What a page needs once is there after some updates.
+      await update(Date.now() + 10_000);
+      const before = await heap();
+      reads = 0;
+      await update(Date.now() + 1_000 * seconds);
+      const after = await heap();
+      console.log(`      ${before.toFixed(1)} MB before and ${after.toFixed(1)} MB after ${seconds} s of updates, ${reads} answers read`);
+      assert(reads > seconds / 10, `the page has read ${reads} answers`);
+      assert(after - before <= 5, `the heap has grown by ${after - before} MB`);
+    },
+  },
+  {
     name: "the page asks no other host, and its policy reports nothing",
     once: true,
     run: async ({ as, url }) => {
