@@ -151,6 +151,10 @@ pub(crate) async fn create(
         given.external_ref.as_deref().unwrap_or_default(),
         80,
     )?;
+    given.address.check("address")?;
+    if let Some(billing) = &given.billing_information {
+        billing.check("billing_information")?;
+    }
     let parent = match &given.managing_account {
         Some(text) => Some(view::account(&principal, "managing_account", text)?),
         None => None,
@@ -228,6 +232,12 @@ async fn change(
         ));
     }
     check_text("name", given.name.as_deref().unwrap_or_default(), 80)?;
+    if let Some(address) = &given.address {
+        address.check("address")?;
+    }
+    if let Some(Some(billing)) = &given.billing_information {
+        billing.check("billing_information")?;
+    }
     if given.name.is_some() || given.discoverable.is_some() {
         let operation = Operation::UpdateAccount {
             account: id,

@@ -255,6 +255,26 @@ pub(crate) struct Address {
     post_office_box_number: Option<String>,
 }
 
+impl Address {
+    /// Refuses texts that IX-API does not permit.
+    pub(crate) fn check(&self, property: &str) -> Result<(), Problem> {
+        let name = |part: &str| format!("{property}/{part}");
+        if self.country.chars().count() != 2 {
+            return Err(invalid(
+                &name("country"),
+                "expected two letters (ISO 3166-1 alpha-2)",
+            ));
+        }
+        check_text(&name("country"), &self.country, 2)?;
+        check_text(&name("locality"), &self.locality, 40)?;
+        check_text(&name("postal_code"), &self.postal_code, 24)?;
+        check_text(&name("street_address"), &self.street_address, 80)?;
+        check_text(&name("region"), self.region.as_deref().unwrap_or_default(), 80)?;
+        let post_office_box = self.post_office_box_number.as_deref().unwrap_or_default();
+        check_text(&name("post_office_box_number"), post_office_box, 80)
+    }
+}
+
 /// The recipient of invoices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct BillingInformation {
@@ -267,6 +287,22 @@ pub(crate) struct BillingInformation {
     #[serde(default)]
     #[schema(min_length = 2, max_length = 20)]
     vat_number: Option<String>,
+}
+
+impl BillingInformation {
+    /// Refuses texts that IX-API does not permit.
+    pub(crate) fn check(&self, property: &str) -> Result<(), Problem> {
+        check_text(&format!("{property}/name"), &self.name, 80)?;
+        self.address.check(&format!("{property}/address"))?;
+        if let Some(number) = &self.vat_number {
+            let name = format!("{property}/vat_number");
+            if number.chars().count() < 2 {
+                return Err(invalid(&name, "the text is shorter than 2 characters"));
+            }
+            check_text(&name, number, 20)?;
+        }
+        Ok(())
+    }
 }
 
 /// Returns the refusal of a property.

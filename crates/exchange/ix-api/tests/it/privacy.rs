@@ -108,6 +108,67 @@ async fn a_service_that_is_opened_to_all_by_ix_api_is_in_the_audit_chain() {
 }
 
 #[tokio::test]
+async fn an_account_takes_no_address_or_billing_information_that_its_description_forbids() {
+    let api = Api::new().await;
+    let ann = api.key("ann");
+    let account = api.get(&ann, "/api/v2/account").await.json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let path = format!("/api/v2/accounts/{account}");
+    let right = json!({ "country": "JP", "locality": "Tokyo", "postal_code": "100-0004", "street_address": "Otemachi 1" });
+    let with = |name: &str, value: &str| {
+        let mut address = right.clone();
+        address[name] = json!(value);
+        address
+    };
+    let billing = |number: &str| json!({ "name": "Aoba", "address": right, "vat_number": number });
+    let long = |count: usize| "x".repeat(count);
+    let refused = [
+        (json!({ "address": with("country", "J") }), "address.country"),
+        (json!({ "address": with("country", "JPN") }), "address.country"),
+        (
+            json!({ "address": with("locality", &long(41)) }),
+            "address.locality",
+        ),
+        (
+            json!({ "address": with("postal_code", &long(25)) }),
+            "address.postal_code",
+        ),
+        (
+            json!({ "address": with("street_address", &long(81)) }),
+            "address.street_address",
+        ),
+        (json!({ "address": with("region", &long(81)) }), "address.region"),
+        (
+            json!({ "address": with("post_office_box_number", &long(81)) }),
+            "address.post_office_box_number",
+        ),
+        (
+            json!({ "billing_information": billing("0") }),
+            "billing_information.vat_number",
+        ),
+        (
+            json!({ "billing_information": billing(&long(21)) }),
+            "billing_information.vat_number",
+        ),
+    ];
+    for (body, property) in refused {
+        let answer = api.send(Method::PATCH, &path, &ann, &[], Some(body)).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert_eq!(
+            answer.json()["properties"][0]["name"],
+            property,
+            "{}",
+            answer.text()
+        );
+    }
+    let body = json!({ "address": right, "billing_information": billing("JP") });
+    let changed = api.send(Method::PATCH, &path, &ann, &[], Some(body)).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
+}
+
+#[tokio::test]
 async fn facts_about_an_account_are_in_the_audit_chain_by_name_and_without_addresses() {
     let api = Api::new().await;
     let ann = api.key("ann");
