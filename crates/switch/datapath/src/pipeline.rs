@@ -239,6 +239,24 @@ impl<P: Packet> BridgePipeline<P> {
             self.events
                 .tap(&captures, tx.captured_as(), Direction::Tx, now, &packet);
         }
+        let known_as = tx.captured_as();
+        let forwarding = self.forwarding.enter();
+        if forwarding.mirrors().is_some() {
+            let mut egress = WorkerEgress {
+                bridge: self.bridge,
+                tx: &mut self.tx,
+                events: &self.events,
+                counters: &self.counters,
+                now,
+                in_port: None,
+                sampler: None,
+                sampled: None,
+                is_noting: false,
+            };
+            self.processor
+                .mirror_sent(&forwarding, known_as, &packet, now, &mut egress);
+        }
+        let Some(tx) = self.tx.find(port) else { return };
         let dropped = tx.send_first(packet);
         self.counters.drops.add(DropReason::TransmitFull, dropped);
     }

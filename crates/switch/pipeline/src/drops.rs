@@ -43,6 +43,7 @@ reasons! {
     PortNoForward = "port_no_forward": "The egress port is configured not to forward (OFPPC_NO_FWD).";
     PortNoReceive = "port_no_receive": "The ingress port is down or configured not to receive (OFPPC_NO_RECV).";
     PortBlocked = "port_blocked": "The ingress port is blocked, as flap damping does after too many changes of its link.";
+    MirrorPort = "mirror_port": "The port is the output port of a mirror, which neither receives packets nor sends others than copies.";
     PortNoPacketIn = "port_no_packet_in": "A table miss requires a packet_in, and the ingress port is configured not to send any (OFPPC_NO_PACKET_IN).";
     NoFloodPort = "no_flood_port": "The packet is flooded, and the bridge has no other port for it.";
     InvalidTtl = "invalid_ttl": "The TTL ran out, and no controller asked for a packet_in (OFPR_INVALID_TTL).";
@@ -140,6 +141,12 @@ impl DropCounts {
             count.load(Ordering::Relaxed).wrapping_add(packets),
             Ordering::Relaxed,
         );
+    }
+
+    /// Returns the sum of all counters.
+    pub(crate) fn total(&self) -> u64 {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed));
+        counts.fold(0, u64::wrapping_add)
     }
 
     /// Returns a counter.

@@ -80,6 +80,16 @@ pub trait Egress<P> {
         let _ = (underlay, packet);
     }
 
+    /// Announces a packet for the tunnel behind a logical port, before it is encapsulated.
+    fn encapsulating(&mut self, port: PortNo, packet: &P) {
+        let _ = (port, packet);
+    }
+
+    /// Announces packets that arrived by the tunnel behind a logical port, after they were decapsulated.
+    fn decapsulated(&mut self, port: PortNo, packets: &[P]) {
+        let _ = (port, packets);
+    }
+
     /// Announces that the following calls belong to the observed packet of a burst
     /// ([`Processor::begin_observation`](crate::Processor::begin_observation)).
     fn begin_notes(&mut self) {}

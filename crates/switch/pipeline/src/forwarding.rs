@@ -20,8 +20,8 @@ use crate::port::PortMap;
 use crate::processor::traversal;
 use crate::rewrite::Rewrites;
 use crate::{
-    FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, NormalIngress, NormalSettings, OamPorts, Op, Port,
-    Standalone, Tunnels,
+    FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace, Mirrors, NormalIngress, NormalSettings, OamPorts,
+    Op, Port, PortConfig, Standalone, Tunnels,
 };
 
 /// The readers' copy of one bridge.
@@ -44,6 +44,8 @@ pub struct Forwarding {
     /// `None` without such ports and VLANs.
     normal_ingress: Option<Arc<NormalIngress>>,
     normal_settings: Arc<NormalSettings>,
+    /// `None` without mirrors.
+    mirrors: Option<Arc<Mirrors>>,
     invalid_ttl_to_controller: bool,
     fragments: FragmentMode,
     /// `None` without tunnels.
@@ -66,6 +68,13 @@ pub struct Forwarding {
 /// Returns the bits that the entries of a table match, if it has entries.
 fn mask_of(table: &Adaptive) -> Option<FlowMask> {
     (!table.is_empty()).then(|| table.mask())
+}
+
+/// Sets or clears the bit of a port by which it carries copies of mirrors only.
+fn mark_mirror_output(port: &mut Port, mirrors: Option<&Mirrors>) {
+    let is_output = mirrors.is_some_and(|mirrors| mirrors.has_output_port(port.number));
+    let bit = PortConfig::MIRROR_OUTPUT.0;
+    port.config.0 = port.config.0 & !bit | if is_output { bit } else { 0 };
 }
 
 /// The number of entries and traces that match each field, and the parse depth that follows from the matched fields.
@@ -133,6 +142,7 @@ impl Forwarding {
             standalone: Standalone::Off,
             normal_ingress: None,
             normal_settings: Arc::default(),
+            mirrors: None,
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             tunnels: None,
@@ -171,7 +181,9 @@ impl Forwarding {
             Op::Remove { slot } => self.remove(*slot),
             Op::Clear => self.clear(),
             Op::Port(port) => {
-                self.ports.insert(Port::clone(port));
+                let mut port = Port::clone(port);
+                mark_mirror_output(&mut port, self.mirrors.as_deref());
+                self.ports.insert(port);
                 self.groups.note_port();
             }
             Op::RemovePort(number) => {
@@ -194,6 +206,11 @@ impl Forwarding {
                 self.normal_ingress = Some(Arc::clone(normal)).filter(|normal| !normal.is_empty());
             }
             Op::NormalSettings(settings) => self.normal_settings = Arc::clone(settings),
+            Op::Mirrors(mirrors) => {
+                self.mirrors = Some(Arc::clone(mirrors)).filter(|mirrors| !mirrors.is_empty());
+                let mirrors = self.mirrors.as_deref();
+                self.ports.change_all(|port| mark_mirror_output(port, mirrors));
+            }
             Op::InvalidTtlToController(on) => self.invalid_ttl_to_controller = *on,
             Op::ArmTrace(trace) => {
                 self.disarm(trace.id());
@@ -490,6 +507,12 @@ impl Forwarding {
     #[inline]
     pub(crate) fn normal_settings(&self) -> &NormalSettings {
         &self.normal_settings
+    }
+
+    /// Returns the mirrors, if there are any.
+    #[inline]
+    pub fn mirrors(&self) -> Option<&Mirrors> {
+        self.mirrors.as_deref()
     }
 
     #[inline]

@@ -26,6 +26,7 @@ mod fragments;
 mod group;
 mod marks;
 mod meter;
+mod mirror;
 mod normal_ingress;
 mod normal_settings;
 mod oam;
@@ -56,6 +57,7 @@ pub use fragments::{Assembled, Assembler, FragmentError, FragmentMode, FragmentV
 pub use group::{CompiledGroup, Group, GroupKind};
 pub use marks::{DropPath, MarkColumn, MarkCounts, MarkLevel, MarkObstacle, MarkState, SlotChange, Slots};
 pub use meter::{Band, BandKind, CompiledMeter, DEFAULT_BURST, Meter, MeterFlags};
+pub use mirror::{MIRRORS_MAX, Mirror, MirrorCount, MirrorCounters, MirrorOutput, Mirrors};
 pub use normal_ingress::NormalIngress;
 pub use normal_settings::NormalSettings;
 pub use oam::{OamPort, OamPorts};

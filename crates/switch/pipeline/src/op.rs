@@ -9,7 +9,7 @@ use millrace_types::{GroupId, MeterId, PortNo, TableId};
 
 use crate::{
     CompiledGroup, CompiledMeter, FdbEntry, FdbKey, FlowCachePolicy, FlowEntry, FragmentMode, LiveTrace,
-    NormalIngress, NormalSettings, OamPorts, Port, Standalone, Tunnels,
+    Mirrors, NormalIngress, NormalSettings, OamPorts, Port, Standalone, Tunnels,
 };
 
 /// One change to a [`Forwarding`](crate::Forwarding).
@@ -53,6 +53,8 @@ pub enum Op {
     NormalIngress(Arc<NormalIngress>),
     /// Sets what NORMAL does in the whole bridge.
     NormalSettings(Arc<NormalSettings>),
+    /// Replaces all mirrors.
+    Mirrors(Arc<Mirrors>),
     /// Sets whether a packet with an invalid TTL causes a packet-in instead of being dropped.
     InvalidTtlToController(bool),
     ArmTrace(Arc<LiveTrace>),

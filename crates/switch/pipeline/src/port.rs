@@ -64,6 +64,8 @@ flags! {
         NO_FWD = 5;
         /// A table miss of a packet from the port causes no packet-in.
         NO_PACKET_IN = 6;
+        /// The port is the output port of a mirror, which sends copies only. This bit belongs to Millrace, not to OpenFlow.
+        MIRROR_OUTPUT = 29;
         /// NORMAL forwards nothing to another port with this bit. It belongs to Millrace, not to OpenFlow.
         PROTECTED = 30;
         /// Only tunnels, whose underlay the port is, send through it. This bit belongs to Millrace, not to OpenFlow.
@@ -267,6 +269,11 @@ impl Port {
                     .has(PortState::BLOCKED)
                     .then_some(DropReason::PortBlocked)
             })
+            .or_else(|| {
+                self.config
+                    .has(PortConfig::MIRROR_OUTPUT)
+                    .then_some(DropReason::MirrorPort)
+            })
     }
 
     /// Returns true if buckets that watch the port are live (OpenFlow 1.3.5, section 7.3.4.2): the port is
@@ -280,6 +287,14 @@ impl Port {
     /// Returns the drop reason of packets to be sent, if the port does not send.
     #[inline]
     pub(crate) fn egress_block(&self) -> Option<DropReason> {
+        let is_mirror_output = self.config.has(PortConfig::MIRROR_OUTPUT);
+        self.copy_block()
+            .or_else(|| is_mirror_output.then_some(DropReason::MirrorPort))
+    }
+
+    /// Returns the drop reason of copies of a mirror to be sent, if the port does not send them.
+    #[inline]
+    pub(crate) fn copy_block(&self) -> Option<DropReason> {
         if self.config.has(PortConfig::DOWN)
             || self
                 .state
@@ -348,6 +363,11 @@ impl PortMap {
                 self.index();
             }
         }
+    }
+
+    /// Calls `change` with each port; it changes no number.
+    pub(crate) fn change_all(&mut self, change: impl FnMut(&mut Port)) {
+        self.ports.iter_mut().for_each(change);
     }
 
     pub(crate) fn remove(&mut self, number: PortNo) -> Option<Port> {

@@ -74,6 +74,7 @@ pub(super) fn drop_code(reason: DropReason) -> DropCode {
         | DropReason::PortNoForward
         | DropReason::PortNoReceive
         | DropReason::PortBlocked
+        | DropReason::MirrorPort
         | DropReason::LagNotCollecting
         | DropReason::LagNotDistributing
         | DropReason::NormalReserved

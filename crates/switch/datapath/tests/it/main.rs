@@ -14,6 +14,7 @@ mod flow_hash;
 mod gso;
 mod lag;
 mod lost;
+mod mirrors;
 mod no_allocation;
 mod offload;
 mod queues;

@@ -27,7 +27,7 @@ use crate::group::SelectHash;
 use crate::port::PortMap;
 use crate::{
     Counters, DropReason, FlowCachePolicy, FlowEntry, FlowFlags, Forwarding, FragmentMode, LiveTrace,
-    NormalIngress, NormalSettings, OamPorts, Op, Standalone, Tunnels,
+    Mirrors, NormalIngress, NormalSettings, OamPorts, Op, Standalone, Tunnels,
 };
 
 /// The single writer of one bridge.
@@ -51,6 +51,7 @@ pub struct Control {
     pub(super) standalone: Standalone,
     pub(super) normal_ingress: Arc<NormalIngress>,
     pub(super) normal_settings: Arc<NormalSettings>,
+    pub(super) mirrors: Arc<Mirrors>,
     pub(super) invalid_ttl_to_controller: bool,
     pub(super) fragments: FragmentMode,
     pub(super) select_fields: FieldSet,
@@ -89,6 +90,7 @@ impl Control {
             standalone: Standalone::Off,
             normal_ingress: Arc::default(),
             normal_settings: Arc::default(),
+            mirrors: Arc::default(),
             invalid_ttl_to_controller: false,
             fragments: FragmentMode::Normal,
             select_fields: SelectHash::FIELDS.into_iter().collect(),
@@ -131,6 +133,7 @@ impl Control {
         apply(Op::Standalone(self.standalone));
         apply(Op::NormalIngress(Arc::clone(&self.normal_ingress)));
         apply(Op::NormalSettings(Arc::clone(&self.normal_settings)));
+        apply(Op::Mirrors(Arc::clone(&self.mirrors)));
         apply(Op::InvalidTtlToController(self.invalid_ttl_to_controller));
         apply(Op::Fragments(self.fragments));
         apply(Op::SelectFields(self.select_fields));
@@ -252,6 +255,26 @@ impl Control {
             self.normal_settings = Arc::new(settings);
             ops.push(Op::NormalSettings(Arc::clone(&self.normal_settings)));
         }
+    }
+
+    /// Returns the mirrors.
+    pub fn mirrors(&self) -> &Mirrors {
+        &self.mirrors
+    }
+
+    /// Replaces all mirrors. MAC addresses that NORMAL learned from a port that is now the output of a mirror, or in a VLAN
+    /// that is, are removed.
+    pub fn set_mirrors(&mut self, mirrors: Mirrors, ops: &mut Vec<Op>) {
+        if *self.mirrors == mirrors {
+            return;
+        }
+        self.mirrors = Arc::new(mirrors);
+        let mirrors = &self.mirrors;
+        self.fdb.forget(
+            |entry| mirrors.has_output_port(entry.port) || mirrors.has_output_vlan(entry.key.vid),
+            ops,
+        );
+        ops.push(Op::Mirrors(Arc::clone(mirrors)));
     }
 
     /// Sets whether packets with an invalid TTL cause packet-ins: true while a controller has `OFPR_INVALID_TTL` in

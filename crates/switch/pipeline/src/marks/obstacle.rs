@@ -24,6 +24,8 @@ pub enum MarkObstacle {
     Standalone,
     /// NORMAL forwards packets of some ports or VLANs.
     Normal,
+    /// Mirrors copy packets of the bridge.
+    Mirrors,
     /// A live trace watches the tables.
     Trace,
 }
@@ -39,6 +41,7 @@ impl MarkObstacle {
             MarkObstacle::Tunnels => "tunnels",
             MarkObstacle::Standalone => "standalone",
             MarkObstacle::Normal => "normal",
+            MarkObstacle::Mirrors => "mirrors",
             MarkObstacle::Trace => "trace",
         }
     }
@@ -64,6 +67,8 @@ impl Forwarding {
             Some(MarkObstacle::Standalone)
         } else if self.normal_ingress().is_some() {
             Some(MarkObstacle::Normal)
+        } else if self.mirrors().is_some() {
+            Some(MarkObstacle::Mirrors)
         } else if !self.traces().is_empty() {
             Some(MarkObstacle::Trace)
         } else {

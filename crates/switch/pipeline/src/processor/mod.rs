@@ -3,6 +3,7 @@
 mod batch;
 mod budget;
 mod cached;
+mod copies;
 mod execute;
 pub(crate) mod explain;
 mod fragments;
@@ -14,6 +15,7 @@ mod lookup;
 mod lookup_results;
 mod marked;
 mod meter;
+mod mirrored;
 mod normal;
 mod observe;
 mod observed;
@@ -37,6 +39,7 @@ use millrace_wire::Packet;
 
 use self::batch::{Batch, PortBatch};
 use self::budget::Budget;
+use self::copies::{MirrorContext, Route};
 use self::observe::{NoObserver, Observer};
 pub use self::observed_packet::ObservedPacket;
 pub use self::origin::Origin;
@@ -84,6 +87,10 @@ impl Processor {
         now: Time,
         egress: &mut E,
     ) {
+        if let Some(mirrors) = fwd.mirrors() {
+            let context = MirrorContext { fwd, mirrors, now };
+            return self.process_mirrored(context, origin.into(), Route::Tables, burst, egress);
+        }
         self.run(fwd, origin.into(), now, egress, &mut NoObserver)
             .burst(burst);
     }
@@ -99,6 +106,11 @@ impl Processor {
         now: Time,
         egress: &mut E,
     ) {
+        if let Some(mirrors) = fwd.mirrors() {
+            slots.skip(burst.len());
+            let context = MirrorContext { fwd, mirrors, now };
+            return self.process_mirrored(context, in_port.into(), Route::Tables, burst, egress);
+        }
         self.run(fwd, in_port.into(), now, egress, &mut NoObserver)
             .marked_burst(burst, column, slots);
     }
@@ -114,6 +126,10 @@ impl Processor {
         now: Time,
         egress: &mut E,
     ) {
+        if let Some(mirrors) = fwd.mirrors() {
+            let context = MirrorContext { fwd, mirrors, now };
+            return self.process_mirrored(context, in_port.into(), Route::Normal, burst, egress);
+        }
         self.run(fwd, in_port.into(), now, egress, &mut NoObserver)
             .forward_burst(burst);
     }
@@ -129,8 +145,27 @@ impl Processor {
         now: Time,
         egress: &mut E,
     ) {
+        if let Some(mirrors) = fwd.mirrors() {
+            let context = MirrorContext { fwd, mirrors, now };
+            return self.packet_out_mirrored(context, origin.into(), actions, packet, egress);
+        }
         self.run(fwd, origin.into(), now, egress, &mut NoObserver)
             .packet_out(packet, actions);
+    }
+
+    /// Copies a packet that leaves by a port without the pipeline, as frames of link protocols do, for the mirrors that
+    /// select it.
+    pub fn mirror_sent<P: Packet, E: Egress<P>>(
+        &mut self,
+        fwd: &Forwarding,
+        port: PortNo,
+        packet: &P,
+        now: Time,
+        egress: &mut E,
+    ) {
+        if let Some(mirrors) = fwd.mirrors() {
+            self.mirror_alone(MirrorContext { fwd, mirrors, now }, port, packet, egress);
+        }
     }
 
     #[inline(always)]

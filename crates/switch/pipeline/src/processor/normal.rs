@@ -99,6 +99,11 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             Some(entry) if entry.port == port => entry.refresh(self.now),
             Some(entry) if entry.is_static => {}
             _ if key.mac.is_multicast() => {}
+            // The copies of a mirror have the addresses of hosts behind other ports.
+            _ if self
+                .fwd
+                .mirrors()
+                .is_some_and(|mirrors| mirrors.has_output_vlan(key.vid)) => {}
             _ => {
                 let FdbKey { vid, mac } = key;
                 self.egress.learn(Learn { vid, mac, port });
@@ -232,7 +237,8 @@ fn is_special(port: &Port) -> bool {
 }
 
 /// The tags of a packet on arrival.
-struct Arrival {
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
     /// The tag that names the VLAN of the packet, if it has one.
     tag: Option<Vid>,
     /// The type of a tag that the packet gets.
@@ -246,7 +252,7 @@ struct Arrival {
 impl Arrival {
     /// The arrival of a packet that no port of a customer has to do with.
     #[inline]
-    fn tagged(tag: Option<Vid>) -> Arrival {
+    pub(super) fn tagged(tag: Option<Vid>) -> Arrival {
         Arrival {
             tag,
             tag_type: EtherType::VLAN,
@@ -257,7 +263,7 @@ impl Arrival {
 
     /// `tag` is the outermost tag.
     #[inline]
-    fn of(head: &[u8], tag: Option<Vid>, in_port: Option<&Port>) -> Arrival {
+    pub(super) fn of(head: &[u8], tag: Option<Vid>, in_port: Option<&Port>) -> Arrival {
         match in_port.and_then(|port| port.vlan.service()) {
             // The customer's tag stays where it is.
             Some(service) => Arrival {
@@ -296,7 +302,7 @@ fn inside(head: &[u8]) -> Option<&[u8]> {
 
 /// Changes the tag of a packet of VLAN `vid` for the port by which it leaves.
 #[inline]
-fn retag<P: Packet>(packet: &mut P, arrival: &Arrival, vid: Vid, port: &Port) -> Effect {
+pub(super) fn retag<P: Packet>(packet: &mut P, arrival: &Arrival, vid: Vid, port: &Port) -> Effect {
     match (arrival.tag, port.vlan.tags(vid)) {
         (None, true) => header::push_tag(packet, arrival.tag_type, vid.raw()),
         (Some(tag), true) if tag != vid => {

@@ -27,6 +27,7 @@ impl Processor {
     /// removed before.
     pub fn keeps_bursts(fwd: &Forwarding, in_port: PortNo) -> bool {
         fwd.fragments() == FragmentMode::Normal
+            && fwd.mirrors().is_none()
             && fwd.oam().is_none_or(|oam| oam.find(in_port).is_none())
             && fwd.tunnels().is_none_or(|tunnels| !tunnels.has_underlay(in_port))
     }

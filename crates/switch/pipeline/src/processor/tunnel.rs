@@ -48,6 +48,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
         queue: Option<QueueId>,
         packet: P,
     ) {
+        self.egress.encapsulating(tunnel.port, &packet);
         if packet.segment_size().is_none() {
             return self.enclose_one(tunnel, tunnel_id, queue, packet);
         }
@@ -190,6 +191,7 @@ impl<'a, P: Packet, E: Egress<P>, O: Observer<P>> Run<'a, P, E, O> {
             tunnel_id,
             metadata: 0,
         };
+        self.egress.decapsulated(tunnel.port, run);
         let outside = core::mem::replace(&mut self.origin, origin);
         self.forget_ingress();
         self.burst(run);

@@ -20,6 +20,7 @@ mod harness;
 mod marks;
 mod memory;
 mod meters;
+mod mirrors;
 mod model;
 mod no_allocation;
 mod normal;

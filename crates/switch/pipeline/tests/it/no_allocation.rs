@@ -10,10 +10,10 @@ use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
 use millrace_flow::{Action, Bucket, Field, Instructions};
 use millrace_pipeline::{
-    Band, BandKind, DropReason, Egress, FragmentMode, GroupKind, Learn, MeterFlags, PacketInInfo, Tunnel,
-    TunnelCounts, TunnelKey, Tunnels,
+    Band, BandKind, DropReason, Egress, FragmentMode, GroupKind, Learn, MeterFlags, Mirror, MirrorOutput,
+    Mirrors, PacketInInfo, Tunnel, TunnelCounts, TunnelKey, Tunnels,
 };
-use millrace_types::{Mac, MeterId, PortNo, QueueId, TableId, Time};
+use millrace_types::{Mac, MeterId, PortNo, QueueId, TableId, Time, Vid};
 use millrace_wire::checksum::Sum;
 use millrace_wire::tunnel::{OuterFields, OuterHeaders, TunnelKind, entropy};
 use millrace_wire::{EtherType, Frame, FramePool};
@@ -85,7 +85,34 @@ fn fragments(whole: &[u8]) -> [Vec<u8>; 2] {
 
 #[test]
 fn a_worker_allocates_nothing_in_steady_state() {
+    process(false);
+}
+
+#[test]
+fn a_worker_allocates_nothing_for_mirrors() {
+    process(true);
+}
+
+/// Processes packets of all kinds.
+fn process(is_mirrored: bool) {
     let mut bridge = Bridge::new(6);
+    if is_mirrored {
+        let ports = |list: &[u32]| list.iter().map(|number| PortNo::from_raw(*number)).collect();
+        let to = |output| Mirror {
+            received: ports(&[1, 6]),
+            sent: ports(&[1, 2, 3, 6]),
+            vlans: None,
+            output,
+            snaplen: Some(40),
+            counters: Arc::default(),
+        };
+        let outputs = [
+            MirrorOutput::Port(PortNo::from_raw(5)),
+            MirrorOutput::Vlan(Vid::new(9).unwrap()),
+        ];
+        let mirrors = Mirrors::new(outputs.map(to));
+        bridge.change(|control, ops| control.set_mirrors(mirrors, ops));
+    }
     let everything = Instructions {
         apply_actions: Some(
             [
