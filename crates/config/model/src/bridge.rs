@@ -13,6 +13,7 @@ use crate::error::Path;
 use crate::ipfix::Ipfix;
 use crate::lag::Lag;
 use crate::lldp::Lldp;
+use crate::mirror::Mirror;
 use crate::name::{BridgeName, DescriptionText, InterfaceName, PortName, SoftwareText};
 use crate::number::{
     AuxiliaryCount, EchoInterval, MacAgeing, MacTableSize, MaxBackoff, MissSendLen, Mtu, ObservationId,
@@ -107,6 +108,8 @@ section! {
             pub ports as "port": Vec<Port> = Vec::new(),
             /// The link aggregation groups; each is the device of a port.
             pub lags as "lag": Vec<Lag> = Vec::new(),
+            /// The mirrors, 32 at most.
+            pub mirrors as "mirror": Vec<Mirror> = Vec::new(),
             /// The chains of network functions.
             pub chains as "chain": Vec<Chain> = Vec::new(),
         }

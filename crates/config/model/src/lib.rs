@@ -36,6 +36,7 @@ mod ipfix;
 mod lag;
 mod lldp;
 mod merge;
+mod mirror;
 mod name;
 mod node;
 mod nsh;
@@ -81,9 +82,10 @@ pub use ipfix::{IPFIX_PORT, Ipfix, IpfixCollector, IpfixCollectorError, IpfixTra
 pub use lag::{Lag, LagMember};
 pub use lldp::Lldp;
 pub use merge::merge_patch;
+pub use mirror::Mirror;
 pub use name::{
     AclName, BridgeName, ChainName, DescriptionError, DescriptionText, HopName, InterfaceName, LagName,
-    LinkName, NameError, NamespaceName, PortName, SoftwareText, VrfName, WanName,
+    LinkName, MirrorName, NameError, NamespaceName, PortName, SoftwareText, VrfName, WanName,
 };
 pub use nsh::{Nsh, NshPath};
 pub use number::{
@@ -91,11 +93,11 @@ pub use number::{
     DampingTime, DatagramSize, DiscardLimit, EchoInterval, FlapCount, FlowCacheSize, FlowTimeout,
     ForwardDelay, FrameOverhead, Fuel, FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount,
     KernelTable, LacpPriority, LaneCount, LldpHold, LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel,
-    MaxAge, MaxBackoff, MemoryMib, MepNumber, MinLinks, MissSendLen, Mtu, ObservationId, OffloadEntries,
-    OffloadOperations, PacketInBurst, PacketInRate, PathCost, PollingInterval, PortPriority, QueueCount,
-    QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime, SampledHeaderSize,
-    SamplingRate, SubAgent, TableCount, TableNumber, TableSize, TemplateInterval, TrafficClass, WanMtu,
-    WanSeed, WorkerCount,
+    MaxAge, MaxBackoff, MemoryMib, MepNumber, MinLinks, MirrorVlan, MissSendLen, Mtu, ObservationId,
+    OffloadEntries, OffloadOperations, PacketInBurst, PacketInRate, PathCost, PollingInterval, PortPriority,
+    QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
+    SampledHeaderSize, SamplingRate, SnapLen, SubAgent, TableCount, TableNumber, TableSize, TemplateInterval,
+    TrafficClass, WanMtu, WanSeed, WorkerCount,
 };
 pub use oam::{Bfd, Ccm, FlapDamping};
 pub use object::{ObjectError, ObjectName};

@@ -104,6 +104,8 @@ name! {
     LinkName, "link name", "patch0";
     /// The name of a LAG, unique in its bridge.
     LagName, "LAG name", "uplink";
+    /// The name of a mirror, unique in its bridge.
+    MirrorName, "mirror name", "span";
     /// The name of an emulated path, unique in the switch.
     WanName, "path name", "geo";
     /// The name of an interface of the kernel, unique in its network namespace.

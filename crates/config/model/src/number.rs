@@ -137,6 +137,10 @@ bounded! {
     TemplateInterval(u16) in 1..=3600, " seconds";
     /// The number of bytes of a packet that its sFlow sample contains.
     SampledHeaderSize(u16) in 64..=256, " bytes";
+    /// The maximum size of the copies of a mirror, in bytes; the smallest is an Ethernet header.
+    SnapLen(u16) in 14..=65_535, " bytes";
+    /// A VLAN whose packets a mirror copies; zero for packets without a VLAN.
+    MirrorVlan(u16) in 0..=4095, "";
     /// The interval of sFlow counter samples, in seconds.
     PollingInterval(u16) in 0..=3600, " seconds";
     /// The priority of a bridge in RSTP; a multiple of 4096.

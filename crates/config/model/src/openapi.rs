@@ -159,6 +159,7 @@ mod tests {
                 "PortRstpConfig",
                 "LagConfig",
                 "LagMemberConfig",
+                "MirrorConfig",
                 "ChainConfig",
                 "HopConfig",
                 "WanConfig",

@@ -8,6 +8,7 @@ mod functions;
 mod ipfix;
 mod lags;
 mod lldp;
+mod mirrors;
 mod ovsdb;
 mod ports;
 mod routing;
@@ -54,6 +55,7 @@ pub(crate) fn cross_check(
     checks.ipfix(config);
     checks.lldp(config);
     checks.rstp(config);
+    checks.mirrors(config, dropped.is_empty() && decoded.is_empty());
     checks.lags(config, dropped.is_empty() && decoded.is_empty());
     checks.routing(config, dropped.is_empty() && decoded.is_empty());
     if dropped.is_empty() && decoded.is_empty() {

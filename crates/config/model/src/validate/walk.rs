@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::device::Device;
 use crate::error::Path;
 use crate::lag::{Lag, LagMember};
+use crate::mirror::Mirror;
 use crate::port::Port;
 
 /// Returns the bridges with their paths.
@@ -35,6 +36,16 @@ pub(super) fn lags<'a>(bridge: &'a Bridge, path: &Path) -> impl Iterator<Item = 
         .iter()
         .enumerate()
         .map(move |(index, lag)| (lag, list.index(index)))
+}
+
+/// Returns the mirrors of a bridge with their paths.
+pub(super) fn mirrors<'a>(bridge: &'a Bridge, path: &Path) -> impl Iterator<Item = (&'a Mirror, Path)> {
+    let list = path.key("mirror");
+    bridge
+        .mirrors
+        .iter()
+        .enumerate()
+        .map(move |(index, mirror)| (mirror, list.index(index)))
 }
 
 /// Returns the members of a LAG with their paths.

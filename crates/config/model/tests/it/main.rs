@@ -11,6 +11,7 @@ mod chains;
 mod ipfix;
 mod lags;
 mod messages;
+mod mirrors;
 mod oam;
 mod offload;
 mod qos;

@@ -408,7 +408,7 @@ fn json_faults_carry_pointers_and_serialize_as_problem_details() {
              "detail": "-1 is out of range: expected 64 to 1048576 MiB"},
             {"pointer": "/bridge/0/a~1b~0c", "code": "unknown-key",
              "detail": "unknown key `a/b~c`: expected one of name, dpid, fail_mode, standalone_flows, flow_cache, select_hash, fragments, match_extensions, local, local_mtu, local_mac, tables, table, controllers, listen, \
-                        tls, description, normal_vlans, flood_vlans, forward_bpdu, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, sflow, ipfix, rstp, lldp, port, lag, chain"},
+                        tls, description, normal_vlans, flood_vlans, forward_bpdu, mac_ageing_s, mac_table_size, packet_in_rate, packet_in_burst, miss_send_len, sflow, ipfix, rstp, lldp, port, lag, mirror, chain"},
             {"pointer": "/bridge/0/port/0/number", "code": "wrong-type",
              "detail": "found the number 1.5: expected a whole number from 1 to 4294967040"},
         ])
