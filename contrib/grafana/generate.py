@@ -14,7 +14,7 @@ DASHBOARDS = {
     "ports": ("Ports, queues, LAGs and offload", ("port", "queue", "policer", "lag", "offload")),
     "forwarding": ("Forwarding: workers, tables, drops", ("worker", "table", "drop", "dropped", "mac", "flow", "group", "meter", "cache", "bridge")),
     "routing": ("Routing", ("router", "vrf", "interface", "netlink", "fpm", "route", "neighbour")),
-    "functions": ("Chains, paths and samples", ("chain", "nf", "wan", "sflow", "ipfix", "function", "hop")),
+    "functions": ("Chains, paths and samples", ("chain", "nf", "wan", "mirror", "sflow", "ipfix", "function", "hop")),
     "switch": ("Configuration, controllers and process", ("",)),
 }
 # Units of Grafana by the end of a name: of a gauge, and of the rate of a counter.

@@ -4,6 +4,7 @@ mod flows;
 mod ipfix;
 mod lag;
 mod lldp;
+mod mirrors;
 mod oam;
 mod offload;
 mod openflow;
@@ -53,6 +54,7 @@ pub(crate) fn run(session: &Session, args: &Show) -> Result<()> {
         Show::Lldp(of) => per_bridge(session, of, lldp::ports, lldp::table),
         Show::Lag { name } => lag::show(session, name.as_deref()),
         Show::Rstp(of) => per_bridge(session, of, rstp::ports, rstp::table),
+        Show::Mirrors(of) => per_bridge(session, of, Client::mirrors, mirrors::table),
         Show::Sflow(of) => per_bridge(session, of, Client::sflow, sflow::text),
         Show::Ipfix(of) => per_bridge(session, of, Client::ipfix, ipfix::text),
         Show::Ovsdb => session.print(&client.ovsdb()?, ovsdb::text),

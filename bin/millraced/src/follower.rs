@@ -9,8 +9,8 @@ use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_model::{Device, RstpVersion};
 use millrace_ovs::{
-    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, Participant, PortState, State,
-    TreeBridge, TreePort, TreeState, TreeTimes,
+    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, MirrorState, Participant,
+    PortState, State, TreeBridge, TreePort, TreeState, TreeTimes,
 };
 use millrace_ovs_follower::Switch;
 use millrace_pipeline::{FdbKey, PortConfig, PortState as PortBits};
@@ -93,6 +93,7 @@ impl<B: Backend> Switch for LiveSwitch<B> {
                     .iter()
                     .map(|lag| (lag.port.clone(), lag_state(lag, &interfaces)))
                     .collect(),
+                mirrors: running.mirrors,
             };
             (name, state)
         });
@@ -173,6 +174,7 @@ struct Running {
     dpid: String,
     tree: Option<TreeState>,
     ports: Vec<RunningPort>,
+    mirrors: BTreeMap<String, MirrorState>,
 }
 
 struct RunningPort {
@@ -218,10 +220,20 @@ fn running<B: Backend>(control: &mut BridgeControl<B>) -> Running {
             },
         }
     };
+    let mirrors = control.config().mirrors.iter();
+    let mirror = |mirror: &millrace_model::Mirror| {
+        let count = control.mirror_count(&mirror.name);
+        let state = MirrorState {
+            packets: count.packets,
+            bytes: count.bytes,
+        };
+        (mirror.name.to_string(), state)
+    };
     Running {
         dpid: control.config().datapath_id().to_string(),
         tree: tree_of(control),
         ports: control.ports().iter().map(port).collect(),
+        mirrors: mirrors.map(mirror).collect(),
     }
 }
 

@@ -41,6 +41,8 @@ pub(crate) enum Show {
     },
     /// The spanning tree of bridges, and the part of each port
     Rstp(BridgeSelection),
+    /// Mirrors: selected packets, outputs, counters
+    Mirrors(BridgeSelection),
     /// sFlow: collectors, and samples of ports
     Sflow(BridgeSelection),
     /// IPFIX: records of flows or packets, and collectors

@@ -29,6 +29,7 @@ fn every_list_is_shown_as_a_table_and_as_json() {
         ("meters", "drop above 100 pktps, burst 50", "/br0/0/bands/0/rate"),
         ("policers", "25Mbps", "/br0/0/policer/red/packets"),
         ("queues", "2500Mbps", "/br0/1/max_bps"),
+        ("mirrors", "received by p1, VLAN 10,20", "/br0/0/lost"),
         ("sflow", "1:1000", "/br0/0/collectors/0/datagrams"),
         ("ipfix", "Connection refused", "/br0/0/collectors/1/last_error"),
         ("macs", "02:00:00:00:00:aa", "/br0/0/mac"),

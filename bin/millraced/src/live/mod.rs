@@ -13,6 +13,7 @@ mod groups;
 mod ipfix;
 mod lags;
 mod lldp;
+mod mirrors;
 mod oam;
 mod observed;
 mod offload;
@@ -381,6 +382,10 @@ impl<B: Backend> Live for LiveSwitch<B> {
 
     fn flush_macs(&self, bridge: &str, vlan: Option<Vid>, port: Option<PortNo>) -> Result<u64, LiveError> {
         self.ask(bridge, move |control| control.flush_fdb(vlan, port) as u64)
+    }
+
+    fn mirrors(&self, bridge: &str) -> Result<Vec<view::Mirror>, LiveError> {
+        self.ask(bridge, |control| mirrors::view(control))
     }
 
     fn sflow(&self, bridge: &str) -> Result<Option<view::Sflow>, LiveError> {

@@ -5,7 +5,7 @@ use super::error::ClientError;
 use super::query::{Params, escape};
 use crate::view::{
     Bridge, Chain, Controller, CountersReset, EgressQueue, FlowMods, FlowModsDone, FlowPage, FlowsSaved,
-    FlushMacs, Group, Ipfix, MacEntry, MacsFlushed, Meter, Port, Reloading, ResetFlowCounters,
+    FlushMacs, Group, Ipfix, MacEntry, MacsFlushed, Meter, Mirror, Port, Reloading, ResetFlowCounters,
     ResetPortCounters, Restarted, Sflow, Table,
 };
 
@@ -92,6 +92,11 @@ impl Client {
     /// Returns the MAC addresses that a bridge has learned.
     pub fn macs(&self, bridge: &str) -> Result<Vec<MacEntry>, ClientError> {
         self.of_bridge(bridge, "macs")
+    }
+
+    /// Returns the mirrors of a bridge.
+    pub fn mirrors(&self, bridge: &str) -> Result<Vec<Mirror>, ClientError> {
+        self.of_bridge(bridge, "mirrors")
     }
 
     /// Returns the state of sFlow of a bridge; empty without sFlow.

@@ -1,8 +1,8 @@
 //! The queues and the policer of the fake switch.
 
 use crate::view::{
-    BfdSession, Colored, Damping, EgressQueue, Ipfix, IpfixCollector, Lldp, LldpNeighbour, Oam, Offload,
-    OffloadRefusal, Policer, Sflow, SflowCollector, SflowPort,
+    BfdSession, Colored, Damping, EgressQueue, Ipfix, IpfixCollector, Lldp, LldpNeighbour, MacEntry, Mirror,
+    Oam, Offload, OffloadRefusal, Policer, Sflow, SflowCollector, SflowPort,
 };
 
 /// Returns a default queue, and a queue with every setting.
@@ -166,6 +166,33 @@ pub(super) fn ipfix() -> Ipfix {
         lost: 2,
         records: 590,
         evicted: 3,
+    }
+}
+
+/// Returns a learned MAC address.
+pub(super) fn mac() -> MacEntry {
+    MacEntry {
+        vlan: 100,
+        mac: "02:00:00:00:00:aa".to_owned(),
+        port: 1,
+        age_seconds: 12.0,
+    }
+}
+
+/// Returns a mirror of the packets that a port receives.
+pub(super) fn mirror() -> Mirror {
+    Mirror {
+        name: "span".to_owned(),
+        select_all: false,
+        select_received: vec!["p1".to_owned()],
+        select_sent: Vec::new(),
+        select_vlans: vec![10, 20],
+        output_port: Some("p2".to_owned()),
+        output_vlan: None,
+        snaplen: Some(128),
+        packets: 42,
+        bytes: 4200,
+        lost: 1,
     }
 }
 

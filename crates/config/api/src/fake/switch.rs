@@ -359,12 +359,12 @@ impl Live for FakeSwitch {
 
     fn macs(&self, bridge: &str) -> Result<Vec<view::MacEntry>, LiveError> {
         Self::bridge(bridge)?;
-        Ok(vec![view::MacEntry {
-            vlan: 100,
-            mac: "02:00:00:00:00:aa".to_owned(),
-            port: 1,
-            age_seconds: 12.0,
-        }])
+        Ok(vec![queues::mac()])
+    }
+
+    fn mirrors(&self, bridge: &str) -> Result<Vec<view::Mirror>, LiveError> {
+        Self::bridge(bridge)?;
+        Ok(vec![queues::mirror()])
     }
 
     fn sflow(&self, bridge: &str) -> Result<Option<view::Sflow>, LiveError> {

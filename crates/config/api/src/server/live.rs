@@ -130,6 +130,12 @@ pub trait Live: Send + Sync + 'static {
     /// [`LiveError::NoBridge`].
     fn flush_macs(&self, bridge: &str, vlan: Option<Vid>, port: Option<PortNo>) -> Result<u64, LiveError>;
 
+    /// Returns the mirrors of a bridge.
+    ///
+    /// # Errors
+    /// [`LiveError::NoBridge`].
+    fn mirrors(&self, bridge: &str) -> Result<Vec<view::Mirror>, LiveError>;
+
     /// Returns the state of sFlow of a bridge; `None` if it is not configured.
     ///
     /// # Errors

@@ -93,6 +93,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(bridges::tables))
         .routes(routes!(bridges::controllers))
         .routes(routes!(bridges::macs))
+        .routes(routes!(bridges::mirrors))
         .routes(routes!(bridges::sflow))
         .routes(routes!(bridges::ipfix))
         .routes(routes!(bridges::groups))

@@ -16,6 +16,7 @@ mod group;
 mod ipfix;
 mod lag;
 mod lock;
+mod mirror;
 mod offload;
 mod ovsdb;
 mod port;
@@ -48,6 +49,7 @@ pub use millrace_wan_control::{
     Delay as WanDelay, DirectionStatus as WanDirection, DropCount as WanDrop,
     InterfaceStatus as WanInterface, PathStatus as WanPath,
 };
+pub use mirror::Mirror;
 pub use offload::{Offload, OffloadRefusal};
 pub use ovsdb::{Ovsdb, OvsdbFault, OvsdbState};
 pub use port::{

@@ -554,6 +554,7 @@ fn probes_documentation_and_simple_lists_answer() {
         "/api/v1/bridges/br0/tables",
         "/api/v1/bridges/br0/controllers",
         "/api/v1/bridges/br0/macs",
+        "/api/v1/bridges/br0/mirrors",
         "/api/v1/bridges/br0/sflow",
         "/api/v1/bridges/br0/ipfix",
         "/api/v1/bridges/br0/groups",

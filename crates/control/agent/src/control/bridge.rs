@@ -7,13 +7,14 @@ use millrace_datapath::io::{Backend, DeviceStats};
 use millrace_datapath::{Bridge, BridgeError, BridgeSetup, Datapath, PortStats};
 use millrace_l2ctl::lldp::Agent;
 use millrace_model as model;
-use millrace_pipeline::{Control, ControlConfig, Op, TunnelCounts};
+use millrace_pipeline::{Control, ControlConfig, MirrorCount, Op, TunnelCounts};
 use millrace_types::{PortNo, TableId, Time};
 
 use super::chains::Chains;
 use super::hops::HopProblems;
 use super::lag::RunningLag;
 use super::lldp_changes::LldpChanges;
+use super::mirrors::MirrorCounts;
 use super::monitors::Oam;
 use super::neighbours::Neighbours;
 use super::recording::Recording;
@@ -105,6 +106,8 @@ pub struct BridgeControl<B: Backend> {
     pub(super) router: Option<BridgeRouter<B::Packet>>,
     /// The time of the next attempt to reconnect virtual NICs; `None` before the first.
     pub(super) next_vnic_reconnect: Option<Time>,
+    /// The counters of the mirrors, by name.
+    pub(super) mirrors: MirrorCounts,
     /// The list of all entries that is being made.
     pub(super) recording: Option<Recording>,
 }
@@ -143,6 +146,8 @@ impl<B: Backend> BridgeControl<B> {
         tables.set_select_fields(select_fields(&config), &mut ops);
         tables.set_normal_ingress(normal_ingress(&config), &mut ops);
         tables.set_normal_settings(normal_settings(&config), &mut ops);
+        let mut mirrors = MirrorCounts::default();
+        tables.set_mirrors(mirrors.update(&config), &mut ops);
         let mut counters: Vec<_> = (0..datapath.workers_len()).map(|_| tables.counters()).collect();
         counters.push(tables.own_counters());
         let setup = BridgeSetup {
@@ -182,6 +187,7 @@ impl<B: Backend> BridgeControl<B> {
             router: None,
             next_vnic_reconnect: None,
             recording: None,
+            mirrors,
             datapath,
         })
     }
@@ -247,6 +253,8 @@ impl<B: Backend> BridgeControl<B> {
             .set_normal_ingress(normal_ingress(&config), &mut self.ops);
         self.tables
             .set_normal_settings(normal_settings(&config), &mut self.ops);
+        let mirrors = self.mirrors.update(&config);
+        self.tables.set_mirrors(mirrors, &mut self.ops);
         if config.fragments != self.config.fragments {
             self.tables.set_fragments(fragments(&config), &mut self.ops);
         }
@@ -260,6 +268,11 @@ impl<B: Backend> BridgeControl<B> {
             self.configure_lldp();
         }
         self.configure_sflow();
+    }
+
+    /// Returns the counts of a mirror.
+    pub fn mirror_count(&self, name: &model::MirrorName) -> MirrorCount {
+        self.mirrors.read(name)
     }
 
     /// Returns the name of a table: the name that a controller set, or else the configured name.

@@ -16,7 +16,7 @@
 //!
 //! A file imports only files of the same or a lower number in this list, without cycles:
 //!
-//! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `router_port`, `taps`, `chains`, `monitors`,
+//! 1. `settings`, `devices`, `qos`, `refused_frames`, `neighbours`, `neighbour_frames`, `hops`, `router_port`, `taps`, `chains`, `mirrors`, `monitors`,
 //!    `oam_status`, `recording`, `spanning_tree`, `lag`, `lldp_changes`, `sflow_records`, `ipfix_flow`, `ipfix_session`, `ipfix_exporter`, `sflow_agent`: data, and conversions of the configuration
 //! 2. `bridge`: the state of a bridge and its publication
 //! 3. `fail_mode`, `router`, `tunnels`, `lacp`, `lldp`, `rstp`, `oam`, `sflow`, `ports`, `vnics`, `apply_chains`, `chain_trace`, `captures`, `operator`,
@@ -39,6 +39,7 @@ pub mod lacp;
 mod lag;
 mod lldp;
 mod lldp_changes;
+mod mirrors;
 mod monitors;
 mod neighbour_frames;
 mod neighbours;

@@ -12,8 +12,8 @@ use crate::server::extract::{Path, Query};
 use crate::server::live::{FlowQuery, Live, LiveError};
 use crate::server::port_names::with_port_numbers;
 use crate::view::{
-    Bridge, Controller, EgressQueue, FlowCursor, FlowPage, Group, Ipfix, MacEntry, Meter, Port, Problem,
-    ProblemKind, Sflow, Table,
+    Bridge, Controller, EgressQueue, FlowCursor, FlowPage, Group, Ipfix, MacEntry, Meter, Mirror, Port,
+    Problem, ProblemKind, Sflow, Table,
 };
 
 /// The default number of entries on a page.
@@ -154,6 +154,16 @@ pub(crate) async fn macs(
     Path(bridge): Path<String>,
 ) -> Result<Json<Vec<MacEntry>>, Problem> {
     Ok(Json(app.with_live(move |live| live.macs(&bridge)).await??))
+}
+
+/// List the mirrors of a bridge
+#[utoipa::path(get, path = "/api/v1/bridges/{bridge}/mirrors", tag = "bridges", params(("bridge" = String, Path, description = "Name of the bridge")),
+    responses((status = 200, body = Vec<Mirror>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn mirrors(
+    State(app): State<App>,
+    Path(bridge): Path<String>,
+) -> Result<Json<Vec<Mirror>>, Problem> {
+    Ok(Json(app.with_live(move |live| live.mirrors(&bridge)).await??))
 }
 
 /// Read the sFlow collectors and samples of a bridge; `null` without sFlow

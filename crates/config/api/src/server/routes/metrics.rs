@@ -300,6 +300,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
             live.macs(&bridge.name).map_or(0, |macs| macs.len()),
         );
     }
+    super::mirror_metrics::mirrors(out, live, &bridges);
     super::sflow_metrics::sflow(out, live, &bridges);
     super::ipfix_metrics::ipfix(out, live, &bridges);
     super::offload_metrics::offload(out, live, &bridges);

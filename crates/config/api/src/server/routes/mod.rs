@@ -15,6 +15,7 @@ pub(super) mod lags;
 pub(super) mod lock;
 pub(super) mod log;
 pub(super) mod metrics;
+mod mirror_metrics;
 mod offload_metrics;
 mod ovsdb_metrics;
 pub(super) mod owners;
