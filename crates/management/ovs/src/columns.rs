@@ -105,7 +105,19 @@ pub const MONITORED: Monitored = &[
     ),
     ("QoS", &["type", "queues", "other_config"]),
     ("Queue", &["dscp", "other_config"]),
-    ("Mirror", &["name"]),
+    (
+        "Mirror",
+        &[
+            "name",
+            "select_all",
+            "select_src_port",
+            "select_dst_port",
+            "select_vlan",
+            "output_port",
+            "output_vlan",
+            "snaplen",
+        ],
+    ),
     (
         "IPFIX",
         &[

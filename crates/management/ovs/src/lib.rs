@@ -24,6 +24,7 @@ mod interface;
 mod ipfix;
 mod links;
 mod lldp;
+mod mirror;
 mod numbers;
 mod one;
 mod place;
@@ -42,11 +43,11 @@ mod write;
 pub use columns::{DATABASE, LOCK, MONITORED};
 pub use fault::{Fault, RowName, Severity};
 pub use numbers::Numbers;
-pub use place::{BridgeRow, ControllerRow, InterfaceRow, PortRow, Translation};
+pub use place::{BridgeRow, ControllerRow, InterfaceRow, MirrorRow, PortRow, Translation};
 pub use settle::settle;
 pub use state::{
-    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, Participant, PortState, State,
-    TreeBridge, TreePort, TreeState, TreeTimes,
+    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, MirrorState, Participant,
+    PortState, State, TreeBridge, TreePort, TreeState, TreeTimes,
 };
 pub use translate::{Context, translate};
 pub use write::Written;

@@ -20,6 +20,7 @@ pub struct BridgeRow {
     pub has_stp: bool,
     /// The MAC address that `other_config:hwaddr` gives to the LOCAL port; without it, the ports decide.
     pub hwaddr: Option<model::UnicastMac>,
+    pub mirrors: Vec<MirrorRow>,
 }
 
 /// A port of the database.
@@ -93,6 +94,16 @@ pub struct ControllerRow {
     pub target: String,
     /// The reason why the bridge does not connect.
     pub error: Option<String>,
+}
+
+/// A mirror of the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MirrorRow {
+    pub uuid: Uuid,
+    /// The column `name`.
+    pub name: String,
+    /// The name of the mirror in the switch; `None` if the row is not in effect.
+    pub model_name: Option<String>,
 }
 
 /// The rows of a database as a configuration.
@@ -206,6 +217,63 @@ impl Translation {
             self.faults.push(Fault {
                 row: RowName {
                     table: "Bridge",
+                    uuid: row.uuid,
+                    name: row.name.clone(),
+                },
+                severity: Severity::Refused,
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
+    /// Takes a mirror out of the configuration.
+    pub(crate) fn refuse_mirror(&mut self, bridge: &str, mirror: &str, reason: &str) {
+        self.change_mirror(bridge, mirror, reason, |_| false);
+    }
+
+    /// Takes a port out of the selection of a mirror.
+    pub(crate) fn refuse_selection(
+        &mut self,
+        bridge: &str,
+        mirror: &str,
+        port: &model::PortName,
+        reason: &str,
+    ) {
+        self.change_mirror(bridge, mirror, reason, |mirror| {
+            mirror.select_received.retain(|name| name != port);
+            mirror.select_sent.retain(|name| name != port);
+            !mirror.select_received.is_empty() || !mirror.select_sent.is_empty()
+        });
+    }
+
+    /// Changes a mirror for a reason that is noted at its row, and takes it out of the configuration if `change` returns false.
+    fn change_mirror(
+        &mut self,
+        bridge: &str,
+        mirror: &str,
+        reason: &str,
+        change: impl Fn(&mut model::Mirror) -> bool,
+    ) {
+        let mut remains = false;
+        let models = self.bridges.iter_mut();
+        for model in models.filter(|model| model.name.as_str() == bridge) {
+            model.mirrors.retain_mut(|made| {
+                if made.name.as_str() != mirror {
+                    return true;
+                }
+                remains = change(made);
+                remains
+            });
+        }
+        let rows = self.rows.iter_mut().filter(|row| row.name == bridge);
+        let mut rows = rows.flat_map(|row| &mut row.mirrors);
+        if let Some(row) = rows.find(|row| row.model_name.as_deref() == Some(mirror)) {
+            if !remains {
+                row.model_name = None;
+            }
+            self.faults.push(Fault {
+                row: RowName {
+                    table: "Mirror",
                     uuid: row.uuid,
                     name: row.name.clone(),
                 },

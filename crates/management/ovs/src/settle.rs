@@ -87,6 +87,22 @@ fn mend(config: &Config, first_own: usize, translation: &mut Translation, error:
             }
             None => return false,
         },
+        [Step::Key(key), Step::Index(at), inner @ ..] if key == "mirror" => {
+            let Some(mirror) = bridge.mirrors.get(*at) else {
+                return false;
+            };
+            let selected = match inner {
+                [Step::Key(key), Step::Index(at), ..] if key == "select_received" => {
+                    mirror.select_received.get(*at)
+                }
+                [Step::Key(key), Step::Index(at), ..] if key == "select_sent" => mirror.select_sent.get(*at),
+                _ => None,
+            };
+            match selected {
+                Some(port) => translation.refuse_selection(name, mirror.name.as_str(), port, &reason),
+                None => translation.refuse_mirror(name, mirror.name.as_str(), &reason),
+            }
+        }
         _ => translation.refuse_bridge(name, &reason),
     }
     true

@@ -27,6 +27,8 @@ pub struct BridgeState {
     pub channels: Vec<ChannelState>,
     /// The LAGs that run, by the name of their port. Their members are among `ports`, too.
     pub lags: BTreeMap<String, LagState>,
+    /// The mirrors, by name.
+    pub mirrors: BTreeMap<String, MirrorState>,
     /// The spanning tree, if the bridge takes part in one.
     pub tree: Option<TreeState>,
 }
@@ -116,6 +118,15 @@ pub(crate) fn capital(word: &str) -> String {
         .next()
         .map(|first| first.to_uppercase().chain(letters).collect())
         .unwrap_or_default()
+}
+
+/// The counters of a mirror.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct MirrorState {
+    /// Packets that were copied.
+    pub packets: u64,
+    /// Bytes of these packets.
+    pub bytes: u64,
 }
 
 /// A LAG that runs.

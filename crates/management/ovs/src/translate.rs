@@ -13,6 +13,7 @@ use crate::controller;
 use crate::fault::Faults;
 use crate::interface::{self, Found};
 use crate::links::links;
+use crate::mirror;
 use crate::numbers::{Numbers, Request};
 use crate::one::One;
 use crate::place::{BridgeRow, InterfaceRow, PortRow, Translation};
@@ -132,6 +133,7 @@ fn translate_bridge<'a>(
         controllers: Vec::new(),
         has_stp: view.is_true("stp_enable"),
         hwaddr: None,
+        mirrors: Vec::new(),
     };
     let ports = view.refer(one.replica, "ports", "Port");
     let made = name
@@ -167,6 +169,7 @@ fn translate_bridge<'a>(
         .iter()
         .map(|port| translate_port(one, port, &mut bridge, &numbers))
         .collect();
+    row.mirrors = mirror::mirrors(one, view, &row.ports, &mut bridge);
     (row, Some(bridge))
 }
 

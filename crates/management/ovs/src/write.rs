@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_ovsdb::{Datum, Operation, Row, RowRef, Uuid};
 
-use crate::place::{BridgeRow, ControllerRow, InterfaceRow, Translation};
+use crate::place::{BridgeRow, ControllerRow, InterfaceRow, MirrorRow, Translation};
 use crate::state::{BridgeState, ChannelState, LagState, PortState, State};
 use crate::trees;
 
@@ -139,6 +139,9 @@ fn bridge_rows(
             controller_row(controller, channel),
         );
     }
+    for mirror in &bridge.mirrors {
+        rows.insert(("Mirror", mirror.uuid), mirror_row(mirror, state));
+    }
     for port in &bridge.ports {
         let lag = state
             .and_then(|state| state.lags.get(&port.name))
@@ -189,6 +192,21 @@ fn controller_row(controller: &ControllerRow, channel: Option<&ChannelState>) ->
         ("role", Datum::from(channel.and_then(|channel| channel.role))),
         ("status", Datum::map(status)),
     ])
+}
+
+fn mirror_row(mirror: &MirrorRow, bridge: Option<&BridgeState>) -> Row {
+    let running = mirror
+        .model_name
+        .as_ref()
+        .and_then(|name| bridge?.mirrors.get(name));
+    let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
+    let statistics = running.map(|count| {
+        [
+            ("tx_packets", number(count.packets)),
+            ("tx_bytes", number(count.bytes)),
+        ]
+    });
+    row([("statistics", Datum::map(statistics.into_iter().flatten()))])
 }
 
 /// Returns what the row of an interface shows of the state: its port, and why there is none.

@@ -71,11 +71,24 @@ fn a_fake_bridge_is_a_vlan_of_its_parent() {
 }
 
 #[test]
+fn a_mirror_is_a_mirror_of_its_bridge() {
+    let imported = read(
+        "ovs-vsctl add-br br0 -- add-port br0 eth1 -- add-port br0 snoop0\n\
+         ovs-vsctl -- --id=@p get Port snoop0 -- --id=@m create Mirror name=m0 select-all=true output-port=@p -- set Bridge br0 mirrors=@m\n",
+    );
+    has(
+        &imported.config.to_toml(),
+        &["[[bridge.mirror]]\nname = \"m0\"\nselect_all = true\noutput_port = \"snoop0\""],
+    );
+    assert!(differences(&imported).is_empty());
+}
+
+#[test]
 fn every_line_that_cannot_be_said_is_named_with_its_number() {
     let imported = read(
         "ovs-vsctl add-br br0\n\
          ovs-vsctl add-bond br0 bond0 eth1 eth2 bond_mode=balance-slb\n\
-         ovs-vsctl -- --id=@p get Port br0 -- --id=@m create Mirror name=m0 select_all=true output_port=@p -- set Bridge br0 mirrors=@m\n\
+         ovs-vsctl -- --id=@p get Port br0 -- --id=@m create Mirror name=m0 output_port=@p -- set Bridge br0 mirrors=@m\n\
          ovs-ofctl add-flow br0 actions=normal\n\
          ovs-vsctl add-port br0 $NIC\n\
          ovs-vsctl add-port br9 eth3\n\
@@ -88,7 +101,7 @@ fn every_line_that_cannot_be_said_is_named_with_its_number() {
         &differences(&imported),
         &[
             "s.sh:2: Port bond0: bond_mode balance-slb",
-            "s.sh:3: Mirror m0: mirrors are not available",
+            "s.sh:3: Mirror m0: it selects nothing",
             "s.sh:4: ovs-ofctl: flow entries are no configuration; `millrace flow add`",
             "s.sh:5: the command is left out: $NIC has no text",
             "s.sh:6: the command is left out, because ovs-vsctl would refuse it: no bridge named br9",

@@ -11,6 +11,7 @@ mod addresses;
 mod bonds;
 mod database;
 mod exports;
+mod mirrors;
 mod rows_to_model;
 mod silence;
 mod state_to_rows;
