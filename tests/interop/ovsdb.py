@@ -66,6 +66,11 @@ class Database:
         """Returns the output of `ovs-ofctl`, which finds the bridge by its name."""
         return run("ovs-ofctl", "-O", "OpenFlow13", command, bridge, *arguments, env=self.environment, **kwargs)
 
+    def appctl(self, *arguments):
+        """Returns the output of `ovs-appctl` to the process that realises the database."""
+        control = next(path for path in self.run_dir.glob("*.ctl") if path.name.startswith(("vs.", "ovs-vswitchd.")))
+        return run("ovs-appctl", "--target", control, *arguments, env=self.environment)
+
     def rows(self, table):
         """Returns the rows of a table as dictionaries."""
         listed = json.loads(self.vsctl("--format=json", "list", table))

@@ -53,6 +53,14 @@ del-br br2
 add-br br3 -- set bridge br3 datapath_type=netdev other-config:datapath-id=00000000000000b3 -- add-port br3 t3 -- set Interface t3 type=internal -- set port t3 tag=9
 clear port t3 tag
 set port i1 trunks=1,2 -- set port i1 tag=3 vlan_mode=native-untagged
+-- --id=@p get Port i2 -- --id=@m create Mirror name=m0 select-all=true output-port=@p -- set Bridge br0 mirrors=@m
+set Mirror m0 snaplen=100 select-vlan=10,20
+! set Mirror m0 snaplen=5
+-- --id=@p get Port e1 -- --id=@m create Mirror name=m1 select-src-port=@p select-dst-port=@p output-vlan=90 -- add Bridge br0 mirrors @m
+-- --id=@p get Port br1 -- --id=@m create Mirror name=m2 select-all=true output-port=@p -- set Bridge br1 mirrors=@m
+-- --id=@m get Mirror m2 -- remove Bridge br1 mirrors @m
+-- --id=@m create Mirror name=m3 select-all=true -- add Bridge br1 mirrors @m
+get Mirror m0 snaplen
 list-br
 list-ports br0
 list-ifaces br0
@@ -65,7 +73,7 @@ get-fail-mode br1
 br-exists br0
 """.strip().splitlines()
 
-TABLES = ["Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "QoS", "Queue"]
+TABLES = ["Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "QoS", "Queue", "Mirror"]
 
 # Columns that differ between two runs of one switch.
 VOLATILE = {"_uuid", "statistics", "mac_in_use", "ifindex", "link_resets"}

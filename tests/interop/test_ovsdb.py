@@ -167,7 +167,7 @@ def test_what_a_row_asks_in_vain_is_named_everywhere_and_heals(switch):
     assert {"ovsdb, Interface g1", "ovsdb, Mirror m", "bridge br0, port e9"} <= {problem["subject"] for problem in problems}
     assert "type geneve" in switch.log.read_text()
     shown = switch.cli("show", "ovsdb")
-    assert "following" in shown and "geneve" in shown and "mirrors" in shown, shown
+    assert "following" in shown and "geneve" in shown and "expected output_port or output_vlan" in shown, shown
     # One row does not prevent another.
     switch.vsctl("add-port", "br0", "e1")
     assert int(switch.get("Interface", "e1", "ofport")) > 0
