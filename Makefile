@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-exchange bench-nic bench-wan bench-transport simulate management management-programs management-ovsdb management-netconf management-gnmi management-ansible management-fleet kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
+.PHONY: help setup build demo test test-times test-rust test-interop conformance soak routing bench bench-full bench-route bench-exchange bench-nic bench-wan bench-transport simulate management management-programs management-ovsdb management-netconf management-collectors management-gnmi management-ansible management-fleet kill-transfers damage-transfers exchange-check ips-check nic-check nic-timing demo-exchange build-switch build-demo build-exchange portal portal-check fuzz sanitize lint install install-files packages packages-check
 
 # scripts/setup.sh node installs Node into target/node where the system has none or an older one.
 export PATH := $(HOME)/.cargo/bin:$(CURDIR)/target/node/bin:$(PATH)
@@ -137,7 +137,7 @@ bench-transport: build-switch ## measure bulk transfers against their gates, bes
 simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)
 	cargo test --release --locked -p millrace-transport-simulator --test it -- --ignored --nocapture
 
-management: management-ovsdb management-netconf management-gnmi management-ansible management-fleet ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of NETCONF (bounds of times), of gNMI (50 subscribers; clients in Go), of Ansible (40 tasks, ansible-core 2.14 and 2.19, ansible-lint) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes); two hours; `make -k` goes on after a part that fails; MANAGEMENT_PROFILE=dev: programs that are not optimised, which miss bounds of speed
+management: management-ovsdb management-netconf management-collectors management-gnmi management-ansible management-fleet ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of NETCONF (bounds of times, Ansible's netcommon), of collectors (goflow2; a walk of 1,000 ports), of gNMI (50 subscribers; clients in Go), of Ansible (40 tasks, ansible-core 2.14 and 2.19, ansible-lint) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes); two hours; `make -k` goes on after a part that fails; MANAGEMENT_PROFILE=dev: programs that are not optimised, which miss bounds of speed
 
 management-programs: setup
 	@scripts/setup.sh python
@@ -150,7 +150,13 @@ management-ovsdb: management-programs
 	MILLRACE_OVSDB_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_ovsdb.py tests/interop/test_ovsdb_many.py tests/interop/test_ovsdb_mininet.py tests/interop/test_ovsdb_neutron.py
 
 management-netconf: management-programs
-	MILLRACE_NETCONF_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_netconf.py tests/interop/test_netconf_scenario.py
+	@scripts/setup.sh netcommon || echo "ansible.netcommon: not available; its test is skipped"
+	MILLRACE_NETCONF_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_netconf.py tests/interop/test_netconf_scenario.py tests/interop/test_netconf_ansible.py
+
+management-collectors: management-programs
+	@scripts/setup.sh collectors || echo "pmacct, nfdump: not available; their tests are skipped"
+	@scripts/setup.sh goflow2 || echo "goflow2: not available; its tests are skipped"
+	MILLRACE_OVSDB_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_sflow.py tests/interop/test_ipfix.py tests/interop/test_goflow2.py tests/interop/test_snmp.py tests/interop/test_snmp_exporter.py
 
 management-gnmi: management-programs
 	MILLRACE_GNMI_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_gnmi_load.py tests/interop/test_gnmi_go.py

@@ -139,7 +139,7 @@ fi
 
 # Tools of operators that the tests drive the switch with.
 if [ "${1:-}" = management ]; then
-    wanted=(ansible-core python3-ovsdbapp etcd-client etcd-server mininet openvswitch-testcontroller openssh-server libnetconf2-dev libssh-dev libssl-dev libyang2-dev libyang2-tools libyuma-base snmp snmpd yangcli)
+    wanted=(ansible-core python3-ovsdbapp etcd-client etcd-server mininet openvswitch-testcontroller openssh-server libnetconf2-dev libssh-dev libssl-dev libyang2-dev libyang2-tools libyuma-base prometheus-snmp-exporter snmp snmpd yangcli)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
@@ -150,11 +150,49 @@ if [ "${1:-}" = management ] && ! cmp -s tests/interop/requirements-management.t
     cp tests/interop/requirements-management.txt target/management-clients/.requirements
 fi
 
+# Grafana's types and the compiler that checks the dashboards with them, where there is Node.
+if [ "${1:-}" = management ]; then
+    export PATH=$PWD/target/node/bin:$PATH
+    src=tests/interop/grafana_schema out=target/grafana-schema
+    if command -v npm >/dev/null && ! cmp -s "$src/package-lock.json" "$out/.installed"; then
+        mkdir -p "$out"
+        cp "$src/package.json" "$src/package-lock.json" "$out"
+        npm ci --prefix "$out" --ignore-scripts --no-audit --no-fund --silent
+        cp "$src/package-lock.json" "$out/.installed"
+    fi
+fi
+
 # Ansible's newest core that Python 3.11 runs, beside Debian's 2.14.
 if [ "${1:-}" = ansible ] && [ ! -e target/ansible/.2.19.14-26.10.1 ]; then
     python3 -m venv target/ansible
     target/ansible/bin/pip install -q --disable-pip-version-check ansible-core==2.19.14 ansible-lint==26.10.1
     touch target/ansible/.2.19.14-26.10.1
+fi
+
+# Ansible's modules for NETCONF: two collections of the package `ansible`, which has a hundred, with the core that they need.
+if [ "${1:-}" = netcommon ] && [ ! -e target/netcommon/.installed ]; then
+    rm -rf target/netcommon
+    python3 -m venv target/netcommon
+    target/netcommon/bin/pip install -q --disable-pip-version-check ansible-core==2.19.14 ncclient==0.7.1 xmltodict==1.0.4
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    target/netcommon/bin/pip download -q --disable-pip-version-check --no-deps --only-binary :all: -d "$folder" ansible==12.3.0
+    (mkdir target/netcommon/collections && cd target/netcommon/collections &&
+        "$OLDPWD/target/netcommon/bin/python" - "$folder"/ansible-*.whl <<'PY'
+import sys
+import zipfile
+with zipfile.ZipFile(sys.argv[1]) as wheel:
+    wheel.extractall(members=[name for name in wheel.namelist() if name.startswith(
+        ("ansible_collections/ansible/netcommon/", "ansible_collections/ansible/utils/"))])
+PY
+    )
+    touch target/netcommon/.installed
+fi
+
+# goflow2, a collector of sFlow and IPFIX. Its build takes minutes, and Go 1.24 or newer.
+if [ "${1:-}" = goflow2 ] && [ ! -x target/goflow2/goflow2 ]; then
+    echo "setup: building goflow2 into target/goflow2"
+    GOBIN=$PWD/target/goflow2 go install github.com/netsampler/goflow2/v2/cmd/goflow2@v2.2.6
 fi
 
 # Clients of gNMI in Go: those of the reference implementation, and one whose structs are generated from the OpenConfig modules that

@@ -50,7 +50,7 @@ def panel(number, metric):
         "datasource": {"type": "prometheus", "uid": "${datasource}"},
         "gridPos": {"x": column * WIDTH, "y": row * HEIGHT, "w": WIDTH, "h": HEIGHT},
         "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True}, "tooltip": {"mode": "multi", "sort": "desc"}},
+        "options": {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []}, "tooltip": {"mode": "multi", "sort": "desc"}},
         "targets": [{"refId": "A", "datasource": {"type": "prometheus", "uid": "${datasource}"},
                      "expr": f"rate({selected}[$__rate_interval])" if is_counter else selected}],
     }
@@ -70,7 +70,8 @@ def dashboard(name):
         "time": {"from": "now-1h", "to": "now"},
         "timezone": "browser",
         "annotations": {"list": []},
-        "links": [{"type": "dashboards", "title": "Millrace", "tags": ["millrace"], "asDropdown": True, "includeVars": True, "keepTime": True}],
+        "links": [{"type": "dashboards", "title": "Millrace", "tags": ["millrace"], "icon": "external link", "tooltip": "Other dashboards of Millrace",
+                   "asDropdown": True, "includeVars": True, "keepTime": True, "targetBlank": False}],
         "templating": {"list": [
             {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"},
             {"name": "instance", "type": "query", "label": "Switch", "multi": True, "includeAll": True, "allValue": ".*", "refresh": 2,

@@ -1,14 +1,17 @@
 """The dashboards of contrib/grafana: generated from the list of metrics, with queries that a real Prometheus answers."""
 
+import copy
 import json
+import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import pytest
 import yaml
 
-from switches import Millrace, free_port, run, wait_for
+from switches import ROOT, Millrace, free_port, run, wait_for
 from test_alerts import Prometheus
 
 FOLDER = pathlib.Path(__file__).parents[2] / "contrib" / "grafana"
@@ -42,6 +45,43 @@ def test_panels_have_numbers_of_their_own_and_do_not_overlap():
         cells = [(x, y) for panel in panels for place in [panel["gridPos"]]
                  for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])]
         assert len(set(cells)) == len(cells) and all(x < COLUMNS for x, _ in cells)
+
+
+# The types of Grafana, and the compiler (`scripts/setup.sh management`).
+TYPES = ROOT / "target" / "grafana-schema"
+PATH = os.pathsep.join([str(ROOT / "target" / "node" / "bin"), os.environ["PATH"]])
+
+
+def complaints(folder, dashboards):
+    """Returns the errors of the compiler for dashboards by their names, each a constant of the type of a dashboard."""
+    folder.mkdir()
+    (folder / "node_modules").symlink_to(TYPES / "node_modules")
+    shutil.copy(pathlib.Path(__file__).parent / "grafana_schema" / "dashboard.ts", folder)
+    for name, dashboard in dashboards.items():
+        text = json.dumps(dashboard, indent=1)
+        (folder / f"{name}.ts").write_text(f"import type {{ DashboardJson }} from './dashboard';\nexport const it: DashboardJson = {text};\n")
+    done = subprocess.run(["node", TYPES / "node_modules" / "typescript" / "bin" / "tsc", "--noEmit", "--strict", "--skipLibCheck", "--module", "esnext",
+                           "--moduleResolution", "bundler", "--target", "es2022", *(folder / f"{name}.ts" for name in dashboards)],
+                          capture_output=True, text=True, timeout=300, env=os.environ | {"PATH": PATH})
+    assert (done.returncode == 0) == (not done.stdout), done.stdout + done.stderr
+    return [line for line in done.stdout.splitlines() if "error TS" in line]
+
+
+@pytest.mark.skipif(shutil.which("node", path=PATH) is None or not (TYPES / "node_modules" / "@grafana" / "schema").exists(),
+                    reason="@grafana/schema: scripts/setup.sh management installs it")
+def test_the_dashboards_have_grafanas_types(tmp_path):
+    dashboards = {name: json.loads((FOLDER / f"{name}.json").read_text()) for name in generate.DASHBOARDS}
+    assert complaints(tmp_path / "own", dashboards) == []
+    # The check can fail: a member that is missing, one that is unknown, values of an enumeration and of another type.
+    wrong = {f"wrong{number}": copy.deepcopy(dashboards["switch"]) for number in range(6)}
+    del wrong["wrong0"]["panels"][0]["options"]["legend"]["calcs"]
+    wrong["wrong1"]["panels"][0]["fieldConfig"]["defaults"]["units"] = "s"
+    wrong["wrong2"]["panels"][0]["options"]["tooltip"]["mode"] = "all"
+    wrong["wrong3"]["templating"]["list"][1]["refresh"] = 7
+    wrong["wrong4"]["links"][0]["tags"] = "millrace"
+    wrong["wrong5"]["panels"][0]["targets"][0]["datasource"] = "prometheus"
+    found = complaints(tmp_path / "wrong", wrong)
+    assert sorted({pathlib.Path(line.split("(")[0]).stem for line in found}) == sorted(wrong), found
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="apt-get install prometheus")
