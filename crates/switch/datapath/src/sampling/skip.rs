@@ -104,6 +104,18 @@ mod tests {
     }
 
     #[test]
+    fn ten_million_packets_are_estimated_within_1_96_percent_in_19_of_20_runs() {
+        const PACKETS: usize = 10_000_000;
+        let is_inside = |seed: &u64| {
+            let estimate = samples(&mut SkipCounter::new(1_000, *seed), PACKETS) * 1_000;
+            (estimate as f64 / PACKETS as f64 - 1.0).abs() <= 0.0196
+        };
+        // 19 of 20 are expected, so that 200 runs differ by chance.
+        let inside = (0..200).filter(is_inside).count();
+        assert!(inside >= 186, "{inside} of 200");
+    }
+
+    #[test]
     fn the_variance_of_skips_is_that_of_independent_choices() {
         let (rate, count) = (50.0, 200_000);
         let mut counter = SkipCounter::new(50, 3);
