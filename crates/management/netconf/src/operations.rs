@@ -9,11 +9,13 @@ mod edit;
 mod monitoring;
 mod read;
 
+use std::borrow::Cow;
+
 use millrace_yang::datastore::Role;
 use millrace_yang::edit::NETCONF;
 use millrace_yang::xml::Element;
 
-use crate::capabilities::MONITORING;
+use crate::capabilities::{MONITORING, WITH_DEFAULTS};
 use crate::notification::NOTIFICATION;
 use crate::reply::{Reply, RpcError};
 
@@ -22,6 +24,7 @@ use context::{Outcome, invalid, missing, shortened, unknown};
 
 /// Runs an operation.
 pub(crate) fn run(operation: &Element, context: &mut Context<'_>) -> Outcome {
+    let operation = &*qualified(operation)?;
     let name = operation.name.as_str();
     if operation.namespace == MONITORING && name == "get-schema" {
         return read::get_schema(operation);
@@ -84,6 +87,34 @@ pub(crate) fn run(operation: &Element, context: &mut Context<'_>) -> Outcome {
         "cancel-commit" => commit::cancel(operation, context),
         _ => kill_session(operation, context),
     }
+}
+
+/// Returns an operation and its parameters in their namespaces. Without one, an operation is NETCONF's, and a parameter its operation's:
+/// clients send both as their users write them. Parameters of another namespace are none, and refused rather than left out.
+fn qualified(operation: &Element) -> Result<Cow<'_, Element>, Vec<RpcError>> {
+    let own = match operation.namespace.as_str() {
+        "" => NETCONF,
+        own => own,
+    };
+    if ![NETCONF, MONITORING, NOTIFICATION].contains(&own) {
+        return Err(not_supported(operation));
+    }
+    let mut given = Cow::Borrowed(operation);
+    if operation.namespace.is_empty() {
+        own.clone_into(&mut given.to_mut().namespace);
+    }
+    for (at, child) in operation.children.iter().enumerate() {
+        let namespace = match child.name.as_str() {
+            "with-defaults" => WITH_DEFAULTS,
+            _ => own,
+        };
+        if child.namespace.is_empty() {
+            namespace.clone_into(&mut given.to_mut().children[at].namespace);
+        } else if child.namespace != namespace {
+            return Err(unknown(child));
+        }
+    }
+    Ok(given)
 }
 
 fn not_supported(operation: &Element) -> Vec<RpcError> {

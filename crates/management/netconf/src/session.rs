@@ -147,7 +147,7 @@ impl Session {
                 .with_info("bad-element", "rpc")
                 .into();
         };
-        if operation.namespace == NETCONF && operation.name == "close-session" {
+        if ["", NETCONF].contains(&operation.namespace.as_str()) && operation.name == "close-session" {
             self.phase = Phase::Closed;
             return Reply::Ok;
         }

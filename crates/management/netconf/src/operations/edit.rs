@@ -256,7 +256,11 @@ pub(super) fn unlock(operation: &Element, context: &mut Context<'_>) -> Outcome 
         return Err(vec![RpcError::new("protocol", "operation-failed", message)]);
     }
     match name {
-        Name::Candidate => state.candidate_lock = None,
+        Name::Candidate => {
+            state.candidate_lock = None;
+            // As when the session ends (RFC 6241, section 8.3.5.2).
+            state.candidate = None;
+        }
         Name::Running => {
             context.store.unlock().map_err(one)?;
             state.running_lock = None;

@@ -39,6 +39,37 @@ fn running_is_written_by_commit_alone() {
 }
 
 #[test]
+fn parameters_without_a_namespace_are_those_of_the_operation_and_foreign_ones_are_refused() {
+    let switch = Switch::new();
+    let mut peer = Peer::new(&switch, &Arc::new(Shared::default()), "alice", Role::Write);
+    peer.ok("<lock xmlns=\"\"><target><candidate/></target></lock>");
+    peer.ok("<unlock><target><candidate/></target></unlock>");
+    peer.fails(
+        "<lock xmlns=\"urn:x\"><target><candidate/></target></lock>",
+        "operation-not-supported",
+    );
+    let config = edit("<tables>9</tables>").replace("<config>", "<config xmlns=\"\">");
+    peer.ok(&config);
+    peer.ok("<validate xmlns:x=\"urn:x\"><source xmlns=\"\"><candidate/></source></validate>");
+    // The commit is a confirmed one, and goes with its session.
+    peer.ok("<commit><confirmed xmlns=\"\"/></commit>");
+    assert_eq!(field(&switch, "tables"), json!(9));
+    peer.fails("<commit><confirmed xmlns=\"urn:x\"/></commit>", "unknown-element");
+    peer.fails(
+        "<get-config><source><running/></source><filter xmlns=\"urn:x\"/></get-config>",
+        "unknown-element",
+    );
+    peer.fails(
+        "<get><with-defaults>report-all</with-defaults></get>",
+        "unknown-element",
+    );
+    let defaults = "<get-config><source><running/></source><with-defaults xmlns=\"\">report-all</with-defaults></get-config>";
+    assert!(peer.call(defaults).contains("<mac_ageing_s>300</mac_ageing_s>"));
+    peer.session.end(&mut peer.store);
+    assert_eq!(field(&switch, "tables"), json!(64));
+}
+
+#[test]
 fn each_error_option_keeps_what_it_promises() {
     let kept = |option: &str| {
         let switch = Switch::new();

@@ -47,7 +47,12 @@ fn a_candidate_with_changes_is_not_locked() {
     alice.fails(LOCK_CANDIDATE, "lock-denied");
     alice.ok("<discard-changes/>");
     alice.ok(LOCK_CANDIDATE);
+    // Changes go with the lock.
+    alice.edit("<tables>9</tables>");
     alice.ok("<unlock><target><candidate/></target></unlock>");
+    alice.ok(LOCK_CANDIDATE);
+    alice.ok("<commit/>");
+    assert_eq!(field(&switch, "tables"), json!(64));
 }
 
 #[test]

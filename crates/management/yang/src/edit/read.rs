@@ -93,6 +93,18 @@ pub fn from_xml(
 }
 
 fn attributes(element: &Element) -> Result<(Option<Operation>, Option<Insert>), Problem> {
+    // Data have no attributes of their own: one without a namespace would be an operation that is not done.
+    if let Some(attribute) = element
+        .attributes
+        .iter()
+        .find(|attribute| attribute.namespace.is_empty())
+    {
+        let name = attribute.name.chars().take(100).collect();
+        return Err(Problem::BadAttribute(
+            name,
+            "the namespace urn:ietf:params:xml:ns:netconf:base:1.0 of `operation`, as by xmlns:nc and nc:operation",
+        ));
+    }
     let operation = match element.attribute(NETCONF, "operation") {
         None => None,
         Some(word) => Some(Operation::from_word(word.trim()).ok_or_else(|| {

@@ -234,6 +234,12 @@ fn content_that_a_node_does_not_have_is_refused() {
             "{operation}"
         );
     }
+    // Without its namespace, an operation would not be done: the element would be merged.
+    let bare = r#"<port operation="delete"><name>p1</name></port>"#;
+    assert!(matches!(
+        problem(&format!("<bridge><name>br0</name>{bare}</bridge>")),
+        Problem::BadAttribute(name, _) if name == "operation"
+    ));
     // Entries of lists and of leaf-lists may occur many times.
     let twice = "<bridge><name>br0</name><port><name>p1</name><trunks>1</trunks><trunks>2</trunks></port><port><name>p2</name></port></bridge>";
     assert!(edited(twice, Operation::Merge).is_ok());
