@@ -7,6 +7,14 @@ use millrace_ovsdb::{Atom, Datum, Replica, Row, Uuid};
 
 use crate::fault::RowName;
 
+/// Returns a row with these columns.
+pub(crate) fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
+    columns
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
 /// A row of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 
 use millrace_ovsdb::{Datum, Row};
 
+use crate::rows::row;
 use crate::state::{State, TreeBridge, TreePort, TreeState, TreeTimes, capital};
-use crate::write::row;
 
 /// Returns an address without colons.
 fn digits(bridge: &TreeBridge) -> String {

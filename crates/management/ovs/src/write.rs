@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use millrace_ovsdb::{Datum, Operation, Row, RowRef, Uuid};
 
 use crate::place::{BridgeRow, ControllerRow, InterfaceRow, MirrorRow, Translation};
+use crate::rows::row;
 use crate::state::{BridgeState, ChannelState, LagState, PortState, State};
 use crate::trees;
 
@@ -84,13 +85,6 @@ impl Written {
 }
 
 type Rows = BTreeMap<(&'static str, Uuid), Row>;
-
-pub(crate) fn row<const N: usize>(columns: [(&str, Datum); N]) -> Row {
-    columns
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
-}
 
 fn none() -> Datum {
     Datum::from(None::<i64>)
