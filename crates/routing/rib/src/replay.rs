@@ -17,7 +17,7 @@ pub(crate) struct Replay {
     sweeps: bool,
     /// True if the message that is handled names something that only the earlier connection has named.
     has_renewed: bool,
-    /// What was renewed since `counted_since`, for [`REPLAY_QUIET`] at most.
+    /// The number of routes and objects that were renewed since `counted_since`, for [`REPLAY_QUIET`] at most.
     count: u32,
     counted_since: Time,
     /// The most that was renewed in such a time before.

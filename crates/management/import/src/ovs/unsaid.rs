@@ -53,7 +53,7 @@ pub(super) fn add(name: &str, database: &Database, findings: &mut Findings) {
                 let closest = CLOSEST
                     .iter()
                     .find(|(of, name, ..)| *name == column && (of.is_empty() || *of == table.name));
-                // What a running switch does with some columns that it reads is no configuration.
+                // Some columns that a running switch reads are no configuration.
                 let is_read = columns.contains(&column.as_str()) && closest.is_none();
                 let known = table.columns.iter().find(|known| known.name == column);
                 if is_read || is_default(value) || known.is_some_and(|known| known.is_state) {
