@@ -1,9 +1,9 @@
-"""A router of FRR under everything at once: a thousand changes of routes a second, links that flap, daemons that are killed, resets
+"""A router of FRR under everything at once: changes of routes without a pause, links that flap, daemons that are killed, resets
 of FPM, lost notifications. After each phase the switch has the routes of zebra or of the kernel within seconds, and the packets of routes that
 nobody changes all arrive. Needs root and the package frr (`scripts/setup.sh routers`).
 
-One phase with the routes of FPM; `MILLRACE_ROUTING_LONG=1` runs thirty minutes, half of them with the routes of the kernel
-(`make routing`).
+One phase with the routes of FPM and 100 changes a second; `MILLRACE_ROUTING_LONG=1` runs thirty minutes with 1,000, half of them with the
+routes of the kernel (`make routing`).
 """
 
 import contextlib
@@ -41,7 +41,8 @@ pytestmark = [
 IS_LONG = os.environ.get("MILLRACE_ROUTING_LONG") == "1"
 # The time in s after which no other phase begins.
 RUN_S = 900 if IS_LONG else 0
-CHANGES_PER_S = 1000
+# The short form shares its machine with other tests, and FRR takes a processor for 1,000 changes a second.
+CHANGES_PER_S = 1000 if IS_LONG else 100
 # The time in s after a phase in which the switch has the right routes. The short form shares its machine.
 QUIET_S = 5 if IS_LONG else 60
 SMALL_BUFFER = 4096
