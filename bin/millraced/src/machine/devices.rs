@@ -332,6 +332,8 @@ mod tests {
         ("bridge.lag.member.device", "files, devices"),
         ("bridge.lag.system", "nothing: an identifier"),
         ("bridge.lag.mac", "nothing: the switch gives it to the port"),
+        ("bridge.local_mac", "nothing: the switch gives it to LOCAL"),
+        ("bridge.port.mac", "nothing: the switch gives it to the port"),
         ("bridge.chain.hop.function", "files"),
         ("bridge.chain.hop.settings", "files"),
         ("wan.scenario", "files"),

@@ -149,6 +149,7 @@ mod tests {
                 "RstpConfig",
                 "LldpConfig",
                 "PortConfig",
+                "Dot1qTunnelConfig",
                 "QueueConfig",
                 "PolicerConfig",
                 "ColorActionConfig",
