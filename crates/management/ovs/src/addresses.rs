@@ -40,6 +40,13 @@ fn own(bridge: &model::Bridge) -> Option<model::UnicastMac> {
     mac.to_string().parse().ok()
 }
 
+/// Returns the address of a bridge whose ports have these addresses.
+fn wanted(bridge: &model::Bridge, row: &BridgeRow, state: &BridgeState) -> Option<model::UnicastMac> {
+    row.hwaddr
+        .or_else(|| lowest(row, state, |_| true))
+        .or_else(|| own(bridge))
+}
+
 /// Gives an internal port the address of its row.
 pub(crate) fn of_port(interface: &View<'_>, port: &mut model::Port, faults: &mut Faults) {
     let is_internal = interface.text("type") == Some("internal");
@@ -88,13 +95,12 @@ impl Translation {
             let Some(state) = state.bridges.get(bridge.name.as_str()) else {
                 continue;
             };
-            let own = own(bridge);
+            let (own, wanted) = (own(bridge), wanted(bridge, row, state));
             let mut give = |place: &mut Option<model::UnicastMac>, mac: Option<model::UnicastMac>| {
                 has_changed |= *place != mac;
                 *place = mac;
             };
-            let mac = row.hwaddr.or_else(|| lowest(row, state, |_| true)).or(own);
-            give(&mut bridge.local_mac, mac);
+            give(&mut bridge.local_mac, wanted);
             let tags = row.ports.iter().map(|port| (port.name.as_str(), port.tag));
             let tags: Vec<_> = tags.collect();
             for port in fake_bridges(row, bridge) {
@@ -113,14 +119,10 @@ impl Translation {
     pub fn wants_other_addresses(&self, state: &State) -> bool {
         // Few bridges have ports with universally administered addresses, and they change seldom.
         let has_moved = |bridge: &model::Bridge| {
-            let (row, state) = (
-                self.rows.iter().find(|row| row.name == bridge.name.as_str()),
-                state.bridges.get(bridge.name.as_str()),
-            );
-            row.zip(state).is_some_and(|(row, state)| {
-                row.hwaddr.is_none()
-                    && bridge.local_mac != lowest(row, state, |_| true).or_else(|| own(bridge))
-            })
+            let row = self.rows.iter().find(|row| row.name == bridge.name.as_str());
+            let state = state.bridges.get(bridge.name.as_str());
+            row.zip(state)
+                .is_some_and(|(row, state)| bridge.local_mac != wanted(bridge, row, state))
         };
         self.bridges.iter().any(has_moved)
     }

@@ -49,17 +49,11 @@ impl<B: Backend> BridgeControl<B> {
         });
         for (number, status) in ports.iter().filter(|(_, status)| has_rstp(&status.model)) {
             let port = rstp_number(*number);
-            let speed = status.info.speed_mbps.unwrap_or(0);
-            let cost =
-                |port: &model::Port| match (port.rstp.as_ref().and_then(|rstp| rstp.path_cost), version) {
-                    (Some(cost), _) => Some(cost.get()),
-                    (None, RstpVersion::Stp) => Some(stp_path_cost(speed)),
-                    (None, RstpVersion::Rstp) => None,
-                };
-            let wanted = PortSettings {
-                path_cost: cost(&status.model),
-                ..port_settings_of(&status.model, status.info.mac)
-            };
+            let mut wanted = port_settings_of(&status.model, status.info.mac);
+            if version == RstpVersion::Stp {
+                let speed = status.info.speed_mbps.unwrap_or(0);
+                wanted.path_cost = wanted.path_cost.or_else(|| Some(stp_path_cost(speed)));
+            }
             tree.bridge.set_port(port, wanted, now);
             let is_up = status.info.link_up && !status.config.has(PortConfig::DOWN);
             let link = is_up.then(|| Link {

@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use millrace_flow::classify::BURST;
-use millrace_types::{Mac, PortNo, QueueId, Time, Vid};
+use millrace_types::{PortNo, QueueId, Time, Vid};
 use millrace_wire::segment::GsoLayout;
 use millrace_wire::{Packet, ethernet, rewrite};
 
@@ -99,11 +99,8 @@ impl<'a, P: Packet> Copies<'a, P> {
 
 /// Returns true for frames to link-local group addresses, which other switches would take from the output VLAN.
 fn is_kept_from_vlans(mirror: &Mirror, head: &[u8]) -> bool {
-    let dst = head.first_chunk::<{ ethernet::SIZE }>().map(|header| {
-        let [d0, d1, d2, d3, d4, d5, ..] = *header;
-        Mac([d0, d1, d2, d3, d4, d5])
-    });
-    matches!(mirror.output, MirrorOutput::Vlan(_)) && dst.is_some_and(Mac::is_reserved_link_local)
+    matches!(mirror.output, MirrorOutput::Vlan(_))
+        && ethernet::View::new(head).is_ok_and(|frame| frame.dst().is_reserved_link_local())
 }
 
 /// An egress that copies the packets of one received packet for mirrors.
