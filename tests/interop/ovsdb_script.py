@@ -1,7 +1,14 @@
 """One script of ovs-vsctl commands, and the rows that a client sees afterwards, without what differs from run to run."""
 
-# Interfaces of the kernel that the script names: one end of each pair.
-PAIRS = [(f"e{number}", f"x{number}") for number in range(1, 7)]
+def pairs(count):
+    """Returns the names of pairs of interfaces of the kernel: the end that a test gives to the switch, and the other one."""
+    return [(f"e{number}", f"x{number}") for number in range(1, count + 1)]
+
+
+PAIRS = pairs(6)
+
+# Those that the script names.
+SCRIPT_PAIRS = pairs(10)
 
 # Each line is one command. `!` marks those that fail on purpose.
 SCRIPT = r"""
@@ -61,6 +68,96 @@ set Mirror m0 snaplen=100 select-vlan=10,20
 -- --id=@m get Mirror m2 -- remove Bridge br1 mirrors @m
 -- --id=@m create Mirror name=m3 select-all=true -- add Bridge br1 mirrors @m
 get Mirror m0 snaplen
+! add-br br0
+! add-br i1
+! add-port br0 e1
+! --may-exist add-port br1 e1
+! del-port br1 e1
+! del-br nothing
+! br-to-parent nothing
+! set Interface nothing type=internal
+! set port e1 nothing=1
+! set port e1 tag=5000
+! set bridge br0 fail_mode=closed
+! set-fail-mode br0 closed
+! add-port br0 odd -- set Interface odd type=bogus
+del-port br0 odd
+--if-exists del-br nothing
+--if-exists set Interface nothing type=internal
+--if-exists get Interface nothing type
+get Interface e1 type
+get Interface e2 ofport_request
+--if-exists get Interface i2 external_ids:nothing
+! get Interface i2 external_ids:nothing
+get Interface i2 external_ids:iface-id
+--columns=name,type find Interface type=patch
+--columns=name,tag --format=csv find Port tag=200
+--columns=name --bare find Bridge fail_mode=secure
+--columns=name find Port trunks{>=}10,20
+--columns=name find Interface options:peer=p01
+br-get-external-id br0
+br-get-external-id br0 bridge-id
+br-set-external-id br0 bridge-id
+br-set-external-id fake0 owner me
+br-get-external-id fake0 owner
+add-port br0 e7 trunks=1,2 vlan_mode=dot1q-tunnel tag=8 other-config:qinq-ethtype=802.1q
+add-bond br1 bond0 e8 e9
+set port bond0 bond_mode=balance-slb bond_updelay=100 bond_downdelay=200 other-config:bond-rebalance-interval=2000
+list-ports br1
+list-ifaces br1
+iface-to-br e8
+set port bond0 bond_mode=active-backup other-config:bond-primary=e9
+set port bond0 lacp=passive other-config:lacp-time=fast other-config:lacp-fallback-ab=true
+clear port bond0 lacp
+set port bond0 tag=30
+! add-bond br1 bond1 e8 e9
+--may-exist add-bond br1 bond0 e8 e9
+add-bond-iface bond0 e10
+del-bond-iface bond0 e10
+--if-exists del-bond-iface bond0 e10
+del-port br1 bond0
+add-bond br1 bond2 e8 e10 bond_mode=balance-tcp lacp=active other-config:lacp-system-priority=100
+del-port br1 bond2
+! add-port br1 v2 -- set Interface v2 type=vxlan
+del-port br1 v2
+-- --id=@s create sFlow targets=\"127.0.0.1\:16343\" sampling=64 polling=10 header=128 -- set Bridge br0 sflow=@s
+-- --id=@i create IPFIX targets=\"127.0.0.1\:14739\" sampling=64 obs_domain_id=123 obs_point_id=456 -- set Bridge br1 ipfix=@i
+clear Bridge br1 ipfix
+set Bridge br0 other-config:forward-bpdu=true
+set Bridge br0 flood_vlans=5,6
+set Bridge br0 other-config:flow-limit=1000
+remove Bridge br0 flood_vlans 6
+add Bridge br0 flood_vlans 7
+clear Bridge br0 flood_vlans
+add-br br4 -- set bridge br4 datapath_type=netdev other-config:hwaddr="02:00:00:00:00:44" other-config:datapath-id=00000000000000b4
+get Interface br4 mac_in_use
+set Interface br4 mac="02:00:00:00:00:45"
+clear Interface br4 mac
+get Interface br4 mac_in_use
+set bridge br4 rstp_enable=true other-config:rstp-priority=4096
+set bridge br4 rstp_enable=false stp_enable=true other-config:stp-priority=100
+set bridge br4 stp_enable=false
+-- --id=@t create Flow_Table name=main flow_limit=100 overflow_policy=refuse -- set Bridge br4 flow_tables:0=@t
+set Flow_Table main flow_limit=200
+clear Bridge br4 flow_tables
+set-controller br4 tcp:127.0.0.1:16655 -- set controller br4 connection_mode=out-of-band controller_rate_limit=100 controller_burst_limit=50 enable_async_messages=false
+del-controller br4
+get-controller br4
+set port e2 qos=@n -- --id=@n create QoS type=linux-hfsc other-config:max-rate=50000000 queues:0=@h0 -- --id=@h0 create Queue other-config:min-rate=1000000 other-config:max-rate=2000000
+! -- --id=@q create Queue other-config:max-rate=3000000 dscp=10 -- add QoS nobody queues 5=@q
+clear port e2 qos
+set Open_vSwitch . other_config:stats-update-interval=10000
+remove Open_vSwitch . other_config stats-update-interval
+set-manager ptcp:16640:127.0.0.1
+get-manager
+del-manager
+get-ssl
+set Interface i1 mtu_request=9000
+clear Interface i1 mtu_request
+set Interface e1 lldp:enable=true
+del-br br4
+add-port br0 i3 -- set Interface i3 type=internal mac="02:00:00:00:00:46"
+get Interface i3 mac_in_use
 list-br
 list-ports br0
 list-ifaces br0
@@ -73,7 +170,7 @@ get-fail-mode br1
 br-exists br0
 """.strip().splitlines()
 
-TABLES = ["Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "QoS", "Queue", "Mirror"]
+TABLES = ["Open_vSwitch", "Bridge", "Port", "Interface", "Controller", "QoS", "Queue", "Mirror", "sFlow", "IPFIX", "Flow_Table"]
 
 # Columns that differ between two runs of one switch.
 VOLATILE = {"_uuid", "statistics", "mac_in_use", "ifindex", "link_resets"}
@@ -86,6 +183,8 @@ def run_script(database):
         fails = line.startswith("! ")
         words = line.removeprefix("! ").split()
         said = database.vsctl_error(*words) if fails else database.vsctl(*words)
+        if " find " in line:
+            said = sorted(said.splitlines())  # in the order of UUIDs
         answers.append(bool(said) if fails else said)
     return answers
 

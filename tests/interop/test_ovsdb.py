@@ -16,7 +16,7 @@ import pytest
 
 from namespaces import inside, made, packet_socket, received
 from ovsdb import Following, Real
-from ovsdb_script import PAIRS, SCRIPT, rows, run_script
+from ovsdb_script import PAIRS, SCRIPT, SCRIPT_PAIRS, rows, run_script
 from switches import run, wait_for
 
 pytestmark = [
@@ -113,7 +113,7 @@ def faults(switch):
 
 def test_a_script_leaves_the_rows_and_the_forwarding_of_a_real_open_vswitch(tmp_path):
     ports = range(1, 7)
-    with wired("mr-ours", PAIRS), wired("mr-real", PAIRS), \
+    with wired("mr-ours", SCRIPT_PAIRS), wired("mr-real", SCRIPT_PAIRS), \
             Following(tmp_path / "ours", namespace="mr-ours") as ours, Real(tmp_path / "real", namespace="mr-real") as real:
         answers = [run_script(database) for database in (ours, real)]
         for line, mine, theirs in zip(SCRIPT, *answers, strict=True):

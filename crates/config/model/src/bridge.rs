@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use millrace_types::{Dpid, PortNo, Vid};
+use millrace_types::{Dpid, Mac, PortNo, Vid};
 
 use crate::chain::Chain;
 use crate::choice::{
@@ -245,6 +245,13 @@ impl Bridge {
     pub fn datapath_id(&self) -> Dpid {
         let of_local = self.local_mac.map(|mac| Dpid(mac.get().to_u64()));
         self.dpid.or(of_local).unwrap_or_else(|| self.name.derived_dpid())
+    }
+
+    /// Returns the MAC address by which protocols of the link know the bridge: that of the LOCAL port if it is configured, or else
+    /// the low 48 bits of the datapath ID.
+    pub fn address(&self) -> Mac {
+        self.local_mac
+            .map_or_else(|| Mac::from_u64(self.datapath_id().0), UnicastMac::get)
     }
 
     /// Returns the LOCAL port in the form of a configured port; `None` if there is none.

@@ -74,6 +74,15 @@ choice! {
         /// Never.
         No = "no",
     }
+    /// The decision if the link of a port in a spanning tree has two ends.
+    RstpPointToPoint {
+        /// As the device says: full duplex.
+        Auto = "auto",
+        /// Two bridges, whatever the device says.
+        Yes = "yes",
+        /// A shared medium.
+        No = "no",
+    }
     /// LLDP at a port of a bridge with `lldp`.
     PortLldp {
         /// LLDPDUs are sent and received.

@@ -79,8 +79,7 @@ impl Lag {
 
     /// Returns the address of this system in LACPDUs.
     pub fn system_address(&self, bridge: &Bridge) -> Mac {
-        self.system
-            .map_or_else(|| Mac::from_u64(bridge.datapath_id().0), UnicastMac::get)
+        self.system.map_or_else(|| bridge.address(), UnicastMac::get)
     }
 }
 

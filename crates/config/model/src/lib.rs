@@ -70,8 +70,8 @@ pub use change::{Change, ChangeKind};
 pub use choice::{
     AuxiliaryTransport, CcmInterval, ChainSpread, ColorVerdict, FailMode, FlowCache, Fragments, HopClass,
     HugePages, Idle, InterfaceEgress, IpfixRecords, LagFallback, LagMode, LagRate, LocalPort, OffloadMode,
-    OnFailure, PolicerKind, PortLldp, PortPipeline, RstpEdge, RstpVersion, SelectField, ServiceTag, Spread,
-    StandaloneFlows, WanBypass, WhenFull,
+    OnFailure, PolicerKind, PortLldp, PortPipeline, RstpEdge, RstpPointToPoint, RstpVersion, SelectField,
+    ServiceTag, Spread, StandaloneFlows, WanBypass, WhenFull,
 };
 pub use config::{Api, Config, System};
 pub use device::{DevArgs, Device, DeviceError, PcapFiles, PciAddress, PciDevice, Vdev, WanEnd};
@@ -91,11 +91,11 @@ pub use nsh::{Nsh, NshPath};
 pub use number::{
     AuxiliaryCount, BfdInterval, BfdMultiplier, BridgePriority, BurstSize, CodePoint, CoreId, CpuPercent,
     DampingTime, DatagramSize, DiscardLimit, EchoInterval, FlapCount, FlowCacheSize, FlowTimeout,
-    ForwardDelay, FrameOverhead, Fuel, FunctionMemoryMib, FunctionWeight, HelloTime, InstanceCount,
-    KernelTable, LacpPriority, LaneCount, LldpHold, LldpInterval, MacAgeing, MacTableSize, MaintenanceLevel,
-    MaxAge, MaxBackoff, MemoryMib, MepNumber, MinLinks, MirrorVlan, MissSendLen, Mtu, ObservationId,
-    OffloadEntries, OffloadOperations, PacketInBurst, PacketInRate, PathCost, PollingInterval, PortPriority,
-    QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
+    ForwardDelay, FrameOverhead, Fuel, FunctionMemoryMib, FunctionWeight, HelloTime, HoldCount,
+    InstanceCount, KernelTable, LacpPriority, LaneCount, LldpHold, LldpInterval, MacAgeing, MacTableSize,
+    MaintenanceLevel, MaxAge, MaxBackoff, MemoryMib, MepNumber, MinLinks, MirrorVlan, MissSendLen, Mtu,
+    ObservationId, OffloadEntries, OffloadOperations, PacketInBurst, PacketInRate, PathCost, PollingInterval,
+    PortPriority, QueueCount, QueueLength, QueuePriority, QueueSize, QueueWeight, RangeError, RestoreTime,
     SampledHeaderSize, SamplingRate, SnapLen, SubAgent, TableCount, TableNumber, TableSize, TemplateInterval,
     TrafficClass, WanMtu, WanSeed, WorkerCount,
 };

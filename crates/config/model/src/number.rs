@@ -143,8 +143,10 @@ bounded! {
     MirrorVlan(u16) in 0..=4095, "";
     /// The interval of sFlow counter samples, in seconds.
     PollingInterval(u16) in 0..=3600, " seconds";
-    /// The priority of a bridge in RSTP; a multiple of 4096.
-    BridgePriority(u16) in 0..=61_440, "";
+    /// The priority of a bridge in a spanning tree; in RSTP a multiple of 4096.
+    BridgePriority(u16) in 0..=65_535, "";
+    /// The number of BPDUs that a port sends in one second at most.
+    HoldCount(u8) in 1..=10, "";
     /// The hello time of RSTP, in seconds.
     HelloTime(u8) in 1..=10, " seconds";
     /// The maximum age of RSTP, in seconds.
@@ -315,6 +317,10 @@ impl BridgePriority {
 impl HelloTime {
     /// The default of IEEE 802.1D-2004, 2 seconds.
     pub const DEFAULT: HelloTime = HelloTime(2);
+}
+impl HoldCount {
+    /// The default of IEEE 802.1D-2004.
+    pub const DEFAULT: HoldCount = HoldCount(6);
 }
 impl MaxAge {
     /// The default of IEEE 802.1D-2004, 20 seconds.

@@ -1,7 +1,8 @@
 //! RSTP: the spanning tree of a bridge and the part that each port takes in it.
 
-use crate::choice::{RstpEdge, RstpVersion};
-use crate::number::{BridgePriority, ForwardDelay, HelloTime, MaxAge, PathCost, PortPriority};
+use crate::choice::{RstpEdge, RstpPointToPoint, RstpVersion};
+use crate::number::{BridgePriority, ForwardDelay, HelloTime, HoldCount, MaxAge, PathCost, PortPriority};
+use crate::routing::UnicastMac;
 use crate::section::{deserialize, section};
 
 section! {
@@ -13,8 +14,12 @@ section! {
         optional {
             /// The protocol. With `rstp`, a port speaks STP to a neighbour that knows no other.
             pub version: RstpVersion = RstpVersion::Rstp,
-            /// The priority of the bridge, a multiple of 4096; the bridge with the lowest is the root.
+            /// The priority of the bridge, a multiple of 4096, and with `version = "stp"` any number; the bridge with the lowest is
+            /// the root.
             pub priority: BridgePriority = BridgePriority::DEFAULT,
+            /// The address of the bridge in BPDUs, which decides among bridges of one priority. Unset, `local_mac` of the bridge, or
+            /// else the low 48 bits of its datapath ID.
+            pub address: Option<UnicastMac> = None,
             /// The time between two BPDUs of a designated port.
             pub hello_time_s: HelloTime = HelloTime::DEFAULT,
             /// The age at which information about the root expires: at least 2 * (`hello_time_s` + 1), at most
@@ -22,6 +27,8 @@ section! {
             pub max_age_s: MaxAge = MaxAge::DEFAULT,
             /// The time that a port stays discarding, and learning, where its neighbour does not agree at once.
             pub forward_delay_s: ForwardDelay = ForwardDelay::DEFAULT,
+            /// The number of BPDUs that a port sends in one second at most.
+            pub transmit_hold_count: HoldCount = HoldCount::DEFAULT,
         }
     }
 }
@@ -40,6 +47,8 @@ section! {
             pub priority: PortPriority = PortPriority::DEFAULT,
             /// The decision if the port leads to hosts, and forwards at once.
             pub edge: RstpEdge = RstpEdge::Auto,
+            /// The decision if the link has two ends: only then may the port forward as soon as its neighbour agrees.
+            pub point_to_point: RstpPointToPoint = RstpPointToPoint::Auto,
             /// A BPDU disables the port until its link goes down.
             pub bpdu_guard: bool = false,
             /// The port never leads to the root: it discards while its neighbour claims a better root.

@@ -51,7 +51,7 @@ pub enum Version {
 pub struct Settings {
     /// The address of the bridge.
     pub address: Mac,
-    /// The priority, a multiple of 4096; lower is better.
+    /// The priority, a multiple of 4096 unless the version is STP; lower is better.
     pub priority: u16,
     pub version: Version,
     /// The time between two BPDUs of a designated port: 2 s in RSTP.

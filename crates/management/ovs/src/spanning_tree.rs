@@ -47,9 +47,10 @@ pub(crate) fn bridge(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge,
     }
     let prefix = if stp { "stp" } else { "rstp" };
     let other = view.map("other_config");
+    let is_stp = stp || other.get("rstp-force-protocol-version") == Some(&"0");
     let value = |key: &str| other.get(format!("{prefix}-{key}").as_str()).copied();
     let mut made = model::Rstp::new();
-    if stp || other.get("rstp-force-protocol-version") == Some(&"0") {
+    if is_stp {
         made.version = model::RstpVersion::Stp;
     }
     let mut set = |key: &str, min, max, put: &mut dyn FnMut(u32)| {
@@ -64,11 +65,17 @@ pub(crate) fn bridge(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge,
         }
     };
     let small = |value: u32| u8::try_from(value).unwrap_or(u8::MAX);
-    set("priority", 0, 61_440, &mut |value| {
-        // The standard has multiples of 4096.
-        let value = u16::try_from(value / 4096 * 4096).unwrap_or(0);
-        made.priority = model::BridgePriority::new(value).unwrap_or(made.priority);
-    });
+    set(
+        "priority",
+        0,
+        if is_stp { 65_535 } else { 61_440 },
+        &mut |value| {
+            // In RSTP the standard has multiples of 4096.
+            let value = if is_stp { value } else { value / 4096 * 4096 };
+            let value = u16::try_from(value).unwrap_or(u16::MAX);
+            made.priority = model::BridgePriority::new(value).unwrap_or(made.priority);
+        },
+    );
     set("hello-time", 1, 10, &mut |value| {
         made.hello_time_s = model::HelloTime::new(small(value)).unwrap_or(made.hello_time_s);
     });
@@ -78,6 +85,28 @@ pub(crate) fn bridge(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge,
     set("forward-delay", 4, 30, &mut |value| {
         made.forward_delay_s = model::ForwardDelay::new(small(value)).unwrap_or(made.forward_delay_s);
     });
+    set("transmit-hold-count", 1, 10, &mut |value| {
+        made.transmit_hold_count = model::HoldCount::new(small(value)).unwrap_or(made.transmit_hold_count);
+    });
+    let address = if stp { "stp-system-id" } else { "rstp-address" };
+    if let Some(text) = other.get(address) {
+        match text.parse() {
+            Ok(mac) => made.address = Some(mac),
+            Err(error) => {
+                let error: model::UnicastMacError = error;
+                faults.ignore(
+                    row,
+                    format!("other_config:{address}={text} has no effect: {error}"),
+                );
+            }
+        }
+    }
+    if let Some(text) = other.get("rstp-ageing-time").filter(|_| !stp) {
+        faults.ignore(
+            row,
+            format!("other_config:rstp-ageing-time={text} has no effect: expected mac-aging-time"),
+        );
+    }
     bridge.rstp = Some(made);
 }
 
@@ -133,6 +162,18 @@ pub(crate) fn port(
         (_, Some("false")) => model::RstpEdge::No,
         _ => model::RstpEdge::Auto,
     };
+    made.point_to_point = match value("admin-p2p-mac").filter(|_| prefix == "rstp") {
+        Some("true") => model::RstpPointToPoint::Yes,
+        Some("false") => model::RstpPointToPoint::No,
+        _ => model::RstpPointToPoint::Auto,
+    };
+    if value("port-mcheck") == Some("true") {
+        faults.ignore(
+            row,
+            "other_config:rstp-port-mcheck=true has no effect: a port that met a bridge of STP speaks STP until its link goes down"
+                .to_owned(),
+        );
+    }
     if made != model::PortRstp::new() {
         port.rstp = Some(made);
     }

@@ -2,6 +2,7 @@
 
 use super::checks::Checks;
 use super::walk::{bridges, ports};
+use crate::choice::RstpVersion;
 use crate::config::Config;
 use crate::error::Path;
 use crate::port::Port;
@@ -26,7 +27,9 @@ impl Checks {
     }
 
     fn rstp_times(&mut self, rstp: &Rstp, path: &Path) {
-        if !rstp.priority.get().is_multiple_of(BRIDGE_PRIORITY_STEP) {
+        // IEEE 802.1D-1998 has priorities of 16 bits, IEEE 802.1D-2004 (section 9.2.5) of four.
+        let has_steps = rstp.version == RstpVersion::Rstp;
+        if has_steps && !rstp.priority.get().is_multiple_of(BRIDGE_PRIORITY_STEP) {
             let message = format!(
                 "{} is not a multiple of {BRIDGE_PRIORITY_STEP}: expected one",
                 rstp.priority

@@ -45,7 +45,7 @@ impl<B: Backend> BridgeControl<B> {
             }
             return;
         };
-        let chassis = ChassisId::Mac(Mac::from_u64(self.config.datapath_id().0));
+        let chassis = ChassisId::Mac(self.config.address());
         let settings = settings_of(wanted, chassis);
         let ports = self.lldp_ports();
         let agent = self.lldp.get_or_insert_with(|| Agent::new(settings.clone()));

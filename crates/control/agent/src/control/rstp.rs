@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use millrace_datapath::io::Backend;
 use millrace_l2ctl::rstp::{self, Action, BridgeStatus, Edge, Link, PortSettings, PortStatus};
 pub use millrace_l2ctl::rstp::{BridgeId, PortState, Role};
-use millrace_model::{self as model, RstpEdge, RstpVersion};
+use millrace_model::{self as model, RstpEdge, RstpPointToPoint, RstpVersion};
 use millrace_pipeline::PortConfig;
 use millrace_types::{Mac, PortNo, Time};
 
@@ -29,7 +29,7 @@ impl<B: Backend> BridgeControl<B> {
             return;
         };
         let version = wanted.version;
-        let settings = settings_of(wanted, Mac::from_u64(self.config.datapath_id().0));
+        let settings = settings_of(wanted, self.config.address());
         let tree = self.rstp.get_or_insert_with(|| SpanningTree {
             bridge: rstp::Bridge::new(settings, now),
             forwards: BTreeMap::default(),
@@ -179,7 +179,8 @@ fn settings_of(wanted: &model::Rstp, address: Mac) -> rstp::Settings {
         hello_time_s: wanted.hello_time_s.get(),
         max_age_s: wanted.max_age_s.get(),
         forward_delay_s: wanted.forward_delay_s.get(),
-        ..rstp::Settings::new(address)
+        tx_hold_count: wanted.transmit_hold_count.get(),
+        address: wanted.address.map_or(address, model::UnicastMac::get),
     }
 }
 
@@ -195,6 +196,11 @@ fn port_settings_of(port: &model::Port, mac: Mac) -> PortSettings {
             RstpEdge::Auto => Edge::Auto,
             RstpEdge::Yes => Edge::Yes,
             RstpEdge::No => Edge::No,
+        },
+        point_to_point: match wanted.point_to_point {
+            RstpPointToPoint::Auto => None,
+            RstpPointToPoint::Yes => Some(true),
+            RstpPointToPoint::No => Some(false),
         },
         bpdu_guard: wanted.bpdu_guard,
         root_guard: wanted.root_guard,

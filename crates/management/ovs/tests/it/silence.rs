@@ -172,3 +172,74 @@ fn what_the_local_port_cannot_have_is_named() {
         );
     }
 }
+
+/// Returns what the database says of a bridge in a spanning tree with these keys of `other_config`.
+fn tree(protocol: &str, of_bridge: &[(&str, &str)], of_port: &[(&str, &str)]) -> String {
+    let mut database = Database::default();
+    let port = database.port(
+        "p1",
+        &json!({"other_config": map(of_port)}),
+        &json!({"type": "system"}),
+    );
+    let enabled = format!("{protocol}_enable");
+    database.bridge(
+        "br0",
+        &json!({enabled: true, "other_config": map(of_bridge)}),
+        &[port],
+    );
+    let translation = database.translated();
+    format!("{:?} {:?}", translation.bridges, translation.faults)
+}
+
+#[test]
+fn every_key_of_a_spanning_tree_changes_the_bridge_or_is_named() {
+    let of_bridge = [
+        ("stp", "system-id", "02:00:00:00:00:09"),
+        ("stp", "priority", "100"),
+        ("stp", "hello-time", "1"),
+        ("stp", "max-age", "10"),
+        ("stp", "forward-delay", "10"),
+        ("rstp", "address", "02:00:00:00:00:09"),
+        ("rstp", "priority", "4096"),
+        ("rstp", "ageing-time", "100"),
+        ("rstp", "force-protocol-version", "0"),
+        ("rstp", "max-age", "10"),
+        ("rstp", "forward-delay", "10"),
+        ("rstp", "transmit-hold-count", "3"),
+    ];
+    let of_port = [
+        ("stp", "enable", "false"),
+        ("stp", "port-num", "9"),
+        ("stp", "port-priority", "16"),
+        ("stp", "path-cost", "7"),
+        ("rstp", "enable", "false"),
+        ("rstp", "port-num", "9"),
+        ("rstp", "port-priority", "16"),
+        ("rstp", "path-cost", "7"),
+        ("rstp", "port-admin-edge", "true"),
+        ("rstp", "port-auto-edge", "false"),
+        ("rstp", "port-mcheck", "true"),
+        ("rstp", "admin-p2p-mac", "false"),
+    ];
+    for (protocol, key, value) in of_bridge {
+        let key = format!("{protocol}-{key}");
+        assert_ne!(
+            tree(protocol, &[(&key, value)], &[]),
+            tree(protocol, &[], &[]),
+            "{key}"
+        );
+    }
+    for (protocol, key, value) in of_port {
+        let key = format!("{protocol}-{key}");
+        assert_ne!(
+            tree(protocol, &[], &[(&key, value)]),
+            tree(protocol, &[], &[]),
+            "{key}"
+        );
+    }
+    // Priorities of STP are whole numbers of 16 bits, those of RSTP multiples of 4096; a wrong address is named.
+    assert!(tree("stp", &[("stp-priority", "100")], &[]).contains("BridgePriority(100)"));
+    assert!(tree("rstp", &[("rstp-priority", "5000")], &[]).contains("BridgePriority(4096)"));
+    let wrong = tree("rstp", &[("rstp-address", "nobody")], &[]);
+    assert!(wrong.contains("rstp-address=nobody has no effect"), "{wrong}");
+}
