@@ -18,6 +18,17 @@ use crate::{Egress, MarkColumn, MarkLevel, Slots};
 /// The slots of the packets of a burst, by position.
 type SlotColumn = [u32; BURST];
 
+/// What the slots of a burst's marked packets hold; packets are bits by position.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    /// The slot has a valid traversal.
+    known: u64,
+    /// The slot has none: these packets are first for it.
+    first: u64,
+    /// The traversal of the slot holds for some packets with its key only.
+    depending: u64,
+}
+
 /// Calls `each` with the positions of the bits of a word, from the lowest.
 fn each_bit(mut bits: u64, mut each: impl FnMut(usize)) {
     while bits != 0 {
@@ -59,8 +70,9 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         self.scratch.unread = u64::MAX;
         self.traversals.update(self.fwd);
         let mut places: SlotColumn = [0; BURST];
-        let (mut known, mut first) = self.find_slots(column, marked, slots, &mut places);
-        self.verify(burst, (&places, level), slots, (&mut known, &mut first));
+        let mut found = self.find_slots(column, marked, slots, &mut places);
+        self.verify(burst, (&places, level), slots, &mut found);
+        let Found { known, first, .. } = found;
         self.sample(burst, all & !known & !first, slots);
         let unknown = self.in_flow_order(all & !known, known, column);
         let mut left: ArrayVec<P, BURST> = ArrayVec::new();
@@ -88,30 +100,27 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         }
     }
 
-    /// Finds the slots of marked packets. Returns the packets whose slot has a valid traversal, and those whose slot has none.
+    /// Finds the slots of marked packets.
     #[inline]
-    fn find_slots(
-        &self,
-        column: &MarkColumn,
-        marked: u64,
-        slots: &Slots,
-        places: &mut SlotColumn,
-    ) -> (u64, u64) {
+    fn find_slots(&self, column: &MarkColumn, marked: u64, slots: &Slots, places: &mut SlotColumn) -> Found {
         let version = self.fwd.cache_form().1;
         let incarnation = self.traversals.incarnation();
-        let (mut known, mut first) = (0, 0);
+        let mut found = Found::default();
         each_bit(marked, |i| match slots.find(column.marks[i], version) {
             None => slots.counts().count_unknown(),
             Some(slot) => {
                 places[i] = slot;
-                let traversal = slots.traversal(slot, incarnation);
-                match traversal.filter(|words| self.traversals.is_current(Traversal(words))) {
-                    Some(_) => known |= 1 << i,
-                    None => first |= 1 << i,
+                let traversal = slots.traversal(slot, incarnation).map(|words| Traversal(words));
+                match traversal.filter(|traversal| self.traversals.is_current(*traversal)) {
+                    Some(traversal) => {
+                        found.known |= 1 << i;
+                        found.depending |= u64::from(traversal.depends()) << i;
+                    }
+                    None => found.first |= 1 << i,
                 }
             }
         });
-        (known, first)
+        found
     }
 
     /// Compares the keys of packets with those of their slots, as far as the level asks for it, and of all that are first for
@@ -122,11 +131,15 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
         burst: &ArrayVec<P, BURST>,
         (places, level): (&SlotColumn, MarkLevel),
         slots: &mut Slots,
-        (known, first): (&mut u64, &mut u64),
+        Found {
+            known,
+            first,
+            depending,
+        }: &mut Found,
     ) {
         let mut compared = *first;
         if level == MarkLevel::Trust {
-            each_bit(*known, |i| compared |= u64::from(slots.is_audited()) << i);
+            compared |= slots.audited(*known);
         } else {
             compared |= *known;
         }
@@ -142,10 +155,10 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
                 *first &= !(1 << i);
             }
         });
-        each_bit(*known, |i| {
+        each_bit(*known & *depending, |i| {
             let traversal = Traversal(slots.valid_traversal(places[i]));
             let is_ip = slots.key(places[i]).has(Layer::Ip);
-            if traversal.depends() && !traversal.holds_for(burst[i].head(), is_ip) {
+            if !traversal.holds_for(burst[i].head(), is_ip) {
                 *known &= !(1 << i);
             }
         });
