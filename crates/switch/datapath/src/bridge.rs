@@ -1,6 +1,7 @@
 //! The control side's handle of one bridge in the data plane. The handle publishes changes of the tables that
 //! workers read, receives events from the workers, and adds and removes ports ([`ports`]) and services.
 
+mod divert;
 mod lags;
 mod offload;
 mod packet_out;

@@ -18,6 +18,7 @@ mod bridge;
 mod capture;
 mod counters;
 mod datapath;
+mod diverting;
 mod egress;
 mod events;
 mod handoff;

@@ -24,7 +24,7 @@ use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 
 use crate::counters::PortCounters;
-use crate::io::{Burst, Input, RxQueue, TxQueue};
+use crate::io::{Burst, Diversion, Input, RxQueue, TxQueue};
 
 /// Maximum number of segments that a queue sends in one call, so that other queues are served, too.
 const SEGMENTS_MAX: usize = 512;
@@ -223,6 +223,10 @@ impl<P: Packet + 'static> SegmentingTx<P> {
 impl<P: Packet + 'static> TxQueue<P> for SegmentingTx<P> {
     fn has_in_flight(&self) -> bool {
         self.queue.has_in_flight()
+    }
+
+    fn exchange_diversion(&mut self, diversion: &mut Option<Box<dyn Diversion<P>>>) -> bool {
+        self.queue.exchange_diversion(diversion)
     }
 
     fn refused(&self, left: usize) -> usize {

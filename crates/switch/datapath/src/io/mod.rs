@@ -144,6 +144,27 @@ pub trait TxQueue<P>: Send {
         let _ = (packet, gso);
         false
     }
+
+    /// Exchanges the diversion of this queue, or of the one behind it, with the one that is given. Returns false if there is
+    /// no diverting queue, and then changes nothing.
+    fn exchange_diversion(&mut self, diversion: &mut Option<Box<dyn Diversion<P>>>) -> bool {
+        let _ = diversion;
+        false
+    }
+}
+
+/// Takes packets that a port sends before its device gets them ([`Bridge::divert`](crate::Bridge::divert)). Like all code of a
+/// worker it takes no lock, allocates nothing in steady state, logs nothing and never waits.
+pub trait Diversion<P>: Send {
+    /// Takes its packets out of `burst`, moves those for the device to `device`, which is empty, and leaves in `burst` those
+    /// that it has no room for now, each in order.
+    fn divert(&mut self, burst: &mut Burst<P>, device: &mut Burst<P>);
+
+    /// Returns true if it would take a packet.
+    fn takes(&mut self, packet: &P) -> bool;
+
+    /// Returns true if packets that it took are still on their way, as [`TxQueue::has_in_flight`].
+    fn has_in_flight(&self) -> bool;
 }
 
 /// The properties of a device, as far as it reports them.

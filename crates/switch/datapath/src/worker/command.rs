@@ -12,6 +12,7 @@ use super::marks::PortMarks;
 use crate::capture::Captures;
 use crate::counters::WorkerCounters;
 use crate::handoff::Inbox;
+use crate::io::Diversion;
 use crate::lag::{Distribution, LagRole};
 use crate::sampling::WorkerSampling;
 use crate::scheduled::SchedulerRole;
@@ -78,6 +79,13 @@ pub(crate) enum Command<P> {
         bridge: u32,
         sampling: WorkerSampling,
         done: SyncSender<WorkerSampling>,
+    },
+    /// Sets or removes the diversion of a port, and returns the one that is not used any more.
+    SetDiversion {
+        bridge: u32,
+        port: PortNo,
+        diversion: Option<Box<dyn Diversion<P>>>,
+        done: SyncSender<Option<Box<dyn Diversion<P>>>>,
     },
     /// Sets or removes the policer of a port.
     SetPolicing {

@@ -45,6 +45,7 @@ impl<P: Packet + 'static> Worker<P> {
                 | Command::SetSampling { bridge, .. }
                 | Command::SendFirst { bridge, .. }
                 | Command::SetLag { bridge, .. }
+                | Command::SetDiversion { bridge, .. }
                 | Command::SetMarks { bridge, .. }
                 | Command::ChangeSlots { bridge, .. }
                 | Command::SetPolicing { bridge, .. } => {
@@ -121,6 +122,14 @@ impl<P: Packet + 'static> BridgeContext<P> {
             }
             Command::SetCaptures { captures, done, .. } => {
                 let _waiter_ended = done.send(core::mem::replace(&mut tx.captures, captures));
+            }
+            Command::SetDiversion {
+                port,
+                diversion,
+                done,
+                ..
+            } => {
+                let _waiter_ended = done.send(tx.set_diversion(port, diversion));
             }
             Command::SetSampling { sampling, done, .. } => {
                 let _waiter_ended = done.send(core::mem::replace(&mut self.pipeline.sampling, sampling));
