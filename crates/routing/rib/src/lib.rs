@@ -21,6 +21,7 @@ pub mod event;
 mod hops;
 mod install;
 mod namespace;
+mod own;
 mod replay;
 mod resolve;
 mod rib;
@@ -31,6 +32,7 @@ mod view;
 
 pub use action::Action;
 pub use event::{Event, Netns};
+pub use own::{OwnPrefix, OwnRoute};
 pub use replay::{FIRST_REPLAY_MAX, REPLAY_QUIET};
 pub use rib::{CHECK_AFTER, CHECK_INTERVAL, Counts, Limits, NAMESPACE_HOLD, Rib, VrfId};
 pub use view::{HopView, NeighbourView, RouteView, VrfSummary};

@@ -115,6 +115,14 @@ impl SourceAddresses {
         *self.numbers.entry(address).or_insert(next)
     }
 
+    /// Returns the address with a number.
+    pub(crate) fn address(&self, number: u32) -> Option<IpAddr> {
+        let mut numbers = self.numbers.iter();
+        numbers
+            .find(|(_, held)| **held == number)
+            .map(|(address, _)| *address)
+    }
+
     pub(crate) fn find(&self, address: IpAddr) -> Option<u32> {
         self.numbers.get(&address).copied()
     }

@@ -174,7 +174,7 @@ impl Rib {
     }
 
     /// Returns the route that the FIB has for an entry, if the FIB has one.
-    fn shown<'a>(&self, entry: &'a Entry) -> Option<&'a Record> {
+    pub(crate) fn shown<'a>(&self, entry: &'a Entry) -> Option<&'a Record> {
         let installed = |record: &Record| self.group_of(record.set) == entry.installed;
         // A neighbour's route of its own stands before a connected one of its prefix.
         entry.best(installed).or_else(|| entry.best(|_| true))

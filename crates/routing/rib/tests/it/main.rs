@@ -10,6 +10,7 @@
 mod fpm;
 mod hosts;
 mod kernel_rules;
+mod own;
 mod properties;
 mod sweeps;
 mod world;
