@@ -7,7 +7,8 @@
 //!    an interface ([`RouterHandle::vlan_mode`]), sets a static MAC address for each interface
 //!    ([`Control::set_static_fdb`](millrace_pipeline::Control::set_static_fdb)), and publishes both; then
 //!    [`RouterHandle::attach`].
-//! 3. For each interface: [`RouterHandle::add_shadow`] with the open tap of the kernel.
+//! 3. For each interface: [`RouterHandle::add_shadow`] with the open tap of the kernel; for a passive one
+//!    [`RouterHandle::divert`].
 //! 4. Again and again: [`RouterHandle::next_glean`], each of which the kernel is asked for, and
 //!    [`RouterHandle::collect`].
 //!
@@ -29,6 +30,7 @@ use millrace_wire::Packet;
 use thiserror::Error;
 
 use crate::counters::{InterfaceCounters, InterfaceStats};
+use crate::diversion::TunnelDiversion;
 use crate::glean::Glean;
 use crate::port;
 use crate::service::{
@@ -58,6 +60,9 @@ pub enum AttachError {
     /// The router is not attached to the bridge.
     #[error("bridge {0} has no router. To fix it: attach the router first")]
     NotAttached(u16),
+    /// The bridge has no such port.
+    #[error("the bridge has no port {0}. To fix it: see why it does not run")]
+    NoPort(PortNo),
     /// The port of the router cannot be added.
     #[error(transparent)]
     Port(#[from] AddPortError),
@@ -146,7 +151,7 @@ impl<P: Packet + 'static> RouterHandle<P> {
     /// Returns the VLANs of the router's port in a bridge: those with an interface.
     pub fn vlan_mode(&self, bridge: u16) -> VlanMode {
         let interfaces = self.state().interfaces();
-        let vlans = interfaces.filter(|interface| interface.bridge == bridge);
+        let vlans = interfaces.filter(|interface| interface.bridge == bridge && !interface.is_passive());
         let allowed: VidSet = vlans.map(|interface| interface.vid).collect();
         VlanMode::Trunk {
             native: None,
@@ -250,6 +255,42 @@ impl<P: Packet + 'static> RouterHandle<P> {
         attached.add_inputs(bridge, number, origin, rings);
         attached.numbers.push(number);
         Ok(())
+    }
+
+    /// Takes the packets of tunnels out of those that a bridge sends to a port with a tap device, the port of a passive
+    /// interface. Until [`Self::end_diversion`], the removal of the port or the end of the router in this bridge.
+    ///
+    /// # Errors
+    /// [`AttachError`]; nothing is then diverted.
+    pub fn divert<B: Backend<Packet = P>>(
+        &mut self,
+        index: u16,
+        bridge: &mut Bridge<B>,
+        port: PortNo,
+        interface: u16,
+    ) -> Result<(), AttachError> {
+        let Some(worker) = bridge.first_tx_worker(port) else {
+            return Err(AttachError::NoPort(port));
+        };
+        let state = self.writer.reader().ok_or(AttachError::TooMany {
+            bridges: self.bridges.len(),
+            workers: self.workers,
+        })?;
+        let Some((_, service)) = self
+            .bridges
+            .get(&index)
+            .and_then(|held| held.services.get(worker))
+        else {
+            return Err(AttachError::NotAttached(index));
+        };
+        let diversion = TunnelDiversion::new(state, interface, Arc::clone(&service.inbox));
+        bridge.divert(port, Some(Box::new(diversion)));
+        Ok(())
+    }
+
+    /// Ends what [`Self::divert`] began.
+    pub fn end_diversion<B: Backend<Packet = P>>(&mut self, bridge: &mut Bridge<B>, port: PortNo) {
+        bridge.divert(port, None);
     }
 
     /// Removes a port of [`Self::attach_number`] or [`Self::attach_underlay`]. The caller has removed it from the pipeline and published that.

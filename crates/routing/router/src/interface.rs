@@ -16,6 +16,10 @@ pub enum EgressMode {
     Straight,
     /// They enter table 0, with the number of the interface as `in_port`.
     Tables(PortNo),
+    /// The interface is passive: it is the kernel's own one behind this port, a tap device of the bridge. They enter table 0 as
+    /// if the kernel had sent them there. The router receives nothing for it but packets of tunnels, from a
+    /// [diversion](crate::RouterHandle::divert).
+    Kernel(PortNo),
 }
 
 /// An IPv4 address of an interface.
@@ -98,6 +102,11 @@ pub struct Interface {
 }
 
 impl Interface {
+    /// Returns true if the interface is the kernel's own one behind a port.
+    pub fn is_passive(&self) -> bool {
+        matches!(self.egress, EgressMode::Kernel(_))
+    }
+
     /// Returns true if the interface receives frames for this address of one host.
     #[inline]
     pub(crate) fn has_mac(&self, mac: Mac) -> bool {

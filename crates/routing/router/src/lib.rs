@@ -13,6 +13,8 @@
 //! * [`RouterState`] is what it reads: interfaces and rates in two copies, the FIB in one.
 //! * [`RouterHandle`] attaches it to bridges: a logical port and a service of each worker, which run the core.
 //! * [`TunnelEnds`] are the tunnels that a VRF carries: their packets are routed as those of this machine.
+//! * Passive interfaces ([`EgressMode::Kernel`]) are the kernel's own, behind ports of bridges: only packets of tunnels leave
+//!   and arrive by them.
 //! * [`explain`] runs the same code for one packet and returns its steps.
 //!
 //! # What it does not do
@@ -25,6 +27,7 @@ mod acl;
 mod admit;
 mod class;
 mod counters;
+mod diversion;
 mod explain;
 mod forward;
 mod fragment;

@@ -4,6 +4,7 @@
 //! ```text
 //!  router port, numbered ports --rings--> Router --+--> VLAN of this bridge: NORMAL, or table 0
 //!  router of another bridge, same worker --------- | -> (already routed, or to be decapsulated)
+//!  diversion of a tap device's port, same worker - | -> (to be decapsulated; see `diversion`)
 //!                                                  +--> router of another bridge, same worker
 //!                                                  +--> underlay port of this bridge: a tunnel's packet
 //!                                                  +--> packets that wait for a neighbour
@@ -46,8 +47,8 @@ pub(crate) type PacketQueue<P> = Arc<ArrayQueue<(u16, P)>>;
 pub(crate) enum PeerTarget {
     /// The VLAN of an interface, by index: the packet is routed.
     Interface(u16),
-    /// An underlay port: the packet is to be decapsulated.
-    Underlay(PortNo),
+    /// An underlay port: the packet is to be decapsulated. If a diversion took it, the bridge may be another one.
+    Underlay(UnderlayPort),
 }
 
 /// Packets between the routers of two bridges in one worker.
@@ -231,7 +232,7 @@ impl<P: Packet> Service<P> for BridgeRouter<P> {
         {
             polled.found += 1;
             match target {
-                PeerTarget::Underlay(port) => out.receive_at(port, packet),
+                PeerTarget::Underlay(to) => out.decapsulate(to, packet),
                 PeerTarget::Interface(index) => match state.interface(index) {
                     Some(interface) => out.deliver(interface, packet),
                     None => out.dropped(DropReason::RouteInterfaceDown, Some(packet)),
@@ -321,7 +322,7 @@ impl<P: Packet> Output<'_, P> {
                     self.outlet.forward(self.sink.port, &mut self.sink.straight);
                 }
             }
-            EgressMode::Tables(number) => self.receive_at(number, frame),
+            EgressMode::Tables(number) | EgressMode::Kernel(number) => self.receive_at(number, frame),
         }
     }
 
@@ -460,7 +461,7 @@ impl<P: Packet> RouteOutput<P> for Output<'_, P> {
     fn decapsulate(&mut self, to: UnderlayPort, frame: P) {
         match to.bridge == self.sink.bridge {
             true => self.receive_at(to.port, frame),
-            false => self.send_to_peer(to.bridge, PeerTarget::Underlay(to.port), frame),
+            false => self.send_to_peer(to.bridge, PeerTarget::Underlay(to), frame),
         }
     }
 

@@ -221,7 +221,9 @@ impl RouterState {
         while self.by_vlan.len() <= bridge {
             self.by_vlan.push(Box::new([NONE; VLANS]));
         }
-        self.by_vlan[bridge][usize::from(vid.raw()) % VLANS] = index;
+        if !interface.is_passive() {
+            self.by_vlan[bridge][usize::from(vid.raw()) % VLANS] = index;
+        }
         self.collect_addresses(vrf);
     }
 

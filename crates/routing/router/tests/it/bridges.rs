@@ -13,10 +13,12 @@ use millrace_fib::{NextHopKind, Prefix};
 use millrace_flow::{Action, Instructions, Match};
 use millrace_pipeline::{
     Control, ControlConfig, Counters, DropReason, FdbKey, FlowMod, FlowModCommand, Learn, Op, Port,
-    PortConfig, Standalone, VlanMode,
+    PortConfig, Standalone, TunnelKey, VlanMode,
 };
-use millrace_router::{Address4, Change, EgressMode, Interface, RouterHandle};
-use millrace_types::{Duration, Mac, PortNo, Priority, TableId, Time, Vid};
+use millrace_router::{
+    Address4, Change, EgressMode, Interface, RouterHandle, TunnelEnd, TunnelEnds, UNDERLAY_MAC, UnderlayPort,
+};
+use millrace_types::{Duration, Mac, PortNo, Priority, TableId, Time, TunnelKind, Vid};
 use millrace_wire::{Builder, Frame, arp};
 
 use crate::harness::{SEED, TestBed, datagram, hop, host_mac, interface, link, router_mac, vid};
@@ -458,4 +460,121 @@ fn a_change_of_addresses_takes_effect_at_once() {
             .count(),
         6
     );
+}
+
+/// The index of a passive interface, in bridge 0, and its port there; the underlay port of tunnels of bridge 1.
+const PASSIVE: u16 = 3;
+const TAP: PortNo = PortNo::from_raw(2);
+const UNDERLAY: PortNo = PortNo::from_raw(130);
+
+/// A lab whose port 2 of bridge 0 has a tap with the addresses of [`interface`] 3, which carries a tunnel of bridge 1.
+fn with_tap() -> Lab {
+    let mut lab = Lab::new(Standalone::Off);
+    let passive = Interface {
+        vrf: 0,
+        vid: vid(0),
+        egress: EgressMode::Kernel(TAP),
+        ..interface(PASSIVE)
+    };
+    let end = TunnelEnd {
+        kind: TunnelKind::Vxlan,
+        udp_port: 4789,
+        local: [192, 0, 2, 1].into(),
+        remote: [192, 0, 2, 2].into(),
+        key: TunnelKey::Fixed(42),
+    };
+    let port = UnderlayPort {
+        bridge: 1,
+        port: UNDERLAY,
+    };
+    lab.handle.change(&mut vec![
+        Change::Interface(passive.into()),
+        Change::Tunnels(0, TunnelEnds::new([(end, port)]).into()),
+    ]);
+    lab.bed.route("192.0.2.2/32", &[hop(PASSIVE, 2, None)]);
+    lab.serve(|lab| {
+        let side = &mut lab.sides[1];
+        side.change(|control, ops| control.set_port(Port::new(UNDERLAY), ops));
+        lab.handle
+            .attach_underlay(1, &mut side.bridge, UNDERLAY, 0)
+            .unwrap();
+        let side = &mut lab.sides[0];
+        lab.handle.divert(0, &mut side.bridge, TAP, PASSIVE).unwrap();
+    });
+    entry(&mut lab.sides[0], PortNo::from_raw(1), TAP);
+    entry(&mut lab.sides[0], TAP, PortNo::from_raw(1));
+    entry(&mut lab.sides[1], UNDERLAY, PortNo::from_raw(1));
+    entry(&mut lab.sides[1], PortNo::from_raw(1), UNDERLAY);
+    lab
+}
+
+fn vxlan(macs: [Mac; 2], addresses: [[u8; 4]; 2]) -> Vec<u8> {
+    let mut payload = vec![8, 0, 0, 0];
+    payload.extend((42_u32 << 8).to_be_bytes());
+    payload.extend([5; 60]);
+    let header = Builder::ethernet(macs[0], macs[1]).ipv4(addresses[0], addresses[1]);
+    header.udp(50_000, 4789).payload(&payload).build()
+}
+
+#[test]
+fn a_tap_device_gets_all_packets_but_those_of_tunnels_for_its_own_address() {
+    let mut lab = with_tap();
+    let (near, far) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+    let (tap, host) = (router_mac(PASSIVE), host_mac(PASSIVE, 2));
+    let of_tunnel = vxlan([tap, host], [far, near]);
+    let mut expected = of_tunnel.clone();
+    expected[..6].copy_from_slice(&UNDERLAY_MAC.0);
+    expected[6..12].copy_from_slice(&UNDERLAY_MAC.0);
+    assert_eq!(
+        lab.pass((0, 1), &of_tunnel, (1, 1)),
+        [expected],
+        "{:?}",
+        lab.all_drops()
+    );
+    assert!(received(&lab.peer(0, 2)).is_empty());
+    // For another address of the link, of the network, and of another program: the kernel decides.
+    let ssh = Builder::ethernet(tap, host).ipv4(far, near);
+    for frame in [
+        vxlan([Mac::BROADCAST, host], [far, near]),
+        vxlan([host_mac(PASSIVE, 3), host], [far, near]),
+        vxlan([tap, host], [far, [192, 0, 2, 3]]),
+        ssh.udp(50_000, 22).payload(&[1; 30]).build(),
+        request(0),
+    ] {
+        assert_eq!(lab.pass((0, 1), &frame, (0, 2)), [&*frame]);
+    }
+    assert!(received(&lab.peer(1, 1)).is_empty());
+
+    // Without the diversion the kernel gets all, as from a bridge without tunnels.
+    lab.serve(|lab| {
+        let side = &mut lab.sides[0];
+        lab.handle.end_diversion(&mut side.bridge, TAP);
+    });
+    assert_eq!(lab.pass((0, 1), &of_tunnel, (0, 2)), [of_tunnel]);
+}
+
+#[test]
+fn a_tunnels_packet_enters_the_bridge_of_its_route_as_if_the_kernel_had_sent_it() {
+    let mut lab = with_tap();
+    let sent = vxlan([UNDERLAY_MAC; 2], [[192, 0, 2, 1], [192, 0, 2, 2]]);
+    let mut expected = sent.clone();
+    expected[..6].copy_from_slice(&host_mac(PASSIVE, 2).0);
+    expected[6..12].copy_from_slice(&router_mac(PASSIVE).0);
+    assert_eq!(
+        lab.pass((1, 1), &sent, (0, 1)),
+        [expected],
+        "{:?}",
+        lab.all_drops()
+    );
+    // The router itself receives nothing at a passive interface.
+    assert!(
+        lab.handle
+            .state()
+            .interface_in(0, vid(0))
+            .is_some_and(|held| held.index == 0)
+    );
+    let VlanMode::Trunk { allowed, .. } = lab.handle.vlan_mode(0) else {
+        panic!("a trunk");
+    };
+    assert!(!allowed.unwrap().contains(vid(30)));
 }
