@@ -116,7 +116,7 @@ impl Device {
         match self {
             Device::Tunnel(tunnel) => match tunnel.underlay() {
                 Underlay::Port(port) => Some(port),
-                Underlay::Vrf(_) => None,
+                Underlay::Vrf(_) | Underlay::Host => None,
             },
             Device::Nsh(nsh) => Some(nsh.underlay()),
             _ => None,

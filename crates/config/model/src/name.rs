@@ -123,6 +123,13 @@ impl From<&BridgeName> for PortName {
     }
 }
 
+impl VrfName {
+    /// Returns the name of the VRF with the routes of the machine itself ([`Underlay::Host`](crate::Underlay::Host)).
+    pub(crate) fn host() -> VrfName {
+        VrfName(crate::tunnel::HOST.to_owned())
+    }
+}
+
 impl From<&BridgeName> for InterfaceName {
     /// Returns the name of the bridge as the interface of its LOCAL port.
     fn from(bridge: &BridgeName) -> InterfaceName {

@@ -28,8 +28,8 @@ section! {
             /// the emulated path `[[wan]]` NAME; see docs/wan.md), `tap:NAME` (a kernel interface that Millrace
             /// creates), a virtual NIC (`vhost:PATH`, `virtio-user:PATH` or `memif:PATH`; see docs/vnics.md), a NIC that
             /// dispatches packets (`nic:PATH`; see docs/smart-nic.md), a tunnel
-            /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`; see
-            /// docs/tunnels.md), a port of service paths (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`),
+            /// (`vxlan:remote=IP,local=IP,underlay=PORT,key=NUMBER`; also `gre`, `gtpu` and `mplsudp`, and `underlay=host`;
+            /// see docs/tunnels.md), a port of service paths (`nsh:remote=MAC,underlay=PORT,in=PATH/INDEX,out=PATH/INDEX`),
             /// `lag:NAME` (the members of the `[[bridge.lag]]` NAME; see docs/lag.md) or `memory`. Only NICs, DPDK's
             /// virtual devices and `virtio-user` need DPDK.
             pub device: Device,

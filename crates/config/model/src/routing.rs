@@ -93,6 +93,12 @@ section! {
 deserialize!(Vrf, Interface, Acl);
 
 impl Vrf {
+    /// Returns the VRF that carries tunnels with [`Underlay::Host`](crate::Underlay::Host): the table main of the namespace of
+    /// the switch. It is not configured.
+    pub fn of_host() -> Vrf {
+        Vrf::new(VrfName::host())
+    }
+
     /// Returns the namespace and the table, which no other VRF has.
     pub fn key(&self) -> (Option<&NamespaceName>, KernelTable) {
         (self.netns.as_ref(), self.table)

@@ -1,7 +1,7 @@
 //! Tunnels as logical ports: the encapsulation, and the underlay port that carries the packets.
 //!
 //! `vxlan:remote=192.0.2.2,local=192.0.2.1,key=42,underlay=p1`: one line of text, as for other devices. With
-//! `underlay=vrf:blue` the routes of the VRF `blue` carry the packets.
+//! `underlay=vrf:blue` the routes of the VRF `blue` carry the packets, and with `underlay=host` those of the machine itself.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -32,7 +32,12 @@ pub enum Underlay {
     Port(PortName),
     /// The routes of a VRF.
     Vrf(VrfName),
+    /// The routes that the kernel has in the namespace of the switch, over the ports of bridges with a tap device.
+    Host,
 }
+
+/// The text of [`Underlay::Host`]. No port with this name can be an underlay.
+pub(crate) const HOST: &str = "host";
 
 impl FromStr for Underlay {
     type Err = NameError;
@@ -40,6 +45,7 @@ impl FromStr for Underlay {
     fn from_str(text: &str) -> Result<Underlay, NameError> {
         match text.strip_prefix("vrf:") {
             Some(vrf) => vrf.parse().map(Underlay::Vrf),
+            None if text == HOST => Ok(Underlay::Host),
             None => text.parse().map(Underlay::Port),
         }
     }
@@ -50,6 +56,7 @@ impl fmt::Display for Underlay {
         match self {
             Underlay::Port(port) => write!(f, "{port}"),
             Underlay::Vrf(vrf) => write!(f, "vrf:{vrf}"),
+            Underlay::Host => f.write_str(HOST),
         }
     }
 }
@@ -59,7 +66,8 @@ impl fmt::Display for Underlay {
 pub struct Tunnel {
     kind: TunnelKind,
     remote: IpAddr,
-    local: IpAddr,
+    /// None only with [`Underlay::Host`].
+    local: Option<IpAddr>,
     underlay: Underlay,
     key: TunnelKey,
     gateway: Option<IpAddr>,
@@ -72,8 +80,8 @@ pub struct Tunnel {
 /// Default time to live of the outer header, the value that RFC 1700 recommends.
 const TTL: u8 = 64;
 
-const KEYS: &str = "expected KIND:remote=IP,local=IP,underlay=PORT or underlay=vrf:NAME, and key=NUMBER or key=flow, gateway=IP, \
-                    port=UDP-PORT, ttl=1..255, dscp=0..63 or dscp=inherit, csum=true";
+const KEYS: &str = "expected KIND:remote=IP,local=IP,underlay=PORT, underlay=vrf:NAME or underlay=host, and key=NUMBER or \
+                    key=flow, gateway=IP, port=UDP-PORT, ttl=1..255, dscp=0..63 or dscp=inherit, csum=true";
 
 impl Tunnel {
     /// Returns the encapsulation.
@@ -86,8 +94,9 @@ impl Tunnel {
         self.remote
     }
 
-    /// Returns the IP address of the local endpoint, of the same family as the remote one.
-    pub fn local(&self) -> IpAddr {
+    /// Returns the IP address of the local endpoint, of the same family as the remote one. `None`, which needs
+    /// [`Underlay::Host`], is the address that the kernel uses by the route to the remote one.
+    pub fn local(&self) -> Option<IpAddr> {
         self.local
     }
 
@@ -112,7 +121,7 @@ impl Tunnel {
     }
 
     /// Returns what tells the tunnel from others over one underlay: two that agree in it would receive the same packets.
-    pub(crate) fn end(&self) -> (TunnelKind, u16, IpAddr, IpAddr, TunnelKey) {
+    pub(crate) fn end(&self) -> (TunnelKind, u16, Option<IpAddr>, IpAddr, TunnelKey) {
         (self.kind, self.udp_port(), self.local, self.remote, self.key)
     }
 
@@ -181,28 +190,36 @@ impl Tunnel {
         }
         let missing = |name: &str| format!("`{name}` is missing; {KEYS}");
         let remote = remote.ok_or_else(|| missing("remote"))?;
-        let local = local.ok_or_else(|| missing("local"))?;
+        if local.is_none() && underlay != Some(Underlay::Host) {
+            return Err(missing("local"));
+        }
         let underlay = underlay.ok_or_else(|| missing("underlay"))?;
-        for (name, address) in [
-            ("remote", remote),
-            ("local", local),
-            ("gateway", gateway.unwrap_or(local)),
-        ] {
+        let given = [("remote", Some(remote)), ("local", local), ("gateway", gateway)];
+        for (name, address) in given
+            .into_iter()
+            .filter_map(|(name, address)| Some((name, address?)))
+        {
             if address.is_unspecified() || address.is_multicast() {
                 return Err(format!("`{name}={address}`: expected a unicast address"));
             }
-            if address.is_ipv4() != local.is_ipv4() {
+            let (of, first) = local.map_or(("remote", remote), |local| ("local", local));
+            if address.is_ipv4() != first.is_ipv4() {
                 return Err(format!(
-                    "`{name}={address}`: expected an address of the family of local={local}"
+                    "`{name}={address}`: expected an address of the family of {of}={first}"
                 ));
             }
         }
-        if let (Underlay::Vrf(vrf), Some(gateway)) = (&underlay, gateway) {
+        let routes_of = match &underlay {
+            Underlay::Port(_) => None,
+            Underlay::Vrf(_) => Some("the VRF"),
+            Underlay::Host => Some("the machine"),
+        };
+        if let (Some(of), Some(gateway)) = (routes_of, gateway) {
             return Err(format!(
-                "`gateway={gateway}` with `underlay=vrf:{vrf}`: expected no gateway, because the routes of the VRF say it"
+                "`gateway={gateway}` with `underlay={underlay}`: expected no gateway, because the routes of {of} say it"
             ));
         }
-        if remote == local {
+        if Some(remote) == local {
             return Err(format!(
                 "`remote={remote}` is `local`: expected the address of another machine"
             ));
@@ -256,7 +273,11 @@ impl fmt::Display for Tunnel {
             underlay,
             ..
         } = self;
-        write!(f, "{kind}:remote={remote},local={local},underlay={underlay}")?;
+        write!(f, "{kind}:remote={remote}")?;
+        if let Some(local) = local {
+            write!(f, ",local={local}")?;
+        }
+        write!(f, ",underlay={underlay}")?;
         match self.key {
             key if key == default_key(self.kind) => {}
             TunnelKey::Fixed(key) => write!(f, ",key={key}")?,
@@ -297,6 +318,8 @@ mod tests {
             "gtpu:remote=192.0.2.2,local=192.0.2.1,underlay=p1,key=4294967295,dscp=46",
             "mplsudp:remote=192.0.2.2,local=192.0.2.1,underlay=p1",
             "vxlan:remote=192.0.2.2,local=192.0.2.1,underlay=vrf:blue,key=42",
+            "vxlan:remote=192.0.2.2,local=192.0.2.1,underlay=host",
+            "gre:remote=fd00::2,underlay=host,key=7",
         ] {
             assert_eq!(text.parse::<Device>().unwrap().to_string(), text);
         }
@@ -322,6 +345,11 @@ mod tests {
             format!("gre:{base},port=4"),
             "gre:remote=192.0.2.2,local=192.0.2.1,underlay=vrf:".to_owned(),
             "gre:remote=192.0.2.2,local=192.0.2.1,underlay=vrf:blue,gateway=192.0.2.3".to_owned(),
+            "gre:remote=192.0.2.2,underlay=vrf:blue".to_owned(),
+            "gre:remote=192.0.2.2,underlay=p1".to_owned(),
+            "gre:remote=192.0.2.2,underlay=host,gateway=192.0.2.3".to_owned(),
+            "gre:remote=192.0.2.2,local=fd00::1,underlay=host".to_owned(),
+            "gre:remote=224.0.0.1,underlay=host".to_owned(),
             format!("mplsudp:{base},key=1"),
         ] {
             let error = text.parse::<Device>().unwrap_err().to_string();

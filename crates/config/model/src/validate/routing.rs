@@ -154,25 +154,44 @@ impl Checks {
         self.overlaps(config, interface, path);
     }
 
-    /// Checks tunnels with a VRF as underlay: the VRF exists, and no two tunnels of it take the same packets, whatever their
-    /// bridges.
+    /// Checks tunnels that are routed, in a VRF or by the machine itself: the VRF exists, none has the machine's routes and
+    /// name, and no two tunnels take the same packets, whatever their bridges.
     fn routed_tunnels(&mut self, config: &Config) {
         let mut ends = Unique::new("tunnel");
+        let host = Vrf::of_host();
+        let is_rival = |vrf: &&Vrf| vrf.name == host.name || vrf.key() == host.key();
+        let rival = config.vrfs.iter().find(is_rival);
         for (bridge, path) in bridges(config) {
             for (port, path) in ports(bridge, &path) {
                 let Device::Tunnel(tunnel) = &port.device else {
                     continue;
                 };
-                let Underlay::Vrf(vrf) = tunnel.underlay() else {
-                    continue;
-                };
                 let path = path.key("device");
-                if !config.vrfs.iter().any(|held| held.name == *vrf) {
-                    let message =
-                        format!("there is no VRF `{vrf}`: expected the name of a [[vrf]] as underlay");
-                    self.conflict(path.clone(), message);
+                match tunnel.underlay() {
+                    Underlay::Port(_) => continue,
+                    Underlay::Host => {
+                        if let Some(vrf) = rival {
+                            let message = format!(
+                                "`underlay=host` beside VRF `{}`: expected another name than `host` for the VRF, and if it has the \
+                                 table main of the namespace of millraced, `underlay=vrf:{}`",
+                                vrf.name, vrf.name
+                            );
+                            self.conflict(path.clone(), message);
+                        }
+                    }
+                    Underlay::Vrf(vrf) if !config.vrfs.iter().any(|held| held.name == *vrf) => {
+                        let message =
+                            format!("there is no VRF `{vrf}`: expected the name of a [[vrf]] as underlay");
+                        self.conflict(path.clone(), message);
+                    }
+                    Underlay::Vrf(_) => {}
                 }
-                ends.check((tunnel.end(), vrf), &port.device, path, &mut self.issues);
+                ends.check(
+                    (tunnel.end(), tunnel.underlay()),
+                    &port.device,
+                    path,
+                    &mut self.issues,
+                );
             }
         }
     }

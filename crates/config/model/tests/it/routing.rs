@@ -199,3 +199,33 @@ fn sources_macs_and_rules_that_are_none_say_what_was_expected() {
         assert!(error.contains("expected"), "{text}: {error}");
     }
 }
+
+#[test]
+fn tunnels_that_the_machine_routes_have_its_routes_for_themselves() {
+    let tunnels = |devices: &[&str]| {
+        let mut text = "[[bridge]]\nname = \"br0\"\n".to_owned();
+        for (index, device) in devices.iter().enumerate() {
+            write!(
+                text,
+                "[[bridge.port]]\nname = \"t{index}\"\nnumber = {}\ndevice = \"{device}\"\n",
+                index + 1
+            )
+            .unwrap();
+        }
+        text
+    };
+    let (one, other) = (
+        "vxlan:remote=192.0.2.2,underlay=host",
+        "vxlan:remote=192.0.2.2,underlay=host,key=7",
+    );
+    parse(&tunnels(&[one, other])).unwrap();
+    let error = parse(&tunnels(&[one, one])).unwrap_err();
+    assert!(error.contains("tunnel"), "{error}");
+    let elsewhere = "[[vrf]]\nname = \"blue\"\nnetns = \"blue\"\n[[vrf]]\nname = \"red\"\ntable = 10\n";
+    parse(&(tunnels(&[one]) + elsewhere)).unwrap();
+    for vrf in ["name = \"red\"", "name = \"host\"\ntable = 10"] {
+        let error = parse(&format!("{}[[vrf]]\n{vrf}\n", tunnels(&[one]))).unwrap_err();
+        assert!(error.contains("`underlay=host` beside VRF"), "{error}");
+        parse(&format!("[[vrf]]\n{vrf}\n")).unwrap();
+    }
+}

@@ -30,8 +30,14 @@ impl<B: Backend> BridgeControl<B> {
             Some(held) => held.port,
             None => self.free_number(|number| wanted.numbers.contains_key(&number)),
         };
+        // A bridge with none but passive interfaces sends the router nothing of its own.
+        let has_vlans = !wanted.vids.is_empty();
         let trunk = Port {
             vlan: wanted.vlans.clone(),
+            config: match has_vlans {
+                true => PortConfig::default(),
+                false => PortConfig::NO_FLOOD | PortConfig::TUNNELS_ONLY,
+            },
             ..Port::new(port)
         };
         self.tables.set_port(trunk, &mut self.ops);
@@ -55,6 +61,7 @@ impl<B: Backend> BridgeControl<B> {
             told,
         });
         let numbers = self.set_router_numbers(router, &held, &wanted);
+        let passive = self.set_diversions(router, &held, &wanted);
         let underlays = self.set_underlays(router, &mut held, &wanted);
         let addresses = wanted.addresses.clone();
         held.interfaces = BridgeInterfaces {
@@ -66,7 +73,29 @@ impl<B: Backend> BridgeControl<B> {
         self.router = Some(held);
         self.set_router_addresses(&addresses);
         self.tell_links();
-        numbers.and(underlays)
+        numbers.and(passive).and(underlays)
+    }
+
+    /// Lets the router have the packets of tunnels among those that ports with passive interfaces send to the kernel. A port
+    /// whose device was opened again has lost its diversion.
+    fn set_diversions(
+        &mut self,
+        router: &SharedRouter<B::Packet>,
+        held: &BridgeRouter<B::Packet>,
+        wanted: &BridgeInterfaces,
+    ) -> Result<(), String> {
+        let mut router = router.lock();
+        for port in held.interfaces.passive.keys() {
+            if !wanted.passive.contains_key(port) {
+                router.end_diversion(&mut self.datapath, *port);
+            }
+        }
+        let mut outcome = Ok(());
+        for (port, interface) in &wanted.passive {
+            let diverted = router.divert(held.index, &mut self.datapath, *port, *interface);
+            outcome = outcome.and(diverted.map_err(|error| error.to_string()));
+        }
+        outcome
     }
 
     /// Opens the ports to VRFs that carry tunnels, and closes those that no tunnel needs.
@@ -143,6 +172,11 @@ impl<B: Backend> BridgeControl<B> {
         self.poll_links();
     }
 
+    /// Returns the way of a tunnel that a VRF carries; `None` for other ports, and until the router has said it.
+    pub fn tunnel_route(&self, port: PortNo) -> Option<&TunnelRoute> {
+        self.router.as_ref()?.tunnel_routes.get(&port)
+    }
+
     /// Lets the router receive at these addresses, and at no others.
     pub(crate) fn set_router_addresses(&mut self, wanted: &BTreeSet<FdbKey>) {
         let Some(held) = &mut self.router else {
@@ -206,7 +240,11 @@ impl<B: Backend> BridgeControl<B> {
             self.tables.remove_port(*number, &mut self.ops);
         }
         self.publish();
-        router.lock().detach(held.index, &mut self.datapath);
+        let mut router = router.lock();
+        for port in held.interfaces.passive.keys() {
+            router.end_diversion(&mut self.datapath, *port);
+        }
+        router.detach(held.index, &mut self.datapath);
     }
 
     /// Tells the router which VLANs have a link: a port that carries the VLAN and is up.

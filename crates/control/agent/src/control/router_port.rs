@@ -1,6 +1,7 @@
 //! The router's port in a bridge: its state, and what the control side of the router tells it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 
 use millrace_pipeline::{FdbKey, VlanMode};
@@ -22,17 +23,32 @@ pub(crate) struct BridgeInterfaces {
     pub(crate) numbers: BTreeMap<PortNo, u16>,
     /// The VLAN of each interface, by index in the router.
     pub(crate) vids: BTreeMap<u16, Vid>,
+    /// The ports behind which the kernel's own interfaces are, with the index of the passive interface in the router.
+    pub(crate) passive: BTreeMap<PortNo, u16>,
     /// The VRFs that carry tunnels of the bridge, by index in the router.
     pub(crate) underlays: BTreeSet<u16>,
 }
 
 /// The way of a tunnel that a VRF carries to its remote end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TunnelRoute {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TunnelRoute {
     /// The index of the VRF in the router.
     pub(crate) vrf: u16,
+    /// The local address, if it is known.
+    pub(crate) local: Option<IpAddr>,
     /// The longest IP packet that reaches the next hop, in bytes; `None` without a way.
     pub(crate) mtu: Option<u16>,
+    /// The interface of the kernel by which packets leave, if the machine itself routes them.
+    pub egress: Option<TunnelEgress>,
+    /// The reason why there is no way, with the next step.
+    pub problem: Option<Arc<str>>,
+}
+
+/// The interface of the kernel by which packets of a tunnel leave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TunnelEgress {
+    pub interface: Arc<str>,
+    pub has_carrier: bool,
 }
 
 /// A change of a link: the index of an interface of the router, and true if its VLAN has a link.

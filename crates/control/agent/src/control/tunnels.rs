@@ -2,7 +2,7 @@
 //! and resolves the MAC addresses of tunnels' next hops.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use millrace_datapath::PortStats;
@@ -28,6 +28,22 @@ fn tunnel_of(port: &model::Port) -> Option<&model::Tunnel> {
     }
 }
 
+/// Returns true if routes carry the packets of a tunnel.
+fn is_routed(tunnel: &model::Tunnel) -> bool {
+    match tunnel.underlay() {
+        model::Underlay::Vrf(_) | model::Underlay::Host => true,
+        model::Underlay::Port(_) => false,
+    }
+}
+
+/// Returns the unspecified address of the family of an address.
+fn unspecified_like(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 /// Returns true if a port has no device: another port, the underlay, or a VRF sends its packets.
 pub(super) fn is_logical(port: &model::Port) -> bool {
     port.device.is_logical()
@@ -45,6 +61,8 @@ pub(crate) fn tunnel_key(tunnel: &model::Tunnel) -> TunnelKey {
 /// The carrier of the packets of a tunnel.
 struct Carrier {
     port: PortNo,
+    /// The local IP address; none while the routes do not say it.
+    local: Option<IpAddr>,
     /// The local MAC address.
     mac: Mac,
     /// The MAC address of the next hop; none while there is no way.
@@ -80,7 +98,7 @@ impl<B: Backend> BridgeControl<B> {
             return self.datapath.device_info(port.number);
         }
         if let Some(tunnel) = tunnel_of(port)
-            && matches!(tunnel.underlay(), model::Underlay::Vrf(_))
+            && is_routed(tunnel)
         {
             let carrier = self.vrf_carrier(port.number);
             let is_up = carrier.is_some_and(|carrier| carrier.next_hop.is_some());
@@ -119,6 +137,7 @@ impl<B: Backend> BridgeControl<B> {
         let route = held.tunnel_routes.get(&number)?;
         Some(Carrier {
             port: *held.underlays.get(&route.vrf)?,
+            local: route.local,
             mac: UNDERLAY_MAC,
             next_hop: route.mtu.map(|_| UNDERLAY_MAC),
             mtu: route.mtu.unwrap_or_default(),
@@ -144,7 +163,7 @@ impl<B: Backend> BridgeControl<B> {
             let counted = self.tunnel_counts.get(number).cloned().unwrap_or_default();
             counts.insert(*number, Arc::clone(&counted));
             if let Some(tunnel) = tunnel_of(&status.model)
-                && matches!(tunnel.underlay(), model::Underlay::Vrf(_))
+                && is_routed(tunnel)
                 && let Some(carrier) = self.vrf_carrier(*number)
             {
                 table.push((Logical::from(tunnel_port(*number, tunnel, &carrier)), counted));
@@ -155,9 +174,13 @@ impl<B: Backend> BridgeControl<B> {
             };
             if let Some(tunnel) = tunnel_of(&status.model) {
                 let next_hop = (underlay.model.number, tunnel.next_hop());
-                wanted.insert(next_hop, tunnel.local());
+                // The model gives tunnels over a port a local address.
+                if let Some(local) = tunnel.local() {
+                    wanted.insert(next_hop, local);
+                }
                 let carrier = Carrier {
                     port: underlay.model.number,
+                    local: tunnel.local(),
                     mac: underlay.info.mac,
                     next_hop: self.neighbours.mac(&next_hop),
                     mtu: underlay.model.mtu.get(),
@@ -219,7 +242,7 @@ impl<B: Backend> BridgeControl<B> {
                     let name = underlay.map(|port| &port.model.name);
                     matches!(tunnel.underlay(), model::Underlay::Port(port) if Some(port) == name)
                 })
-                .any(|tunnel| tunnel.local() == address)
+                .any(|tunnel| tunnel.local() == Some(address))
         };
         let Some(message) = neighbour_frames::parse(&bytes).filter(|message| is_local(message.local)) else {
             return false;
@@ -268,7 +291,8 @@ fn tunnel_port(port: PortNo, tunnel: &model::Tunnel, carrier: &Carrier) -> Tunne
     Tunnel {
         port,
         kind: tunnel.kind(),
-        local: tunnel.local(),
+        // Without a local address there is no way, and without a way no packet is encapsulated.
+        local: carrier.local.unwrap_or(unspecified_like(tunnel.remote())),
         remote: tunnel.remote(),
         key: tunnel_key(tunnel),
         underlay: carrier.port,

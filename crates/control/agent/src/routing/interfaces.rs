@@ -12,6 +12,7 @@ use millrace_netlink::{Fpm, Kernel, Settings, Shadow};
 use millrace_pipeline::FdbKey;
 use millrace_rib::Netns;
 use millrace_router::{Address4, Address6, Change, EgressMode, Interface, InterfaceCounters};
+use millrace_types::Mac;
 use parking_lot::Mutex;
 
 use super::plan::{InterfaceKey, InterfacePlan, Plan, compile, namespace_of};
@@ -26,10 +27,11 @@ const CLOSE_PAUSE: Duration = Duration::from_millis(1);
 /// See [`super::Router::withdraw`].
 pub(super) fn withdraw<B: Backend>(
     state: &Mutex<State<B>>,
-    plan: &Plan,
+    plan: Plan,
     bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
     stays: impl Fn(&str) -> bool,
 ) {
+    let plan = state.lock().with_passive(plan);
     let router = Arc::clone(&state.lock().router);
     let (mut left, mut kept) = (Vec::new(), Vec::new());
     {
@@ -124,7 +126,7 @@ pub(super) fn withdraw<B: Backend>(
 /// See [`super::Router::apply`].
 pub(super) fn apply<B: Backend>(
     state: &Mutex<State<B>>,
-    plan: &Plan,
+    plan: Plan,
     bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
 ) -> Vec<RouterProblem> {
     let mut problems = Vec::new();
@@ -133,6 +135,11 @@ pub(super) fn apply<B: Backend>(
             problems.push((format!("vrf {}", vrf.name), reason));
         }
     }
+    let plan = {
+        let mut state = state.lock();
+        state.taps = plan.taps.keys().cloned().collect();
+        state.with_passive(plan)
+    };
     for (key, wanted) in &plan.interfaces {
         if let Err(reason) = state.lock().apply_interface(key, wanted) {
             problems.push((format!("interface {}", wanted.config.name), reason));
@@ -171,7 +178,11 @@ pub(super) fn apply<B: Backend>(
         }
     }
     state.lock().publish_tunnels();
-    for (key, wanted) in &plan.interfaces {
+    for (key, wanted) in plan
+        .interfaces
+        .iter()
+        .filter(|(_, wanted)| wanted.passive.is_none())
+    {
         if let Err(reason) = apply_shadow(state, key, wanted) {
             problems.push((format!("interface {}", wanted.config.name), reason));
         }
@@ -396,11 +407,12 @@ impl<B: Backend> State<B> {
 
     /// Returns the interfaces of a bridge as its control thread needs them.
     pub(super) fn interfaces_of(&self, bridge: &str, index: u16) -> BridgeInterfaces {
-        let held = || {
+        let of_bridge = || {
             self.interfaces
                 .values()
                 .filter(|held| held.plan.config.bridge.as_str() == bridge)
         };
+        let held = || of_bridge().filter(|held| held.plan.passive.is_none());
         BridgeInterfaces {
             vlans: self.router.lock().vlan_mode(index),
             addresses: held()
@@ -419,6 +431,9 @@ impl<B: Backend> State<B> {
             vids: held()
                 .map(|held| (held.interface.index, held.interface.vid))
                 .collect::<BTreeMap<_, _>>(),
+            passive: of_bridge()
+                .filter_map(|held| Some((held.plan.passive?, held.interface.index)))
+                .collect(),
             underlays: self.underlays_of(bridge),
         }
     }
@@ -450,9 +465,15 @@ fn interface_of(
             IpAddr::V6(address) => ipv6.push(Address6 { address, prefix_len }),
         }
     }
-    let egress = match (config.egress, config.number) {
-        (model::InterfaceEgress::Tables, Some(number)) => EgressMode::Tables(number),
+    let egress = match (plan.passive, config.egress, config.number) {
+        (Some(port), ..) => EgressMode::Kernel(port),
+        (None, model::InterfaceEgress::Tables, Some(number)) => EgressMode::Tables(number),
         _ => EgressMode::Straight,
+    };
+    // The kernel says the MAC addresses at which a passive interface receives, its MTU, and whether it is up.
+    let (mac, mtu) = match plan.passive {
+        None => (config.mac_address(), config.mtu.get()),
+        Some(_) => (Mac::ZERO, u16::MAX),
     };
     Interface {
         index,
@@ -460,10 +481,10 @@ fn interface_of(
         vrf: of.0,
         bridge: of.1,
         vid: config.vid(),
-        mac: config.mac_address(),
+        mac,
         other_macs: Vec::new(),
-        mtu: config.mtu.get(),
-        is_up: false,
+        mtu,
+        is_up: plan.passive.is_some(),
         ipv4,
         ipv6,
         acl_in: plan.acl_in.as_ref().map(|acl| compile(acl, seed)),

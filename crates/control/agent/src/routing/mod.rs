@@ -13,6 +13,7 @@
 mod addresses;
 mod disturbed;
 mod interfaces;
+mod passive;
 mod plan;
 mod reports;
 mod router;

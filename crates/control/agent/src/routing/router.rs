@@ -63,7 +63,7 @@ impl<B: Backend> Router<B> {
         stays: impl Fn(&str) -> bool,
     ) {
         if let Some(running) = self.running.get() {
-            interfaces::withdraw(&running.state, &Plan::of(config), bridge, stays);
+            interfaces::withdraw(&running.state, Plan::of(config), bridge, stays);
         }
     }
 
@@ -73,11 +73,12 @@ impl<B: Backend> Router<B> {
         config: &model::Config,
         bridge: impl Fn(&str) -> Option<BridgeHandle<B>>,
     ) -> Vec<RouterProblem> {
-        if config.vrfs.is_empty() && self.running.get().is_none() {
+        let plan = Plan::of(config);
+        if plan.vrfs.is_empty() && self.running.get().is_none() {
             return Vec::new();
         }
         match self.start() {
-            Ok(running) => interfaces::apply(&running.state, &Plan::of(config), bridge),
+            Ok(running) => interfaces::apply(&running.state, plan, bridge),
             Err(reason) => vec![("router".to_owned(), reason)],
         }
     }

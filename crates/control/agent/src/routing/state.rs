@@ -41,6 +41,8 @@ pub(super) struct State<B: Backend> {
     pub(super) namespaces: BTreeMap<Option<String>, RunningNamespace>,
     pub(super) vrfs: BTreeMap<String, RunningVrf>,
     pub(super) interfaces: BTreeMap<InterfaceKey, RunningInterface>,
+    /// The interfaces of the kernel that are passive ones while they have an address.
+    pub(super) taps: BTreeSet<InterfaceKey>,
     /// The tunnels that VRFs carry.
     pub(super) tunnels: BTreeMap<TunnelPort, RunningTunnel>,
     /// The times of the looks at the ways of tunnels.
@@ -106,6 +108,7 @@ impl<B: Backend> State<B> {
             namespaces: BTreeMap::new(),
             vrfs: BTreeMap::new(),
             interfaces: BTreeMap::new(),
+            taps: BTreeSet::new(),
             tunnels: BTreeMap::new(),
             looks: Looks::default(),
             bridges: BTreeMap::new(),

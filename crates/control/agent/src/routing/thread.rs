@@ -126,6 +126,7 @@ fn run<B: Backend>(
         }
         if is_behind || !state.untold.is_empty() {
             is_behind = !state.follow_addresses();
+            is_disturbed |= state.has_other_passive();
         }
         if is_disturbed && now >= not_before {
             state.disturbances.send_modify(|count| *count += 1);
@@ -182,16 +183,16 @@ fn ask_for<B: Backend>(state: &State<B>, glean: &Glean) {
         .interfaces
         .iter()
         .find(|(_, held)| held.interface.index == glean.interface);
-    let Some(((vrf, _), netns, ifindex)) =
-        held.and_then(|(key, held)| Some((key, held.netns, held.ifindex?)))
-    else {
+    let Some(((vrf, _), netns, ifindex)) = held.map(|(key, held)| (key, held.netns, held.ifindex)) else {
         return;
     };
     let by_route = state
         .vrfs
         .get(vrf)
         .and_then(|vrf| state.rib.link_towards(vrf.id, glean.neighbour, glean.interface));
-    let ifindex = by_route.unwrap_or(ifindex);
+    let Some(ifindex) = by_route.or(ifindex) else {
+        return;
+    };
     let probe = Action::Probe {
         netns,
         ifindex,

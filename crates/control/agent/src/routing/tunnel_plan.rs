@@ -1,10 +1,12 @@
 //! Tunnels that VRFs carry, as the configuration has them and as they run.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use millrace_model as model;
+use millrace_pipeline::TunnelKey;
 use millrace_router::{TunnelEnd, UnderlayPort};
-use millrace_types::{Duration, PortNo, Time};
+use millrace_types::{Duration, PortNo, Time, TunnelKind};
 
 use crate::control::{TunnelRoute, tunnel_key};
 
@@ -24,7 +26,12 @@ pub(super) struct TunnelPlan {
     pub(super) name: String,
     /// The name of the VRF.
     pub(super) vrf: String,
-    pub(super) end: TunnelEnd,
+    pub(super) kind: TunnelKind,
+    pub(super) udp_port: u16,
+    /// The configured local address; none if the routes say it.
+    pub(super) local: Option<IpAddr>,
+    pub(super) remote: IpAddr,
+    pub(super) key: TunnelKey,
 }
 
 /// A tunnel that runs.
@@ -33,8 +40,25 @@ pub(super) struct RunningTunnel {
     pub(super) plan: TunnelPlan,
     /// The port of the bridge to the VRF; none until it is made.
     pub(super) underlay: Option<UnderlayPort>,
+    /// The local address; none while no route says it.
+    pub(super) local: Option<IpAddr>,
     /// The way that the bridge was told last.
     pub(super) told: Option<TunnelRoute>,
+}
+
+impl RunningTunnel {
+    /// Returns the local end as workers have it, once all of it is known.
+    pub(super) fn end(&self) -> Option<(TunnelEnd, UnderlayPort)> {
+        let plan = &self.plan;
+        let end = TunnelEnd {
+            kind: plan.kind,
+            udp_port: plan.udp_port,
+            local: self.local?,
+            remote: plan.remote,
+            key: plan.key,
+        };
+        Some((end, self.underlay?))
+    }
 }
 
 /// The times of the looks.
@@ -67,22 +91,24 @@ pub(super) fn planned(config: &model::Config) -> BTreeMap<TunnelPort, TunnelPlan
     let mut found = BTreeMap::new();
     for bridge in &config.bridges {
         for port in &bridge.ports {
-            if let model::Device::Tunnel(tunnel) = &port.device
-                && let model::Underlay::Vrf(vrf) = tunnel.underlay()
-            {
-                let plan = TunnelPlan {
-                    name: port.name.to_string(),
-                    vrf: vrf.to_string(),
-                    end: TunnelEnd {
-                        kind: tunnel.kind(),
-                        udp_port: tunnel.udp_port(),
-                        local: tunnel.local(),
-                        remote: tunnel.remote(),
-                        key: tunnel_key(tunnel),
-                    },
-                };
-                found.insert((bridge.name.to_string(), port.number), plan);
-            }
+            let model::Device::Tunnel(tunnel) = &port.device else {
+                continue;
+            };
+            let vrf = match tunnel.underlay() {
+                model::Underlay::Port(_) => continue,
+                model::Underlay::Vrf(vrf) => vrf.to_string(),
+                model::Underlay::Host => model::Vrf::of_host().name.to_string(),
+            };
+            let plan = TunnelPlan {
+                name: port.name.to_string(),
+                vrf,
+                kind: tunnel.kind(),
+                udp_port: tunnel.udp_port(),
+                local: tunnel.local(),
+                remote: tunnel.remote(),
+                key: tunnel_key(tunnel),
+            };
+            found.insert((bridge.name.to_string(), port.number), plan);
         }
     }
     found

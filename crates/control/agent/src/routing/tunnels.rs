@@ -5,12 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_datapath::io::Backend;
+use millrace_model as model;
+use millrace_rib::OwnRoute;
 use millrace_router::{Change, Glean, TunnelEnds, TunnelPath, UnderlayPort};
 use millrace_types::{PortNo, Time};
 
-use super::state::{RouterProblem, State};
+use super::state::{RouterProblem, RunningVrf, State};
 use super::tunnel_plan::{RunningTunnel, TunnelPlan, TunnelPort};
-use crate::control::{TaskError, TunnelRoute};
+use crate::control::{TaskError, TunnelEgress, TunnelRoute};
 
 impl<B: Backend> State<B> {
     /// Adds a tunnel, or replaces it.
@@ -19,6 +21,7 @@ impl<B: Backend> State<B> {
             let running = RunningTunnel {
                 plan: wanted.clone(),
                 underlay: None,
+                local: wanted.local,
                 told: None,
             };
             self.tunnels.insert(port.clone(), running);
@@ -54,7 +57,7 @@ impl<B: Backend> State<B> {
     pub(super) fn publish_tunnels(&mut self) {
         for (name, vrf) in &mut self.vrfs {
             let of_vrf = self.tunnels.values().filter(|tunnel| tunnel.plan.vrf == *name);
-            let ends = TunnelEnds::new(of_vrf.filter_map(|tunnel| Some((tunnel.plan.end, tunnel.underlay?))));
+            let ends = TunnelEnds::new(of_vrf.filter_map(RunningTunnel::end));
             if *vrf.tunnels != ends {
                 vrf.tunnels = Arc::new(ends);
                 let change = Change::Tunnels(vrf.index, Arc::clone(&vrf.tunnels));
@@ -71,27 +74,35 @@ impl<B: Backend> State<B> {
         }
         let mut routes: BTreeMap<String, BTreeMap<PortNo, TunnelRoute>> = BTreeMap::new();
         let mut changed = BTreeSet::new();
-        {
-            let router = self.router.lock();
-            for ((bridge, port), tunnel) in &self.tunnels {
-                let Some(vrf) = self.vrfs.get(&tunnel.plan.vrf) else {
-                    continue;
-                };
-                let is_local = router.state().is_own_address(vrf.index, tunnel.plan.end.local);
-                let mtu = match router.state().tunnel_path(vrf.index, tunnel.plan.end.remote) {
-                    TunnelPath::There { mtu } => is_local.then_some(mtu),
-                    TunnelPath::Unresolved(glean) => {
-                        asked.push(glean);
-                        None
-                    }
-                    TunnelPath::None => None,
-                };
-                let route = TunnelRoute { vrf: vrf.index, mtu };
-                if tunnel.told != Some(route) {
-                    changed.insert(bridge.clone());
-                }
-                routes.entry(bridge.clone()).or_default().insert(*port, route);
+        let mut locals = Vec::new();
+        for (key, tunnel) in &self.tunnels {
+            let Some((route, glean)) = self.way_of(tunnel) else {
+                continue;
+            };
+            asked.extend(glean);
+            let (bridge, port) = key;
+            if tunnel.told.as_ref() != Some(&route) {
+                changed.insert(bridge.clone());
             }
+            if tunnel.local != route.local {
+                locals.push((key.clone(), route.local));
+            }
+            routes.entry(bridge.clone()).or_default().insert(*port, route);
+        }
+        let has_other_ends = !locals.is_empty();
+        for (key, local) in locals {
+            if let Some(tunnel) = self.tunnels.get_mut(&key) {
+                tracing::info!(
+                    bridge = key.0,
+                    port = tunnel.plan.name,
+                    ?local,
+                    "local address of a tunnel"
+                );
+                tunnel.local = local;
+            }
+        }
+        if has_other_ends {
+            self.publish_tunnels();
         }
         for bridge in changed {
             let Some(handle) = self.handles.get(&bridge) else {
@@ -114,26 +125,153 @@ impl<B: Backend> State<B> {
         asked
     }
 
-    /// Returns the tunnels whose packets would not come back.
-    pub(super) fn tunnel_problems(&self) -> Vec<RouterProblem> {
+    /// Returns the way of a tunnel to its remote end, and the neighbour to ask for if it is not known.
+    fn way_of(&self, tunnel: &RunningTunnel) -> Option<(TunnelRoute, Option<Glean>)> {
+        let plan = &tunnel.plan;
+        let vrf = self.vrfs.get(&plan.vrf)?;
+        let of_host = is_host(vrf).then(|| self.rib.own_route(vrf.id, plan.remote));
+        let local = match (&of_host, plan.local) {
+            (_, Some(local)) => Some(local),
+            (Some(Some(route)), None) => route.source.filter(|_| route.is_interface),
+            _ => None,
+        };
         let router = self.router.lock();
-        let mut problems = Vec::new();
-        for ((bridge, _), RunningTunnel { plan, .. }) in &self.tunnels {
-            let Some(vrf) = self.vrfs.get(&plan.vrf) else {
-                continue;
-            };
-            let local = plan.end.local;
-            if !router.state().is_own_address(vrf.index, local) {
-                problems.push((
-                    format!("port {} of bridge {bridge}", plan.name),
-                    format!(
-                        "{local} is no address of VRF {}: the packets of the tunnel would not come back. To fix it: give an \
-                         interface of the VRF, or `lo` in its namespace, this address",
-                        plan.vrf
-                    ),
-                ));
-            }
+        let is_local = local.is_some_and(|local| router.state().is_own_address(vrf.index, local));
+        let (mtu, glean) = match router.state().tunnel_path(vrf.index, plan.remote) {
+            TunnelPath::There { mtu } => (Some(mtu).filter(|_| is_local), None),
+            TunnelPath::Unresolved(glean) => (None, Some(glean)),
+            TunnelPath::None => (None, None),
+        };
+        let problem = match (&of_host, local) {
+            (Some(of_host), _) if mtu.is_none() => host_problem(plan, of_host.as_ref(), is_local),
+            (None, Some(local)) if !is_local => Some(format!(
+                "{local} is no address of VRF {}: the packets of the tunnel would not come back. To fix it: give an interface of \
+                 the VRF, or `lo` in its namespace, this address",
+                plan.vrf
+            )),
+            _ => None,
+        };
+        let route = TunnelRoute {
+            vrf: vrf.index,
+            local,
+            mtu,
+            egress: of_host.flatten().map(|route| TunnelEgress {
+                interface: route.link.as_str().into(),
+                has_carrier: route.is_up,
+            }),
+            problem: problem.map(Into::into),
+        };
+        Some((route, glean))
+    }
+
+    /// Returns the tunnels that have no way, and those whose packets would not come back.
+    pub(super) fn tunnel_problems(&self) -> Vec<RouterProblem> {
+        let problem = |((bridge, _), tunnel): (&TunnelPort, &RunningTunnel)| {
+            let (route, _) = self.way_of(tunnel)?;
+            let object = format!("port {} of bridge {bridge}", tunnel.plan.name);
+            Some((object, route.problem?.to_string()))
+        };
+        self.tunnels.iter().filter_map(problem).collect()
+    }
+}
+
+/// Returns true for the VRF with the routes of the machine itself.
+fn is_host(vrf: &RunningVrf) -> bool {
+    vrf.config.name == model::Vrf::of_host().name
+}
+
+/// Returns the reason why the machine does not route the packets of a tunnel, unless only the MAC address of the next hop is
+/// not known.
+fn host_problem(plan: &TunnelPlan, route: Option<&OwnRoute>, is_local: bool) -> Option<String> {
+    let remote = plan.remote;
+    let Some(route) = route else {
+        return Some(format!(
+            "there is no route to {remote} in the namespace of millraced. To fix it: give the local port of a bridge an address in \
+             the network of {remote} (ip addr add ADDRESS/PREFIX dev BRIDGE; ip link set BRIDGE up), or add a route"
+        ));
+    };
+    let link = &route.link;
+    match plan.local {
+        _ if !route.is_interface => Some(format!(
+            "the route to {remote} leaves by {link}, which is no local port of a bridge. To fix it: add {link} to a bridge and \
+             give the bridge its address, or add a route by the local port of a bridge"
+        )),
+        _ if !route.is_up => Some(format!(
+            "the route to {remote} leaves by {link}, which has no carrier. To fix it: ip link set {link} up"
+        )),
+        None if route.source.is_none() => Some(format!(
+            "the route to {remote} leaves by {link}, which has no address. To fix it: ip addr add ADDRESS/PREFIX dev {link}"
+        )),
+        Some(local) if !is_local => Some(format!(
+            "{local} is no address of this machine: the packets of the tunnel would not come back. To fix it: ip addr add \
+             {local}/PREFIX dev {link}, or leave `local` out"
+        )),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_pipeline::TunnelKey;
+    use millrace_types::TunnelKind;
+
+    use super::*;
+
+    #[test]
+    fn a_tunnel_without_a_way_says_why() {
+        let plan = |local: Option<&str>| TunnelPlan {
+            name: "vx".to_owned(),
+            vrf: "host".to_owned(),
+            kind: TunnelKind::Vxlan,
+            udp_port: 4789,
+            local: local.map(|local| local.parse().unwrap()),
+            remote: "192.0.2.2".parse().unwrap(),
+            key: TunnelKey::Fixed(0),
+        };
+        let route = OwnRoute {
+            link: "br-phy".to_owned(),
+            is_up: true,
+            is_interface: true,
+            source: Some("192.0.2.1".parse().unwrap()),
+        };
+        let elsewhere = OwnRoute {
+            link: "eth9".to_owned(),
+            is_interface: false,
+            ..route.clone()
+        };
+        let down = OwnRoute {
+            is_up: false,
+            ..route.clone()
+        };
+        let bare = OwnRoute {
+            source: None,
+            ..route.clone()
+        };
+        let (any, given) = (plan(None), plan(Some("192.0.2.9")));
+        for (plan, route, is_local, said) in [
+            (&any, None, false, "there is no route to 192.0.2.2"),
+            (
+                &any,
+                Some(&elsewhere),
+                true,
+                "leaves by eth9, which is no local port of a bridge",
+            ),
+            (&any, Some(&down), true, "br-phy, which has no carrier"),
+            (&any, Some(&bare), false, "br-phy, which has no address"),
+            (
+                &given,
+                Some(&route),
+                false,
+                "192.0.2.9 is no address of this machine",
+            ),
+        ] {
+            let problem = host_problem(plan, route, is_local).unwrap();
+            assert!(
+                problem.contains(said) && problem.contains("To fix it: "),
+                "{problem}"
+            );
         }
-        problems
+        // Only the neighbour has not answered yet.
+        assert_eq!(host_problem(&any, Some(&route), true), None);
     }
 }

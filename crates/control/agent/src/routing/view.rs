@@ -6,7 +6,7 @@ use millrace_datapath::io::Backend;
 use millrace_fib::Prefix;
 use millrace_model as model;
 use millrace_rib::event::RouteKind;
-use millrace_rib::{NeighbourView, RouteView};
+use millrace_rib::{NeighbourView, OwnPrefix, RouteView};
 use millrace_router::InterfaceStats;
 use millrace_types::Mac;
 
@@ -173,7 +173,11 @@ impl<B: Backend> Router<B> {
             other_macs: held.interface.other_macs.clone(),
             stats: InterfaceStats::of(&held.interface.counters),
         };
-        state.interfaces.values().map(status).collect()
+        let configured = state
+            .interfaces
+            .values()
+            .filter(|held| held.plan.passive.is_none());
+        configured.map(status).collect()
     }
 
     /// Returns routes of a VRF that packets follow, in the order of prefixes, those after `after`, and `limit` at most;
@@ -226,6 +230,19 @@ impl<B: Backend> Router<B> {
     pub fn neighbours(&self, vrf: &str) -> Option<Vec<NeighbourView>> {
         let state = self.state()?;
         state.vrfs.contains_key(vrf).then(|| state.neighbours(vrf))
+    }
+
+    /// Returns the routes by which the machine sends tunnels with `underlay=host`, `limit` at most, and the neighbours at its
+    /// passive interfaces. Both are empty without such a tunnel.
+    pub fn of_host(&self, limit: usize) -> (Vec<OwnPrefix>, Vec<NeighbourView>) {
+        let host = model::Vrf::of_host();
+        let name = host.name.as_str();
+        let Some(state) = self.state() else {
+            return Default::default();
+        };
+        let id = state.vrfs.get(name).map(|vrf| vrf.id);
+        let routes = id.map(|id| state.rib.own_prefixes(id).take(limit).collect());
+        (routes.unwrap_or_default(), state.neighbours(name))
     }
 
     /// Returns the name of the interface of the router with this index.
