@@ -3,23 +3,28 @@
 use std::collections::BTreeMap;
 
 use millrace_agent::BridgeControl;
+use millrace_agent::control::TunnelRoute;
 use millrace_agent::control::rstp::{BridgeId, PortState as TreePortState, Role};
 use millrace_api::server::Live as _;
 use millrace_api::view;
 use millrace_datapath::io::Backend;
 use millrace_model::{Device, RstpVersion};
 use millrace_ovs::{
-    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, MirrorState, Participant,
-    PortState, State, TreeBridge, TreePort, TreeState, TreeTimes,
+    BridgeState, ChannelState, HostRoute, HostState, LacpState, LagMemberState, LagState, MacState,
+    MirrorState, Participant, PortState, State, TreeBridge, TreePort, TreeState, TreeTimes, TunnelState,
 };
 use millrace_ovs_follower::Switch;
 use millrace_pipeline::{FdbKey, PortConfig, PortState as PortBits};
+use millrace_rib::{NeighbourView, OwnPrefix};
 use millrace_types::{Mac, PortNo, Vid};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use tokio::sync::watch;
 
 use crate::live::{LiveSwitch, counters_of};
+
+/// The number of routes that a command of `ovs-appctl` shows.
+const HOST_ROUTES_MAX: usize = 65_536;
 
 impl<B: Backend> Switch for LiveSwitch<B> {
     fn state(&self) -> State {
@@ -154,6 +159,23 @@ impl<B: Backend> Switch for LiveSwitch<B> {
         }
     }
 
+    fn host(&self) -> HostState {
+        let (prefixes, neighbours) = self.switch().router().of_host(HOST_ROUTES_MAX);
+        let route = |own: OwnPrefix| HostRoute {
+            address: own.prefix.address(),
+            prefix_len: own.prefix.len(),
+            interface: own.route.link,
+            gateway: own.gateway,
+            source: own.route.source,
+            is_local: own.is_local,
+        };
+        let neighbour = |held: NeighbourView| Some((held.address, held.mac?.to_string(), held.link));
+        HostState {
+            routes: prefixes.into_iter().map(route).collect(),
+            neighbours: neighbours.into_iter().filter_map(neighbour).collect(),
+        }
+    }
+
     fn log_filter(&self) -> String {
         self.log().filter
     }
@@ -217,6 +239,9 @@ fn running<B: Backend>(control: &mut BridgeControl<B>) -> Running {
                 link_resets: 0,
                 lacp_current: None,
                 statistics: statistics(&rx, &tx),
+                tunnel: control
+                    .tunnel_route(*number)
+                    .map(|route| tunnel_state(&port.model.device, route)),
             },
         }
     };
@@ -234,6 +259,21 @@ fn running<B: Backend>(control: &mut BridgeControl<B>) -> Running {
         tree: tree_of(control),
         ports: control.ports().iter().map(port).collect(),
         mirrors: mirrors.map(mirror).collect(),
+    }
+}
+
+/// Returns the way of the packets of a routed tunnel.
+fn tunnel_state(device: &Device, route: &TunnelRoute) -> TunnelState {
+    let egress = route.egress.as_ref();
+    let listener = match device {
+        Device::Tunnel(tunnel) if tunnel.udp_port() == 0 => format!("{}_sys", tunnel.kind()),
+        Device::Tunnel(tunnel) => format!("{}_sys_{}", tunnel.kind(), tunnel.udp_port()),
+        _ => String::new(),
+    };
+    TunnelState {
+        listener,
+        egress: egress.map(|egress| (egress.interface.to_string(), egress.has_carrier)),
+        problem: route.problem.as_ref().map(ToString::to_string),
     }
 }
 
@@ -385,6 +425,7 @@ fn member_state(
         link_resets: 0,
         lacp_current: member.lacp.as_ref().map(|lacp| lacp.receive == "current"),
         statistics: statistics(&member.rx, &member.tx),
+        tunnel: None,
     }
 }
 

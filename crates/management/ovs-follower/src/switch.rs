@@ -1,6 +1,6 @@
 //! The interface to the running switch.
 
-use millrace_ovs::{MacState, State};
+use millrace_ovs::{HostState, MacState, State};
 use millrace_types::Mac;
 use tokio::sync::watch;
 
@@ -29,6 +29,9 @@ pub trait Switch: Send + Sync + 'static {
     /// # Errors
     /// The error for `ovs-appctl`: there is no such bridge or address.
     fn remove_mac(&self, bridge: &str, vlan: u16, mac: Mac) -> Result<(), String>;
+
+    /// Returns the routes and neighbours by which the machine sends tunnels. May block.
+    fn host(&self) -> HostState;
 
     /// Returns the filter of the log: a level, and those of single targets.
     fn log_filter(&self) -> String;

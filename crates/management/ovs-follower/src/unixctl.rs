@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_ovs::appctl::{self, Command};
+use millrace_ovs::tunnels;
 use millrace_ovsdb::Splitter;
 use nix::fcntl::{FcntlArg, fcntl};
 use serde_json::{Value as Json, json};
@@ -228,6 +229,8 @@ fn run(command: &Command, switch: &dyn Switch) -> Result<String, String> {
             }
             String::new()
         }
+        Command::Routes => tunnels::routes(&switch.host()),
+        Command::Neighbours => tunnels::neighbours(&switch.host()),
         Command::LogList => appctl::log_list(&switch.log_filter()),
         Command::LogReopen => return Err("Logging to file not configured".to_owned()),
         Command::Show(show) => appctl::show(show, &switch.state())?,

@@ -6,6 +6,7 @@ use millrace_types::Mac;
 
 use crate::state::{LacpState, LagMemberState, LagState, MacState, Participant, State};
 use crate::trees::{self, Protocol};
+use crate::tunnels;
 
 /// A command of `ovs-appctl`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,10 @@ pub enum Command {
     LogReopen,
     /// `vlog/close`.
     LogClose,
+    /// `ovs/route/show`.
+    Routes,
+    /// `tnl/neigh/show`, `tnl/arp/show`.
+    Neighbours,
     /// A command that only shows the state.
     Show(Show),
 }
@@ -62,10 +67,12 @@ pub enum Show {
     Stp(Option<String>),
     /// `rstp/show [BRIDGE]`.
     Rstp(Option<String>),
+    /// `tnl/ports/show`.
+    TunnelPorts,
 }
 
 /// The commands, their arguments as `list-commands` prints them, and the least and the largest number of these.
-const COMMANDS: [(&str, &str, usize, usize); 20] = [
+const COMMANDS: [(&str, &str, usize, usize); 24] = [
     ("bond/list", "", 0, 0),
     ("bond/show", "[port]", 0, 1),
     ("dpif/dump-dps", "", 0, 0),
@@ -79,8 +86,12 @@ const COMMANDS: [(&str, &str, usize, usize); 20] = [
     ("lacp/show", "[port]", 0, 1),
     ("list-commands", "", 0, 0),
     ("ofproto/list", "", 0, 0),
+    ("ovs/route/show", "", 0, 0),
     ("rstp/show", "[bridge]", 0, 1),
     ("stp/show", "[bridge]", 0, 1),
+    ("tnl/arp/show", "", 0, 0),
+    ("tnl/neigh/show", "", 0, 0),
+    ("tnl/ports/show", "", 0, 0),
     ("version", "", 0, 0),
     ("vlog/close", "", 0, 0),
     ("vlog/list", "", 0, 0),
@@ -135,6 +146,9 @@ impl Command {
             ("dpif/dump-dps", _) => Command::Show(Show::Datapaths),
             ("stp/show", _) => Command::Show(Show::Stp(first)),
             ("rstp/show", _) => Command::Show(Show::Rstp(first)),
+            ("ovs/route/show", _) => Command::Routes,
+            ("tnl/arp/show" | "tnl/neigh/show", _) => Command::Neighbours,
+            ("tnl/ports/show", _) => Command::Show(Show::TunnelPorts),
             _ => Command::List,
         })
     }
@@ -218,6 +232,7 @@ pub fn show(command: &Show, state: &State) -> Result<String, String> {
         Show::Datapath => datapath(state),
         Show::Stp(name) => trees::show(state, Protocol::Stp, name.as_deref())?,
         Show::Rstp(name) => trees::show(state, Protocol::Rstp, name.as_deref())?,
+        Show::TunnelPorts => tunnels::ports(state),
     })
 }
 

@@ -184,13 +184,19 @@ fn tunnel(
             "{name}: remote_ip=flow is not available: expected an IP address"
         ));
     }
-    let (Some(local), Some(underlay)) = (options.get("local_ip"), options.get("underlay")) else {
+    let local = options.get("local_ip");
+    // The machine routes tunnels that name no port, as Open vSwitch does.
+    let underlay = options.get("underlay").copied().unwrap_or("host");
+    if local.is_none() && underlay != "host" {
         return Err(format!(
-            "{name}: a tunnel needs options:local_ip and options:underlay, the port of the same bridge that carries its packets \
-             (docs/ovsdb.md#tunnels)"
+            "{name}: options:underlay={underlay} without options:local_ip: expected the local address (docs/ovsdb.md#tunnels)"
         ));
-    };
-    let mut text = format!("{kind}:remote={remote},local={local},underlay={underlay}");
+    }
+    let mut text = format!("{kind}:remote={remote}");
+    if let Some(local) = local {
+        text.push_str(&format!(",local={local}"));
+    }
+    text.push_str(&format!(",underlay={underlay}"));
     let keys: Vec<&str> = ["key", "in_key", "out_key"]
         .iter()
         .filter_map(|key| options.get(key).copied())

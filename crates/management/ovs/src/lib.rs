@@ -36,6 +36,7 @@ mod spanning_tree;
 mod state;
 mod translate;
 mod trees;
+pub mod tunnels;
 mod unread;
 mod values;
 mod write;
@@ -46,8 +47,8 @@ pub use numbers::Numbers;
 pub use place::{BridgeRow, ControllerRow, InterfaceRow, MirrorRow, PortRow, Translation};
 pub use settle::settle;
 pub use state::{
-    BridgeState, ChannelState, LacpState, LagMemberState, LagState, MacState, MirrorState, Participant,
-    PortState, State, TreeBridge, TreePort, TreeState, TreeTimes,
+    BridgeState, ChannelState, HostRoute, HostState, LacpState, LagMemberState, LagState, MacState,
+    MirrorState, Participant, PortState, State, TreeBridge, TreePort, TreeState, TreeTimes, TunnelState,
 };
 pub use translate::{Context, translate};
 pub use write::Written;

@@ -1,6 +1,7 @@
 //! The state of the running switch, as far as a database shows it.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The state of the switch.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -227,6 +228,40 @@ pub struct PortState {
     pub lacp_current: Option<bool>,
     /// The counters of the port, by the names that Open vSwitch gives them.
     pub statistics: BTreeMap<&'static str, i64>,
+    /// The way of the packets of a tunnel that the machine routes.
+    pub tunnel: Option<TunnelState>,
+}
+
+/// The routes and neighbours of the machine, as far as its tunnels use them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostState {
+    pub routes: Vec<HostRoute>,
+    /// IP address, MAC address and interface of each neighbour.
+    pub neighbours: Vec<(IpAddr, String, String)>,
+}
+
+/// A route of the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostRoute {
+    /// The network.
+    pub address: IpAddr,
+    pub prefix_len: u8,
+    pub interface: String,
+    pub gateway: Option<IpAddr>,
+    pub source: Option<IpAddr>,
+    /// True for an address of the machine.
+    pub is_local: bool,
+}
+
+/// The way of the packets of a tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TunnelState {
+    /// The tunnels of one kind and UDP port, as `tnl/ports/show` names them: `vxlan_sys_4789`, `gre_sys`.
+    pub listener: String,
+    /// The interface of the kernel by which they leave, and true if it has a carrier.
+    pub egress: Option<(String, bool)>,
+    /// The reason why there is no way.
+    pub problem: Option<String>,
 }
 
 /// The state of a connection with a controller.

@@ -253,13 +253,28 @@ fn running_row(interface: &InterfaceRow, port: &PortState, number: u32) -> Row {
     columns.insert("duplex".to_owned(), Datum::from(speed.map(|_| "full")));
     let mtu = has_device.then_some(port.mtu);
     columns.insert("mtu".to_owned(), Datum::from(mtu));
-    let driver = port
-        .driver
-        .iter()
-        .filter(|_| has_device)
-        .map(|driver| ("driver_name", driver.clone()));
-    columns.insert("status".to_owned(), Datum::map(driver));
+    columns.insert("status".to_owned(), Datum::map(status(port, has_device)));
     columns
+}
+
+/// Returns the column `status` of an interface that runs.
+fn status(port: &PortState, has_device: bool) -> BTreeMap<&'static str, String> {
+    let mut status = BTreeMap::new();
+    if let Some(driver) = port.driver.as_ref().filter(|_| has_device) {
+        status.insert("driver_name", driver.clone());
+    }
+    let Some(tunnel) = &port.tunnel else {
+        return status;
+    };
+    if let Some((interface, has_carrier)) = &tunnel.egress {
+        let carrier = if *has_carrier { "up" } else { "down" };
+        status.insert("tunnel_egress_iface", interface.clone());
+        status.insert("tunnel_egress_iface_carrier", carrier.to_owned());
+    }
+    if let Some(problem) = &tunnel.problem {
+        status.insert("tunnel_problem", problem.clone());
+    }
+    status
 }
 
 fn failed_row(interface: &InterfaceRow, bridge: Option<&BridgeState>) -> Row {

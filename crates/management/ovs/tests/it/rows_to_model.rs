@@ -30,6 +30,15 @@ fn every_type_of_interface_has_its_device_or_says_what_is_missing() {
             "vxlan:remote=192.0.2.2,local=192.0.2.1,underlay=eth1,key=7,port=8472,ttl=9,dscp=46",
         ),
         (
+            json!({"type": "vxlan", "options": map(&[("remote_ip", "172.31.1.2")])}),
+            "vxlan:remote=172.31.1.2,underlay=host",
+        ),
+        (
+            json!({"type": "gre", "options": map(&[("remote_ip", "fd00::2"), ("local_ip", "fd00::1"), ("key", "flow"),
+                ("df_default", "true"), ("csum", "true")])}),
+            "gre:remote=fd00::2,local=fd00::1,underlay=host,key=flow,csum=true",
+        ),
+        (
             json!({"type": "patch", "options": map(&[("peer", "nobody")])}),
             "memory",
         ),
@@ -51,8 +60,8 @@ fn every_type_of_interface_has_its_device_or_says_what_is_missing() {
         ),
         (json!({"type": "vxlan"}), "requires valid 'remote_ip'"),
         (
-            json!({"type": "vxlan", "options": map(&[("remote_ip", "192.0.2.2")])}),
-            "options:underlay",
+            json!({"type": "vxlan", "options": map(&[("remote_ip", "192.0.2.2"), ("underlay", "eth1")])}),
+            "without options:local_ip",
         ),
         (
             json!({"type": "gre", "options": map(&[("remote_ip", "flow")])}),

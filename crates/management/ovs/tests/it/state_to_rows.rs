@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use millrace_ovs::{BridgeState, ChannelState, PortState, State, Written};
+use millrace_ovs::{BridgeState, ChannelState, PortState, State, TunnelState, Written};
 use millrace_ovsdb::Operation;
 use serde_json::{Value as Json, json};
 
-use crate::database::{Database, uuid};
+use crate::database::{Database, map, uuid};
 
 fn json_of(operations: &[Operation]) -> Vec<Json> {
     operations.iter().map(Operation::to_json).collect()
@@ -133,4 +133,48 @@ fn only_what_changed_is_written_again() {
         written.changes(&translation, &state, None, "8.3.1").len() > 3,
         "a new session writes everything"
     );
+}
+
+#[test]
+fn a_tunnel_that_the_machine_routes_shows_its_way_or_why_there_is_none() {
+    let mut database = Database::default();
+    let vx1 = database.port(
+        "vx1",
+        &json!({}),
+        &json!({"type": "vxlan", "options": map(&[("remote_ip", "172.31.1.2")])}),
+    );
+    database.bridge("br0", &json!({}), &[vx1]);
+    let translation = database.translated();
+    let mut state = running(&["br0", "vx1"]);
+    for (egress, problem, shown) in [
+        (
+            Some(("br-phy".to_owned(), true)),
+            None,
+            json!([
+                ["tunnel_egress_iface", "br-phy"],
+                ["tunnel_egress_iface_carrier", "up"]
+            ]),
+        ),
+        (
+            Some(("eth9".to_owned(), false)),
+            Some("eth9 is no port".to_owned()),
+            json!([
+                ["tunnel_egress_iface", "eth9"],
+                ["tunnel_egress_iface_carrier", "down"],
+                ["tunnel_problem", "eth9 is no port"]
+            ]),
+        ),
+        (None, None, json!([])),
+    ] {
+        let bridge = state.bridges.get_mut("br0").unwrap();
+        bridge.ports.get_mut("vx1").unwrap().tunnel = Some(TunnelState {
+            egress,
+            problem,
+            ..TunnelState::default()
+        });
+        let operations = json_of(&Written::default().changes(&translation, &state, None, "8.3.1"));
+        let mut interfaces = rows(&operations, "Interface").into_iter();
+        let row = interfaces.find(|row| row["ofport"] == 1).unwrap();
+        assert_eq!(row["status"], json!(["map", shown]));
+    }
 }
