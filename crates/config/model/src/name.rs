@@ -123,10 +123,13 @@ impl From<&BridgeName> for PortName {
     }
 }
 
+/// The text of the underlay that is the machine itself. No port with this name can be an underlay.
+pub(crate) const HOST: &str = "host";
+
 impl VrfName {
     /// Returns the name of the VRF with the routes of the machine itself ([`Underlay::Host`](crate::Underlay::Host)).
     pub(crate) fn host() -> VrfName {
-        VrfName(crate::tunnel::HOST.to_owned())
+        VrfName(HOST.to_owned())
     }
 }
 

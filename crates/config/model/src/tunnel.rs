@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use millrace_types::TunnelKind;
 
-use crate::name::{NameError, PortName, VrfName};
+use crate::name::{HOST, NameError, PortName, VrfName};
 use crate::node::shorten;
 
 /// The tunnel key of the packets that belong to a tunnel.
@@ -35,9 +35,6 @@ pub enum Underlay {
     /// The routes that the kernel has in the namespace of the switch, over the ports of bridges with a tap device.
     Host,
 }
-
-/// The text of [`Underlay::Host`]. No port with this name can be an underlay.
-pub(crate) const HOST: &str = "host";
 
 impl FromStr for Underlay {
     type Err = NameError;
