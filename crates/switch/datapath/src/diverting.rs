@@ -1,10 +1,12 @@
 //! Transmit queues whose packets a [`Diversion`] sees before the device: those of ports with such a diversion only, so that it
 //! costs other ports nothing.
 
+use millrace_types::PortNo;
 use millrace_wire::Packet;
 use millrace_wire::segment::GsoLayout;
 
 use crate::io::{Burst, Diversion, TxQueue};
+use crate::tx_port::{TxPath, TxPort, TxPorts};
 
 /// A queue with a diversion before it. Without one, it is the queue behind it.
 pub(crate) struct DivertingTx<P> {
@@ -65,6 +67,36 @@ impl<P: Packet> TxQueue<P> for DivertingTx<P> {
     fn exchange_diversion(&mut self, diversion: &mut Option<Box<dyn Diversion<P>>>) -> bool {
         core::mem::swap(&mut self.diversion, diversion);
         true
+    }
+}
+
+impl<P: Packet + 'static> TxPorts<P> {
+    /// Sets or removes the diversion of a port. Returns the diversion that is not used any more: the one before, or, if the
+    /// worker has no queue of the port, the one that is given.
+    pub(crate) fn set_diversion(
+        &mut self,
+        port: PortNo,
+        mut diversion: Option<Box<dyn Diversion<P>>>,
+    ) -> Option<Box<dyn Diversion<P>>> {
+        let Some(held) = self.remove(port) else {
+            return diversion;
+        };
+        let mut divert = |mut queue: Box<dyn TxQueue<P>>| {
+            if queue.exchange_diversion(&mut diversion) {
+                return queue;
+            }
+            match diversion.take() {
+                Some(diversion) => DivertingTx::wrap(queue, diversion),
+                None => queue,
+            }
+        };
+        let path = match held.path {
+            TxPath::Queue(queue) => TxPath::Queue(divert(queue)),
+            TxPath::Scheduled(scheduled) => TxPath::Scheduled(Box::new(scheduled.map_queue(divert))),
+            path @ (TxPath::Worker(_) | TxPath::Lag(_)) => path,
+        };
+        self.insert(TxPort { path, ..held });
+        diversion
     }
 }
 

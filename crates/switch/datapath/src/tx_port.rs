@@ -18,9 +18,8 @@ use millrace_wire::Packet;
 
 use crate::capture::Captures;
 use crate::counters::PortCounters;
-use crate::diverting::DivertingTx;
 use crate::handoff::Inbox;
-use crate::io::{Burst, Diversion, TxQueue};
+use crate::io::{Burst, TxQueue};
 use crate::lag::{Distribution, Distributor};
 use crate::schedule::Scheduler;
 use crate::segmentation::SegmentingTx;
@@ -80,29 +79,6 @@ impl<P: Packet + 'static> TxPort<P> {
         };
         self.parked = self.parked.map(wrap);
         self
-    }
-
-    /// Puts a diversion before the worker's own queue, in place of the one that is there, or takes that away. Returns the
-    /// diversion that is not used any more: the one before, or, without a queue, the one that is given.
-    fn with_diversion(
-        mut self,
-        mut diversion: Option<Box<dyn Diversion<P>>>,
-    ) -> (TxPort<P>, Option<Box<dyn Diversion<P>>>) {
-        let mut divert = |mut queue: Box<dyn TxQueue<P>>| {
-            if queue.exchange_diversion(&mut diversion) {
-                return queue;
-            }
-            match diversion.take() {
-                Some(diversion) => DivertingTx::wrap(queue, diversion),
-                None => queue,
-            }
-        };
-        self.path = match self.path {
-            TxPath::Queue(queue) => TxPath::Queue(divert(queue)),
-            TxPath::Scheduled(scheduled) => TxPath::Scheduled(Box::new(scheduled.map_queue(divert))),
-            path @ (TxPath::Worker(_) | TxPath::Lag(_)) => path,
-        };
-        (self, diversion)
     }
 }
 
@@ -301,20 +277,6 @@ impl<P: Packet + 'static> TxPorts<P> {
             .map(|port| port.with_segmentation(counters))
             .collect();
         self.index();
-    }
-
-    /// Sets or removes the diversion of a port. Returns the diversion that is not used any more.
-    pub(crate) fn set_diversion(
-        &mut self,
-        port: PortNo,
-        diversion: Option<Box<dyn Diversion<P>>>,
-    ) -> Option<Box<dyn Diversion<P>>> {
-        let Some(held) = self.remove(port) else {
-            return diversion;
-        };
-        let (held, unused) = held.with_diversion(diversion);
-        self.insert(held);
-        unused
     }
 }
 
