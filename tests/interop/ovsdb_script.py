@@ -118,6 +118,17 @@ del-bond-iface bond0 e10
 del-port br1 bond0
 add-bond br1 bond2 e8 e10 bond_mode=balance-tcp lacp=active other-config:lacp-system-priority=100
 del-port br1 bond2
+add-port br1 v0 -- set Interface v0 type=vxlan options:remote_ip=192.0.2.1 options:key=7
+add-port br1 v1 -- set Interface v1 type=vxlan options:remote_ip=192.0.2.2 options:key=flow options:dst_port=8472
+add-port br1 g0 -- set Interface g0 type=gre options:remote_ip=192.0.2.3 options:local_ip=192.0.2.9 options:key=5
+set Interface v0 options:tos=inherit options:ttl=9 options:df_default=false
+set Interface v0 options:remote_ip=192.0.2.4
+remove Interface v0 options tos=inherit
+remove Interface v0 options ttl
+get Interface v0 options:remote_ip
+del-port br1 v0
+del-port br1 v1
+del-port br1 g0
 ! add-port br1 v2 -- set Interface v2 type=vxlan
 del-port br1 v2
 -- --id=@s create sFlow targets=\"127.0.0.1\:16343\" sampling=64 polling=10 header=128 -- set Bridge br0 sflow=@s

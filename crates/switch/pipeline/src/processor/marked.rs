@@ -18,7 +18,7 @@ use crate::{Egress, MarkColumn, MarkLevel, Slots};
 /// The slots of the packets of a burst, by position.
 type SlotColumn = [u32; BURST];
 
-/// What the slots of a burst's marked packets hold; packets are bits by position.
+/// The contents of the slots of a burst's marked packets; packets are bits by position.
 #[derive(Clone, Copy, Default)]
 struct Found {
     /// The slot has a valid traversal.
@@ -110,7 +110,7 @@ impl<P: Packet, E: Egress<P>, O: Observer<P>> Run<'_, P, E, O> {
             None => slots.counts().count_unknown(),
             Some(slot) => {
                 places[i] = slot;
-                let traversal = slots.traversal(slot, incarnation).map(|words| Traversal(words));
+                let traversal = slots.traversal(slot, incarnation).map(Traversal);
                 match traversal.filter(|traversal| self.traversals.is_current(*traversal)) {
                     Some(traversal) => {
                         found.known |= 1 << i;
