@@ -159,15 +159,9 @@ pub enum BenchError {
     /// The experiment `ips` failed.
     #[error(transparent)]
     Ips(#[from] crate::experiments::ips::IpsBenchError),
-    /// The experiment `route` failed.
+    /// The experiment `route`, `exchange` or `nic` failed.
     #[error(transparent)]
-    Route(#[from] crate::experiments::route::RouteBenchError),
-    /// The experiment `exchange` failed.
-    #[error(transparent)]
-    Exchange(#[from] crate::experiments::exchange::ExchangeBenchError),
-    /// The experiment `nic` failed.
-    #[error(transparent)]
-    Nic(#[from] crate::experiments::nic::NicBenchError),
+    Program(#[from] crate::gated::program::ProgramError),
     /// The experiment `wan` failed.
     #[error(transparent)]
     Wan(#[from] crate::experiments::wan::WanBenchError),

@@ -4,6 +4,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use millrace_process::{ProcessError, run_tool};
+use thiserror::Error;
+
+use crate::file_error::FileError;
+
+/// The error of an experiment whose rows other programs print.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// SIGINT was received, or a program cannot be started.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
 
 /// Runs a program, and returns its output, or the reason why it failed.
 ///

@@ -1,23 +1,81 @@
 //! Records rows with gates: writes each value to the log of the run, and prints it as progress.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Gate, Item, Missing, Row, Value, rows, text};
 use crate::file_error::{FileError, file};
+use crate::machine::Machine;
 use crate::record::{Log, Record};
 
 /// The records of an experiment whose rows have gates.
-pub trait GatedRecord: From<Value> + From<Missing> + Into<Record> {
+pub trait GatedRecord: From<Value> + From<Missing> + Into<Record> + Sized {
     /// The name of the experiment, and of its files.
     const NAME: &'static str;
 
     /// The error of the experiment.
     type Error: From<FileError>;
 
-    /// Returns the value or the missing row that a record of a run holds, if it is of this experiment.
-    fn item(record: &Record) -> Option<Item<'_>>;
+    /// Returns the record of the experiment that a record of a run holds.
+    fn of(record: &Record) -> Option<&Self>;
+
+    /// Returns the value or the missing row that the record holds.
+    fn item(&self) -> Option<Item<'_>>;
+
+    /// Orders rows, which are in the order of measurement.
+    fn sort(_rows: &mut [Row]) {}
 }
+
+/// Makes an enum with variants `Value` and `Missing` the records of an experiment with a name: a variant of `Record` holds it.
+/// Further items belong to its [`GatedRecord`].
+macro_rules! gated_record {
+    ($record:ident, $variant:ident, $name:literal, $error:ty $(, $items:item)*) => {
+        impl From<$crate::gated::Value> for $record {
+            fn from(value: $crate::gated::Value) -> Self {
+                $record::Value(value)
+            }
+        }
+
+        impl From<$crate::gated::Missing> for $record {
+            fn from(missing: $crate::gated::Missing) -> Self {
+                $record::Missing(missing)
+            }
+        }
+
+        impl From<$record> for $crate::record::Record {
+            fn from(record: $record) -> Self {
+                $crate::record::Record::$variant(Box::new(record))
+            }
+        }
+
+        impl $crate::gated::recorder::GatedRecord for $record {
+            const NAME: &'static str = $name;
+
+            type Error = $error;
+
+            fn of(record: &$crate::record::Record) -> Option<&Self> {
+                match record {
+                    $crate::record::Record::$variant(record) => Some(record),
+                    _ => None,
+                }
+            }
+
+            fn item(&self) -> Option<$crate::gated::Item<'_>> {
+                if let $record::Value(value) = self {
+                    return Some($crate::gated::Item::Value(value));
+                }
+                if let $record::Missing(missing) = self {
+                    return Some($crate::gated::Item::Missing(missing));
+                }
+                None
+            }
+
+            $($items)*
+        }
+    };
+}
+pub(crate) use gated_record;
 
 /// The definition of a row; its values are measured in one round or more.
 #[derive(Debug, Clone)]
@@ -77,6 +135,22 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
             log,
             records: std::marker::PhantomData,
         }
+    }
+
+    /// Records the run, its machine and its command, which come first in the file. `quick` says that the run is shorter than
+    /// the gates ask for.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn begin(&mut self, quick: bool) -> Result<(), R::Error> {
+        let started = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.log(Record::Run {
+            experiment: R::NAME.to_owned(),
+            started: started.map_or(0, |since| since.as_secs()),
+            quick,
+            machine: Box::new(Machine::describe(0)),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+        })
     }
 
     /// Appends a record of any kind.
@@ -156,7 +230,7 @@ impl<'a, L, R: GatedRecord> Recorder<'a, L, R> {
             .iter()
             .filter(|row| row.rounds < rounds && row.reason.is_none())
             .filter_map(|row| {
-                records.iter().find_map(|record| match R::item(record)? {
+                records.iter().find_map(|record| match R::of(record)?.item()? {
                     Item::Value(value) if value.case == row.case => Some(value.missing(reason)),
                     _ => None,
                 })
@@ -189,48 +263,37 @@ pub fn left_out(name: impl Into<String>, asked: impl Into<String>) -> Case {
     case(name, asked, Gate::Exactly(0.0), "failures")
 }
 
-/// Returns the rows of an experiment in the order of measurement.
+/// Returns the rows of an experiment.
 pub fn rows_of<R: GatedRecord>(records: &[Record]) -> Vec<Row> {
-    rows(records.iter().filter_map(R::item))
+    let mut rows = rows(records.iter().filter_map(|record| R::of(record)?.item()));
+    R::sort(&mut rows);
+    rows
 }
 
-/// The files of a run: `NAME.jsonl` with its records, and `NAME.json` with its rows.
-#[derive(Debug)]
-pub struct Output {
-    folder: PathBuf,
-    name: &'static str,
+/// Runs an experiment with a recorder, writes its records to `NAME.jsonl` in a folder and its rows to `NAME.json`, and prints
+/// the rows as JSON or as a table. Progress goes to standard error.
+///
+/// # Errors
+/// That of the experiment, whose rows so far are written and printed, too; or a file, or standard output, cannot be written.
+pub fn run<L, R: GatedRecord>(
+    length: L,
+    folder: &Path,
     json: bool,
-}
-
-impl Output {
-    /// Creates the folder and the log of a run; `json` selects what [`Output::finish`] prints.
-    ///
-    /// # Errors
-    /// The folder or the file cannot be written.
-    pub fn create<R: GatedRecord>(folder: &Path, json: bool) -> Result<(Output, Log), FileError> {
-        std::fs::create_dir_all(folder).map_err(file(folder))?;
-        let path = folder.join(format!("{}.jsonl", R::NAME));
-        let log = Log::create(&path).map_err(file(&path))?;
-        let output = Output {
-            folder: folder.to_owned(),
-            name: R::NAME,
-            json,
-        };
-        Ok((output, log))
-    }
-
-    /// Writes the rows, and prints them as JSON or as a table.
-    ///
-    /// # Errors
-    /// The file or standard output cannot be written.
-    pub fn finish(&self, rows: &[Row]) -> Result<(), FileError> {
-        let json = format!("{:#}\n", serde_json::json!(rows));
-        let path = self.folder.join(format!("{}.json", self.name));
-        std::fs::write(&path, &json).map_err(file(&path))?;
-        let text = if self.json { json } else { text(rows) };
-        let printed = io::stdout().write_all(text.as_bytes());
-        printed.map_err(file(Path::new("standard output")))
-    }
+    measure: impl FnOnce(&mut Recorder<'_, L, R>) -> Result<(), R::Error>,
+) -> Result<(), R::Error> {
+    std::fs::create_dir_all(folder).map_err(file(folder))?;
+    let path = folder.join(format!("{}.jsonl", R::NAME));
+    let mut log = Log::create(&path).map_err(file(&path))?;
+    let progress = &mut |text: &str| eprintln!("{text}");
+    let outcome = measure(&mut Recorder::new(length, &mut log, progress));
+    let rows = rows_of::<R>(log.records());
+    let rows_as_json = format!("{:#}\n", serde_json::json!(rows));
+    let path = folder.join(format!("{}.json", R::NAME));
+    std::fs::write(&path, &rows_as_json).map_err(file(&path))?;
+    let shown = if json { rows_as_json } else { text(&rows) };
+    let printed = io::stdout().write_all(shown.as_bytes());
+    printed.map_err(file(Path::new("standard output")))?;
+    outcome
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ExchangeBenchError, ExchangeRecord, Experiment, Recorder, RunLength};
-use crate::gated::recorder::{Output, rows_of};
+use super::{Experiment, RunLength};
+use crate::gated::program::ProgramError;
+use crate::gated::recorder::run;
 
 /// The duration of `--quick` in seconds.
 const QUICK_S: u32 = 120;
@@ -50,8 +51,8 @@ impl ExchangeArgs {
     /// Runs the experiment, prints the rows and writes them to `exchange.json`. Progress goes to standard error.
     ///
     /// # Errors
-    /// [`ExchangeBenchError`]. A gate that is not met is not an error.
-    pub fn run(&self) -> Result<(), ExchangeBenchError> {
+    /// [`ProgramError`]. A gate that is not met is not an error.
+    pub fn run(&self) -> Result<(), ProgramError> {
         let length = RunLength {
             seconds: if self.quick { QUICK_S } else { self.seconds },
             rate_mbps: self.rate,
@@ -64,16 +65,10 @@ impl ExchangeArgs {
             // The script runs the programs in the folder of the sources.
             programs: std::path::absolute(&programs).unwrap_or(programs),
             sources: self.sources.clone(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let (output, mut log) = Output::create::<ExchangeRecord>(&self.out, self.json)?;
-        let progress = &mut |text: &str| eprintln!("{text}");
-        let outcome = experiment.run(
-            &mut Recorder::new(length, &mut log, progress),
-            &self.out.join("exchange.log"),
-        );
-        // The rows of an interrupted run are printed and written, too.
-        output.finish(&rows_of::<ExchangeRecord>(log.records()))?;
-        outcome
+        let log = self.out.join("exchange.log");
+        run(length, &self.out, self.json, |recorder| {
+            experiment.run(recorder, &log)
+        })
     }
 }

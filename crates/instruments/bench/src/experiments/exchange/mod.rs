@@ -8,24 +8,20 @@
 //! (`rows.rs`); a row that the script did not print is recorded as missing.
 
 pub mod cli;
-mod error;
 mod record;
 mod recorder;
 mod rows;
 pub(crate) mod section;
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use millrace_process::{ProcessError, Running, pause};
 
-pub use error::ExchangeBenchError;
 pub use record::{ExchangeRecord, Sample};
 pub use recorder::{Recorder, RunLength};
 
-use crate::gated::program::{script, value_of};
-use crate::machine::Machine;
-use crate::record::Record;
+use crate::gated::program::{ProgramError, script, value_of};
 
 /// The interval at which new lines of the script are read.
 const READ_INTERVAL: Duration = Duration::from_millis(500);
@@ -39,8 +35,6 @@ pub struct Experiment {
     pub programs: PathBuf,
     /// The folder of the project's sources, with the script.
     pub sources: PathBuf,
-    /// The command line, for the record of the run.
-    pub command: String,
 }
 
 impl Experiment {
@@ -49,15 +43,8 @@ impl Experiment {
     ///
     /// # Errors
     /// SIGINT, or a file that cannot be written. A soak that fails is recorded: its rows are missing.
-    pub fn run(&self, recorder: &mut Recorder<'_>, log: &Path) -> Result<(), ExchangeBenchError> {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH);
-        recorder.log(Record::Run {
-            experiment: "exchange".to_owned(),
-            started: started.map_or(0, |since| since.as_secs()),
-            quick: recorder.length.seconds < RunLength::FULL_S,
-            machine: Box::new(Machine::describe(0)),
-            command: self.command.clone(),
-        })?;
+    pub fn run(&self, recorder: &mut Recorder<'_>, log: &Path) -> Result<(), ProgramError> {
+        recorder.begin(recorder.length.seconds < RunLength::FULL_S)?;
         match self.soak(recorder, log) {
             Ok(text) => {
                 for (line, case) in rows::rows(&recorder.length) {
@@ -68,7 +55,7 @@ impl Experiment {
                 }
                 Ok(())
             }
-            Err(ExchangeBenchError::Process(error)) if !matches!(error, ProcessError::Interrupted) => {
+            Err(ProgramError::Process(error)) if !matches!(error, ProcessError::Interrupted) => {
                 let reason = format!(
                     "{error}. To fix it: run it as root in the folder of the sources, or give --sources; \
                      scripts/setup.sh installs what it needs"
@@ -81,7 +68,7 @@ impl Experiment {
     }
 
     /// Runs the script, and returns its output.
-    fn soak(&self, recorder: &mut Recorder<'_>, log: &Path) -> Result<String, ExchangeBenchError> {
+    fn soak(&self, recorder: &mut Recorder<'_>, log: &Path) -> Result<String, ProgramError> {
         let RunLength {
             seconds,
             rate_mbps,
@@ -113,7 +100,7 @@ impl Experiment {
 
 /// Records the samples among the complete lines behind the first `read` bytes, and prints the other lines; returns the number
 /// of bytes that are read now.
-fn take(text: &str, read: usize, recorder: &mut Recorder<'_>) -> Result<usize, ExchangeBenchError> {
+fn take(text: &str, read: usize, recorder: &mut Recorder<'_>) -> Result<usize, ProgramError> {
     let fresh = text.get(read..).unwrap_or_default();
     let whole = fresh.rfind('\n').map_or(0, |end| end + 1);
     for line in fresh.get(..whole).unwrap_or_default().lines() {
@@ -162,7 +149,6 @@ mod tests {
         let experiment = Experiment {
             programs: folder.to_owned(),
             sources: folder.to_owned(),
-            command: "test".to_owned(),
         };
         experiment
             .run(

@@ -46,15 +46,3 @@ impl Sample {
         )
     }
 }
-
-impl From<Value> for ExchangeRecord {
-    fn from(value: Value) -> Self {
-        ExchangeRecord::Value(value)
-    }
-}
-
-impl From<Missing> for ExchangeRecord {
-    fn from(missing: Missing) -> Self {
-        ExchangeRecord::Missing(missing)
-    }
-}

@@ -1,10 +1,8 @@
 //! The length of a run, and its recorder.
 
-use super::error::ExchangeBenchError;
 use super::record::ExchangeRecord;
-use crate::gated::Item;
-use crate::gated::recorder::{self, GatedRecord};
-use crate::record::Record;
+use crate::gated::program::ProgramError;
+use crate::gated::recorder::{self, gated_record};
 
 /// The size of a run.
 #[derive(Debug, Clone, Copy)]
@@ -29,25 +27,4 @@ impl RunLength {
 /// The recorder of the experiment.
 pub type Recorder<'a> = recorder::Recorder<'a, RunLength, ExchangeRecord>;
 
-impl From<ExchangeRecord> for Record {
-    fn from(record: ExchangeRecord) -> Self {
-        Record::Exchange(Box::new(record))
-    }
-}
-
-impl GatedRecord for ExchangeRecord {
-    const NAME: &'static str = "exchange";
-
-    type Error = ExchangeBenchError;
-
-    fn item(record: &Record) -> Option<Item<'_>> {
-        match record {
-            Record::Exchange(record) => match record.as_ref() {
-                ExchangeRecord::Value(value) => Some(Item::Value(value)),
-                ExchangeRecord::Missing(missing) => Some(Item::Missing(missing)),
-                ExchangeRecord::Sample(_) => None,
-            },
-            _ => None,
-        }
-    }
-}
+gated_record!(ExchangeRecord, Exchange, "exchange", ProgramError);

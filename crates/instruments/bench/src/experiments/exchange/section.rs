@@ -5,10 +5,9 @@ use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
 
 use super::record::{ExchangeRecord, Sample};
-use crate::gated::recorder::rows_of;
+use crate::gated::recorder::{GatedRecord as _, rows_of};
 use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;
-use crate::record::Record;
 
 /// The most rows of the table below the last plot.
 const TABLE_ROWS: usize = 60;
@@ -69,14 +68,14 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
 }
 
 fn samples(source: &Source) -> Vec<&Sample> {
-    let of = |record| match record {
-        &Record::Exchange(ref record) => match record.as_ref() {
+    source
+        .records
+        .iter()
+        .filter_map(|record| match ExchangeRecord::of(record)? {
             ExchangeRecord::Sample(sample) => Some(sample),
             _ => None,
-        },
-        _ => None,
-    };
-    source.records.iter().filter_map(of).collect()
+        })
+        .collect()
 }
 
 fn load() -> Vec<Measure<'static>> {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use millrace_process::program_path;
 
-use super::{Experiment, IpsBenchError, IpsRecord, Recorder, RunLength};
-use crate::gated::recorder::{Output, rows_of};
+use super::{Experiment, IpsBenchError, RunLength};
+use crate::gated::recorder::run;
 
 /// Intrusion prevention on one core, by frame size (E7): one rule that alerts on every TCP packet, and 14,000 rules.
 ///
@@ -62,7 +62,6 @@ impl IpsArgs {
             seconds: if self.quick { 0.2 } else { 1.0 },
             quick: self.quick,
         };
-        let (output, mut log) = Output::create::<IpsRecord>(&self.out, self.json)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let experiment = Experiment {
             program: program_path("millrace", "MILLRACE"),
@@ -70,12 +69,7 @@ impl IpsArgs {
             rules: self.rules.clone(),
             all_rules: self.all_rules.clone(),
             engine_only: self.engine,
-            command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let progress = &mut |text: &str| eprintln!("{text}");
-        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
-        // The rows of an interrupted run are printed and written, too.
-        output.finish(&rows_of::<IpsRecord>(log.records()))?;
-        outcome
+        run(length, &self.out, self.json, |recorder| experiment.run(recorder))
     }
 }

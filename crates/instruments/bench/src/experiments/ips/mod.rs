@@ -26,14 +26,12 @@ pub(crate) mod section;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use crate::file_error::file;
 use crate::gated::recorder::part;
-use crate::machine::Machine;
-use crate::record::Record;
 use millrace_process::{ProcessError, pause, run_tool};
 
 pub use error::IpsBenchError;
@@ -74,8 +72,6 @@ pub struct Experiment {
     pub all_rules: PathBuf,
     /// True if only the rows of the engine are measured.
     pub engine_only: bool,
-    /// The command that repeats the run.
-    pub command: String,
 }
 
 /// A measurement: name, function and settings.
@@ -92,7 +88,7 @@ impl Experiment {
     /// [`IpsBenchError`]: the records cannot be written, or SIGINT was received.
     pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), IpsBenchError> {
         millrace_process::interrupt::install_handler();
-        self.record_run(recorder)?;
+        recorder.begin(recorder.length.quick)?;
         self.measure_all(recorder)
     }
 
@@ -243,18 +239,6 @@ impl Experiment {
         }
         command
     }
-
-    /// Writes the record of the run with its machine, which comes first in the file.
-    fn record_run(&self, recorder: &mut Recorder<'_>) -> Result<(), IpsBenchError> {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH);
-        recorder.log(Record::Run {
-            experiment: "ips".to_owned(),
-            started: started.map_or(0, |since| since.as_secs()),
-            quick: recorder.length.quick,
-            machine: Box::new(Machine::describe(0)),
-            command: self.command.clone(),
-        })
-    }
 }
 
 /// Returns the frames a second that two directions of a link carry.
@@ -346,7 +330,6 @@ mod tests {
             rules: rules.clone(),
             all_rules: rules,
             engine_only: false,
-            command: String::new(),
         }
     }
 
@@ -459,7 +442,6 @@ mod tests {
             rules: folder.path().join("no.rules"),
             all_rules: folder.path().join("no.rules"),
             engine_only: false,
-            command: String::new(),
         };
         let mut log = crate::record::Log::create(&folder.path().join("ips.jsonl")).unwrap();
         let mut progress = |_: &str| {};

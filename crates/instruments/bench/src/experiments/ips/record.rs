@@ -30,15 +30,3 @@ pub struct Rate {
     /// Time in seconds for reading and compiling the rules.
     pub load_s: f64,
 }
-
-impl From<Value> for IpsRecord {
-    fn from(value: Value) -> Self {
-        IpsRecord::Value(value)
-    }
-}
-
-impl From<Missing> for IpsRecord {
-    fn from(missing: Missing) -> Self {
-        IpsRecord::Missing(missing)
-    }
-}

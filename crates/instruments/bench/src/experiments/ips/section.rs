@@ -6,10 +6,9 @@ use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, cur
 use millrace_report::stats::Summary;
 
 use super::{FRAMES, GAP, IpsRecord, Rate};
-use crate::gated::recorder::rows_of;
+use crate::gated::recorder::{GatedRecord as _, rows_of};
 use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;
-use crate::record::Record;
 
 /// Returns the section; `None` if the run has no records of the experiment.
 pub(crate) fn section(source: &Source) -> Option<Section> {
@@ -43,11 +42,8 @@ fn rates(source: &Source) -> (Plot, String) {
     let all: Vec<&Rate> = source
         .records
         .iter()
-        .filter_map(|record| match record {
-            Record::Ips(record) => match record.as_ref() {
-                IpsRecord::Rate(rate) => Some(rate),
-                _ => None,
-            },
+        .filter_map(|record| match IpsRecord::of(record)? {
+            IpsRecord::Rate(rate) => Some(rate),
             _ => None,
         })
         .collect();

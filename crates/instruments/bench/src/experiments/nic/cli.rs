@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Experiment, NicBenchError, NicRecord, Recorder, RunLength};
-use crate::gated::recorder::{Output, rows_of};
+use super::{Experiment, RunLength};
+use crate::gated::program::ProgramError;
+use crate::gated::recorder::run;
 
 /// Marks of a NIC that classifies: the time of a packet without marks, with marks that are compared, and with trusted marks.
 ///
@@ -37,8 +38,8 @@ impl NicArgs {
     /// Runs the experiment, prints the rows and writes them to `nic.json`. Progress goes to standard error.
     ///
     /// # Errors
-    /// [`NicBenchError`]. A gate that is not met is not an error.
-    pub fn run(&self) -> Result<(), NicBenchError> {
+    /// [`ProgramError`]. A gate that is not met is not an error.
+    pub fn run(&self) -> Result<(), ProgramError> {
         let length = RunLength {
             rounds: if self.quick { 1 } else { self.rounds.into() },
             windows: if self.quick { 10 } else { 60 },
@@ -48,13 +49,7 @@ impl NicArgs {
         let beside = || Some(std::env::current_exe().ok()?.parent()?.join("examples"));
         let experiment = Experiment {
             examples: self.examples.clone().or_else(beside).unwrap_or_default(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let (output, mut log) = Output::create::<NicRecord>(&self.out, self.json)?;
-        let progress = &mut |text: &str| eprintln!("{text}");
-        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
-        // The rows of an interrupted run are printed and written, too.
-        output.finish(&rows_of::<NicRecord>(log.records()))?;
-        outcome
+        run(length, &self.out, self.json, |recorder| experiment.run(recorder))
     }
 }

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{NicBenchError, Recorder};
+use super::Recorder;
 use crate::case::EXPERIMENTS;
 use crate::gated::Gate;
-use crate::gated::program::{said, value_of};
+use crate::gated::program::{ProgramError, said, value_of};
 use crate::gated::recorder::case;
 use crate::workload::{Sizes, Workload};
 
@@ -22,7 +22,7 @@ pub(super) fn measure(
     recorder: &mut Recorder<'_>,
     examples: &Path,
     round: usize,
-) -> Result<(), NicBenchError> {
+) -> Result<(), ProgramError> {
     let asked =
         "measured: auto / off in turn in one process, one worker, ideal device that copies each frame";
     let cases = EXPERIMENTS

@@ -5,7 +5,6 @@
 //! of one worker times their number.
 
 pub mod cli;
-mod error;
 mod governed;
 mod record;
 mod recorder;
@@ -14,11 +13,10 @@ pub(crate) mod section;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use millrace_process::pause;
 
-pub use error::NicBenchError;
 pub use record::NicRecord;
 pub use recorder::{Recorder, RunLength};
 use rows::{
@@ -26,18 +24,14 @@ use rows::{
 };
 
 use crate::gated::Gate;
-use crate::gated::program::{said, value_of};
+use crate::gated::program::{ProgramError, said, value_of};
 use crate::gated::recorder::{case, part};
-use crate::machine::Machine;
-use crate::record::Record;
 
 /// The program that the experiment runs.
 #[derive(Debug, Clone)]
 pub struct Experiment {
     /// The folder with the example `marks`.
     pub examples: PathBuf,
-    /// The command line, for the record of the run.
-    pub command: String,
 }
 
 impl Experiment {
@@ -45,15 +39,8 @@ impl Experiment {
     ///
     /// # Errors
     /// SIGINT, or a file that cannot be written. What fails besides is recorded as missing.
-    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), NicBenchError> {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH);
-        recorder.log(Record::Run {
-            experiment: "nic".to_owned(),
-            started: started.map_or(0, |since| since.as_secs()),
-            quick: recorder.length.rounds == 1,
-            machine: Box::new(Machine::describe(0)),
-            command: self.command.clone(),
-        })?;
+    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), ProgramError> {
+        recorder.begin(recorder.length.rounds == 1)?;
         for round in 0..recorder.length.rounds {
             pause(Duration::ZERO)?;
             match said(&mut self.marks(recorder))? {
@@ -86,7 +73,7 @@ impl Experiment {
     }
 
     /// Measures two programs at once, and compares the sum of their rates with the modelled one, twice the rate of `one`.
-    fn run_two(&self, recorder: &mut Recorder<'_>, round: usize, one: &str) -> Result<(), NicBenchError> {
+    fn run_two(&self, recorder: &mut Recorder<'_>, round: usize, one: &str) -> Result<(), ProgramError> {
         let asked = "measured: two processes at once; modelled: twice the rate of one, no I/O";
         let row = |name: &str| {
             case(
@@ -129,7 +116,7 @@ impl Experiment {
 }
 
 /// Records the rows of one output of the example.
-fn record(recorder: &mut Recorder<'_>, round: usize, text: &str) -> Result<(), NicBenchError> {
+fn record(recorder: &mut Recorder<'_>, round: usize, text: &str) -> Result<(), ProgramError> {
     for row in &ROWS {
         match value_of(text, row.line) {
             Some(value) => recorder.value(&row.case(), round, value)?,
@@ -214,7 +201,6 @@ mod tests {
         };
         let experiment = Experiment {
             examples: folder.path().to_owned(),
-            command: "test".to_owned(),
         };
         experiment
             .run(&mut Recorder::new(length, &mut log, &mut progress))

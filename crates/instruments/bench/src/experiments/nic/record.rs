@@ -13,15 +13,3 @@ pub enum NicRecord {
     /// A row that could not be measured.
     Missing(Missing),
 }
-
-impl From<Value> for NicRecord {
-    fn from(value: Value) -> Self {
-        NicRecord::Value(value)
-    }
-}
-
-impl From<Missing> for NicRecord {
-    fn from(missing: Missing) -> Self {
-        NicRecord::Missing(missing)
-    }
-}

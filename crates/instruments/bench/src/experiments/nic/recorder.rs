@@ -1,10 +1,8 @@
 //! The length of a run, and its recorder.
 
-use super::error::NicBenchError;
 use super::record::NicRecord;
-use crate::gated::Item;
-use crate::gated::recorder::{self, GatedRecord};
-use crate::record::Record;
+use crate::gated::program::ProgramError;
+use crate::gated::recorder::{self, gated_record};
 
 /// The number of rounds, and the sizes of one.
 #[derive(Debug, Clone, Copy)]
@@ -22,24 +20,4 @@ pub struct RunLength {
 /// The recorder of the experiment.
 pub type Recorder<'a> = recorder::Recorder<'a, RunLength, NicRecord>;
 
-impl From<NicRecord> for Record {
-    fn from(record: NicRecord) -> Self {
-        Record::Nic(Box::new(record))
-    }
-}
-
-impl GatedRecord for NicRecord {
-    const NAME: &'static str = "nic";
-
-    type Error = NicBenchError;
-
-    fn item(record: &Record) -> Option<Item<'_>> {
-        match record {
-            Record::Nic(record) => Some(match record.as_ref() {
-                NicRecord::Value(value) => Item::Value(value),
-                NicRecord::Missing(missing) => Item::Missing(missing),
-            }),
-            _ => None,
-        }
-    }
-}
+gated_record!(NicRecord, Nic, "nic", ProgramError);

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Experiment, Recorder, RouteBenchError, RouteRecord, RunLength};
-use crate::gated::recorder::{Output, rows_of};
+use super::{Experiment, RunLength};
+use crate::gated::program::ProgramError;
+use crate::gated::recorder::run;
 
 /// The router: lookups, programming and memory of a full table, and the rate of routing beside that of NORMAL.
 ///
@@ -38,8 +39,8 @@ impl RouteArgs {
     /// Runs the experiment, prints the rows and writes them to `route.json`. Progress goes to standard error.
     ///
     /// # Errors
-    /// [`RouteBenchError`]. A gate that is not met is not an error.
-    pub fn run(&self) -> Result<(), RouteBenchError> {
+    /// [`ProgramError`]. A gate that is not met is not an error.
+    pub fn run(&self) -> Result<(), ProgramError> {
         let share = if self.quick { 10 } else { 1 };
         let length = RunLength {
             rounds: if self.quick { 1 } else { self.rounds.into() },
@@ -51,13 +52,7 @@ impl RouteArgs {
         let experiment = Experiment {
             examples: self.examples.clone().or_else(beside).unwrap_or_default(),
             sources: self.sources.clone(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let (output, mut log) = Output::create::<RouteRecord>(&self.out, self.json)?;
-        let progress = &mut |text: &str| eprintln!("{text}");
-        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
-        // The rows of an interrupted run are printed and written, too.
-        output.finish(&rows_of::<RouteRecord>(log.records()))?;
-        outcome
+        run(length, &self.out, self.json, |recorder| experiment.run(recorder))
     }
 }

@@ -6,7 +6,6 @@
 //! a row that its program did not print is recorded as missing.
 
 pub mod cli;
-mod error;
 mod peers;
 mod record;
 mod recorder;
@@ -15,18 +14,15 @@ pub(crate) mod section;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use millrace_process::pause;
 
-pub use error::RouteBenchError;
 pub use record::RouteRecord;
 pub use recorder::{Recorder, RunLength};
 use rows::{PROGRAMS, Program};
 
-use crate::gated::program::{said, script, value_of};
-use crate::machine::Machine;
-use crate::record::Record;
+use crate::gated::program::{ProgramError, said, script, value_of};
 
 /// The programs that the experiment runs.
 #[derive(Debug, Clone)]
@@ -35,8 +31,6 @@ pub struct Experiment {
     pub examples: PathBuf,
     /// The folder of the project's sources, with the script that starts a router.
     pub sources: PathBuf,
-    /// The command line, for the record of the run.
-    pub command: String,
 }
 
 impl Experiment {
@@ -44,15 +38,8 @@ impl Experiment {
     ///
     /// # Errors
     /// SIGINT, or a file that cannot be written. What fails besides is recorded as missing.
-    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), RouteBenchError> {
-        let started = SystemTime::now().duration_since(UNIX_EPOCH);
-        recorder.log(Record::Run {
-            experiment: "route".to_owned(),
-            started: started.map_or(0, |since| since.as_secs()),
-            quick: !recorder.length.has_peers,
-            machine: Box::new(Machine::describe(0)),
-            command: self.command.clone(),
-        })?;
+    pub fn run(&self, recorder: &mut Recorder<'_>) -> Result<(), ProgramError> {
+        recorder.begin(!recorder.length.has_peers)?;
         for round in 0..recorder.length.rounds {
             for program in &PROGRAMS {
                 if round == 0 || !program.is_script() {
@@ -85,7 +72,7 @@ impl Experiment {
         recorder: &mut Recorder<'_>,
         round: usize,
         program: &Program,
-    ) -> Result<(), RouteBenchError> {
+    ) -> Result<(), ProgramError> {
         pause(Duration::ZERO)?;
         let asked = program.asked(recorder.length);
         let mut command = self.command(program);
@@ -136,7 +123,6 @@ mod tests {
         let experiment = Experiment {
             examples: folder.path().to_owned(),
             sources: folder.path().to_owned(),
-            command: "test".to_owned(),
         };
         experiment
             .run(&mut Recorder::new(length, &mut log, &mut progress))

@@ -4,10 +4,9 @@ use std::process::Command;
 
 use millrace_process::is_installed;
 
-use super::error::RouteBenchError;
 use super::recorder::Recorder;
 use crate::gated::Gate;
-use crate::gated::program::said;
+use crate::gated::program::{ProgramError, said};
 use crate::gated::recorder::case;
 
 /// The time after which a test is ended, in seconds. On busy machines the IPv6 tests take minutes.
@@ -25,7 +24,7 @@ const TESTS: [(&str, &str); 4] = [
 ///
 /// # Errors
 /// SIGINT, or a file that cannot be written.
-pub(super) fn measure(recorder: &mut Recorder<'_>) -> Result<(), RouteBenchError> {
+pub(super) fn measure(recorder: &mut Recorder<'_>) -> Result<(), ProgramError> {
     for (test, line) in TESTS {
         let row = case(
             format!("R1 dpdk-test {test}"),

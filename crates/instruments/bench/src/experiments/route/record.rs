@@ -13,15 +13,3 @@ pub enum RouteRecord {
     /// A row that could not be measured.
     Missing(Missing),
 }
-
-impl From<Value> for RouteRecord {
-    fn from(value: Value) -> Self {
-        RouteRecord::Value(value)
-    }
-}
-
-impl From<Missing> for RouteRecord {
-    fn from(missing: Missing) -> Self {
-        RouteRecord::Missing(missing)
-    }
-}

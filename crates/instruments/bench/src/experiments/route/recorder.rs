@@ -1,10 +1,8 @@
 //! The length of a run, and its recorder.
 
-use super::error::RouteBenchError;
 use super::record::RouteRecord;
-use crate::gated::Item;
-use crate::gated::recorder::{self, GatedRecord};
-use crate::record::Record;
+use crate::gated::program::ProgramError;
+use crate::gated::recorder::{self, gated_record};
 
 /// The number of rounds, and the sizes of the full table.
 #[derive(Debug, Clone, Copy)]
@@ -22,24 +20,4 @@ pub struct RunLength {
 /// The recorder of the experiment.
 pub type Recorder<'a> = recorder::Recorder<'a, RunLength, RouteRecord>;
 
-impl From<RouteRecord> for Record {
-    fn from(record: RouteRecord) -> Self {
-        Record::Route(Box::new(record))
-    }
-}
-
-impl GatedRecord for RouteRecord {
-    const NAME: &'static str = "route";
-
-    type Error = RouteBenchError;
-
-    fn item(record: &Record) -> Option<Item<'_>> {
-        match record {
-            Record::Route(record) => Some(match record.as_ref() {
-                RouteRecord::Value(value) => Item::Value(value),
-                RouteRecord::Missing(missing) => Item::Missing(missing),
-            }),
-            _ => None,
-        }
-    }
-}
+gated_record!(RouteRecord, Route, "route", ProgramError);

@@ -41,25 +41,6 @@ pub enum RowNumber {
 }
 
 impl RowNumber {
-    /// All rows.
-    pub const ALL: [RowNumber; 15] = [
-        RowNumber::T1,
-        RowNumber::T2,
-        RowNumber::T3,
-        RowNumber::T4,
-        RowNumber::T5,
-        RowNumber::T6,
-        RowNumber::T7,
-        RowNumber::T8,
-        RowNumber::T9,
-        RowNumber::T10,
-        RowNumber::T11,
-        RowNumber::T12,
-        RowNumber::T13,
-        RowNumber::T14,
-        RowNumber::T15,
-    ];
-
     /// Returns the number: 1 for T1.
     pub fn number(self) -> u8 {
         self as u8 + 1
@@ -80,6 +61,4 @@ pub struct Experiment {
     pub link_bps: Option<u64>,
     /// The core of the emulator.
     pub core: usize,
-    /// The command that repeats the run.
-    pub command: String,
 }

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use millrace_types::BitRate;
 
 use super::error::TransportBenchError;
-use super::{Experiment, Recorder, RowNumber, RunLength, TransportRecord, rows};
-use crate::gated::recorder::Output;
+use super::{Experiment, RowNumber, RunLength};
+use crate::gated::recorder::run;
 
 /// Bulk transfers: the bounds that docs/gates.md sets for them (T1 to T15), and what they reach.
 ///
@@ -55,11 +55,10 @@ impl TransportArgs {
             RunLength::FULL
         };
         length.rounds = self.rounds.map_or(length.rounds, usize::from);
-        let (output, mut log) = Output::create::<TransportRecord>(&self.out, self.json)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let experiment = Experiment {
             rows: match self.rows.as_slice() {
-                [] => RowNumber::ALL.to_vec(),
+                [] => RowNumber::value_variants().to_vec(),
                 given => given.to_vec(),
             },
             program: millrace_process::program_path("millrace", "MILLRACE"),
@@ -67,12 +66,7 @@ impl TransportArgs {
             live: !self.no_live,
             link_bps: self.link.map(BitRate::bps),
             core: self.core.unwrap_or(cores - 1),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let progress = &mut |text: &str| eprintln!("{text}");
-        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
-        // The rows of an interrupted run are printed and written, too.
-        output.finish(&rows(log.records()))?;
-        outcome
+        run(length, &self.out, self.json, |recorder| experiment.run(recorder))
     }
 }

@@ -27,15 +27,11 @@ mod test_bed;
 mod usage;
 mod virtual_time;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use crate::machine::Machine;
 use crate::record::Record;
 pub use arguments::{Experiment, RowNumber};
 pub use error::TransportBenchError;
 pub use record::{Transferred, TransportRecord};
 pub use recorder::{Recorder, RunLength};
-pub use rows::rows;
 
 impl Experiment {
     /// Measures all rows. The failure of a row is recorded, and the others continue.
@@ -57,16 +53,7 @@ impl Experiment {
 
     /// Records the run and its systems.
     fn record_run(&self, recorder: &mut Recorder<'_>) -> Result<(), TransportBenchError> {
-        let started = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
-        recorder.log(Record::Run {
-            experiment: "transport".to_owned(),
-            started,
-            quick: recorder.length.quick,
-            machine: Box::new(Machine::describe(0)),
-            command: self.command.clone(),
-        })?;
+        recorder.begin(recorder.length.quick)?;
         let mut systems = vec![(
             "millrace".to_owned(),
             millrace_process::version(&self.program),
@@ -88,6 +75,7 @@ impl Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gated::recorder::rows_of;
     use crate::record::Log;
 
     #[test]
@@ -102,12 +90,11 @@ mod tests {
             live: false,
             link_bps: None,
             core: 0,
-            command: "test".to_owned(),
         };
         let mut progress = |_: &str| {};
         let recorder = &mut Recorder::new(RunLength::QUICK, &mut log, &mut progress);
         experiment.run(recorder).unwrap();
-        let rows = rows(log.records());
+        let rows = rows_of::<TransportRecord>(log.records());
         assert_eq!(rows.len(), 6);
         assert!(rows.iter().all(|row| row.met == Some(true)), "{rows:#?}");
         // The report is made from the file alone.

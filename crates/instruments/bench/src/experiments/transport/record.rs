@@ -42,15 +42,3 @@ pub enum TransportRecord {
     /// A transfer.
     Transferred(Transferred),
 }
-
-impl From<Value> for TransportRecord {
-    fn from(value: Value) -> Self {
-        TransportRecord::Value(value)
-    }
-}
-
-impl From<Missing> for TransportRecord {
-    fn from(missing: Missing) -> Self {
-        TransportRecord::Missing(missing)
-    }
-}

@@ -2,9 +2,8 @@
 
 use super::error::TransportBenchError;
 use super::record::{Transferred, TransportRecord};
-use crate::gated::Item;
-use crate::gated::recorder::{self, GatedRecord};
-use crate::record::Record;
+use crate::gated::Row;
+use crate::gated::recorder::{self, gated_record};
 
 /// The number of rounds and the size of each measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,32 +60,12 @@ impl Recorder<'_> {
     }
 }
 
-impl From<TransportRecord> for Record {
-    fn from(record: TransportRecord) -> Self {
-        Record::Transport(Box::new(record))
+gated_record!(
+    TransportRecord,
+    Transport,
+    "transport",
+    TransportBenchError,
+    fn sort(rows: &mut [Row]) {
+        super::rows::sort(rows);
     }
-}
-
-impl TransportRecord {
-    /// Returns the record of the experiment that a record of a run holds.
-    fn of(record: &Record) -> Option<&TransportRecord> {
-        match record {
-            Record::Transport(record) => Some(record),
-            _ => None,
-        }
-    }
-}
-
-impl GatedRecord for TransportRecord {
-    const NAME: &'static str = "transport";
-
-    type Error = TransportBenchError;
-
-    fn item(record: &Record) -> Option<Item<'_>> {
-        match TransportRecord::of(record)? {
-            TransportRecord::Value(value) => Some(Item::Value(value)),
-            TransportRecord::Missing(missing) => Some(Item::Missing(missing)),
-            _ => None,
-        }
-    }
-}
+);

@@ -1,15 +1,10 @@
-//! The rows of the experiment.
+//! The order of rows.
 
-use super::record::TransportRecord;
 use crate::gated::Row;
-use crate::gated::recorder::rows_of;
-use crate::record::Record;
 
-/// Returns the rows by number, and those of one number in the order of measurement.
-pub fn rows(records: &[Record]) -> Vec<Row> {
-    let mut rows = rows_of::<TransportRecord>(records);
+/// Sorts rows by number; those of one number stay in their order.
+pub(super) fn sort(rows: &mut [Row]) {
     rows.sort_by_key(|row| number(&row.case));
-    rows
 }
 
 /// Returns the number of a row: 12 of `T12 wrong bytes`.
@@ -21,8 +16,10 @@ fn number(case: &str) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::experiments::transport::record::TransportRecord;
+    use crate::gated::recorder::rows_of;
     use crate::gated::{Gate, Value};
+    use crate::record::Record;
 
     #[test]
     fn rows_are_in_the_order_of_their_numbers() {
@@ -38,7 +35,7 @@ mod tests {
             })))
         };
         let records = ["T10 files", "T2 CUBIC", "T1 virtual", "T1 live"].map(record);
-        let rows = rows(&records);
+        let rows = rows_of::<TransportRecord>(&records);
         let cases: Vec<&str> = rows.iter().map(|row| row.case.as_str()).collect();
         assert_eq!(cases, ["T1 virtual", "T1 live", "T2 CUBIC", "T10 files"]);
         assert_eq!((rows[0].met, rows[0].target.as_str()), (Some(true), "0.9740"));

@@ -1,11 +1,10 @@
 //! The section of the experiment `transport`: the rows, goodput by round-trip time, and processor time by system.
 
 use super::record::{Transferred, TransportRecord};
-use super::rows::rows;
 use crate::gated::Row;
+use crate::gated::recorder::{GatedRecord as _, rows_of};
 use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;
-use crate::record::Record;
 use millrace_report::Section;
 use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
@@ -13,7 +12,7 @@ use millrace_report::stats::Summary;
 
 /// Returns the section; `None` if the run has no records of the experiment.
 pub(crate) fn section(source: &Source) -> Option<Section> {
-    let rows = rows(&source.records);
+    let rows = rows_of::<TransportRecord>(&source.records);
     if rows.is_empty() {
         return None;
     }
@@ -46,11 +45,8 @@ fn transfers(source: &Source) -> Vec<&Transferred> {
     source
         .records
         .iter()
-        .filter_map(|record| match record {
-            Record::Transport(record) => match record.as_ref() {
-                TransportRecord::Transferred(transfer) => Some(transfer),
-                _ => None,
-            },
+        .filter_map(|record| match TransportRecord::of(record)? {
+            TransportRecord::Transferred(transfer) => Some(transfer),
             _ => None,
         })
         .collect()

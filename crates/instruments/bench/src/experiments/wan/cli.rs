@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::error::WanBenchError;
-use super::{Experiment, Part, Recorder, RunLength, WanRecord, rows};
-use crate::gated::recorder::Output;
+use super::{Experiment, Part, RunLength};
+use crate::gated::recorder::run;
 
 /// The emulator of wide-area paths: the bounds that docs/gates.md sets for it (W1 to W6), and what it reaches.
 ///
@@ -50,7 +50,6 @@ impl WanArgs {
             RunLength::FULL
         };
         length.rounds = self.rounds.map_or(length.rounds, usize::from);
-        let (output, mut log) = Output::create::<WanRecord>(&self.out, self.json)?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let experiment = Experiment {
             parts: match self.parts.as_slice() {
@@ -62,12 +61,7 @@ impl WanArgs {
                 .clone()
                 .unwrap_or_else(|| millrace_process::program_path("millrace-wan", "MILLRACE_WAN_PROGRAM")),
             core: self.core.unwrap_or(cores - 1),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
         };
-        let progress = &mut |text: &str| eprintln!("{text}");
-        let outcome = experiment.run(&mut Recorder::new(length, &mut log, progress));
-        // The rows of an interrupted run are printed and written, too.
-        output.finish(&rows(log.records()))?;
-        outcome
+        run(length, &self.out, self.json, |recorder| experiment.run(recorder))
     }
 }

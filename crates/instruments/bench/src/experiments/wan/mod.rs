@@ -28,13 +28,10 @@ mod statistics;
 mod test_bed;
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum;
 
-use crate::gated::Row;
-use crate::gated::recorder::{Case, left_out, part as without_gate, rows_of};
-use crate::machine::Machine;
+use crate::gated::recorder::{Case, left_out, part as without_gate};
 use crate::record::Record;
 pub use error::WanBenchError;
 pub use record::{DelayError, LossRuns, RealisedRate, WanRecord};
@@ -102,13 +99,6 @@ pub struct Experiment {
     pub program: PathBuf,
     /// The core of the emulator.
     pub core: usize,
-    /// The command that repeats the run.
-    pub command: String,
-}
-
-/// Returns the rows in the order of measurement.
-pub fn rows(records: &[Record]) -> Vec<Row> {
-    rows_of::<WanRecord>(records)
 }
 
 impl Experiment {
@@ -143,17 +133,8 @@ impl Experiment {
 
     /// Records the run and its systems.
     fn record_run(&self, recorder: &mut Recorder<'_>) -> Result<(), WanBenchError> {
-        let started = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
+        recorder.begin(recorder.length.quick)?;
         let records = [
-            Record::Run {
-                experiment: "wan".to_owned(),
-                started,
-                quick: recorder.length.quick,
-                machine: Box::new(Machine::describe(0)),
-                command: self.command.clone(),
-            },
             Record::System {
                 system: "millrace-wan".to_owned(),
                 version: millrace_process::version(&self.program),
@@ -248,7 +229,7 @@ fn attempt(
 mod tests {
     use super::*;
     use crate::gated::Gate;
-    use crate::gated::recorder::case;
+    use crate::gated::recorder::{case, rows_of};
     use crate::record::Log;
 
     #[test]
@@ -274,7 +255,7 @@ mod tests {
         .unwrap();
         let failed = without_gate("W1 netem failed", "");
         attempt(&mut recorder, &failed, 2, |_| Err(failure("tc has ended"))).unwrap();
-        let rows = rows(log.records());
+        let rows = rows_of::<WanRecord>(log.records());
         let verdicts: Vec<_> = rows
             .iter()
             .map(|row| (row.case.as_str(), row.met, row.reason.as_deref()))

@@ -76,15 +76,3 @@ pub enum WanRecord {
     /// A row that could not be measured.
     Missing(Missing),
 }
-
-impl From<Value> for WanRecord {
-    fn from(value: Value) -> Self {
-        WanRecord::Value(value)
-    }
-}
-
-impl From<Missing> for WanRecord {
-    fn from(missing: Missing) -> Self {
-        WanRecord::Missing(missing)
-    }
-}

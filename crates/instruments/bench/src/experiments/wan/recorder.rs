@@ -4,9 +4,7 @@ use std::time::Duration;
 
 use super::error::WanBenchError;
 use super::record::WanRecord;
-use crate::gated::Item;
-use crate::gated::recorder::{self, GatedRecord};
-use crate::record::Record;
+use crate::gated::recorder::{self, gated_record};
 
 /// The number of rounds and the size of each measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,32 +55,4 @@ impl RunLength {
 /// The recorder of the experiment.
 pub type Recorder<'a> = recorder::Recorder<'a, RunLength, WanRecord>;
 
-impl From<WanRecord> for Record {
-    fn from(record: WanRecord) -> Self {
-        Record::Wan(Box::new(record))
-    }
-}
-
-impl WanRecord {
-    /// Returns the record of the experiment that a record of a run holds.
-    fn of(record: &Record) -> Option<&WanRecord> {
-        match record {
-            Record::Wan(record) => Some(record),
-            _ => None,
-        }
-    }
-}
-
-impl GatedRecord for WanRecord {
-    const NAME: &'static str = "wan";
-
-    type Error = WanBenchError;
-
-    fn item(record: &Record) -> Option<Item<'_>> {
-        match WanRecord::of(record)? {
-            WanRecord::Value(value) => Some(Item::Value(value)),
-            WanRecord::Missing(missing) => Some(Item::Missing(missing)),
-            _ => None,
-        }
-    }
-}
+gated_record!(WanRecord, Wan, "wan", WanBenchError);

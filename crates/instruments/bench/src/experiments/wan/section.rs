@@ -2,10 +2,9 @@
 //! losses.
 
 use super::record::{DelayError, LossRuns, RealisedRate, WanRecord};
-use super::rows;
+use crate::gated::recorder::{GatedRecord as _, rows_of};
 use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;
-use crate::record::Record;
 use millrace_report::Section;
 use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
@@ -13,7 +12,7 @@ use millrace_report::stats::Summary;
 
 /// Returns the section; `None` if the run has no records of the experiment.
 pub(crate) fn section(source: &Source) -> Option<Section> {
-    let rows = rows(&source.records);
+    let rows = rows_of::<WanRecord>(&source.records);
     if rows.is_empty() {
         return None;
     }
@@ -54,10 +53,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
 }
 
 fn records(source: &Source) -> impl Iterator<Item = &WanRecord> {
-    source.records.iter().filter_map(|record| match record {
-        Record::Wan(record) => Some(record.as_ref()),
-        _ => None,
-    })
+    source.records.iter().filter_map(WanRecord::of)
 }
 
 /// Returns the median of a value over runs, which are the rounds of one measurement.

@@ -249,8 +249,9 @@ fn record_harm(
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{RunLength, rows};
+    use super::super::super::{RunLength, TransportRecord};
     use super::*;
+    use crate::gated::recorder::rows_of;
     use crate::record::Log;
 
     #[test]
@@ -263,7 +264,7 @@ mod tests {
             for (round, harms) in harms.into_iter().enumerate() {
                 record_harm(&mut recorder, "100 Mbit/s", round, harms).unwrap();
             }
-            let rows = rows(log.records());
+            let rows = rows_of::<TransportRecord>(log.records());
             let judged: Vec<_> = rows.iter().filter(|row| !row.gate.is_empty()).collect();
             assert_eq!((rows.len(), judged.len()), (3, 1));
             (judged[0].rounds, judged[0].met)

@@ -219,7 +219,8 @@ mod tests {
     use super::super::super::record::TransportRecord;
     use super::super::super::test_bed::{TestBed, obstacle};
     use super::*;
-    use crate::record::{Log, Record};
+    use crate::gated::recorder::{GatedRecord as _, rows_of};
+    use crate::record::Log;
 
     #[test]
     fn a_receiver_that_stops_is_compared_with_two_receivers_and_not_with_three() {
@@ -243,16 +244,13 @@ mod tests {
         let baselines: Vec<usize> = log
             .records()
             .iter()
-            .filter_map(|record| match record {
-                Record::Transport(record) => match record.as_ref() {
-                    TransportRecord::Transferred(transferred) => Some(transferred.receivers),
-                    _ => None,
-                },
+            .filter_map(|record| match TransportRecord::of(record)? {
+                TransportRecord::Transferred(transferred) => Some(transferred.receivers),
                 _ => None,
             })
             .collect();
         assert_eq!(baselines, [2]);
-        let rows = super::super::super::rows(log.records());
+        let rows = rows_of::<TransportRecord>(log.records());
         assert!(rows[0].reached.is_some(), "{rows:?}");
     }
 }

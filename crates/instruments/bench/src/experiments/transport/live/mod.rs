@@ -237,10 +237,10 @@ fn transferred(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{peers, rows};
+    use super::super::{TransportRecord, peers};
     use super::*;
     use crate::gated::Gate;
-    use crate::gated::recorder::case;
+    use crate::gated::recorder::{case, rows_of};
     use crate::record::Log;
 
     #[test]
@@ -261,7 +261,7 @@ mod tests {
             recorder.value(&row(name), round, 0.99).unwrap();
         }
         row_failed(&mut recorder, RowNumber::T1, (first, 2), "the sender has ended").unwrap();
-        let rows = rows(log.records());
+        let rows = rows_of::<TransportRecord>(log.records());
         let verdicts: Vec<_> = rows
             .iter()
             .map(|row| (row.case.as_str(), row.met, row.reason.is_some()))

@@ -358,8 +358,10 @@ impl Live {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::TransportRecord;
     use super::super::super::test_bed::{TestBed, obstacle};
     use super::*;
+    use crate::gated::recorder::rows_of;
     use crate::record::Log;
     use std::os::unix::fs::PermissionsExt as _;
 
@@ -394,7 +396,7 @@ unknown.recv(2000)
             let length = super::super::super::RunLength::QUICK;
             let mut recorder = Recorder::new(length, &mut log, &mut progress);
             record_bit_errors(&mut recorder, 0, "8 MiB", (corrupted, 0)).unwrap();
-            super::super::super::rows(log.records())
+            rows_of::<TransportRecord>(log.records())
                 .into_iter()
                 .map(|row| (row.asked, row.gate, row.reached, row.met))
                 .collect::<Vec<_>>()
