@@ -1,14 +1,28 @@
 //! Metrics of chains: the counters of each hop, over all lanes and instances.
 
-use crate::server::exposition::Family;
+use crate::server::exposition::{Family, Labels, Metric, metrics, write};
 use crate::server::live::Live;
 use crate::view::{Bridge, Chain, ChainHop};
 
 /// Reads one counter of a hop.
 type HopNumber = fn(&ChainHop) -> u64;
 
-/// Reads one sampled duration of a hop, in nanoseconds; `None` before the first sample.
-type HopNanos = fn(&ChainHop) -> Option<f64>;
+const HOP: &[Metric<ChainHop>] = metrics! {
+    counter "millrace_hop_packets_total", "Packets that a hop of a chain received." =>
+        |hop| hop.packets;
+    counter "millrace_hop_bytes_total", "Bytes of the packets that a hop of a chain received." =>
+        |hop| hop.bytes;
+    counter "millrace_hop_passed_packets_total", "Packets that bypassed a hop while it was down." =>
+        |hop| hop.passed;
+    counter "millrace_hop_restarts_total", "Instances of a function that were re-created." =>
+        |hop| hop.restarts;
+    gauge "millrace_hop_waiting_packets", "Packets that the processes of a hop hold." =>
+        |hop| hop.depth;
+    gauge "millrace_hop_shunned_flows", "Flows that a function shuns." =>
+        |hop| hop.shunned_flows;
+    gauge "millrace_hop_instances", "Instances of a function over all lanes." =>
+        |hop| hop.instances;
+};
 
 /// The verdicts of a hop.
 const VERDICTS: [(&str, HopNumber); 4] = [
@@ -21,6 +35,29 @@ const VERDICTS: [(&str, HopNumber); 4] = [
 /// The drop reasons of a hop.
 const DROPS: [(&str, HopNumber); 2] = [("function", |hop| hop.dropped), ("hop_down", |hop| hop.lost)];
 
+/// Packets of shunned flows, by their treatment.
+const SHUNNED: [(&str, HopNumber); 2] = [
+    ("pass", |hop| hop.shunned_passed),
+    ("drop", |hop| hop.shunned_dropped),
+];
+
+/// Packets that a function sent, and those that it could not send.
+const SENT: [(&str, HopNumber); 2] = [("sent", |hop| hop.sent), ("failed", |hop| hop.not_sent)];
+
+/// Sampled durations in nanoseconds; `None` before the first sample.
+const SAMPLED: [(&str, &str, fn(&ChainHop) -> Option<f64>); 2] = [
+    (
+        "millrace_hop_packet_seconds",
+        "Time of the worker for a packet at a hop, sampled for one burst in 64.",
+        |hop| hop.nanos_per_packet,
+    ),
+    (
+        "millrace_hop_latency_seconds",
+        "Delay that a hop adds to a packet, sampled for one burst in 64.",
+        |hop| hop.latency_nanos,
+    ),
+];
+
 /// The states of a hop, as `millrace_chain::HopState` names them.
 const STATES: [&str; 4] = ["up", "starting", "down", "drained"];
 
@@ -32,13 +69,17 @@ struct LocatedHop {
 }
 
 impl LocatedHop {
-    fn labels<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-        let labels = [
-            ("bridge", self.bridge.as_str()),
+    fn names(&self) -> Labels<'_, 3> {
+        [
+            ("bridge", &self.bridge),
             ("chain", &self.chain),
             ("hop", &self.hop.name),
-        ];
-        labels.into_iter().chain(more.iter().copied()).collect()
+        ]
+    }
+
+    fn with<'a>(&'a self, label: &'static str, value: &'a str) -> Labels<'a, 4> {
+        let [bridge, chain, hop] = self.names();
+        [bridge, chain, hop, (label, value)]
     }
 }
 
@@ -59,105 +100,46 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
     if hops.is_empty() {
         return;
     }
-    let each = |mut family: Family<'_>, number: HopNumber| {
-        for located in &hops {
-            family.sample(&located.labels(&[]), number(&located.hop));
-        }
-    };
-    let name = "millrace_hop_packets_total";
-    each(
-        Family::counter(out, name, "Packets that a hop of a chain received."),
-        |hop| hop.packets,
-    );
-    let name = "millrace_hop_bytes_total";
-    each(
-        Family::counter(out, name, "Bytes of the packets that a hop of a chain received."),
-        |hop| hop.bytes,
-    );
-    let by = |mut family: Family<'_>, label: &str, parts: &[(&str, HopNumber)]| {
+    let each = hops.iter().map(|located| (located.names(), &located.hop));
+    write(out, HOP, &each.collect::<Vec<_>>());
+    let mut by = |name, help, label, parts: &[(&str, HopNumber)]| {
+        let mut family = Family::counter(out, name, help);
         for located in &hops {
             for (part, number) in parts {
-                family.sample(&located.labels(&[(label, part)]), number(&located.hop));
+                family.sample(&located.with(label, part), number(&located.hop));
             }
         }
     };
-    let name = "millrace_hop_verdicts_total";
     by(
-        Family::counter(out, name, "Verdicts of a function on packets."),
+        "millrace_hop_verdicts_total",
+        "Verdicts of a function on packets.",
         "verdict",
         &VERDICTS,
     );
-    let name = "millrace_hop_dropped_packets_total";
     by(
-        Family::counter(out, name, "Packets dropped at a hop, by reason."),
+        "millrace_hop_dropped_packets_total",
+        "Packets dropped at a hop, by reason.",
         "reason",
         &DROPS,
     );
-    let name = "millrace_hop_passed_packets_total";
-    each(
-        Family::counter(out, name, "Packets that bypassed a hop while it was down."),
-        |hop| hop.passed,
-    );
-    let name = "millrace_hop_shunned_packets_total";
     by(
-        Family::counter(
-            out,
-            name,
-            "Packets of shunned flows, which bypassed a function, by their treatment.",
-        ),
+        "millrace_hop_shunned_packets_total",
+        "Packets of shunned flows, which bypassed a function, by their treatment.",
         "treatment",
-        &[
-            ("pass", |hop| hop.shunned_passed),
-            ("drop", |hop| hop.shunned_dropped),
-        ],
+        &SHUNNED,
     );
-    let name = "millrace_hop_sent_packets_total";
     by(
-        Family::counter(
-            out,
-            name,
-            "Packets that a function sent, and those that it could not send.",
-        ),
+        "millrace_hop_sent_packets_total",
+        "Packets that a function sent, and those that it could not send.",
         "result",
-        &[("sent", |hop| hop.sent), ("failed", |hop| hop.not_sent)],
-    );
-    let name = "millrace_hop_restarts_total";
-    each(
-        Family::counter(out, name, "Instances of a function that were re-created."),
-        |hop| hop.restarts,
-    );
-    let name = "millrace_hop_waiting_packets";
-    each(
-        Family::gauge(out, name, "Packets that the processes of a hop hold."),
-        |hop| hop.depth,
-    );
-    let name = "millrace_hop_shunned_flows";
-    each(Family::gauge(out, name, "Flows that a function shuns."), |hop| {
-        hop.shunned_flows
-    });
-    let name = "millrace_hop_instances";
-    each(
-        Family::gauge(out, name, "Instances of a function over all lanes."),
-        |hop| hop.instances.into(),
+        &SENT,
     );
     states(out, &hops);
-    let sampled: [(&str, &str, HopNanos); 2] = [
-        (
-            "millrace_hop_packet_seconds",
-            "Time of the worker for a packet at a hop, sampled for one burst in 64.",
-            |hop| hop.nanos_per_packet,
-        ),
-        (
-            "millrace_hop_latency_seconds",
-            "Delay that a hop adds to a packet, sampled for one burst in 64.",
-            |hop| hop.latency_nanos,
-        ),
-    ];
-    for (name, help, number) in sampled {
+    for (name, help, number) in SAMPLED {
         let mut family = Family::gauge(out, name, help);
         for located in &hops {
             if let Some(nanos) = number(&located.hop) {
-                family.sample(&located.labels(&[]), format!("{:.9}", nanos / 1e9));
+                family.sample(&located.names(), format!("{:.9}", nanos / 1e9));
             }
         }
     }
@@ -165,7 +147,7 @@ pub(super) fn chains(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
     let mut counters = Family::counter(out, "millrace_function_count_total", help);
     for located in &hops {
         for counter in &located.hop.counters {
-            counters.sample(&located.labels(&[("counter", &counter.name)]), counter.value);
+            counters.sample(&located.with("counter", &counter.name), counter.value);
         }
     }
 }
@@ -175,10 +157,7 @@ fn states(out: &mut String, hops: &[LocatedHop]) {
     let mut state = Family::gauge(out, "millrace_hop_state", help);
     for located in hops {
         for word in STATES {
-            state.sample(
-                &located.labels(&[("state", word)]),
-                u8::from(located.hop.state == word),
-            );
+            state.sample(&located.with("state", word), u8::from(located.hop.state == word));
         }
     }
 }

@@ -1,64 +1,58 @@
 //! Metrics of LAGs.
 
-use crate::server::exposition::{Family, Metric};
+use crate::server::exposition::{Labels, Metric, metrics, write};
 use crate::server::live::Live;
 use crate::view::{Lacp, Lag, LagMember, LinkState};
 
-const COUNTERS: [Metric<LagMember>; 6] = [
-    (
-        "millrace_lag_member_receive_packets_total",
-        "Packets received at the member.",
-        |member| member.rx.packets,
-    ),
-    (
-        "millrace_lag_member_receive_bytes_total",
-        "Bytes received at the member.",
-        |member| member.rx.bytes,
-    ),
-    (
-        "millrace_lag_member_receive_drops_total",
-        "Packets dropped on reception at the member.",
-        |member| member.rx.drops,
-    ),
-    (
-        "millrace_lag_member_transmit_packets_total",
-        "Packets sent by the member.",
-        |member| member.tx.packets,
-    ),
-    (
-        "millrace_lag_member_transmit_bytes_total",
-        "Bytes sent by the member.",
-        |member| member.tx.bytes,
-    ),
-    (
-        "millrace_lag_member_transmit_drops_total",
-        "Packets dropped on transmission by the member.",
-        |member| member.tx.drops,
-    ),
-];
+const LAG: &[Metric<Lag>] = metrics! {
+    gauge "millrace_lag_members", "Members of the LAG in the configuration." =>
+        |lag| lag.members.len();
+    gauge "millrace_lag_members_distributing", "Members that send packets of the LAG." =>
+        |lag| lag.members.iter().filter(|member| member.distributing).count();
+    gauge "millrace_lag_min_links", "The number of usable members below which the LAG is down." =>
+        |lag| lag.min_links;
+};
 
-const LACP_COUNTERS: [Metric<Lacp>; 4] = [
-    (
-        "millrace_lag_member_lacpdus_received_total",
-        "LACPDUs received.",
-        |lacp| lacp.rx_lacpdus,
-    ),
-    (
-        "millrace_lag_member_lacpdus_discarded_total",
-        "Malformed or unknown frames of slow protocols.",
-        |lacp| lacp.rx_discarded,
-    ),
-    (
-        "millrace_lag_member_lacpdus_sent_total",
-        "LACPDUs sent.",
-        |lacp| lacp.tx_lacpdus,
-    ),
-    (
-        "millrace_lag_member_flaps_total",
-        "Changes between distributing and not distributing.",
-        |lacp| lacp.flaps,
-    ),
-];
+const MEMBER: &[Metric<LagMember>] = metrics! {
+    gauge "millrace_lag_member_up", "1 if the member has a link, else 0." =>
+        |member| member.link == LinkState::Up;
+    gauge "millrace_lag_member_distributing", "1 if the member sends packets of the LAG, else 0." =>
+        |member| member.distributing;
+    gauge "millrace_lag_member_churned",
+        "1 if a side of LACP has been out of synchronization for 60 seconds, else 0." =>
+        |member| member.lacp.as_ref().is_some_and(is_churned);
+    counter "millrace_lag_member_receive_packets_total", "Packets received at the member." =>
+        |member| member.rx.packets;
+    counter "millrace_lag_member_receive_bytes_total", "Bytes received at the member." =>
+        |member| member.rx.bytes;
+    counter "millrace_lag_member_receive_drops_total", "Packets dropped on reception at the member." =>
+        |member| member.rx.drops;
+    counter "millrace_lag_member_transmit_packets_total", "Packets sent by the member." =>
+        |member| member.tx.packets;
+    counter "millrace_lag_member_transmit_bytes_total", "Bytes sent by the member." =>
+        |member| member.tx.bytes;
+    counter "millrace_lag_member_transmit_drops_total", "Packets dropped on transmission by the member." =>
+        |member| member.tx.drops;
+};
+
+const LACP: &[Metric<LagMember>] = metrics! {
+    counter "millrace_lag_member_lacpdus_received_total", "LACPDUs received." =>
+        |member| member.lacp.as_ref().map(|lacp| lacp.rx_lacpdus);
+    counter "millrace_lag_member_lacpdus_discarded_total", "Malformed or unknown frames of slow protocols." =>
+        |member| member.lacp.as_ref().map(|lacp| lacp.rx_discarded);
+    counter "millrace_lag_member_lacpdus_sent_total", "LACPDUs sent." =>
+        |member| member.lacp.as_ref().map(|lacp| lacp.tx_lacpdus);
+    counter "millrace_lag_member_flaps_total", "Changes between distributing and not distributing." =>
+        |member| member.lacp.as_ref().map(|lacp| lacp.flaps);
+};
+
+fn is_churned(lacp: &Lacp) -> bool {
+    [&lacp.actor_churn, &lacp.partner_churn].contains(&&"churn".to_owned())
+}
+
+fn labels(lag: &Lag) -> Labels<'_, 3> {
+    [("bridge", &lag.bridge), ("port", &lag.port), ("lag", &lag.name)]
+}
 
 /// Writes the metrics of all LAGs; none without LAGs.
 pub(super) fn lags(out: &mut String, live: &dyn Live) {
@@ -66,84 +60,14 @@ pub(super) fn lags(out: &mut String, live: &dyn Live) {
     if lags.is_empty() {
         return;
     }
-    let help = "Members of the LAG in the configuration.";
-    per_lag(out, &lags, "millrace_lag_members", help, |lag| {
-        lag.members.len() as u64
+    let each: Vec<_> = lags.iter().map(|lag| (labels(lag), lag)).collect();
+    write(out, LAG, &each);
+    let members = lags.iter().flat_map(|lag| {
+        let [bridge, port, name] = labels(lag);
+        let members = lag.members.iter();
+        members.map(move |member| ([bridge, port, name, ("member", member.name.as_str())], member))
     });
-    let help = "Members that send packets of the LAG.";
-    per_lag(out, &lags, "millrace_lag_members_distributing", help, |lag| {
-        lag.members.iter().filter(|member| member.distributing).count() as u64
-    });
-    let help = "The number of usable members below which the LAG is down.";
-    per_lag(out, &lags, "millrace_lag_min_links", help, |lag| {
-        lag.min_links.into()
-    });
-    let gauges: [Metric<LagMember>; 3] = [
-        (
-            "millrace_lag_member_up",
-            "1 if the member has a link, else 0.",
-            |member| u64::from(member.link == LinkState::Up),
-        ),
-        (
-            "millrace_lag_member_distributing",
-            "1 if the member sends packets of the LAG, else 0.",
-            |member| u64::from(member.distributing),
-        ),
-        (
-            "millrace_lag_member_churned",
-            "1 if a side of LACP has been out of synchronization for 60 seconds, else 0.",
-            |member| {
-                let is_churned =
-                    |lacp: &Lacp| [&lacp.actor_churn, &lacp.partner_churn].map(|churn| churn == "churn");
-                u64::from(
-                    member
-                        .lacp
-                        .as_ref()
-                        .is_some_and(|lacp| is_churned(lacp).contains(&true)),
-                )
-            },
-        ),
-    ];
-    for (name, help, number) in gauges {
-        let mut family = Family::gauge(out, name, help);
-        each_member(&lags, |labels, member| family.sample(labels, number(member)));
-    }
-    for (name, help, number) in COUNTERS {
-        let mut family = Family::counter(out, name, help);
-        each_member(&lags, |labels, member| family.sample(labels, number(member)));
-    }
-    for (name, help, number) in LACP_COUNTERS {
-        let mut family = Family::counter(out, name, help);
-        each_member(&lags, |labels, member| {
-            if let Some(lacp) = &member.lacp {
-                family.sample(labels, number(lacp));
-            }
-        });
-    }
-}
-
-fn per_lag(out: &mut String, lags: &[Lag], name: &'static str, help: &str, number: impl Fn(&Lag) -> u64) {
-    let mut family = Family::gauge(out, name, help);
-    for lag in lags {
-        let labels = [
-            ("bridge", lag.bridge.as_str()),
-            ("port", &lag.port),
-            ("lag", &lag.name),
-        ];
-        family.sample(&labels, number(lag));
-    }
-}
-
-fn each_member(lags: &[Lag], mut write: impl FnMut(&[(&str, &str)], &LagMember)) {
-    for lag in lags {
-        for member in &lag.members {
-            let labels = [
-                ("bridge", lag.bridge.as_str()),
-                ("port", &lag.port),
-                ("lag", &lag.name),
-                ("member", &member.name),
-            ];
-            write(&labels, member);
-        }
-    }
+    let members: Vec<_> = members.collect();
+    write(out, MEMBER, &members);
+    write(out, LACP, &members);
 }

@@ -10,10 +10,11 @@ use millrace_store::Snapshot;
 
 use crate::server::app::App;
 use crate::server::authorship::now;
-use crate::server::exposition::Family;
+use crate::server::exposition::{Family, Labels, Metric, metrics, write};
 use crate::server::live::Live;
 use crate::view::{
-    AdminState, Bridge, ControllerState, EgressQueue, LinkState, Port, Problem, Reconciliation,
+    AdminState, Bridge, Controller, ControllerState, EgressQueue, LinkState, Oam, Port, Problem, Ready,
+    Reconciliation, Status, Table, Version, Worker,
 };
 
 /// Read the metrics, in the text format of Prometheus
@@ -30,45 +31,104 @@ pub(crate) async fn metrics(State(app): State<App>) -> Result<Response, Problem>
         .into_response())
 }
 
-/// A function that returns one counter of a port.
-type PortNumber = fn(&Port) -> u64;
+/// The properties of the process that have no labels.
+type Process = (Version, Ready, Status);
 
-const PORT_COUNTERS: [(&str, &str, PortNumber); 8] = [
-    (
-        "millrace_port_receive_packets_total",
-        "Packets received.",
-        |port| port.rx.packets,
-    ),
-    ("millrace_port_receive_bytes_total", "Bytes received.", |port| {
-        port.rx.bytes
-    }),
-    (
-        "millrace_port_receive_drops_total",
-        "Packets dropped on reception.",
-        |port| port.rx.drops,
-    ),
-    (
-        "millrace_port_receive_errors_total",
-        "Packets received with errors.",
-        |port| port.rx.errors,
-    ),
-    ("millrace_port_transmit_packets_total", "Packets sent.", |port| {
-        port.tx.packets
-    }),
-    ("millrace_port_transmit_bytes_total", "Bytes sent.", |port| {
-        port.tx.bytes
-    }),
-    (
-        "millrace_port_transmit_drops_total",
-        "Packets dropped on transmission.",
-        |port| port.tx.drops,
-    ),
-    (
-        "millrace_port_transmit_errors_total",
-        "Packets that the device failed to send.",
-        |port| port.tx.errors,
-    ),
-];
+const PROCESS: &[Metric<Process>] = metrics! {
+    gauge "millrace_uptime_seconds", "Time since the daemon started." =>
+        |(version, _, _)| version.uptime_seconds;
+    gauge "millrace_ready", "1 if the switch forwards as configured, else 0." =>
+        |(_, ready, _)| ready.ready;
+    gauge "millrace_config_desired_revision", "The newest revision of the configuration." =>
+        |(_, _, status)| status.desired_revision;
+    gauge "millrace_config_running_revision", "The running revision; 0 before the first." =>
+        |(_, _, status)| status.running_revision.unwrap_or(0);
+    gauge "millrace_config_problems", "Problems: differences between the desired and the running state." =>
+        |(_, _, status)| status.problems.len();
+    gauge "millrace_config_settled", "1 if the running state equals the desired state, else 0." =>
+        |(_, _, status)| status.state == Reconciliation::Settled;
+};
+
+const WORKER: &[Metric<Worker>] = metrics! {
+    counter "millrace_worker_packets_total", "Packets processed." =>
+        |worker| worker.packets;
+    counter "millrace_worker_bursts_total", "Bursts with at least one packet." =>
+        |worker| worker.bursts;
+    counter "millrace_worker_sleeps_total", "Sleeps of a worker because no packets arrived." =>
+        |worker| worker.sleeps;
+    gauge "millrace_worker_busy_ratio", "Share of the last second that was spent on packets, 0 to 1." =>
+        |worker| worker.busy;
+};
+
+const PORT: &[Metric<Port>] = metrics! {
+    counter "millrace_port_receive_packets_total", "Packets received." =>
+        |port| port.rx.packets;
+    counter "millrace_port_receive_bytes_total", "Bytes received." =>
+        |port| port.rx.bytes;
+    counter "millrace_port_receive_drops_total", "Packets dropped on reception." =>
+        |port| port.rx.drops;
+    counter "millrace_port_receive_errors_total", "Packets received with errors." =>
+        |port| port.rx.errors;
+    counter "millrace_port_transmit_packets_total", "Packets sent." =>
+        |port| port.tx.packets;
+    counter "millrace_port_transmit_bytes_total", "Bytes sent." =>
+        |port| port.tx.bytes;
+    counter "millrace_port_transmit_drops_total", "Packets dropped on transmission." =>
+        |port| port.tx.drops;
+    counter "millrace_port_transmit_errors_total", "Packets that the device failed to send." =>
+        |port| port.tx.errors;
+    gauge "millrace_port_up", "1 if the port is administratively up and has a link, else 0." =>
+        |port| port.admin == AdminState::Up && port.link == LinkState::Up;
+    gauge "millrace_port_enabled", "1 if the port is administratively up, else 0." =>
+        |port| port.admin == AdminState::Up;
+};
+
+const OAM: &[Metric<Oam>] = metrics! {
+    gauge "millrace_port_live", "1 if BFD and continuity checks let the port be live, else 0." =>
+        |oam| oam.live;
+    gauge "millrace_bfd_up", "1 if the BFD session is up, else 0." =>
+        |oam| oam.bfd.as_ref().map(|bfd| bfd.state == "up");
+    gauge "millrace_ccm_up",
+        "1 if continuity check messages of the other end arrive without defect, else 0." =>
+        |oam| oam.ccm.as_ref().map(|ccm| ccm.up);
+    counter "millrace_oam_flaps_total",
+        "Changes of BFD sessions and of continuity checks between up and not up." =>
+        |oam| oam.bfd.as_ref().map_or(0, |bfd| bfd.flaps) + oam.ccm.as_ref().map_or(0, |ccm| ccm.flaps);
+    gauge "millrace_port_damped", "1 if flap damping holds the port down, else 0." =>
+        |oam| oam.damping.as_ref().map(|damping| damping.remaining_s.is_some());
+};
+
+const TABLE: &[Metric<Table>] = metrics! {
+    gauge "millrace_table_entries", "Flow entries." =>
+        |table| table.entries;
+    counter "millrace_table_lookups_total", "Packets looked up." =>
+        |table| table.lookups;
+    counter "millrace_table_matches_total", "Packets that matched an entry." =>
+        |table| table.matches;
+};
+
+const CONTROLLER: &[Metric<Controller>] = metrics! {
+    gauge "millrace_controller_connected", "1 if the controller is connected, else 0." =>
+        |controller| controller.state == ControllerState::Connected;
+    counter "millrace_controller_receive_messages_total", "OpenFlow messages received." =>
+        |controller| controller.messages_in;
+    counter "millrace_controller_transmit_messages_total", "OpenFlow messages sent." =>
+        |controller| controller.messages_out;
+    counter "millrace_controller_dropped_packet_ins_total",
+        "Packet-ins dropped by a rate limit or a full queue." =>
+        |controller| controller.packet_ins_dropped;
+};
+
+const QUEUE: &[Metric<EgressQueue>] = metrics! {
+    counter "millrace_queue_transmit_packets_total", "Packets sent from an egress queue." =>
+        |queue| queue.packets;
+    counter "millrace_queue_transmit_bytes_total", "Bytes sent from an egress queue." =>
+        |queue| queue.bytes;
+    counter "millrace_queue_dropped_packets_total", "Packets dropped because an egress queue was full." =>
+        |queue| queue.drops;
+    gauge "millrace_queue_waiting_packets", "Packets in an egress queue." =>
+        |queue| queue.waiting_packets;
+};
 
 /// Returns all metrics.
 fn text(live: &dyn Live) -> String {
@@ -111,79 +171,25 @@ fn configuration(out: &mut String, head: &Snapshot, is_locked: bool) {
 }
 
 fn process(out: &mut String, live: &dyn Live) {
-    let (version, ready, status) = (live.version(), live.ready(), live.status());
+    let process = (live.version(), live.ready(), live.status());
+    let (version, _, _) = &process;
     let dpdk = version.dpdk.as_ref().filter(|dpdk| dpdk.used);
     let dpdk = dpdk.map_or("", |dpdk| &dpdk.version);
     let labels = [("version", version.version.as_str()), ("dpdk", dpdk)];
     Family::gauge(out, "millrace_build_info", "Always 1; the versions are labels.").sample(&labels, 1);
-    Family::gauge(out, "millrace_uptime_seconds", "Time since the daemon started.")
-        .sample(&[], version.uptime_seconds);
-    Family::gauge(
-        out,
-        "millrace_ready",
-        "1 if the switch forwards as configured, else 0.",
-    )
-    .sample(&[], u8::from(ready.ready));
-    Family::gauge(
-        out,
-        "millrace_config_desired_revision",
-        "The newest revision of the configuration.",
-    )
-    .sample(&[], status.desired_revision);
-    Family::gauge(
-        out,
-        "millrace_config_running_revision",
-        "The running revision; 0 before the first.",
-    )
-    .sample(&[], status.running_revision.unwrap_or(0));
-    Family::gauge(
-        out,
-        "millrace_config_problems",
-        "Problems: differences between the desired and the running state.",
-    )
-    .sample(&[], status.problems.len());
-    Family::gauge(
-        out,
-        "millrace_config_settled",
-        "1 if the running state equals the desired state, else 0.",
-    )
-    .sample(&[], u8::from(status.state == Reconciliation::Settled));
+    write(out, PROCESS, &[([], &process)]);
 }
 
 fn workers(out: &mut String, live: &dyn Live) {
-    let workers: Vec<_> = live
-        .workers()
-        .into_iter()
-        .map(|worker| (worker.id.to_string(), worker))
-        .collect();
-    let mut packets = Family::counter(out, "millrace_worker_packets_total", "Packets processed.");
-    workers
-        .iter()
-        .for_each(|(id, worker)| packets.sample(&[("worker", id)], worker.packets));
-    let mut bursts = Family::counter(
-        out,
-        "millrace_worker_bursts_total",
-        "Bursts with at least one packet.",
-    );
-    workers
-        .iter()
-        .for_each(|(id, worker)| bursts.sample(&[("worker", id)], worker.bursts));
-    let mut sleeps = Family::counter(
-        out,
-        "millrace_worker_sleeps_total",
-        "Sleeps of a worker because no packets arrived.",
-    );
-    workers
-        .iter()
-        .for_each(|(id, worker)| sleeps.sample(&[("worker", id)], worker.sleeps));
-    let mut busy = Family::gauge(
-        out,
-        "millrace_worker_busy_ratio",
-        "Share of the last second that was spent on packets, 0 to 1.",
-    );
-    workers
-        .iter()
-        .for_each(|(id, worker)| busy.sample(&[("worker", id)], worker.busy));
+    let workers = live.workers();
+    let ids: Vec<String> = workers.iter().map(|worker| worker.id.to_string()).collect();
+    let each = ids.iter().zip(&workers);
+    let each = each.map(|(id, worker)| ([("worker", id.as_str())], worker));
+    write(out, WORKER, &each.collect::<Vec<_>>());
+}
+
+fn labels(port: &Port) -> Labels<'_, 2> {
+    [("bridge", &port.bridge), ("port", &port.name)]
 }
 
 fn bridges(out: &mut String, live: &dyn Live) {
@@ -193,106 +199,23 @@ fn bridges(out: &mut String, live: &dyn Live) {
         .iter()
         .flat_map(|bridge| live.ports(&bridge.name).unwrap_or_default())
         .collect();
-    for (name, help, number) in PORT_COUNTERS {
-        let mut family = Family::counter(out, name, help);
-        for port in &ports {
-            family.sample(&[("bridge", &port.bridge), ("port", &port.name)], number(port));
-        }
-    }
-    let mut up = Family::gauge(
-        out,
-        "millrace_port_up",
-        "1 if the port is administratively up and has a link, else 0.",
-    );
-    for port in &ports {
-        let is_up = port.admin == AdminState::Up && port.link == LinkState::Up;
-        up.sample(&[("bridge", &port.bridge), ("port", &port.name)], u8::from(is_up));
-    }
-    let mut enabled = Family::gauge(
-        out,
-        "millrace_port_enabled",
-        "1 if the port is administratively up, else 0.",
-    );
-    for port in &ports {
-        let is_enabled = port.admin == AdminState::Up;
-        enabled.sample(
-            &[("bridge", &port.bridge), ("port", &port.name)],
-            u8::from(is_enabled),
-        );
-    }
-    oam(out, &ports);
-    let tables: Vec<_> = bridges
+    let each = ports.iter().map(|port| (labels(port), port));
+    write(out, PORT, &each.collect::<Vec<_>>());
+    let monitored = ports
         .iter()
-        .flat_map(|bridge| {
-            let tables = live.tables(&bridge.name).unwrap_or_default().into_iter();
-            tables.map(|table| (bridge.name.as_str(), table.table.to_string(), table))
-        })
-        // A bridge can have 255 tables: those without entries and lookups are left out.
-        .filter(|(_, _, table)| table.entries > 0 || table.lookups > 0)
-        .collect();
-    let mut entries = Family::gauge(out, "millrace_table_entries", "Flow entries.");
-    tables
-        .iter()
-        .for_each(|(bridge, id, table)| entries.sample(&[("bridge", bridge), ("table", id)], table.entries));
-    let mut lookups = Family::counter(out, "millrace_table_lookups_total", "Packets looked up.");
-    tables
-        .iter()
-        .for_each(|(bridge, id, table)| lookups.sample(&[("bridge", bridge), ("table", id)], table.lookups));
-    let mut matches = Family::counter(
-        out,
-        "millrace_table_matches_total",
-        "Packets that matched an entry.",
-    );
-    tables
-        .iter()
-        .for_each(|(bridge, id, table)| matches.sample(&[("bridge", bridge), ("table", id)], table.matches));
-    let controllers: Vec<_> = bridges
+        .filter_map(|port| Some((labels(port), port.oam.as_ref()?)));
+    write(out, OAM, &monitored.collect::<Vec<_>>());
+    tables(out, live, &bridges);
+    let controllers: Vec<Controller> = bridges
         .iter()
         .flat_map(|bridge| live.controllers(&bridge.name).unwrap_or_default())
         .filter(|controller| controller.state != ControllerState::Listening)
         .collect();
-    let mut connected = Family::gauge(
-        out,
-        "millrace_controller_connected",
-        "1 if the controller is connected, else 0.",
-    );
-    for controller in &controllers {
-        let is_connected = u8::from(controller.state == ControllerState::Connected);
-        connected.sample(
-            &[("bridge", &controller.bridge), ("target", &controller.target)],
-            is_connected,
-        );
-    }
-    let mut received = Family::counter(
-        out,
-        "millrace_controller_receive_messages_total",
-        "OpenFlow messages received.",
-    );
-    for controller in &controllers {
-        received.sample(
-            &[("bridge", &controller.bridge), ("target", &controller.target)],
-            controller.messages_in,
-        );
-    }
-    let mut sent = Family::counter(
-        out,
-        "millrace_controller_transmit_messages_total",
-        "OpenFlow messages sent.",
-    );
-    for controller in &controllers {
-        sent.sample(
-            &[("bridge", &controller.bridge), ("target", &controller.target)],
-            controller.messages_out,
-        );
-    }
-    let help = "Packet-ins dropped by a rate limit or a full queue.";
-    let mut dropped = Family::counter(out, "millrace_controller_dropped_packet_ins_total", help);
-    for controller in &controllers {
-        dropped.sample(
-            &[("bridge", &controller.bridge), ("target", &controller.target)],
-            controller.packet_ins_dropped,
-        );
-    }
+    let each = controllers.iter().map(|controller| {
+        let Controller { bridge, target, .. } = controller;
+        ([("bridge", bridge.as_str()), ("target", target)], controller)
+    });
+    write(out, CONTROLLER, &each.collect::<Vec<_>>());
     let mut macs = Family::gauge(out, "millrace_mac_entries", "Learned MAC addresses.");
     for bridge in &bridges {
         macs.sample(
@@ -303,7 +226,7 @@ fn bridges(out: &mut String, live: &dyn Live) {
     super::mirror_metrics::mirrors(out, live, &bridges);
     super::sflow_metrics::sflow(out, live, &bridges);
     super::ipfix_metrics::ipfix(out, live, &bridges);
-    super::offload_metrics::offload(out, live, &bridges);
+    super::offload_metrics::offload(out, &ports);
     queues(out, live, &bridges);
     super::chain_metrics::chains(out, live, &bridges);
     super::wan_metrics::wans(out, live);
@@ -311,107 +234,35 @@ fn bridges(out: &mut String, live: &dyn Live) {
     super::routing_metrics::router(out, live);
 }
 
-/// A function that returns one counter of a queue.
-type QueueNumber = fn(&EgressQueue) -> u64;
-
-const QUEUE_COUNTERS: [(&str, &str, QueueNumber); 3] = [
-    (
-        "millrace_queue_transmit_packets_total",
-        "Packets sent from an egress queue.",
-        |queue| queue.packets,
-    ),
-    (
-        "millrace_queue_transmit_bytes_total",
-        "Bytes sent from an egress queue.",
-        |queue| queue.bytes,
-    ),
-    (
-        "millrace_queue_dropped_packets_total",
-        "Packets dropped because an egress queue was full.",
-        |queue| queue.drops,
-    ),
-];
+fn tables(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
+    let of_bridge = |bridge: &Bridge| {
+        let tables = live.tables(&bridge.name).unwrap_or_default().into_iter();
+        // A bridge can have 255 tables: those without entries and lookups are left out.
+        let used = tables.filter(|table| table.entries > 0 || table.lookups > 0);
+        let name = bridge.name.clone();
+        used.map(move |table| (name.clone(), table.table.to_string(), table))
+            .collect::<Vec<_>>()
+    };
+    let tables: Vec<_> = bridges.iter().flat_map(of_bridge).collect();
+    let each = tables.iter().map(|(bridge, id, table)| {
+        let labels = [("bridge", bridge.as_str()), ("table", id.as_str())];
+        (labels, table)
+    });
+    write(out, TABLE, &each.collect::<Vec<_>>());
+}
 
 fn queues(out: &mut String, live: &dyn Live, bridges: &[Bridge]) {
-    let queues = bridges.iter().flat_map(|bridge| {
-        let queues = live.queues(&bridge.name).unwrap_or_default();
-        queues.into_iter().map(|queue| (bridge.name.clone(), queue))
-    });
-    let queues: Vec<(String, EgressQueue)> = queues.collect();
-    let sample = |mut family: Family<'_>, number: QueueNumber| {
-        for (bridge, queue) in &queues {
-            let labels = [
-                ("bridge", bridge.as_str()),
-                ("port", &queue.port),
-                ("queue", &queue.id.to_string()),
-            ];
-            family.sample(&labels, number(queue));
-        }
+    let of_bridge = |bridge: &Bridge| {
+        let queues = live.queues(&bridge.name).unwrap_or_default().into_iter();
+        let name = bridge.name.clone();
+        queues
+            .map(move |queue| (name.clone(), queue.id.to_string(), queue))
+            .collect::<Vec<_>>()
     };
-    for (name, help, number) in QUEUE_COUNTERS {
-        sample(Family::counter(out, name, help), number);
-    }
-    let waiting = Family::gauge(
-        out,
-        "millrace_queue_waiting_packets",
-        "Packets in an egress queue.",
-    );
-    sample(waiting, |queue| queue.waiting_packets);
-}
-/// Writes the state of OAM of the ports that have it.
-fn oam(out: &mut String, ports: &[Port]) {
-    let monitored = || ports.iter().filter_map(|port| Some((port, port.oam.as_ref()?)));
-    let mut live = Family::gauge(
-        out,
-        "millrace_port_live",
-        "1 if BFD and continuity checks let the port be live, else 0.",
-    );
-    for (port, oam) in monitored() {
-        live.sample(
-            &[("bridge", &port.bridge), ("port", &port.name)],
-            u8::from(oam.live),
-        );
-    }
-    let mut up = Family::gauge(out, "millrace_bfd_up", "1 if the BFD session is up, else 0.");
-    for (port, oam) in monitored() {
-        if let Some(bfd) = &oam.bfd {
-            up.sample(
-                &[("bridge", &port.bridge), ("port", &port.name)],
-                u8::from(bfd.state == "up"),
-            );
-        }
-    }
-    let mut up = Family::gauge(
-        out,
-        "millrace_ccm_up",
-        "1 if continuity check messages of the other end arrive without defect, else 0.",
-    );
-    for (port, oam) in monitored() {
-        if let Some(ccm) = &oam.ccm {
-            up.sample(
-                &[("bridge", &port.bridge), ("port", &port.name)],
-                u8::from(ccm.up),
-            );
-        }
-    }
-    let help = "Changes of BFD sessions and of continuity checks between up and not up.";
-    let mut flaps = Family::counter(out, "millrace_oam_flaps_total", help);
-    for (port, oam) in monitored() {
-        let bfd = oam.bfd.as_ref().map_or(0, |bfd| bfd.flaps);
-        let ccm = oam.ccm.as_ref().map_or(0, |ccm| ccm.flaps);
-        flaps.sample(&[("bridge", &port.bridge), ("port", &port.name)], bfd + ccm);
-    }
-    let mut damped = Family::gauge(
-        out,
-        "millrace_port_damped",
-        "1 if flap damping holds the port down, else 0.",
-    );
-    for (port, oam) in monitored() {
-        if let Some(damping) = &oam.damping {
-            damped.sample(
-                &[("bridge", &port.bridge), ("port", &port.name)],
-                u8::from(damping.remaining_s.is_some()),
-            );
-        }
-    }
+    let queues: Vec<_> = bridges.iter().flat_map(of_bridge).collect();
+    let each = queues.iter().map(|(bridge, id, queue)| {
+        let labels = [("bridge", bridge.as_str()), ("port", &queue.port), ("queue", id)];
+        (labels, queue)
+    });
+    write(out, QUEUE, &each.collect::<Vec<_>>());
 }

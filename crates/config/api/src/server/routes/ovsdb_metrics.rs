@@ -1,8 +1,24 @@
 //! Metrics of the Open vSwitch database that the switch follows.
 
-use crate::server::exposition::Family;
+use crate::server::exposition::{Family, Metric, metrics, write};
 use crate::server::live::Live;
-use crate::view::OvsdbState;
+use crate::view::{Ovsdb, OvsdbState};
+
+const OVSDB: &[Metric<Ovsdb>] = metrics! {
+    gauge "millrace_ovsdb_following", "1 if the switch realises the database, else 0." =>
+        |ovsdb| ovsdb.state == OvsdbState::Following;
+    gauge "millrace_ovsdb_next_cfg", "The number of the desired state that the database has (next_cfg)." =>
+        |ovsdb| ovsdb.next_cfg.unwrap_or(0);
+    gauge "millrace_ovsdb_cur_cfg",
+        "The number of the desired state that the switch has reached (cur_cfg)." =>
+        |ovsdb| ovsdb.cur_cfg.unwrap_or(0);
+    gauge "millrace_ovsdb_rows", "Monitored rows." =>
+        |ovsdb| ovsdb.rows;
+    counter "millrace_ovsdb_connections_total", "Connections with the server." =>
+        |ovsdb| ovsdb.connections;
+    counter "millrace_ovsdb_transactions_total", "Transactions that the server committed." =>
+        |ovsdb| ovsdb.transactions;
+};
 
 /// Writes the metrics of the database; none if no database is configured.
 pub(super) fn ovsdb(out: &mut String, live: &dyn Live) {
@@ -10,26 +26,7 @@ pub(super) fn ovsdb(out: &mut String, live: &dyn Live) {
     if ovsdb.state == OvsdbState::Off {
         return;
     }
-    let help = "1 if the switch realises the database, else 0.";
-    Family::gauge(out, "millrace_ovsdb_following", help)
-        .sample(&[], u8::from(ovsdb.state == OvsdbState::Following));
-    let help = "The number of the desired state that the database has (next_cfg).";
-    Family::gauge(out, "millrace_ovsdb_next_cfg", help).sample(&[], ovsdb.next_cfg.unwrap_or(0));
-    let help = "The number of the desired state that the switch has reached (cur_cfg).";
-    Family::gauge(out, "millrace_ovsdb_cur_cfg", help).sample(&[], ovsdb.cur_cfg.unwrap_or(0));
-    Family::gauge(out, "millrace_ovsdb_rows", "Monitored rows.").sample(&[], ovsdb.rows);
-    Family::counter(
-        out,
-        "millrace_ovsdb_connections_total",
-        "Connections with the server.",
-    )
-    .sample(&[], ovsdb.connections);
-    Family::counter(
-        out,
-        "millrace_ovsdb_transactions_total",
-        "Transactions that the server committed.",
-    )
-    .sample(&[], ovsdb.transactions);
+    write(out, OVSDB, &[([], &ovsdb)]);
     let refused = ovsdb.faults.iter().filter(|fault| fault.refused).count();
     let help = "Differences between rows and the switch, by severity.";
     let mut faults = Family::gauge(out, "millrace_ovsdb_faults", help);

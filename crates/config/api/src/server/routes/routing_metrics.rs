@@ -1,97 +1,64 @@
 //! Metrics of the router.
 
-use crate::server::exposition::{Family, Metric};
+use crate::server::exposition::{Family, Metric, metrics, write};
 use crate::server::live::Live;
-use crate::view::{RouteSourceState, RouterInterface, Vrf};
+use crate::view::{RouteSourceState, RouterInterface, RouterTotals, Vrf};
 
-const VRF_GAUGES: [Metric<Vrf>; 3] = [
-    (
-        "millrace_vrf_nexthop_groups",
-        "Groups of next hops that routes use.",
-        |vrf| vrf.nexthop_groups,
-    ),
-    (
-        "millrace_vrf_neighbours",
-        "Neighbours with a MAC address.",
-        |vrf| vrf.neighbours,
-    ),
-    (
-        "millrace_vrf_synchronised",
-        "1 if all routes of the source are there, else 0.",
-        |vrf| u64::from(vrf.state == RouteSourceState::Synchronised),
-    ),
-];
+const TOTALS: &[Metric<RouterTotals>] = metrics! {
+    gauge "millrace_router_fib_bytes", "Memory of the lookup tables of all VRFs." =>
+        |totals| totals.fib_bytes;
+    gauge "millrace_router_fib_used_bytes", "The part of the memory of the lookup tables that routes use." =>
+        |totals| totals.fib_used_bytes;
+    counter "millrace_router_refused_total",
+        "Routes, neighbours and next hops beyond the limits, or for which there was no memory." =>
+        |totals| totals.refused;
+    counter "millrace_router_purged_total", "Routes that the kernel removed without a message." =>
+        |totals| totals.purged;
+};
 
-const VRF_COUNTERS: [Metric<Vrf>; 8] = [
-    (
-        "millrace_vrf_kernel_messages_total",
-        "Messages of the kernel read in the namespace of the VRF.",
-        |vrf| vrf.source_counters.kernel_messages,
-    ),
-    (
-        "millrace_vrf_fpm_messages_total",
-        "Messages of FRR read.",
-        |vrf| vrf.source_counters.fpm_messages,
-    ),
-    (
-        "millrace_vrf_fpm_sessions_total",
-        "Sessions of FRR accepted.",
-        |vrf| vrf.source_counters.fpm_sessions,
-    ),
-    (
-        "millrace_vrf_overruns_total",
-        "Times at which the kernel dropped events because they were not read in time.",
-        |vrf| vrf.overruns,
-    ),
-    (
-        "millrace_vrf_failed_dumps_total",
-        "Readings of all routes that ended incomplete.",
-        |vrf| vrf.source_counters.failed_dumps,
-    ),
-    (
-        "millrace_vrf_forwarding_resets_total",
-        "Times at which the kernel's forwarding was turned off again.",
-        |vrf| vrf.source_counters.forwarding_resets,
-    ),
-    (
-        "millrace_vrf_refused_requests_total",
-        "Requests that the kernel refused.",
-        |vrf| vrf.source_counters.refused_requests,
-    ),
-    (
-        "millrace_vrf_dropped_probes_total",
-        "Requests for neighbours dropped because too many waited.",
-        |vrf| vrf.source_counters.dropped_probes,
-    ),
-];
+const VRF: &[Metric<Vrf>] = metrics! {
+    gauge "millrace_vrf_nexthop_groups", "Groups of next hops that routes use." =>
+        |vrf| vrf.nexthop_groups;
+    gauge "millrace_vrf_neighbours", "Neighbours with a MAC address." =>
+        |vrf| vrf.neighbours;
+    gauge "millrace_vrf_synchronised", "1 if all routes of the source are there, else 0." =>
+        |vrf| vrf.state == RouteSourceState::Synchronised;
+    counter "millrace_vrf_kernel_messages_total",
+        "Messages of the kernel read in the namespace of the VRF." =>
+        |vrf| vrf.source_counters.kernel_messages;
+    counter "millrace_vrf_fpm_messages_total", "Messages of FRR read." =>
+        |vrf| vrf.source_counters.fpm_messages;
+    counter "millrace_vrf_fpm_sessions_total", "Sessions of FRR accepted." =>
+        |vrf| vrf.source_counters.fpm_sessions;
+    counter "millrace_vrf_overruns_total",
+        "Times at which the kernel dropped events because they were not read in time." =>
+        |vrf| vrf.overruns;
+    counter "millrace_vrf_failed_dumps_total", "Readings of all routes that ended incomplete." =>
+        |vrf| vrf.source_counters.failed_dumps;
+    counter "millrace_vrf_forwarding_resets_total",
+        "Times at which the kernel's forwarding was turned off again." =>
+        |vrf| vrf.source_counters.forwarding_resets;
+    counter "millrace_vrf_refused_requests_total", "Requests that the kernel refused." =>
+        |vrf| vrf.source_counters.refused_requests;
+    counter "millrace_vrf_dropped_probes_total", "Requests for neighbours dropped because too many waited." =>
+        |vrf| vrf.source_counters.dropped_probes;
+};
 
-const INTERFACE_COUNTERS: [Metric<RouterInterface>; 5] = [
-    (
-        "millrace_interface_receive_packets_total",
-        "Packets received from the bridge.",
-        |interface| interface.rx_packets,
-    ),
-    (
-        "millrace_interface_receive_bytes_total",
-        "Bytes received from the bridge.",
-        |interface| interface.rx_bytes,
-    ),
-    (
-        "millrace_interface_transmit_packets_total",
-        "Packets sent to the bridge, with those of the kernel.",
-        |interface| interface.tx_packets,
-    ),
-    (
-        "millrace_interface_transmit_bytes_total",
-        "Bytes sent to the bridge.",
-        |interface| interface.tx_bytes,
-    ),
-    (
-        "millrace_interface_fragments_total",
-        "Fragments sent.",
-        |interface| interface.fragments,
-    ),
-];
+const INTERFACE: &[Metric<RouterInterface>] = metrics! {
+    gauge "millrace_interface_up", "1 if a port of the VLAN has a link, else 0." =>
+        |interface| interface.up;
+    counter "millrace_interface_receive_packets_total", "Packets received from the bridge." =>
+        |interface| interface.rx_packets;
+    counter "millrace_interface_receive_bytes_total", "Bytes received from the bridge." =>
+        |interface| interface.rx_bytes;
+    counter "millrace_interface_transmit_packets_total",
+        "Packets sent to the bridge, with those of the kernel." =>
+        |interface| interface.tx_packets;
+    counter "millrace_interface_transmit_bytes_total", "Bytes sent to the bridge." =>
+        |interface| interface.tx_bytes;
+    counter "millrace_interface_fragments_total", "Fragments sent." =>
+        |interface| interface.fragments;
+};
 
 /// Writes the metrics of the router; none without VRFs.
 pub(super) fn router(out: &mut String, live: &dyn Live) {
@@ -99,23 +66,11 @@ pub(super) fn router(out: &mut String, live: &dyn Live) {
     if vrfs.is_empty() {
         return;
     }
-    totals(out, live);
+    if let Some(totals) = live.router_totals() {
+        write(out, TOTALS, &[([], &totals)]);
+    }
     self::vrfs(out, &vrfs);
     interfaces(out, &live.router_interfaces());
-}
-
-fn totals(out: &mut String, live: &dyn Live) {
-    let Some(totals) = live.router_totals() else {
-        return;
-    };
-    let help = "Memory of the lookup tables of all VRFs.";
-    Family::gauge(out, "millrace_router_fib_bytes", help).sample(&[], totals.fib_bytes);
-    let help = "The part of the memory of the lookup tables that routes use.";
-    Family::gauge(out, "millrace_router_fib_used_bytes", help).sample(&[], totals.fib_used_bytes);
-    let help = "Routes, neighbours and next hops beyond the limits, or for which there was no memory.";
-    Family::counter(out, "millrace_router_refused_total", help).sample(&[], totals.refused);
-    let help = "Routes that the kernel removed without a message.";
-    Family::counter(out, "millrace_router_purged_total", help).sample(&[], totals.purged);
 }
 
 fn vrfs(out: &mut String, vrfs: &[Vrf]) {
@@ -125,18 +80,11 @@ fn vrfs(out: &mut String, vrfs: &[Vrf]) {
             routes.sample(&[("vrf", &vrf.name), ("family", family)], number);
         }
     }
-    for (name, help, number) in VRF_GAUGES {
-        let mut gauge = Family::gauge(out, name, help);
-        for vrf in vrfs {
-            gauge.sample(&[("vrf", &vrf.name)], number(vrf));
-        }
-    }
-    for (name, help, number) in VRF_COUNTERS {
-        let mut counter = Family::counter(out, name, help);
-        for vrf in vrfs {
-            counter.sample(&[("vrf", &vrf.name)], number(vrf));
-        }
-    }
+    let each: Vec<_> = vrfs
+        .iter()
+        .map(|vrf| ([("vrf", vrf.name.as_str())], vrf))
+        .collect();
+    write(out, VRF, &each);
     let help = "Messages of the kernel and of FRR without effect, by reason.";
     let mut ignored = Family::counter(out, "millrace_vrf_ignored_messages_total", help);
     for vrf in vrfs {
@@ -147,17 +95,11 @@ fn vrfs(out: &mut String, vrfs: &[Vrf]) {
 }
 
 fn interfaces(out: &mut String, interfaces: &[RouterInterface]) {
-    let help = "1 if a port of the VLAN has a link, else 0.";
-    let mut up = Family::gauge(out, "millrace_interface_up", help);
-    for interface in interfaces {
-        up.sample(&labels(interface), u8::from(interface.up));
-    }
-    for (name, help, number) in INTERFACE_COUNTERS {
-        let mut counter = Family::counter(out, name, help);
-        for interface in interfaces {
-            counter.sample(&labels(interface), number(interface));
-        }
-    }
+    let each: Vec<_> = interfaces
+        .iter()
+        .map(|interface| (labels(interface), interface))
+        .collect();
+    write(out, INTERFACE, &each);
     let help = "Packets given to the kernel, by class.";
     by(
         out,
