@@ -13,6 +13,7 @@ from routers import KINDS
 from switches import ROOT, wait_for
 
 sys.path.insert(0, str(ROOT / "demo" / "exchange"))
+from attacks import Attacks  # noqa: E402
 from demo import Demo  # noqa: E402
 
 # The number of the port to trunk north (demo/exchange/otemachi.toml).
@@ -50,6 +51,7 @@ def test_two_sites_carry_routers_and_a_path_survive_a_trunk_and_drop_an_attack_w
         demo.order()
         gap_ms, lost, repeated = demo.gap(demo.cut_under_traffic)
         assert lost <= 500 and repeated == 0, f"{lost} frames, a gap of {gap_ms} ms; the bound is 150 ms on a quiet machine"
-        demo.attack()
-        demo.find_attack()
+        attacks = Attacks(demo)
+        attacks.drop()
+        attacks.find()
         demo.refuse_change()
