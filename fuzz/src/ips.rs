@@ -94,6 +94,7 @@ pub(crate) fn eve(bytes: &[u8]) {
         version,
         packets: true,
         packet_anomalies: true,
+        netflow: true,
     };
     let writer = Writer::new(layout, RuleTables::default().with_bits(&rules().names));
     let mut out = Vec::new();

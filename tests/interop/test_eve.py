@@ -18,7 +18,7 @@ import subprocess
 import pytest
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import CookedLinux, Ether, Loopback
+from scapy.layers.l2 import ARP, CookedLinux, Dot1Q, Ether, Loopback
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Raw
 from scapy.utils import PcapWriter, rdpcap, wrpcap
@@ -99,9 +99,10 @@ def test_records_have_the_values_of_the_conversations(folder):
         return first("alert", lambda record: record["alert"]["signature_id"] == sid)
 
     asked = first("http", lambda record: record["http"]["http_method"] == "GET")["http"]
-    assert asked["url"] == "/file\\xFF.pdf?a=b" and asked["hostname"] == "example.com" and asked["http_port"] == 8080
+    assert asked["url"] == "/file\\xff.pdf?a=b" and asked["hostname"] == "example.com" and asked["http_port"] == 8080
     assert (asked["status"], asked["http_content_type"], asked["content_range"]["raw"]) == (206, "application/pdf", "bytes 0-17/18")
-    assert first("fileinfo", lambda record: record["app_proto"] == "http")["fileinfo"]["magic"] == "PDF document"
+    part = first("fileinfo", lambda record: record["app_proto"] == "http")["fileinfo"]
+    assert (part["magic"], part["start"], part["end"]) == ("PDF document", 0, 17)
     tls = first("tls")["tls"]
     assert (tls["sni"], tls["version"], tls["client_alpns"]) == ("www.example.com", "TLS 1.2", ["h2", "http/1.1"])
     assert "CN=www.example.com" in tls["subject"] and len(tls["ja3"]["hash"]) == 32 and tls["ja4"].startswith("t12d")
@@ -294,6 +295,31 @@ def test_a_function_reads_captures_of_other_link_types(folder, tmp_path, name):
     plain, _ = function(folder, folder / "day.pcap")
     assert without_numbers(records) == without_numbers(plain)
     assert [bytes(frame[IP]) for frame in rdpcap(str(tmp_path / "passed.pcap"))] == [bytes(frame[IP]) for frame in frames]
+
+
+def test_directions_of_flows_and_packets_of_arp_are_records_if_asked(folder, tmp_path):
+    client, server = "02:00:00:00:00:01", "02:00:00:00:00:02"
+    asked = Ether(src=client, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=client, psrc="192.0.2.1", pdst="192.0.2.2")
+    answered = Ether(src=server, dst=client) / Dot1Q(vlan=7) / ARP(op=2, hwsrc=server, psrc="192.0.2.2", hwdst=client, pdst="192.0.2.1")
+    query = Ether(src=client, dst=server) / IP(src="192.0.2.1", dst="192.0.2.2") / UDP(sport=40000, dport=9) / Raw(b"x" * 100)
+    alone = Ether(src=client, dst=server) / IP(src="192.0.2.1", dst="192.0.2.3") / UDP(sport=40001, dport=9) / Raw(b"x")
+    answer = Ether(src=server, dst=client) / IP(src="192.0.2.2", dst="192.0.2.1") / UDP(sport=9, dport=40000) / Raw(b"y" * 200)
+    wrpcap(str(tmp_path / "day.pcap"), [asked, answered, query, answer, query, alone])
+    (tmp_path / "rules").write_text(RULES)
+    records = read(tmp_path, "--netflow", "--arp")
+    valid = validator()
+    for record in records:
+        assert valid.is_valid(record), record
+    request, reply = (record for record in records if record["event_type"] == "arp")
+    assert request["arp"] == {"hw_type": "ethernet", "proto_type": "ipv4", "opcode": "request", "src_mac": client, "src_ip": "192.0.2.1",
+                              "dest_mac": "00:00:00:00:00:00", "dest_ip": "192.0.2.2"}
+    assert (request["pcap_cnt"], request["pkt_src"], "src_ip" in request) == (1, "wire/pcap", False)
+    assert (reply["arp"]["opcode"], reply["arp"]["dest_mac"], reply["vlan"]) == ("reply", client, [7])
+    directions = sorted((record["src_ip"], record["src_port"], record["dest_port"], record["netflow"]["pkts"], record["netflow"]["bytes"])
+                        for record in records if record["event_type"] == "netflow")
+    # A direction without packets has no record.
+    assert directions == [("192.0.2.1", 40000, 9, 2, 284), ("192.0.2.1", 40001, 9, 1, 43), ("192.0.2.2", 9, 40000, 1, 242)]
+    assert {"netflow", "arp"}.isdisjoint(by_type(read(tmp_path)))
 
 
 def test_a_function_says_how_many_frames_of_a_damaged_capture_it_read(folder, tmp_path):

@@ -94,6 +94,12 @@ pub(crate) struct ReadArgs {
     /// Also write an event for each anomaly that the packet decoder and the TCP engine find
     #[arg(long, requires = "eve")]
     pub(crate) anomalies: bool,
+    /// Also write an event for each direction of a flow that ends, with its packets and bytes
+    #[arg(long, requires = "eve")]
+    pub(crate) netflow: bool,
+    /// Also write an event for each packet of ARP
+    #[arg(long, requires = "eve")]
+    pub(crate) arp: bool,
     /// Add the packet to each alert, in Base64
     #[arg(long)]
     pub(crate) packets: bool,

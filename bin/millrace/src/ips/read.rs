@@ -119,6 +119,7 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         policies,
         records: args.eve.is_some(),
         frames: args.frames,
+        arp: args.arp,
         // The statistics count them.
         packet_events: writes_records,
         app: AppSettings {
@@ -182,6 +183,7 @@ impl Outputs {
             },
             packets: args.packets,
             packet_anomalies: args.anomalies,
+            netflow: args.netflow,
         };
         let create =
             |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));

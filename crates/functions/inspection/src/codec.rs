@@ -5,7 +5,7 @@
 
 mod fields;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use millrace_types::Time;
 
@@ -179,13 +179,13 @@ impl<A: Codec, B: Codec, C: Codec> Codec for (A, B, C) {
     }
 }
 
-impl<T: Codec + Copy + Default, const N: usize> Codec for [T; N] {
+impl<T: Codec + Default, const N: usize> Codec for [T; N] {
     fn encode(&self, out: &mut Output<'_>) {
         self.iter().for_each(|element| element.encode(out));
     }
 
     fn decode(input: &mut &[u8]) -> Option<[T; N]> {
-        let mut array = [T::default(); N];
+        let mut array = core::array::from_fn(|_| T::default());
         for element in &mut array {
             *element = T::decode(input)?;
         }
@@ -200,6 +200,16 @@ impl Codec for Time {
 
     fn decode(input: &mut &[u8]) -> Option<Time> {
         u64::decode(input).map(Time::from_nanos)
+    }
+}
+
+impl Codec for Ipv4Addr {
+    fn encode(&self, out: &mut Output<'_>) {
+        self.octets().encode(out);
+    }
+
+    fn decode(input: &mut &[u8]) -> Option<Ipv4Addr> {
+        <[u8; 4]>::decode(input).map(Ipv4Addr::from)
     }
 }
 

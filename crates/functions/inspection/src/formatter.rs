@@ -71,6 +71,7 @@ pub(crate) fn make(settings: &Settings, zero_unix_millis: u64) -> Box<dyn Format
         },
         packets: false,
         packet_anomalies: false,
+        netflow: settings.one("netflow").ok().flatten() == Some("yes"),
     };
     Box::new(Eve {
         writer: Writer::new(layout.clone(), RuleTables::default()),

@@ -58,6 +58,14 @@ const OWN: &[(&str, &str)] = &[
         "yes: with events=all, also an event for each frame of a protocol (no)",
     ),
     (
+        "netflow",
+        "yes: with events=all, also an event for each direction of a flow that ends (no)",
+    ),
+    (
+        "arp",
+        "yes: with events=all, also an event for each packet of ARP (no)",
+    ),
+    (
         "export",
         "target of events as EVE JSON: file:PATH, unix:PATH or udp:HOST:PORT; none unless given",
     ),
@@ -256,6 +264,7 @@ impl Config {
             policies,
             records: choice(settings, "events", true, &[("alerts", false), ("all", true)])?,
             frames: yes_no("frames", false)?,
+            arp: yes_no("arp", false)?,
             flows: setup.table_len(flows),
             app: millrace_ips_engine::app::AppSettings {
                 request_body_limit: body,

@@ -10,6 +10,7 @@ use crate::app::record::Record;
 use crate::app::{AppEvent, AppProtocol, FrameReport, FrameView};
 use crate::detect::dataset::{FoundJson, SetChange};
 use crate::flow::{Direction, DirectionCounters, FlowKey, FlowState, FlowVerdict};
+use crate::packet::ArpPacket;
 use crate::packet::events::PacketEvents;
 use crate::policy::{Cause, Policy};
 use crate::verdict::{Action, DropReason};
@@ -35,24 +36,45 @@ pub struct Subject {
     pub icmp: Option<(u8, u8)>,
     /// VLAN identifiers, outermost first; 0 for none.
     pub vlans: [u16; 3],
+    /// Where the packet comes from.
+    pub source: PacketSource,
 }
 
-/// IP protocols and their names in EVE. The names are those of the IANA registry.
+/// IP protocols and their names in EVE. The names are those of the IANA registry; IPv4 inside IP is as RFC 2003 calls it.
 const PROTOCOLS: &[(u8, &str)] = &[
     (0, "HOPOPT"),
     (1, "ICMP"),
     (2, "IGMP"),
+    (4, "IP-in-IP"),
     (6, "TCP"),
+    (8, "EGP"),
+    (9, "IGP"),
     (17, "UDP"),
+    (27, "RDP"),
+    (33, "DCCP"),
     (41, "IPv6"),
+    (43, "IPv6-Route"),
     (44, "IPv6-Frag"),
+    (46, "RSVP"),
     (47, "GRE"),
     (50, "ESP"),
+    (51, "AH"),
     (58, "IPv6-ICMP"),
+    (59, "IPv6-NoNxt"),
+    (60, "IPv6-Opts"),
     (88, "EIGRP"),
     (89, "OSPF"),
+    (97, "ETHERIP"),
     (103, "PIM"),
+    (108, "IPComp"),
+    (112, "VRRP"),
+    (115, "L2TP"),
     (132, "SCTP"),
+    (135, "Mobility"),
+    (136, "UDPLite"),
+    (137, "MPLS-in-IP"),
+    (139, "HIP"),
+    (143, "Ethernet"),
 ];
 
 impl Subject {
@@ -120,6 +142,40 @@ pub struct Alert {
     pub context: Option<Box<AlertContext>>,
 }
 
+/// Where a packet comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PacketSource {
+    /// A frame.
+    #[default]
+    Frame,
+    /// Fragments.
+    Fragments,
+    /// The engine: the last inspection of a flow.
+    FlowEnd,
+    /// A tunnel, by the innermost packet around the packet.
+    Ipv4,
+    Ipv6,
+    Gre,
+    Teredo,
+    Vxlan,
+    Geneve,
+}
+
+impl PacketSource {
+    /// Every source.
+    pub const ALL: &[PacketSource] = &[
+        PacketSource::Frame,
+        PacketSource::Fragments,
+        PacketSource::FlowEnd,
+        PacketSource::Ipv4,
+        PacketSource::Ipv6,
+        PacketSource::Gre,
+        PacketSource::Teredo,
+        PacketSource::Vxlan,
+        PacketSource::Geneve,
+    ];
+}
+
 /// The outermost packet around a packet of a tunnel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tunnel {
@@ -146,9 +202,11 @@ pub struct AlertContext {
     pub files: Vec<FileSummary>,
     /// Numbers of the set bits of the flow, as the rule set assigns them; at most [`ALERT_BITS`].
     pub bits: Vec<u32>,
+    /// Numbers and values of the counters of the flow that were set; at most [`ALERT_BITS`].
+    pub counters: Vec<(u32, u32)>,
 }
 
-/// Largest number of set bits of a flow that an alert lists.
+/// Largest number of set bits of a flow that an alert lists, and of counters.
 pub const ALERT_BITS: usize = 32;
 
 /// The state of a flow at the time of an event.
@@ -294,10 +352,29 @@ pub enum Event {
     /// The decoder or the TCP engine found anomalies of a packet. Reported if
     /// [`Settings::packet_events`](crate::Settings::packet_events) is set, too. A frame that carries no IP has unspecified addresses.
     Packet(Subject, PacketEvents),
+    /// A packet of ARP, whose sender and target are the endpoints. Reported if [`Settings::arp`](crate::Settings::arp) is set, too.
+    Arp(Subject, ArpPacket),
     /// A part of a file that a rule stores; reported whether records are kept or not.
     File(FilePart),
     /// A rule changed a set whose values are written to a file; reported whether records are kept or not.
     Set(SetChange),
+}
+
+impl Event {
+    /// Returns the packet and flow of the event; `None` for the end of a flow, and for files and sets.
+    pub(crate) fn subject_mut(&mut self) -> Option<&mut Subject> {
+        match self {
+            Event::Alert(alert) => Some(&mut alert.subject),
+            Event::Transaction(transaction) => Some(&mut transaction.subject),
+            Event::Drop(subject, ..)
+            | Event::Anomaly(subject, ..)
+            | Event::Exception(subject, ..)
+            | Event::Frame(subject, ..)
+            | Event::Packet(subject, ..)
+            | Event::Arp(subject, ..) => Some(subject),
+            Event::Flow(..) | Event::File(_) | Event::Set(_) => None,
+        }
+    }
 }
 
 /// The numbers of a rule.

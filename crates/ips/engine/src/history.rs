@@ -7,11 +7,12 @@ use millrace_wire::tcp::flags;
 use crate::app::Transaction;
 use crate::app::file::File;
 use crate::event::{
-    ALERT_BITS, AlertContext, Event, Events, FILE_PART, FilePart, FileSummary, FlowEnd, FlowSummary, Subject,
-    TcpState, TcpSummary, TransactionEvent, Tunnel,
+    ALERT_BITS, AlertContext, Event, Events, FILE_PART, FilePart, FileSummary, FlowEnd, FlowSummary,
+    PacketSource, Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
+use crate::packet::tunnel::Tunnels;
 use crate::tcp::Stream;
 use crate::verdict::{DropReason, Verdict};
 
@@ -59,6 +60,34 @@ impl TcpSummary {
     }
 }
 
+impl PacketSource {
+    /// Returns the source of a packet, which may be inside a tunnel.
+    pub(crate) fn of(packet: &Packet<'_>) -> PacketSource {
+        match () {
+            () if packet.is_reassembled => PacketSource::Fragments,
+            // A packet that the engine made has no number.
+            () if packet.number == 0 => PacketSource::FlowEnd,
+            () => PacketSource::Frame,
+        }
+    }
+
+    /// Returns the source of a packet inside `outer`; `None` for tunnels without a name.
+    fn inside(outer: &Tunnel) -> Option<PacketSource> {
+        let known = Tunnels::default();
+        let (source, destination) = outer.ports.unwrap_or_default();
+        let has = |port| [source, destination].contains(&port);
+        Some(match (outer.protocol, IpProto(outer.protocol)) {
+            (4, _) => PacketSource::Ipv4,
+            (41, _) => PacketSource::Ipv6,
+            (47, _) => PacketSource::Gre,
+            (_, IpProto::UDP) if destination == known.vxlan => PacketSource::Vxlan,
+            (_, IpProto::UDP) if has(known.geneve) => PacketSource::Geneve,
+            (_, IpProto::UDP) if has(known.teredo) => PacketSource::Teredo,
+            _ => return None,
+        })
+    }
+}
+
 impl Tunnel {
     /// Returns the tunnel of which `packet` is the outermost packet.
     pub(crate) fn of(packet: &Packet<'_>) -> Tunnel {
@@ -72,9 +101,18 @@ impl Tunnel {
     }
 }
 
-/// Adds the packet around them to the alerts of a tunnelled packet. Called for each packet around it, from the innermost on.
-pub(crate) fn wrap_alerts(alerts: &mut [Event], number: u64, outer: Tunnel) {
-    for event in alerts {
+/// Adds the packet around them to the alerts of a tunnelled packet, and its tunnel to the other events. Called for each packet
+/// around it, from the innermost on.
+pub(crate) fn wrap_events(events: &mut [Event], number: u64, outer: Tunnel) {
+    let source = PacketSource::inside(&outer);
+    for event in events {
+        // The innermost packet around it counts.
+        if let Some(subject) = event.subject_mut()
+            && subject.packet == number
+            && subject.source == PacketSource::Frame
+        {
+            subject.source = source.unwrap_or_default();
+        }
         let Event::Alert(alert) = event else { continue };
         if alert.subject.packet == number {
             let depth = alert.tunnel.as_ref().map_or(0, |inner| inner.depth);
@@ -100,7 +138,7 @@ impl FileSummary {
 }
 
 /// Returns a subject with the endpoints of a flow, from client to server.
-fn subject(flow: &Flow, packet: u64, time: Time) -> Subject {
+fn subject(flow: &Flow, packet: u64, time: Time, source: PacketSource) -> Subject {
     Subject {
         packet,
         time,
@@ -111,6 +149,7 @@ fn subject(flow: &Flow, packet: u64, time: Time) -> Subject {
         protocol: flow.key.protocol,
         icmp: None,
         vlans: flow.key.vlans,
+        source,
     }
 }
 
@@ -166,6 +205,7 @@ pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &Flow, direction: Dire
                 transaction.files.iter().map(FileSummary::of).collect()
             }),
             bits: flow.detect.bits.numbers().take(ALERT_BITS).collect(),
+            counters: flow.detect.bits.counters().take(ALERT_BITS).collect(),
         }));
     }
 }
@@ -186,17 +226,28 @@ pub(crate) fn report_complete(flow: &Flow, packet: &Packet<'_>, out: &mut Events
     let is_over =
         |transaction: &&Transaction| transaction.is_complete() && transaction.is_inspected == [true; 2];
     for transaction in flow.app.transactions.list.iter().filter(is_over) {
-        report(transaction, subject(flow, packet.number, packet.time), out);
+        let subject = subject(flow, packet.number, packet.time, PacketSource::of(packet));
+        let is_reversed = transaction.app.has_records_of_packets()
+            && flow.key.has_ends_of(packet, Direction::ToClient)
+            && !flow.key.has_ends_of(packet, Direction::ToServer);
+        let subject = if is_reversed { subject.reversed() } else { subject };
+        report(transaction, subject, out);
     }
 }
 
 /// Reports the frames that have ended, if frames become events. Their source is the end that sent them.
-pub(crate) fn report_frames(flow: &mut Flow, packet: u64, time: Time, out: &mut Events) {
+pub(crate) fn report_frames(
+    flow: &mut Flow,
+    packet: u64,
+    time: Time,
+    source: PacketSource,
+    out: &mut Events,
+) {
     let Some(frames) = &mut flow.app.frames else {
         return;
     };
     for report in frames.take_reports() {
-        let subject = subject(flow, packet, time);
+        let subject = subject(flow, packet, time, source);
         let subject = match report.view.direction {
             Direction::ToServer => subject,
             Direction::ToClient => subject.reversed(),
@@ -227,19 +278,20 @@ pub(crate) fn subject_of(packet: &Packet<'_>, flow: u64) -> Subject {
         protocol: packet.protocol,
         icmp: packet.icmp.map(|icmp| (icmp.kind, icmp.code)),
         vlans: packet.vlans,
+        source: PacketSource::of(packet),
     }
 }
 
 /// Reports the unfinished transactions of a flow, before the flow forgets them.
 pub(crate) fn report_unfinished(flow: &Flow, now: Time, out: &mut Events) {
     for transaction in &flow.app.transactions.list {
-        report(transaction, subject(flow, 0, now), out);
+        report(transaction, subject(flow, 0, now, PacketSource::FlowEnd), out);
     }
 }
 
 /// Reports the remaining transactions of a flow, and its end.
 pub(crate) fn report_end(flow: &Flow, now: Time, reason: FlowEnd, out: &mut Events) {
-    let subject = subject(flow, 0, now);
+    let subject = subject(flow, 0, now, PacketSource::FlowEnd);
     report_unfinished(flow, now, out);
     let anomalies = &flow.app.transactions.events;
     if let Some(app) = flow.app.protocol.filter(|_| !anomalies.is_empty()) {

@@ -85,6 +85,8 @@ pub struct Settings {
     pub detect: DetectSettings,
     /// True if transactions, flows and dropped packets become events, and alerts carry their flow and transaction.
     pub records: bool,
+    /// True if packets of ARP become events ([`Event::Arp`](crate::Event::Arp)), too.
+    pub arp: bool,
     /// True if frames become events, too. Each flow of a protocol with frames then has the work and the memory of all of them.
     pub frames: bool,
     /// True if the events of the decoder and of the TCP engine become events ([`Event::Packet`](crate::Event::Packet)).
@@ -126,6 +128,7 @@ impl Default for Settings {
             records: false,
             packet_events: false,
             frames: false,
+            arp: false,
             fragment_timeout: Duration::from_secs(60),
         }
     }

@@ -72,7 +72,10 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
     }
     if let Some((bytes, link)) = frame.filter(|_| writer.layout.packets) {
         if let Some(payload) = payload(bytes, LinkType(link)).filter(|payload| !payload.is_empty()) {
-            line.field("payload", STANDARD.encode(payload));
+            // The payload is that of the packet, also if a rule matched on the stream.
+            line.field("payload", STANDARD.encode(payload))
+                .field("payload_printable", printable(payload))
+                .field("stream", 0);
         }
         line.field("packet", STANDARD.encode(bytes))
             .object("packet_info", |out| {
@@ -179,9 +182,23 @@ fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &Aler
         .iter()
         .filter_map(|bit| writer.rules.bit(*bit))
         .collect();
-    if !bits.is_empty() {
+    let numbers: Vec<(&str, u32)> = context
+        .counters
+        .iter()
+        .filter_map(|(counter, value)| Some((writer.rules.counter(*counter)?, *value)))
+        .collect();
+    if !bits.is_empty() || !numbers.is_empty() {
         line.object("metadata", |out| {
-            out.field("flowbits", bits);
+            if !bits.is_empty() {
+                out.field("flowbits", bits);
+            }
+            if !numbers.is_empty() {
+                out.object("flowints", |out| {
+                    for (name, value) in numbers {
+                        out.field(name, value);
+                    }
+                });
+            }
         });
     }
     // The records of DCE/RPC outside of SMB are only for rules.

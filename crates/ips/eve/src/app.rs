@@ -8,7 +8,7 @@ use millrace_ips_engine::app::record::{
 use millrace_ips_engine::app::{AppProtocol, smb_status_name};
 use millrace_ips_engine::event::FlowSummary;
 
-use crate::object::{Object, values};
+use crate::object::{Object, value, values};
 use crate::place::Place;
 use crate::text::text;
 use crate::{Layout, dnp3, dns, modbus, timestamp};
@@ -103,7 +103,25 @@ pub(crate) fn record(
             out.object("dnp3", |out| dnp3::fragment(out, fields, place));
         }
         Record::Fields(fields) => {
-            out.object(event_type(app), |out| values(out, fields));
+            let beside = |name: &str| app == AppProtocol::Nfs && name == "rpc";
+            out.object(event_type(app), |out| {
+                // Suricata numbers these transactions in their object, too, from 1 on.
+                match (app, transaction) {
+                    (AppProtocol::Pgsql, Some(transaction)) => {
+                        out.field("tx_id", transaction + 1);
+                    }
+                    (AppProtocol::Nfs, Some(transaction)) => {
+                        out.field("id", transaction + 1);
+                    }
+                    _ => {}
+                }
+                for (name, one) in fields.list.iter().filter(|(name, _)| !beside(name)) {
+                    value(out, name, one);
+                }
+            });
+            for (name, one) in fields.list.iter().filter(|(name, _)| beside(name)) {
+                value(out, name, one);
+            }
         }
     }
 }
@@ -130,13 +148,17 @@ fn sip(out: &mut Object<'_>, fields: &SipRecord) {
             );
         }
     }
+    if !fields.sdp.list.is_empty() {
+        out.object("sdp", |out| values(out, &fields.sdp));
+    }
 }
 
 fn http(out: &mut Object<'_>, fields: &HttpRecord) {
     if let Some(stream) = fields.http2_stream {
-        out.field("version", "2").object("http2", |out| {
-            out.field("stream_id", stream);
-        });
+        http2(out, fields, stream);
+        if stream == OUTSIDE_STREAMS {
+            return;
+        }
     }
     out.unless_empty("hostname", &fields.hostname);
     if let Some(port) = fields.port {
@@ -162,19 +184,58 @@ fn http(out: &mut Object<'_>, fields: &HttpRecord) {
     }
 }
 
-/// Writes a Content-Range (RFC 9110, section 14.4): as it is, and its numbers.
+/// The number that frames of HTTP/2 have which belong to the connection (RFC 9113, section 4.1).
+const OUTSIDE_STREAMS: u32 = 0;
+
+/// Writes what a stream of HTTP/2 has besides the fields of HTTP/1, or a frame outside of streams.
+fn http2(out: &mut Object<'_>, fields: &HttpRecord, stream: u32) {
+    out.field("version", "2");
+    for (name, headers) in ["request_headers", "response_headers"]
+        .into_iter()
+        .zip(&fields.headers)
+    {
+        if !headers.is_empty() {
+            out.array(name, headers, values);
+        }
+    }
+    out.object("http2", |out| {
+        out.field("stream_id", stream);
+        for (name, frames) in ["request", "response"].into_iter().zip(&fields.frames) {
+            if !frames.list.is_empty() {
+                out.object(name, |out| values(out, frames));
+            }
+        }
+    });
+}
+
+/// Returns the parts of a Content-Range (RFC 9110, section 14.4) around its slash: the span and the size of the whole.
+fn content_range_parts(range: &[u8]) -> Option<(&str, &str)> {
+    let text = core::str::from_utf8(range).unwrap_or_default().trim();
+    text.strip_prefix("bytes").and_then(|rest| rest.split_once('/'))
+}
+
+/// Returns the first and the last byte of a span.
+fn ends_of((span, _): (&str, &str)) -> Option<(u64, u64)> {
+    let (start, end) = span.split_once('-')?;
+    Some((start.trim().parse().ok()?, end.trim().parse().ok()?))
+}
+
+/// Returns the first and the last byte that a response of HTTP carries of its file, if it carries a part.
+pub(crate) fn part_of_file(record: &Record) -> Option<(u64, u64)> {
+    let Record::Http(http) = record else { return None };
+    ends_of(content_range_parts(http.content_range.as_deref()?)?)
+}
+
+/// Writes a Content-Range: as it is, and its numbers.
 fn content_range(out: &mut Object<'_>, range: &[u8]) {
     out.bytes("raw", range);
-    let number = |text: &str| text.trim().parse::<u64>().ok();
-    let text = core::str::from_utf8(range).unwrap_or_default().trim();
-    let Some((span, size)) = text.strip_prefix("bytes").and_then(|rest| rest.split_once('/')) else {
+    let Some(parts) = content_range_parts(range) else {
         return;
     };
-    let span = span.split_once('-');
-    if let Some((start, end)) = span.and_then(|(start, end)| Some((number(start)?, number(end)?))) {
+    if let Some((start, end)) = ends_of(parts) {
         out.field("start", start).field("end", end);
     }
-    if let Some(size) = number(size) {
+    if let Ok(size) = parts.1.trim().parse::<u64>() {
         out.field("size", size);
     }
 }
@@ -215,6 +276,16 @@ fn tls(out: &mut Object<'_>, fields: &TlsRecord) {
         .texts("subjectaltname", &fields.alternative_names)
         .texts("client_alpns", &fields.client_alpns)
         .texts("server_alpns", &fields.server_alpns);
+    if let Some(client) = &fields.client {
+        out.object("client", |out| {
+            out.bytes("subject", &client.subject)
+                .bytes("issuerdn", &client.issuer)
+                .bytes("fingerprint", &client.fingerprint)
+                .bytes("serial", &client.serial)
+                .field("notbefore", timestamp::seconds(client.not_before))
+                .field("notafter", timestamp::seconds(client.not_after));
+        });
+    }
 }
 
 fn smtp(out: &mut Object<'_>, fields: &SmtpRecord) {
@@ -253,6 +324,8 @@ fn ftp(out: &mut Object<'_>, fields: &FtpRecord) {
         out.field("dynamic_port", port)
             .field("mode", if is_active { "active" } else { "passive" });
     }
+    out.field("command_truncated", fields.is_command_cut)
+        .field("reply_truncated", fields.is_reply_cut);
     let has_reply = !fields.completion_codes.is_empty();
     out.field("reply_received", if has_reply { "yes" } else { "no" });
 }
@@ -277,7 +350,10 @@ fn ssh(out: &mut Object<'_>, fields: &SshRecord) {
 fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
     out.unless_empty("dialect", &fields.dialect)
         .unless_empty("command", &fields.command);
-    if let Some(status) = fields.status {
+    // The answer of a call comes in that of a command that succeeded.
+    let is_answered = |call: &DcerpcCall| call.answer.is_some();
+    let answered = fields.dcerpc.as_ref().filter(|call| is_answered(call)).map(|_| 0);
+    if let Some(status) = fields.status.or(answered) {
         let name = smb_status_name(status);
         out.field("status", name.unwrap_or("UNKNOWN"))
             .field("status_code", format!("0x{status:x}"));
@@ -286,10 +362,8 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
         .field("tree_id", fields.tree_id)
         .optional("filename", fields.filename.as_ref())
         .optional("share", fields.share.as_ref());
-    if let Some((domain, user)) = &fields.ntlmssp {
-        out.object("ntlmssp", |out| {
-            out.bytes("domain", domain).bytes("user", user);
-        });
+    if !fields.ntlmssp.list.is_empty() {
+        out.object("ntlmssp", |out| values(out, &fields.ntlmssp));
     }
     if let Some(call) = &fields.dcerpc {
         out.object("dcerpc", |out| {

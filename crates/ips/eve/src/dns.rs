@@ -260,6 +260,7 @@ mod tests {
             version,
             packets: false,
             packet_anomalies: true,
+            netflow: true,
         };
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);

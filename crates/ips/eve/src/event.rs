@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{
-    FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary, TransactionEvent,
+    FlowEnd, FlowSummary, PacketSource, RuleId, Subject, TcpState, TcpSummary, TransactionEvent,
 };
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::packet::events::PacketEvents;
@@ -30,7 +30,10 @@ impl Writer {
         match event {
             Event::Alert(alert) => alert::write(self, alert, frame, out),
             Event::Transaction(transaction) => self.transaction(transaction, out),
-            Event::Flow(flow, end) => self.flow(flow, *end, out),
+            Event::Flow(flow, end) => {
+                self.flow(flow, *end, out);
+                self.netflow(flow, out);
+            }
             Event::Drop(subject, reason) => self.dropped(subject, *reason, frame, out),
             Event::Anomaly(subject, protocol, events) => {
                 self.anomalies(subject, *protocol, None, events, out);
@@ -46,6 +49,7 @@ impl Writer {
                 self.end(line);
             }
             Event::Packet(subject, events) => self.packet_events(subject, *events, out),
+            Event::Arp(subject, packet) => self.arp(subject, packet, out),
             // These are for a Storage, and no records.
             Event::File(_) | Event::Set(_) => {}
         }
@@ -118,6 +122,11 @@ impl Writer {
             line.field("app_proto", transaction.app.name())
                 .object("fileinfo", |out| {
                     file(out, summary);
+                    if summary.direction == Direction::ToClient
+                        && let Some((start, end)) = app::part_of_file(&transaction.record)
+                    {
+                        out.field("start", start).field("end", end);
+                    }
                     out.field("tx_id", transaction.id);
                 });
             self.end(line);
@@ -195,18 +204,7 @@ impl Writer {
     }
 
     fn flow(&self, flow: &FlowSummary, end: FlowEnd, out: &mut Vec<u8>) {
-        let subject = Subject {
-            packet: 0,
-            time: flow.last,
-            flow: flow.id,
-            src: flow.key.client,
-            dst: flow.key.server,
-            ports: Some((flow.key.client_port, flow.key.server_port)),
-            protocol: flow.key.protocol,
-            icmp: flow.icmp[0],
-            vlans: flow.key.vlans,
-        };
-        let mut line = self.begin(&subject, "flow", out);
+        let mut line = self.begin(&flow_subject(flow), "flow", out);
         if let Some((kind, code)) = flow.icmp[1] {
             line.field("response_icmp_type", kind)
                 .field("response_icmp_code", code);
@@ -270,6 +268,22 @@ impl Writer {
     }
 }
 
+/// Returns the subject of the records of a flow that ended, from client to server.
+pub(crate) fn flow_subject(flow: &FlowSummary) -> Subject {
+    Subject {
+        packet: 0,
+        time: flow.last,
+        flow: flow.id,
+        src: flow.key.client,
+        dst: flow.key.server,
+        ports: Some((flow.key.client_port, flow.key.server_port)),
+        protocol: flow.key.protocol,
+        icmp: flow.icmp[0],
+        vlans: flow.key.vlans,
+        source: PacketSource::Frame,
+    }
+}
+
 /// Returns the name of an anomaly as Suricata writes it: in capitals from the detection of protocols and from the parsers of
 /// DNP3, HTTP/1, SMTP and TLS, in small letters from others.
 fn anomaly_name<'a>(event: &str, name: &'a str) -> Cow<'a, str> {
@@ -280,7 +294,7 @@ fn anomaly_name<'a>(event: &str, name: &'a str) -> Cow<'a, str> {
 }
 
 /// Returns the whole seconds of a time. The age of a flow is the difference of those of its first and its last packet.
-fn seconds(time: Time) -> u64 {
+pub(crate) fn seconds(time: Time) -> u64 {
     time.nanos() / 1_000_000_000
 }
 
@@ -295,11 +309,7 @@ fn tcp(out: &mut Object<'_>, summary: &TcpSummary) {
     ] {
         out.field(name, format!("{flags:02x}"));
     }
-    for (bit, name) in TCP_FLAGS.into_iter().enumerate() {
-        if all >> bit & 1 != 0 {
-            out.field(name, true);
-        }
-    }
+    control_bits(out, all);
     if let Some(state) = summary.state {
         out.field(
             "state",
@@ -315,6 +325,15 @@ fn tcp(out: &mut Object<'_>, summary: &TcpSummary) {
     }
     for (name, has_gaps) in ["ts_gap", "tc_gap"].into_iter().zip(summary.has_gaps) {
         if has_gaps {
+            out.field(name, true);
+        }
+    }
+}
+
+/// Writes each control bit that is set.
+pub(crate) fn control_bits(out: &mut Object<'_>, flags: u8) {
+    for (bit, name) in TCP_FLAGS.into_iter().enumerate() {
+        if flags >> bit & 1 != 0 {
             out.field(name, true);
         }
     }

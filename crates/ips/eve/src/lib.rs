@@ -8,12 +8,14 @@
 
 mod alert;
 mod app;
+mod arp;
 mod community_id;
 mod dnp3;
 mod dns;
 mod dropped;
 mod event;
 mod modbus;
+mod netflow;
 mod object;
 mod place;
 mod statistics;
@@ -48,4 +50,6 @@ pub struct Layout {
     pub packets: bool,
     /// True if the events of the decoder and of the TCP engine are written as anomalies.
     pub packet_anomalies: bool,
+    /// True if each direction of a flow is written, too (`netflow`).
+    pub netflow: bool,
 }

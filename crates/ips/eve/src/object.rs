@@ -111,17 +111,22 @@ impl<'a> Object<'a> {
 
 /// Writes fields as they are.
 pub(crate) fn values(out: &mut Object<'_>, fields: &Fields) {
-    for (name, value) in &fields.list {
-        match value {
-            Value::Number(number) => out.field(name, number),
-            Value::Signed(number) => out.field(name, number),
-            Value::Float(bits) => out.field(name, f64::from_bits(*bits)),
-            Value::Flag(flag) => out.field(name, flag),
-            Value::Text(text) => out.bytes(name, text),
-            Value::Texts(texts) => out.texts(name, texts),
-            Value::Numbers(numbers) => out.field(name, numbers),
-            Value::Object(fields) => out.object(name, |out| values(out, fields)),
-            Value::Objects(list) => out.array(name, list, values),
-        };
+    for (name, one) in &fields.list {
+        value(out, name, one);
     }
+}
+
+/// Writes a field as it is.
+pub(crate) fn value(out: &mut Object<'_>, name: &str, value: &Value) {
+    match value {
+        Value::Number(number) => out.field(name, number),
+        Value::Signed(number) => out.field(name, number),
+        Value::Float(bits) => out.field(name, f64::from_bits(*bits)),
+        Value::Flag(flag) => out.field(name, flag),
+        Value::Text(text) => out.bytes(name, text),
+        Value::Texts(texts) => out.texts(name, texts),
+        Value::Numbers(numbers) => out.field(name, numbers),
+        Value::Object(fields) => out.object(name, |out| values(out, fields)),
+        Value::Objects(list) => out.array(name, list, values),
+    };
 }

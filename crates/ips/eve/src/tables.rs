@@ -31,7 +31,7 @@ pub(crate) struct RuleTexts {
 #[derive(Debug, Clone, Default)]
 pub struct RuleTables {
     texts: HashMap<(u32, u32), RuleTexts>,
-    /// Names of flow bits.
+    /// Names of flow bits and of counters of flows.
     bits: Names,
 }
 
@@ -79,7 +79,7 @@ impl RuleTables {
         }
     }
 
-    /// Adds the names of the flow bits of the compiled rules.
+    /// Adds the names of the flow bits and the counters of the compiled rules.
     #[must_use]
     pub fn with_bits(mut self, names: &Names) -> RuleTables {
         self.bits = names.clone();
@@ -89,6 +89,11 @@ impl RuleTables {
     /// Returns the name of a flow bit; `None` for a number without one.
     pub(crate) fn bit(&self, bit: u32) -> Option<&str> {
         self.bits.bit(bit).strip_prefix("flow ")
+    }
+
+    /// Returns the name of a counter of flows; `None` for a number without one.
+    pub(crate) fn counter(&self, counter: u32) -> Option<&str> {
+        Some(self.bits.counter(counter)).filter(|name| !name.is_empty())
     }
 
     pub(crate) fn find(&self, gid: u32, sid: u32) -> Option<&RuleTexts> {

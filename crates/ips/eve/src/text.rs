@@ -1,4 +1,4 @@
-//! Conversion of bytes to text: valid UTF-8 is kept, and any other byte becomes `\xHH`.
+//! Conversion of bytes to text: valid UTF-8 is kept. In other bytes, each outside of ASCII becomes `\xhh`.
 
 use core::fmt::Write;
 use std::borrow::Cow;
@@ -11,11 +11,12 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(bytes.len() + 16);
-    for chunk in bytes.utf8_chunks() {
-        out.push_str(chunk.valid());
-        for byte in chunk.invalid() {
+    for byte in bytes {
+        if byte.is_ascii() {
+            out.push(char::from(*byte));
+        } else {
             // A write to a string does not fail.
-            let _written = write!(out, "\\x{byte:02X}");
+            let _written = write!(out, "\\x{byte:02x}");
         }
     }
     Cow::Owned(out)
@@ -44,10 +45,10 @@ mod tests {
     }
 
     #[test]
-    fn only_bytes_outside_of_utf8_are_escaped() {
+    fn bytes_outside_of_ascii_are_escaped_in_a_text_that_is_not_utf8() {
         assert_eq!(text(b"plain"), "plain");
         assert_eq!(text("gr\u{fc}n".as_bytes()), "gr\u{fc}n");
-        assert_eq!(text(b"a\xffb\xc3"), "a\\xFFb\\xC3");
+        assert_eq!(text(b"a\xffb\xc3\xbc\x1a"), "a\\xffb\\xc3\\xbc\x1a");
         assert_eq!(text(b"tab\t\0"), "tab\t\0");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use millrace_ips_engine::app::file::FileState;
-use millrace_ips_engine::event::{FileSummary, FlowSummary, Subject};
+use millrace_ips_engine::event::{FileSummary, FlowSummary, PacketSource, Subject};
 
 use crate::community_id::community_id;
 use crate::object::Object;
@@ -36,8 +36,8 @@ impl Writer {
         name.clone_into(&mut self.capture);
     }
 
-    /// Begins a line with the fields that all events have.
-    pub(crate) fn begin<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
+    /// Begins a line with the fields that the events of all frames have.
+    pub(crate) fn begin_frame<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
         let mut line = Object::begin(out);
         line.field("timestamp", timestamp(subject.time));
         if subject.flow != 0 {
@@ -51,6 +51,16 @@ impl Writer {
         if !vlans.is_empty() {
             line.field("vlan", vlans);
         }
+        // The record of a flow that ended is about no packet.
+        if subject.packet != 0 || subject.source == PacketSource::FlowEnd {
+            line.field("pkt_src", source(subject.source));
+        }
+        line
+    }
+
+    /// Begins a line with the fields that all events of packets with IP have.
+    pub(crate) fn begin<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
+        let mut line = self.begin_frame(subject, kind, out);
         line.field("src_ip", address(subject.src));
         if let Some((source, _)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
             line.field("src_port", source);
@@ -121,4 +131,19 @@ pub(crate) fn file(out: &mut Object<'_>, file: &FileSummary) {
 /// Returns true for TCP, UDP and SCTP.
 pub(crate) fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
+}
+
+/// Returns the name of a source as Suricata writes it.
+fn source(source: PacketSource) -> &'static str {
+    match source {
+        PacketSource::Frame => "wire/pcap",
+        PacketSource::Fragments => "defrag",
+        PacketSource::FlowEnd => "stream (flow timeout)",
+        PacketSource::Ipv4 => "ipv4 tunnel",
+        PacketSource::Ipv6 => "ipv6 tunnel",
+        PacketSource::Gre => "gre tunnel",
+        PacketSource::Teredo => "teredo tunnel",
+        PacketSource::Vxlan => "vxlan encapsulation",
+        PacketSource::Geneve => "geneve encapsulation",
+    }
 }

@@ -159,13 +159,19 @@ impl Value for u16 {
 }
 
 impl<T: Value> Spec<T> {
-    /// Parses a set.
+    /// Parses a set. A list may lack its brackets, as in `10.0.0.0/8,192.0.2.1`.
     ///
     /// # Errors
     /// Returns the text that is not an element, or the limit on lists that is exceeded.
     pub fn parse(text: &str) -> Result<Spec<T>, Reason> {
-        let mut elements = 0;
-        parse(text.trim(), 0, &mut elements)
+        let (mut elements, text) = (0, text.trim());
+        match parts(text)?.as_slice() {
+            [_] => parse(text, 0, &mut elements),
+            several => {
+                let items = several.iter().map(|part| parse(part, 1, &mut elements));
+                items.collect::<Result<_, _>>().map(Spec::List)
+            }
+        }
     }
 
     /// Returns true if the set names a variable.
@@ -179,8 +185,28 @@ impl<T: Value> Spec<T> {
     }
 }
 
+const FORM: &str = "ELEMENT, !ELEMENT or [ELEMENT, ELEMENT…]";
+
+/// Returns the parts of a text between the commas outside of brackets, without the blanks around them.
+fn parts(text: &str) -> Result<Vec<&str>, Reason> {
+    let (mut items, mut level, mut start) = (Vec::new(), 0usize, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '[' => level += 1,
+            ']' if level == 0 => return Err(Reason::invalid("a bracket closes that was not opened", FORM)),
+            ']' => level -= 1,
+            ',' if level == 0 => {
+                items.push(text[start..at].trim());
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items.push(text[start..].trim());
+    Ok(items)
+}
+
 fn parse<T: Value>(text: &str, depth: usize, elements: &mut usize) -> Result<Spec<T>, Reason> {
-    const FORM: &str = "ELEMENT, !ELEMENT or [ELEMENT, ELEMENT…]";
     let limit = |unit, limit| Err(Reason::Limit { unit, limit });
     if depth > limits::NESTING {
         return limit("nested lists and negations", limits::NESTING);
@@ -218,23 +244,9 @@ fn parse<T: Value>(text: &str, depth: usize, elements: &mut usize) -> Result<Spe
             FORM,
         ));
     };
-    let mut items = Vec::new();
-    let mut level = 0usize;
-    let mut start = 0;
-    for (at, c) in inner.char_indices() {
-        match c {
-            '[' => level += 1,
-            ']' if level == 0 => return Err(Reason::invalid("a bracket closes that was not opened", FORM)),
-            ']' => level -= 1,
-            ',' if level == 0 => {
-                items.push(parse(inner[start..at].trim(), depth + 1, elements)?);
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    items.push(parse(inner[start..].trim(), depth + 1, elements)?);
-    Ok(Spec::List(items))
+    let parts = parts(inner)?;
+    let items = parts.into_iter().map(|part| parse(part, depth + 1, elements));
+    items.collect::<Result<_, _>>().map(Spec::List)
 }
 
 impl<T: Value> fmt::Display for Spec<T> {
@@ -258,6 +270,28 @@ impl<T: Value> fmt::Display for Spec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_may_lack_its_brackets() {
+        let spec = |text: &str| AddressSpec::parse(text).map(|spec| spec.to_string());
+        assert_eq!(
+            spec("10.0.0.0/8,![192.0.2.1,192.0.2.2], $NET").as_deref(),
+            Ok("[10.0.0.0/8,![192.0.2.1,192.0.2.2],$NET]")
+        );
+        assert_eq!(
+            PortSpec::parse("80,8000:").map(|spec| spec.to_string()),
+            Ok("[80,8000:]".to_owned())
+        );
+        for wrong in [
+            "10.0.0.1,",
+            ",",
+            "10.0.0.1]",
+            "[10.0.0.1],[10.0.0.2",
+            "10.0.0.1,x",
+        ] {
+            assert!(spec(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn a_dotted_mask_belongs_to_ipv4() {

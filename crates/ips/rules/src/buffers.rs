@@ -73,6 +73,7 @@ buffers! {
     HttpLocation "the HTTP header Location" ["http.location", "http_location"] "" "" "";
     HttpServer "the HTTP header Server" ["http.server", "http_server"] "" "" "";
     Http2HeaderName "a header name of HTTP/2" ["http2.header_name"] "" "" "";
+    Http2Header "a header of HTTP/2: name, colon, blank and value, with colons doubled" ["http2.header"] "" "" "";
     FileData "the content of a transferred file" ["file.data", "file_data"] "" "file_data" "file_data";
     FileName "the name of a transferred file" ["file.name"] "" "" "";
     PktData "the payload" ["pkt_data"] "" "pkt_data" "pkt_data";

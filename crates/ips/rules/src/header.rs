@@ -55,6 +55,15 @@ words! {
         Icmpv6 "icmpv6" | "icmp6";
         Igmp "igmp";
         Sctp "sctp";
+        /// The payload of IPsec, encrypted.
+        Esp "esp";
+        /// IPsec, authenticated.
+        Ah "ah";
+        Gre "gre";
+        Ospf "ospf";
+        Pim "pim";
+        Vrrp "vrrp";
+        Eigrp "eigrp";
         Http "http" | "http1";
         Dns "dns";
         Tls "tls" | "ssl";
@@ -172,6 +181,13 @@ impl Protocol {
                 | Protocol::Icmpv6
                 | Protocol::Igmp
                 | Protocol::Sctp
+                | Protocol::Esp
+                | Protocol::Ah
+                | Protocol::Gre
+                | Protocol::Ospf
+                | Protocol::Pim
+                | Protocol::Vrrp
+                | Protocol::Eigrp
         )
     }
 }

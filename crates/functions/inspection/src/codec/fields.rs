@@ -5,18 +5,19 @@ use std::collections::BTreeSet;
 
 use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
-    DcerpcCall, Dnp3Objects, Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord, HttpRecord, Interfaces,
-    MailStatus, ModbusMessage, ModbusRecord, Record, SipRecord, SmbRecord, SmtpRecord, SshRecord, TlsRecord,
-    Value,
+    ClientCertificate, DcerpcCall, Dnp3Objects, Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord,
+    HttpRecord, Interfaces, MailStatus, ModbusMessage, ModbusRecord, Record, SipRecord, SmbRecord,
+    SmtpRecord, SshRecord, TlsRecord, Value,
 };
 use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::app::{AppProtocol, FrameReport, FrameView};
 use millrace_ips_engine::detect::dataset::{FoundJson, SetChange};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
-    TransactionEvent, Tunnel,
+    Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, PacketSource, RuleId, Subject,
+    TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
+use millrace_ips_engine::packet::ArpPacket;
 use millrace_ips_engine::packet::events::PacketEvents;
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
@@ -45,32 +46,34 @@ structures! {
     FoundJson { is_extra, key, json }
     TcpSummary { flags, state, has_gaps }
     Tunnel { src, dst, ports, protocol, depth }
-    AlertContext { flow, direction, record, files, bits }
+    AlertContext { flow, direction, record, files, bits, counters }
     FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored }
     FilePart { sha256, size, offset, bytes }
     FileHashes { md5, sha1, sha256 }
     Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, json, context }
     FrameView { id, kind, direction, begin, size, is_complete }
     FrameReport { view, app, payload }
+    ArpPacket { operation, sender_mac, sender, target_mac, target }
     TransactionEvent { subject, id, app, record, files, anomalies }
     HttpRecord {
         hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
-        status, length, request_length, http2_stream,
+        status, length, request_length, http2_stream, headers, frames,
     }
     DnsRecord { id, flags, is_answer, questions, answers, authorities, additionals }
     DnsResource { name, kind, class, ttl, data, fields }
     HandshakeState { client_hello, server_hello, client_key_exchange, server_key_exchange, unknown }
     TlsRecord {
         version, sni, client_alpns, server_alpns, subject, issuer, serial, fingerprint, not_before, not_after,
-        alternative_names, ja3, ja3s, ja4, state, is_resumed,
+        alternative_names, ja3, ja3s, ja4, client, state, is_resumed,
     }
+    ClientCertificate { subject, issuer, serial, fingerprint, not_before, not_after }
     SmtpRecord {
         helo, mail_from, rcpt_to, from, to, cc, subject, message_id, date, x_mailer, received, attachments, urls, body_md5, status,
     }
-    FtpRecord { command, argument, completion_codes, replies, dynamic_port }
+    FtpRecord { command, argument, completion_codes, replies, dynamic_port, is_command_cut, is_reply_cut }
     SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc, more }
     DcerpcCall { interfaces, operation, request, answer, identifier, fragments, stub_sizes, results }
-    SipRecord { method, uri, version, code, reason }
+    SipRecord { method, uri, version, code, reason, sdp }
     ModbusMessage { protocol, unit, function, data }
     Dnp3Record { link_control, source, destination, control, function, indications, objects, is_complete }
     Dnp3Objects { group, variation, qualifier, start, stop, count, data }
@@ -84,6 +87,7 @@ impl Codec for Subject {
         (self.packet, self.time, self.flow).encode(out);
         (self.src, self.dst, self.ports).encode(out);
         (self.protocol, self.icmp, self.vlans).encode(out);
+        self.source.encode(out);
     }
 
     fn decode(input: &mut &[u8]) -> Option<Subject> {
@@ -97,12 +101,13 @@ impl Codec for Subject {
             protocol: Codec::decode(input)?,
             icmp: Codec::decode(input)?,
             vlans: Codec::decode(input)?,
+            source: Codec::decode(input)?,
         })
     }
 }
 
 /// Size of the encoding of a usual subject in bytes.
-const USUAL_SUBJECT: usize = 47;
+const USUAL_SUBJECT: usize = 48;
 
 /// Returns the encoding of a subject of IPv4 with ports, which most alerts have, in one piece.
 fn usual_subject(subject: &Subject) -> Option<[u8; USUAL_SUBJECT]> {
@@ -128,7 +133,8 @@ fn usual_subject(subject: &Subject) -> Option<[u8; USUAL_SUBJECT]> {
     let [outer, middle, inner] = subject.vlans;
     bytes[41..43].copy_from_slice(&outer.to_be_bytes());
     bytes[43..45].copy_from_slice(&middle.to_be_bytes());
-    bytes[45..].copy_from_slice(&inner.to_be_bytes());
+    bytes[45..47].copy_from_slice(&inner.to_be_bytes());
+    bytes[47] = place(PacketSource::ALL, &subject.source);
     Some(bytes)
 }
 
@@ -151,6 +157,7 @@ lists!(
     DnsResource,
     (Vec<u8>, u16, u16),
     (Vec<u8>, u16),
+    (u32, u32),
     Dnp3Objects,
     u16,
     u32,
@@ -185,13 +192,18 @@ impl Codec for Interfaces {
     }
 }
 
+/// Returns the place of a value in the list of all.
+fn place<T: PartialEq>(all: &[T], value: &T) -> u8 {
+    let index = all.iter().position(|known| known == value);
+    index.unwrap_or(usize::MAX) as u8
+}
+
 /// Implements [`Codec`] for types that have a list of all values.
 macro_rules! listed {
     ($($name:ident)*) => {
         $(impl Codec for $name {
             fn encode(&self, out: &mut Output<'_>) {
-                let index = $name::ALL.iter().position(|value| value == self);
-                (index.unwrap_or(usize::MAX) as u8).encode(out);
+                place($name::ALL, self).encode(out);
             }
 
             fn decode(input: &mut &[u8]) -> Option<$name> {
@@ -200,7 +212,7 @@ macro_rules! listed {
         })*
     };
 }
-listed!(AppProtocol Cause Policy);
+listed!(AppProtocol Cause Policy PacketSource);
 
 impl Codec for DropReason {
     fn encode(&self, out: &mut Output<'_>) {
@@ -388,6 +400,7 @@ impl Codec for Event {
             Event::Exception(subject, cause, policy, rule) => tagged(6, &[subject, cause, policy, rule], out),
             Event::Frame(subject, report) => tagged(9, &[subject, &**report], out),
             Event::Packet(subject, events) => tagged(10, &[subject, events], out),
+            Event::Arp(subject, arp) => tagged(11, &[subject, arp], out),
             Event::File(part) => tagged(7, &[part], out),
             Event::Set(change) => tagged(
                 8,
@@ -416,6 +429,7 @@ impl Codec for Event {
             ),
             9 => Event::Frame(Codec::decode(input)?, Codec::decode(input)?),
             10 => Event::Packet(Codec::decode(input)?, Codec::decode(input)?),
+            11 => Event::Arp(Codec::decode(input)?, Codec::decode(input)?),
             7 => Event::File(Codec::decode(input)?),
             8 => Event::Set(SetChange {
                 set: String::from_utf8(Codec::decode(input)?).ok()?.into(),

@@ -7,7 +7,7 @@ use millrace_ips_rules::options::number::NumberField;
 
 use super::framed::{Framed, Size, fields, number, take};
 use super::parser::{Outcome, Parser};
-use super::record::Record;
+use super::record::{Fields, Record, Value};
 use super::transaction::{Progress, Transactions};
 use super::{AppProtocol, Transport};
 use crate::app::heap::heap;
@@ -91,6 +91,8 @@ struct Call<'a> {
     identifier: u32,
     version: u64,
     procedure: u64,
+    /// The kind of the credential, and its body (RFC 5531, section 8.2).
+    credential: (u64, &'a [u8]),
     names: Vec<&'a [u8]>,
 }
 
@@ -114,11 +116,10 @@ fn call(mut bytes: &[u8]) -> Option<Call<'_>> {
     if kind != 0 || rpc != RPC || program != NFS {
         return None;
     }
-    // Credential and verifier.
-    for _ in 0..2 {
-        number(&mut bytes, 4)?;
-        opaque(&mut bytes)?;
-    }
+    let credential = (number(&mut bytes, 4)?, opaque(&mut bytes)?);
+    // The verifier.
+    number(&mut bytes, 4)?;
+    opaque(&mut bytes)?;
     let mut names = Vec::new();
     // Arguments that do not have their form leave the call without names.
     let _ = arguments(version, procedure, bytes, &mut names);
@@ -126,8 +127,34 @@ fn call(mut bytes: &[u8]) -> Option<Call<'_>> {
         identifier,
         version,
         procedure,
+        credential,
         names,
     })
+}
+
+/// Writes the credential of a call: its kind, and of AUTH_SYS machine, user and group (RFC 5531, appendix A).
+fn credential((kind, mut body): (u64, &[u8]), out: &mut Fields) -> Option<()> {
+    const SYS: u64 = 1;
+    let name = match kind {
+        0 => "NULL".to_owned(),
+        SYS => "UNIX".to_owned(),
+        6 => "GSS".to_owned(),
+        other => other.to_string(),
+    };
+    out.text("auth_type", name.as_bytes());
+    if kind != SYS {
+        return None;
+    }
+    // The stamp.
+    number(&mut body, 4)?;
+    let machine = opaque(&mut body)?;
+    let (user, group) = (number(&mut body, 4)?, number(&mut body, 4)?);
+    out.object("creds", |out| {
+        out.text("machine_name", machine)
+            .number("uid", user)
+            .number("gid", group);
+    });
+    Some(())
 }
 
 fn arguments<'a>(version: u64, procedure: u64, mut bytes: &'a [u8], names: &mut Vec<&'a [u8]>) -> Option<()> {
@@ -148,8 +175,16 @@ fn arguments<'a>(version: u64, procedure: u64, mut bytes: &'a [u8], names: &mut 
     Some(())
 }
 
-/// Returns the identifier and the status of a reply: that of NFS, if the call was accepted.
-fn reply(mut bytes: &[u8]) -> Option<(u32, Option<u64>)> {
+/// A reply.
+struct Reply {
+    identifier: u32,
+    is_accepted: bool,
+    /// The status of NFS, if the call was executed.
+    status: Option<u64>,
+}
+
+/// Reads a reply; `None` if the bytes are none.
+fn reply(mut bytes: &[u8]) -> Option<Reply> {
     let identifier = number(&mut bytes, 4)? as u32;
     if number(&mut bytes, 4)? != 1 {
         return None;
@@ -162,7 +197,49 @@ fn reply(mut bytes: &[u8]) -> Option<(u32, Option<u64>)> {
             .then(|| number(&mut bytes, 4))
             .flatten()
     };
-    Some((identifier, is_accepted.then(|| status(bytes)).flatten()))
+    Some(Reply {
+        identifier,
+        is_accepted,
+        status: is_accepted.then(|| status(bytes)).flatten(),
+    })
+}
+
+/// Names of the status of a reply (RFC 1813, section 2.6; RFC 1094, section 2.3.1).
+const STATUS: &[(u64, &str)] = &[
+    (0, "OK"),
+    (1, "ERR_PERM"),
+    (2, "ERR_NOENT"),
+    (5, "ERR_IO"),
+    (6, "ERR_NXIO"),
+    (13, "ERR_ACCES"),
+    (17, "ERR_EXIST"),
+    (18, "ERR_XDEV"),
+    (19, "ERR_NODEV"),
+    (20, "ERR_NOTDIR"),
+    (21, "ERR_ISDIR"),
+    (22, "ERR_INVAL"),
+    (27, "ERR_FBIG"),
+    (28, "ERR_NOSPC"),
+    (30, "ERR_ROFS"),
+    (31, "ERR_MLINK"),
+    (63, "ERR_NAMETOOLONG"),
+    (66, "ERR_NOTEMPTY"),
+    (69, "ERR_DQUOT"),
+    (70, "ERR_STALE"),
+    (71, "ERR_REMOTE"),
+    (10_001, "ERR_BADHANDLE"),
+    (10_002, "ERR_NOT_SYNC"),
+    (10_003, "ERR_BAD_COOKIE"),
+    (10_004, "ERR_NOTSUPP"),
+    (10_005, "ERR_TOOSMALL"),
+    (10_006, "ERR_SERVERFAULT"),
+    (10_007, "ERR_BADTYPE"),
+    (10_008, "ERR_JUKEBOX"),
+];
+
+fn status_name(status: u64) -> String {
+    let known = STATUS.iter().find(|(number, _)| *number == status);
+    known.map_or_else(|| format!("ERR_{status}"), |(_, name)| (*name).to_owned())
 }
 
 fn procedure_name(version: u64, procedure: u64) -> String {
@@ -192,8 +269,8 @@ impl Nfs {
                 }
             }
             Direction::ToClient => {
-                if let Some((identifier, status)) = reply(bytes) {
-                    self.reply(identifier, status, out);
+                if let Some(reply) = reply(bytes) {
+                    self.reply(&reply, out);
                 }
             }
         }
@@ -214,6 +291,9 @@ impl Nfs {
                 procedure_name(call.version, call.procedure).as_bytes(),
             );
             match call.names[..] {
+                [] => {
+                    out.text("filename", b"");
+                }
                 [name] => {
                     out.text("filename", name);
                 }
@@ -224,7 +304,10 @@ impl Nfs {
                 }
                 _ => {}
             }
-            out.number("id", call.identifier);
+            out.flag("file_tx", false).object("rpc", |out| {
+                out.number("xid", call.identifier);
+                let _is_of_system = credential(call.credential, out);
+            });
         });
         transaction.advance(direction, Progress::Complete);
         let id = transaction.id;
@@ -234,11 +317,11 @@ impl Nfs {
         self.waiting.push_back((call.identifier, id));
     }
 
-    fn reply(&mut self, identifier: u32, status: Option<u64>, out: &mut Transactions) {
+    fn reply(&mut self, reply: &Reply, out: &mut Transactions) {
         let Some(at) = self
             .waiting
             .iter()
-            .position(|(waiting, _)| *waiting == identifier)
+            .position(|(waiting, _)| *waiting == reply.identifier)
         else {
             return;
         };
@@ -247,14 +330,15 @@ impl Nfs {
         };
         fields(transaction, |out| {
             out.text("type", b"response");
-            match status {
-                Some(0) => {
-                    out.text("status", b"OK");
-                }
-                Some(status) => {
-                    out.text("status", format!("ERR_{status}").as_bytes());
-                }
-                None => {}
+            if let Some(status) = reply.status {
+                out.text("status", status_name(status).as_bytes());
+            }
+            if let Some(Value::Object(rpc)) = out.value("rpc") {
+                let status: &[u8] = match reply.is_accepted {
+                    true => b"ACCEPTED",
+                    false => b"DENIED",
+                };
+                rpc.text("status", status);
             }
         });
         transaction.advance(Direction::ToClient, Progress::Complete);
@@ -284,6 +368,61 @@ impl Parser for Nfs {
                     transaction.advance(direction, Progress::Complete);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    #[test]
+    fn a_call_and_its_reply_are_a_record_with_those_of_rpc() {
+        // A call LOOKUP with a credential of AUTH_SYS of the machine "host", user 7 and group 8.
+        let call = [
+            &words(&[9, 0, 2, 100_003, 3, 3, 1, 24, 0, 4])[..],
+            b"host",
+            &words(&[7, 8, 0, 0, 0, 4, 1, 8]),
+            b"file.txt",
+        ]
+        .concat();
+        let denied = words(&[9, 1, 1, 1, 5]);
+        for (reply, rpc_status, status) in [
+            (
+                words(&[9, 1, 0, 0, 0, 0, 2]),
+                &b"ACCEPTED"[..],
+                Some(&b"ERR_NOENT"[..]),
+            ),
+            (denied, b"DENIED", None),
+        ] {
+            let (mut nfs, mut out) = (Nfs::new(Transport::Udp), Transactions::default());
+            nfs.data(StreamChunk::of(Direction::ToServer, &call), &mut out);
+            nfs.data(StreamChunk::of(Direction::ToClient, &reply), &mut out);
+            let mut expected = Fields::default();
+            expected
+                .number("version", 3_u32)
+                .text("procedure", b"LOOKUP")
+                .text("filename", b"file.txt")
+                .flag("file_tx", false)
+                .object("rpc", |out| {
+                    out.number("xid", 9_u32)
+                        .text("auth_type", b"UNIX")
+                        .object("creds", |out| {
+                            out.text("machine_name", b"host")
+                                .number("uid", 7_u32)
+                                .number("gid", 8_u32);
+                        })
+                        .text("status", rpc_status);
+                })
+                .text("type", b"response");
+            if let Some(status) = status {
+                expected.text("status", status);
+            }
+            assert_eq!(out.list[0].record, Record::Fields(Box::new(expected)));
         }
     }
 }

@@ -1,16 +1,21 @@
 //! PostgreSQL (PostgreSQL 17, chapter 53, "Frontend/Backend Protocol"): each message of the client is a transaction, with all
 //! messages of the server up to the next one that ends a response.
 
+mod values;
+
 use millrace_ips_rules::buffers::Buffer;
 
 use super::AppProtocol;
-use super::framed::{Framed, Size, fields, number, take};
+use super::framed::{Framed, Size, fields, number};
 use super::parser::{Outcome, Parser};
 use super::record::{FIELD_LIST, Fields, Value};
 use super::transaction::{Progress, Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use values::{
+    Authentication, authentication, columns, copied, count, credentials, parameter, problem, row_size, text,
+};
 
 /// Codes in place of the version (section 53.7).
 const SSL_REQUEST: u32 = 80_877_103;
@@ -40,6 +45,10 @@ pub(super) struct Pgsql {
     current: Option<u64>,
     /// The rows of its response, and the bytes of their columns.
     rows: (u64, u64),
+    /// What the next message of the type `p` carries.
+    authentication: Authentication,
+    /// True if the last message of the client was data that it copies.
+    copies: bool,
 }
 
 heap!(Pgsql { framed });
@@ -79,47 +88,6 @@ fn with_type(bytes: &[u8]) -> Size {
             _ => Size::Invalid,
         },
     }
-}
-
-/// Returns a text up to its zero.
-fn text(bytes: &[u8]) -> &[u8] {
-    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
-}
-
-/// The names of parameters in records, by their names in messages (section 20.11, section 53.2.7).
-const PARAMETERS: &[(&str, &str)] = &[
-    ("application_name", "application_name"),
-    ("client_encoding", "client_encoding"),
-    ("database", "database"),
-    ("DateStyle", "date_style"),
-    ("datestyle", "date_style"),
-    ("default_transaction_read_only", "default_transaction_read_only"),
-    ("extra_float_digits", "extra_float_digits"),
-    ("in_hot_standby", "in_hot_standby"),
-    ("integer_datetimes", "integer_datetimes"),
-    ("IntervalStyle", "interval_style"),
-    ("is_superuser", "is_superuser"),
-    ("options", "options"),
-    ("replication", "replication"),
-    ("scram_iterations", "scram_iterations"),
-    ("search_path", "search_path"),
-    ("server_encoding", "server_encoding"),
-    ("server_version", "server_version"),
-    ("session_authorization", "session_authorization"),
-    ("standard_conforming_strings", "standard_conforming_strings"),
-    ("TimeZone", "time_zone"),
-    ("timezone", "time_zone"),
-    ("user", "user"),
-];
-
-/// Returns a parameter as an object with its name and its value.
-fn parameter(name: &[u8], value: &[u8]) -> Fields {
-    let mut one = Fields::default();
-    match PARAMETERS.iter().find(|(known, _)| known.as_bytes() == name) {
-        Some((_, known)) => one.text(known, value),
-        None => one.text("name", name).text("value", value),
-    };
-    one
 }
 
 /// Reads the message of a client without a type. Returns the state behind it.
@@ -215,59 +183,6 @@ fn response_name(kind: u8) -> Option<&'static str> {
     })
 }
 
-/// Writes the fields of an error or a notice (section 53.8).
-fn problem(body: &[u8], out: &mut Fields) {
-    const NAMES: &[(u8, &str)] = &[
-        (b'S', "severity_localizable"),
-        (b'V', "severity_non_localizable"),
-        (b'C', "code"),
-        (b'M', "message"),
-        (b'D', "detail"),
-        (b'H', "hint"),
-        (b'P', "position"),
-        (b'F', "file"),
-        (b'L', "line"),
-        (b'R', "routine"),
-    ];
-    for field in body.split(|byte| *byte == 0).take(32) {
-        let Some((kind, value)) = field.split_first() else {
-            continue;
-        };
-        if let Some((_, name)) = NAMES.iter().find(|(known, _)| known == kind) {
-            out.text(name, value);
-        }
-    }
-}
-
-/// Writes a request of the server for an authentication, or its end (section 53.3); returns true if the client answers.
-fn authentication(mut body: &[u8], out: &mut Fields) -> bool {
-    let kind = number(&mut body, 4).unwrap_or(0);
-    match kind {
-        3 => out.text("message", b"authentication_cleartext_password"),
-        5 => out.text("authentication_md5_password", body),
-        7 => out.text("message", b"authentication_gss"),
-        9 => out.text("message", b"authentication_sspi"),
-        10 => {
-            let list = body.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-            out.texts("authentication_sasl", list)
-        }
-        11 => out.text("authentication_sasl_continue", body),
-        12 => out.text("authentication_sasl_final", body),
-        _ => out.text("message", b"authentication_ok"),
-    };
-    !matches!(kind, 0 | 12)
-}
-
-/// Sets a number, or adds to the one that is there.
-fn count(out: &mut Fields, name: &'static str, value: u64) {
-    match out.value(name) {
-        Some(Value::Number(known)) => *known = value,
-        _ => {
-            out.number(name, value);
-        }
-    }
-}
-
 impl Pgsql {
     /// Begins the transaction of a message of the client. One whose response has no end ends here.
     fn begin<'a>(&mut self, out: &'a mut Transactions) -> &'a mut Transaction {
@@ -305,18 +220,47 @@ impl Pgsql {
         else {
             return false;
         };
-        let has_response = !matches!(name, "termination_message" | "copy_data" | "flush");
-        let transaction = self.begin(out);
+        let is_copy = matches!(name, "copy_data" | "copy_done" | "copy_fail");
+        let has_response = !matches!(name, "termination_message" | "flush");
+        // All data that a client copies are one transaction, with the message that ends them.
+        let known = self
+            .current
+            .filter(|id| is_copy && self.copies && out.by_id(*id).is_some());
+        let transaction = match known.and_then(|id| out.by_id(id)) {
+            Some(transaction) => transaction,
+            None => self.begin(out),
+        };
+        self.copies = name == "copy_data";
+        if is_copy {
+            fields(transaction, |out| {
+                if out.value("request").is_none() {
+                    out.object("request", |_| {});
+                }
+                let Some(Value::Object(out)) = out.value("request") else {
+                    return;
+                };
+                match name {
+                    "copy_data" => copied("copy_data_in", "msg_count", body.len() as u64, out),
+                    name => {
+                        out.text("message", name.as_bytes());
+                    }
+                }
+            });
+            return true;
+        }
+        let expected = core::mem::take(&mut self.authentication);
         if name == "simple_query" {
             transaction.publish(Buffer::PgsqlQuery, direction, text(body));
         }
         fields(transaction, |out| {
-            out.object("request", |out| {
-                match name {
-                    "simple_query" => out.text("simple_query", text(body)),
-                    "password" => out.flag("password_redacted", true),
-                    name => out.text("message", name.as_bytes()),
-                };
+            out.object("request", |out| match name {
+                "simple_query" => {
+                    out.text("simple_query", text(body));
+                }
+                "password" => credentials(expected, body, out),
+                name => {
+                    out.text("message", name.as_bytes());
+                }
             });
         });
         if !has_response {
@@ -350,7 +294,7 @@ impl Pgsql {
             self.rows.0 += 1;
             self.rows.1 += row_size(body);
         }
-        let rows = self.rows;
+        let (rows, mut asks) = (self.rows, None);
         let Some(transaction) = out.by_id(id) else {
             return true;
         };
@@ -365,12 +309,18 @@ impl Pgsql {
             let Some((_, Value::Object(out))) = out.list.get_mut(response) else {
                 return;
             };
-            if out.list.len() >= FIELD_LIST && name != "data_row" {
+            if out.list.len() >= FIELD_LIST && !matches!(name, "data_row" | "copy_data_out") {
                 return;
             }
             match name {
                 "error_response" | "notice_response" => problem(body, out),
-                "authentication" => is_over |= authentication(body, out),
+                "authentication" => asks = authentication(body, out),
+                "copy_in_response" | "copy_out_response" => {
+                    columns(name, body, out);
+                    // The client sends the data next.
+                    is_over |= name == "copy_in_response";
+                }
+                "copy_data_out" => copied(name, "row_count", body.len() as u64, out),
                 "parameter_status" => {
                     let mut parts = body.split(|byte| *byte == 0);
                     let (key, value) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -415,6 +365,10 @@ impl Pgsql {
                 _ => {}
             }
         });
+        if let Some(asked) = asks {
+            self.authentication = asked;
+            is_over = true;
+        }
         if is_over {
             self.end_current(out);
         }
@@ -426,35 +380,12 @@ impl Pgsql {
         if let Some(transaction) = self.current.and_then(|id| out.by_id(id)) {
             fields(transaction, |out| {
                 out.object("response", |out| {
-                    match is_accepted {
-                        true => out.flag("ssl_accepted", true),
-                        false => out.flag("accepted", false),
-                    };
+                    out.flag("ssl_accepted", is_accepted);
                 });
             });
         }
         self.end_current(out);
     }
-}
-
-/// Returns the size of the columns of a row in bytes.
-fn row_size(mut body: &[u8]) -> u64 {
-    let columns = number(&mut body, 2).unwrap_or(0);
-    let mut sum = 0;
-    for _ in 0..columns {
-        let Some(size) = number(&mut body, 4) else {
-            break;
-        };
-        // -1 is NULL.
-        if size == u64::from(u32::MAX) {
-            continue;
-        }
-        sum += size;
-        if take(&mut body, size as usize).is_none() {
-            break;
-        }
-    }
-    sum
 }
 
 impl Parser for Pgsql {
@@ -528,6 +459,158 @@ impl Parser for Pgsql {
     fn end(&mut self, direction: Direction, out: &mut Transactions) {
         if direction == Direction::ToClient {
             self.end_current(out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::record::Record;
+
+    fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+        [&[kind][..], &(4 + body.len() as u32).to_be_bytes(), body].concat()
+    }
+
+    /// Returns the records of the messages of both ends, in segments of a size.
+    fn records(messages: &[(Direction, Vec<u8>)], size: usize) -> Vec<Fields> {
+        let (mut pgsql, mut out) = (Pgsql::default(), Transactions::default());
+        for (direction, bytes) in messages {
+            for bytes in bytes.chunks(size) {
+                let outcome = pgsql.data(StreamChunk::of(*direction, bytes), &mut out);
+                assert_eq!(outcome, Outcome::Continue);
+            }
+        }
+        let record = |transaction: &Transaction| match &transaction.record {
+            Record::Fields(fields) => (**fields).clone(),
+            _ => Fields::default(),
+        };
+        out.list.iter().map(record).collect()
+    }
+
+    fn expected(request: impl FnOnce(&mut Fields), response: Option<fn(&mut Fields)>) -> Fields {
+        let mut fields = Fields::default();
+        fields.object("request", request);
+        if let Some(response) = response {
+            fields.object("response", response);
+        }
+        fields
+    }
+
+    #[test]
+    fn messages_of_sasl_and_copied_data_are_records_in_any_segmentation() {
+        use Direction::{ToClient, ToServer};
+        let startup = [&[0, 0, 0, 17, 0, 3, 0, 0][..], b"user\0me\0\0"].concat();
+        let mut first = b"SCRAM-SHA-256\0\0\0\0\x05".to_vec();
+        first.extend(b"n,,r=");
+        let messages = [
+            (ToServer, [&[0, 0, 0, 8][..], &SSL_REQUEST.to_be_bytes()].concat()),
+            (ToClient, b"N".to_vec()),
+            (ToServer, startup),
+            (ToClient, message(b'R', b"\0\0\0\x0aSCRAM-SHA-256\0\0")),
+            (ToServer, message(b'p', &first)),
+            (ToClient, message(b'R', b"\0\0\0\x0br=server")),
+            (ToServer, message(b'p', b"c=proof")),
+            (
+                ToClient,
+                [
+                    message(b'R', b"\0\0\0\x0cv=done"),
+                    message(b'R', &[0; 4]),
+                    message(b'Z', b"I"),
+                ]
+                .concat(),
+            ),
+            (ToServer, message(b'Q', b"COPY t FROM STDIN\0")),
+            (ToClient, message(b'G', &[0, 0, 2, 0, 0, 0, 0])),
+            (
+                ToServer,
+                [
+                    message(b'd', b"1\t2\n"),
+                    message(b'd', b"3\t44\n"),
+                    message(b'c', b""),
+                ]
+                .concat(),
+            ),
+            (
+                ToClient,
+                [message(b'C', b"COPY 2\0"), message(b'Z', b"I")].concat(),
+            ),
+            (ToServer, message(b'Q', b"COPY t TO STDOUT\0")),
+            (
+                ToClient,
+                [
+                    message(b'H', &[0, 0, 2, 0, 0, 0, 0]),
+                    message(b'd', b"1\t2\n"),
+                    message(b'd', b"3\t44\n"),
+                    message(b'c', b""),
+                    message(b'C', b"COPY 2\0"),
+                    message(b'Z', b"I"),
+                ]
+                .concat(),
+            ),
+        ];
+        let whole = records(&messages, 1000);
+        let copied = |name: &'static str, counter: &'static str, out: &mut Fields| {
+            out.object(name, |out| {
+                out.number(counter, 2_u64).number("data_size", 9_u64);
+            });
+        };
+        let wanted = [
+            expected(
+                |out| {
+                    out.text("message", b"SSL Request");
+                },
+                Some(|out| {
+                    out.flag("ssl_accepted", false);
+                }),
+            ),
+            expected(
+                |out| {
+                    out.text("sasl_authentication_mechanism", b"scram_SHA256")
+                        .text("sasl_param", b"n,,r=");
+                },
+                Some(|out| {
+                    out.text("message", b"authentication_sasl_continue");
+                }),
+            ),
+            expected(
+                |out| {
+                    out.text("sasl_response", b"c=proof");
+                },
+                Some(|out| {
+                    out.text("authentication_sasl_final", b"v=done")
+                        .text("message", b"authentication_ok");
+                }),
+            ),
+            expected(
+                |out| {
+                    copied("copy_data_in", "msg_count", out);
+                    out.text("message", b"copy_done");
+                },
+                Some(|out| {
+                    out.text("command_completed", b"COPY 2");
+                }),
+            ),
+        ];
+        assert_eq!([&whole[0], &whole[2], &whole[3], &whole[5]], wanted.each_ref());
+        let mut out = whole[6].clone();
+        let Some(Value::Object(answer)) = out.value("response") else {
+            panic!("no response");
+        };
+        let mut rows = Fields::default();
+        copied("copy_data_out", "row_count", &mut rows);
+        assert_eq!(
+            answer.value("copy_data_out").cloned(),
+            Some(rows.list[0].1.clone())
+        );
+        let mut columns = Fields::default();
+        columns.number("columns", 2_u64);
+        assert_eq!(
+            answer.value("copy_out_response").cloned(),
+            Some(Value::Object(columns))
+        );
+        for size in 1..30 {
+            assert_eq!(records(&messages, size), whole, "{size}");
         }
     }
 }

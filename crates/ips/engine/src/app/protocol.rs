@@ -60,6 +60,16 @@ protocols! {
 }
 
 impl AppProtocol {
+    /// Returns true if the source of a record is that of the packet that completed the transaction, as Suricata has it. For the
+    /// other protocols, it is the client.
+    pub(crate) fn has_records_of_packets(self) -> bool {
+        use AppProtocol::*;
+        matches!(
+            self,
+            BittorrentDht | Dhcp | Ike | Krb5 | Nfs | Quic | Rdp | Rfb | Sip | Snmp | Tftp | WebSocket
+        )
+    }
+
     /// Returns the protocol with a name.
     pub fn by_name(name: &str) -> Option<AppProtocol> {
         // "ssl" is the older name of TLS in rules, and "http1" the exact one of HTTP 1.

@@ -188,8 +188,13 @@ pub struct HttpRecord {
     pub length: u64,
     /// Bytes of the decoded request body.
     pub request_length: u64,
-    /// Number of the stream of HTTP/2; `None` for HTTP/1.
+    /// Number of the stream of HTTP/2, 0 for frames outside of streams; `None` for HTTP/1.
     pub http2_stream: Option<u32>,
+    /// Headers of HTTP/2 as they were sent, and sizes of the table of headers in front of them, by
+    /// [`Direction::index`](crate::Direction::index); none unless transactions become records.
+    pub headers: [Vec<Fields>; 2],
+    /// Priority, settings and error code that frames of HTTP/2 carry, by [`Direction::index`](crate::Direction::index).
+    pub frames: [Fields; 2],
 }
 
 heap!(HttpRecord {
@@ -202,7 +207,9 @@ heap!(HttpRecord {
     forwarded_for,
     content_type,
     content_range,
-    redirect
+    redirect,
+    headers,
+    frames
 });
 
 /// A DNS message.
@@ -279,13 +286,34 @@ pub struct TlsRecord {
     pub ja3s: Option<(Vec<u8>, Vec<u8>)>,
     /// JA4.
     pub ja4: Option<Vec<u8>>,
+    /// The certificate of the client.
+    pub client: Option<ClientCertificate>,
     /// Messages of the handshake that were seen.
     pub state: super::tls::HandshakeState,
     /// True if the session was resumed without certificates.
     pub is_resumed: bool,
 }
 
+/// The certificate with which a client of TLS authenticates, in the forms of that of the server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClientCertificate {
+    pub subject: Vec<u8>,
+    pub issuer: Vec<u8>,
+    pub serial: Vec<u8>,
+    pub fingerprint: Vec<u8>,
+    pub not_before: i64,
+    pub not_after: i64,
+}
+
+heap!(ClientCertificate {
+    subject,
+    issuer,
+    serial,
+    fingerprint
+});
+
 heap!(TlsRecord {
+    client,
     sni,
     client_alpns,
     server_alpns,
@@ -373,6 +401,10 @@ pub struct FtpRecord {
     pub replies: Vec<Vec<u8>>,
     /// Port of the data connection.
     pub dynamic_port: Option<u16>,
+    /// True if the command is longer than what was kept of it.
+    pub is_command_cut: bool,
+    /// True if a line of a reply is.
+    pub is_reply_cut: bool,
 }
 
 heap!(FtpRecord {
@@ -415,8 +447,8 @@ pub struct SmbRecord {
     pub filename: Option<Vec<u8>>,
     /// Name of a share.
     pub share: Option<Vec<u8>>,
-    /// Domain and user of NTLM in a session setup.
-    pub ntlmssp: Option<(Vec<u8>, Vec<u8>)>,
+    /// Domain, user, host and version of NTLM in a session setup; none without NTLM.
+    pub ntlmssp: Fields,
     /// A call of DCE/RPC.
     pub dcerpc: Option<DcerpcCall>,
     /// Further fields of the command and its answer.
@@ -470,13 +502,16 @@ pub struct SipRecord {
     pub code: Option<u16>,
     /// Reason phrase of a response.
     pub reason: Vec<u8>,
+    /// The session description in the body (SDP); none unless transactions become records.
+    pub sdp: Fields,
 }
 
 heap!(SipRecord {
     method,
     uri,
     version,
-    reason
+    reason,
+    sdp
 });
 
 /// A Modbus request and its answer.

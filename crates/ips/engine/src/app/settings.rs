@@ -44,6 +44,8 @@ pub struct AppSettings {
 pub struct Asks {
     /// Frames of HTTP/2 that are no headers and no data.
     pub http2_frames: bool,
+    /// Headers of HTTP/2 with their values (`http2.header`).
+    pub http2_headers: bool,
     /// The fields of SDP in bodies of SIP.
     pub sdp: bool,
     /// URLs in the text of mails, and the digest of their bodies.
@@ -56,6 +58,7 @@ impl Asks {
     /// Everything.
     pub const ALL: Asks = Asks {
         http2_frames: true,
+        http2_headers: true,
         sdp: true,
         mail_bodies: true,
         smb_versions: true,

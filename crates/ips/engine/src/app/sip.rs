@@ -36,6 +36,8 @@ pub(super) struct Sip {
     transport: Transport,
     /// True if rules ask for the fields of SDP.
     reads_sdp: bool,
+    /// True if transactions become records.
+    keeps_records: bool,
     sides: [Side; 2],
     /// True if the flow had a valid message, so the protocol is certain.
     has_message: bool,
@@ -169,6 +171,7 @@ impl Sip {
         Sip {
             transport,
             reads_sdp: settings.asks.sdp,
+            keeps_records: settings.keeps_records,
             sides: Default::default(),
             has_message: false,
         }
@@ -261,18 +264,25 @@ impl Sip {
         Outcome::Continue
     }
 
-    /// Publishes the fields of a session description, if rules ask for them.
+    /// Publishes the fields of a session description if rules ask for them, and adds them to the record if there is one.
     fn describe(&self, body: &[u8], direction: Direction, transaction: &mut Transaction) {
         let is_sdp = |kind: &[u8]| {
             kind.get(..sdp::MEDIA_TYPE.len())
                 .is_some_and(|kind| kind.eq_ignore_ascii_case(sdp::MEDIA_TYPE))
         };
-        if self.reads_sdp
-            && transaction
-                .buffer(Buffer::SipContentType, direction)
-                .is_some_and(is_sdp)
+        if !transaction
+            .buffer(Buffer::SipContentType, direction)
+            .is_some_and(is_sdp)
         {
+            return;
+        }
+        if self.reads_sdp {
             sdp::publish(body, direction, transaction);
+        }
+        if self.keeps_records
+            && let Record::Sip(record) = &mut transaction.record
+        {
+            record.sdp = sdp::record(body);
         }
     }
 
@@ -286,7 +296,7 @@ impl Sip {
                 transaction.advance(direction, Progress::Body);
                 if left == 0 {
                     transaction.close(buffer);
-                    if self.reads_sdp {
+                    if self.reads_sdp || self.keeps_records {
                         let body = transaction.bytes(buffer).to_vec();
                         self.describe(&body, direction, transaction);
                     }

@@ -60,6 +60,7 @@ fn add<'a>(defragmenter: &'a mut Defragmenter, seconds: u64, bytes: &[u8]) -> Ou
         is_reassembled: false,
         reassemblies: 0,
         is_tunnel: false,
+        compares_checksums: false,
         events: crate::packet::events::PacketEvents::NONE,
     };
     let network = find_ip_header(LinkType(LinkType::RAW), bytes).unwrap();

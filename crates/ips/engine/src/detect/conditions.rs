@@ -115,6 +115,11 @@ pub(super) fn packet(test: &PacketTest, packet: &Packet<'_>, flow: Option<&Flow>
             // The bits are those of IPv4.
             ip.version == IpVersion::V4 && has_bits(*mode, present, u16::from(*bits))
         }
+        PacketTest::Checksum {
+            version,
+            protocol,
+            is_right,
+        } => packet.ip.version == *version && packet.checksum(*protocol) == Some(*is_right),
         PacketTest::IpProtocol(comparison) => compare(*comparison, u64::from(packet.protocol)),
         PacketTest::SameIp => packet.src == packet.dst,
         PacketTest::Rpc {

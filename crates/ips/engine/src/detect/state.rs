@@ -80,6 +80,11 @@ impl FlowBits {
         (0..self.bits.len() as u32 * 64).filter(|bit| self.has(*bit))
     }
 
+    /// Returns the counters that were set, each with its value.
+    pub fn counters(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.counters.iter().copied()
+    }
+
     fn set(&mut self, bit: u32, value: bool) {
         let at = bit as usize / 64;
         if at >= self.bits.len() {

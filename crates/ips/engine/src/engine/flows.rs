@@ -6,7 +6,7 @@ use millrace_wire::tcp::flags;
 use super::Engine;
 use super::decided::{Changed, Decided};
 use crate::detect::Ruleset;
-use crate::event::{Events, FlowEnd};
+use crate::event::{Events, FlowEnd, PacketSource};
 use crate::flow::{Direction, Flow, FlowIndex, FlowState, FlowVerdict, Tuple};
 use crate::history;
 use crate::packet::{Context, IpHeaderLocation, Packet, TcpHeader};
@@ -432,7 +432,7 @@ impl Engine {
         }
         history::store_files(&mut flow, out);
         if self.keeps_records() {
-            history::report_frames(&mut flow, 0, now, out);
+            history::report_frames(&mut flow, 0, now, PacketSource::FlowEnd, out);
             history::report_end(&flow, now, reason, out);
         }
         if let Some(session) = &mut flow.tcp {

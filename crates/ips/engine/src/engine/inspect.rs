@@ -3,7 +3,7 @@
 use super::Engine;
 use super::decided::rejection;
 use crate::detect::{Inspection, Ruleset};
-use crate::event::{Event, Events, RuleId};
+use crate::event::{Event, Events, PacketSource, RuleId};
 use crate::flow::{Direction, Flow, FlowVerdict};
 use crate::history;
 use crate::packet::Packet;
@@ -118,7 +118,8 @@ impl Engine {
         self.complete_alerts(first, flow, direction, out);
         history::store_files(flow, out);
         if self.keeps_records() {
-            history::report_frames(flow, packet.number, packet.time, out);
+            let source = PacketSource::of(packet);
+            history::report_frames(flow, packet.number, packet.time, source, out);
             history::report_complete(flow, packet, out);
         } else if let Some(frames) = &mut flow.app.frames {
             // Under overload, they are not reported.

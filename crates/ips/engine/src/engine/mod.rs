@@ -12,13 +12,15 @@ use millrace_types::Time;
 use crate::app::Expectations;
 use crate::defragment::{DefragmentCounters, Defragmenter, Outcome, Refused};
 use crate::detect::{self, Detector, Inspection, Ruleset};
-use crate::event::{Event, Events, FlowEnd, Tunnel};
+use crate::event::{Event, Events, FlowEnd, PacketSource, Subject, Tunnel};
 use crate::flow::{Direction, Flow, FlowCounters, FlowIndex, FlowTable, FlowVerdict, Tuple};
 use crate::hash::Seed;
 use crate::history;
 use crate::packet::events::{self, PacketEvents};
 use crate::packet::tunnel;
-use crate::packet::{Context, IpHeaderLocation, IpVersion, LinkType, Packet, Undecoded, find_ip_header};
+use crate::packet::{
+    Context, IpHeaderLocation, IpVersion, LinkType, Packet, Undecoded, find_arp, find_ip_header,
+};
 use crate::policy::{Cause, Overload};
 use crate::settings::{Mode, Settings};
 use crate::tcp::TcpSettings;
@@ -190,6 +192,7 @@ impl Engine {
             is_reassembled: false,
             reassemblies: 0,
             is_tunnel: false,
+            compares_checksums: self.settings.checks_checksums,
             events: PacketEvents::NONE,
         };
         let first = out.list.len();
@@ -205,6 +208,7 @@ impl Engine {
             Ok(network) => self.packet(rules, bytes, network, context, out),
             Err(reason) => {
                 let decided = self.inspect_undecoded(rules, context, out);
+                self.report_arp(context, link, bytes, out);
                 decided.max(self.undecoded(reason))
             }
         };
@@ -377,7 +381,7 @@ impl Engine {
             };
             let (first, outer) = (out.list.len(), Tunnel::of(&packet));
             let decided = self.packet(rules, bytes, inner, inner_context, out);
-            history::wrap_alerts(&mut out.list[first..], context.number, outer);
+            history::wrap_events(&mut out.list[first..], context.number, outer);
             if decided == Verdict::Rewritten {
                 tunnel::correct_checksum(bytes, network, context);
             }
@@ -439,6 +443,28 @@ impl Engine {
         if self.settings.packet_events && self.keeps_records() && !packet.events.is_empty() {
             let subject = history::subject_of(packet, flow);
             out.push(Event::Packet(subject, packet.events));
+        }
+    }
+
+    /// Reports the packet of ARP in a frame without IP, if such packets become records.
+    fn report_arp(&self, context: Context, link: LinkType, bytes: &[u8], out: &mut Events) {
+        if !self.settings.arp || !self.keeps_records() {
+            return;
+        }
+        if let Some((arp, vlans)) = find_arp(link, bytes) {
+            let subject = Subject {
+                packet: context.number,
+                time: context.time,
+                flow: 0,
+                src: arp.sender.into(),
+                dst: arp.target.into(),
+                ports: None,
+                protocol: 0,
+                icmp: None,
+                vlans,
+                source: PacketSource::Frame,
+            };
+            out.push(Event::Arp(subject, arp));
         }
     }
 

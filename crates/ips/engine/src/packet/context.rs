@@ -18,6 +18,8 @@ pub(crate) struct Context {
     /// Number of reassembled packets that contain this packet.
     pub(crate) reassemblies: u8,
     pub(crate) is_tunnel: bool,
+    /// True if checksums are compared.
+    pub(crate) compares_checksums: bool,
     /// Events of the headers before the IP header.
     pub(crate) events: PacketEvents,
 }
@@ -32,6 +34,7 @@ impl Context {
             is_reassembled: false,
             reassemblies: 0,
             is_tunnel: false,
+            compares_checksums: false,
             events: PacketEvents::NONE,
         }
     }

@@ -36,6 +36,7 @@ impl<'a> Packet<'a> {
         self.is_reassembled = context.is_reassembled;
         self.is_tunnel = context.is_tunnel;
         self.is_pseudo = false;
+        self.compares_checksums = context.compares_checksums;
         self.tunnel_depth = context.tunnel_depth;
         self.events = context.events;
         ip::decode(self, frame, network.version)?;

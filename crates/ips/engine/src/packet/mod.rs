@@ -6,6 +6,7 @@
 //!                    └────────────── tunnel ───────────────┘  (one more Packet for each encapsulation)
 //! ```
 
+mod arp;
 mod context;
 mod decode;
 pub mod events;
@@ -24,6 +25,8 @@ use millrace_wire::{IpProto, checksum, udp};
 
 use crate::flow::{Direction, FlowKey};
 
+pub use arp::ArpPacket;
+pub(crate) use arp::find as find_arp;
 pub(crate) use context::Context;
 pub use decode::{ip_packet, payload};
 use events::PacketEvents;
@@ -78,6 +81,8 @@ pub struct Packet<'a> {
     /// True if the engine made the packet to flush a flow. Such a packet has no frame; only its addresses,
     /// ports, protocol and time have a meaning.
     pub is_pseudo: bool,
+    /// True if the checksums of the packet are compared; else they count as right.
+    pub compares_checksums: bool,
     /// Number of tunnels around the packet.
     pub tunnel_depth: u8,
     /// Events of the decoder and the TCP engine, if rules ask for them.
@@ -107,6 +112,7 @@ impl<'a> Packet<'a> {
         is_rejected_by_stream: false,
         is_fragment: false,
         is_pseudo: true,
+        compares_checksums: false,
         tunnel_depth: 0,
         events: PacketEvents::NONE,
     };
@@ -148,19 +154,37 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Returns true if the checksums of IPv4, TCP and UDP are right.
+    /// Returns true if the checksums of IPv4, TCP, UDP and ICMP are right.
     pub fn checksum_is_right(&self) -> bool {
+        self.ip_checksum_is_right() && self.transport_checksum_is_right()
+    }
+
+    /// Returns true if the checksum of a protocol, of the IPv4 header with `None`, is right or not compared; `None` if the packet
+    /// does not have one.
+    pub(crate) fn checksum(&self, protocol: Option<IpProto>) -> Option<bool> {
+        if self.is_pseudo {
+            return None;
+        }
+        match protocol {
+            None => Some(!self.compares_checksums || self.is_reassembled || self.ip_checksum_is_right()),
+            Some(protocol) => (protocol.0 == self.protocol && !self.is_fragment)
+                .then(|| !self.compares_checksums || self.transport_checksum_is_right()),
+        }
+    }
+
+    fn transport_checksum_is_right(&self) -> bool {
         let bytes = self.ip_payload();
-        let is_ip_right = self.ip_checksum_is_right();
         let Some(pseudo) = self.pseudo_header() else {
-            return is_ip_right;
+            return true;
         };
-        is_ip_right
-            && match IpProto(self.protocol) {
-                IpProto::TCP => pseudo.sum(IpProto::TCP, bytes.len()).add_bytes(bytes).checksum() == 0,
-                IpProto::UDP => udp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
-                _ => true,
-            }
+        let is_right = |protocol: IpProto| pseudo.sum(protocol, bytes.len()).add_bytes(bytes).checksum() == 0;
+        match (IpProto(self.protocol), self.ip.version) {
+            (IpProto::TCP, _) => is_right(IpProto::TCP),
+            (IpProto::UDP, _) => udp::View::new(bytes).is_ok_and(|view| view.checksum_is_right(&pseudo)),
+            (IpProto::ICMPV4, IpVersion::V4) => checksum::internet(bytes) == 0,
+            (IpProto::ICMPV6, IpVersion::V6) => is_right(IpProto::ICMPV6),
+            _ => true,
+        }
     }
 
     /// Returns true if the checksum of the IPv4 header is right. IPv6 has none.

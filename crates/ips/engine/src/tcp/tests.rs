@@ -73,6 +73,7 @@ fn decode(bytes: &[u8]) -> Packet<'_> {
         is_reassembled: false,
         reassemblies: 0,
         is_tunnel: false,
+        compares_checksums: false,
         events: crate::packet::events::PacketEvents::NONE,
     };
     let network = find_ip_header(LinkType(LinkType::RAW), bytes).unwrap();

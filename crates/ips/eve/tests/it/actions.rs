@@ -35,6 +35,7 @@ fn actions(rules: &str, mode: Mode) -> Vec<(u64, String, String)> {
         version: Version::Seven,
         packets: false,
         packet_anomalies: true,
+        netflow: true,
     };
     let writer = Writer::new(layout, RuleTables::default());
     let mut out = Vec::new();

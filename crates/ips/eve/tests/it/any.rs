@@ -4,10 +4,11 @@ use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
 use millrace_ips_engine::app::{AppEvent, AppProtocol, FrameReport, FrameView};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, RuleId, Subject, TcpState, TcpSummary,
-    TransactionEvent, Tunnel,
+    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, PacketSource, RuleId, Subject, TcpState,
+    TcpSummary, TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
+use millrace_ips_engine::packet::ArpPacket;
 use millrace_ips_engine::packet::events::PacketEvents;
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_engine::{Action, Cause, Direction, Event, FlowVerdict, Policy};
@@ -37,8 +38,9 @@ prop_compose! {
     fn subject()(
         packet in any::<u64>(), time in time(), flow in 1..u64::MAX, ends in any::<(std::net::IpAddr, std::net::IpAddr)>(),
         ports in any::<Option<(u16, u16)>>(), protocol in any::<u8>(), icmp in any::<Option<(u8, u8)>>(), vlans in any::<[u16; 3]>(),
+        source in select(PacketSource::ALL),
     ) -> Subject {
-        Subject { packet, time, flow, src: ends.0, dst: ends.1, ports, protocol, icmp, vlans }
+        Subject { packet, time, flow, src: ends.0, dst: ends.1, ports, protocol, icmp, vlans, source }
     }
 }
 
@@ -100,10 +102,37 @@ prop_compose! {
     }
 }
 
+/// Returns fields with one value: a number if the text is empty.
+fn pair(name: &'static str, value: &[u8]) -> Fields {
+    let mut fields = Fields::default();
+    match value {
+        b"" => fields.number(name, 1_u32),
+        value => fields.text(name, value),
+    };
+    fields
+}
+
+/// Returns the values of frames of HTTP/2.
+fn http2_frames() -> impl Strategy<Value = Fields> {
+    (any::<Option<u8>>(), any::<Option<u32>>()).prop_map(|(priority, setting)| {
+        let mut fields = Fields::default();
+        if let Some(priority) = priority {
+            fields.number("priority", priority);
+            fields.text("error_code", b"CANCEL");
+        }
+        if let Some(value) = setting {
+            let mut setting = pair("settings_id", b"SETTINGSENABLEPUSH");
+            setting.number("settings_value", value);
+            fields.objects("settings", vec![setting]);
+        }
+        fields
+    })
+}
+
 prop_compose! {
     fn http()(
         texts in collection::vec(text(), 4), maybe in collection::vec(maybe(), 6), numbers in any::<(Option<u16>, Option<u16>, u64, u64)>(),
-        http2_stream in any::<Option<u32>>(),
+        http2_stream in any::<Option<u32>>(), frames in http2_frames(),
     ) -> Record {
         let [hostname, url, method, protocol] = texts.try_into().unwrap();
         let [user_agent, referer, forwarded_for, content_type, content_range, redirect] = maybe.try_into().unwrap();
@@ -111,6 +140,8 @@ prop_compose! {
         Record::Http(Box::new(HttpRecord {
             hostname, port, url, method, protocol, user_agent, referer, forwarded_for, content_type, content_range, redirect,
             status, length, request_length, http2_stream,
+            headers: [vec![pair("name", b"a")], vec![pair("table_size_update", b"")]],
+            frames: [frames, Fields::default()],
         }))
     }
 }
@@ -156,6 +187,7 @@ prop_compose! {
             version, sni, subject, issuer, serial, fingerprint, ja4, client_alpns,
             server_alpns, alternative_names,
             not_before: times.0, not_after: times.1, ja3, ja3s, is_resumed,
+            client: times.0.map(|time| ClientCertificate { not_before: time, not_after: time, ..ClientCertificate::default() }),
             ..TlsRecord::default()
         }))
     }
@@ -220,7 +252,7 @@ prop_compose! {
 
 prop_compose! {
     fn ftp()(command in text(), argument in text(), completion_codes in texts(), replies in texts(), dynamic_port in any::<Option<u16>>()) -> Record {
-        Record::Ftp(Box::new(FtpRecord { command, argument, completion_codes, replies, dynamic_port }))
+        Record::Ftp(Box::new(FtpRecord { command, argument, completion_codes, replies, dynamic_port, is_command_cut: dynamic_port.is_some(), is_reply_cut: false }))
     }
 }
 
@@ -239,6 +271,11 @@ prop_compose! {
             operation,
             ..DcerpcCall::default()
         });
+        let mut names = Fields::default();
+        if let Some((domain, user)) = &ntlmssp {
+            names.text("domain", domain).text("user", user).text("host", user).text("version", b"6.1 build 7601 rev 15");
+        }
+        let ntlmssp = names;
         Record::Smb(Box::new(SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc, more: Fields::default() }))
     }
 }
@@ -246,7 +283,12 @@ prop_compose! {
 prop_compose! {
     fn sip()(texts in collection::vec(text(), 4), code in any::<Option<u16>>()) -> Record {
         let [method, uri, version, reason] = texts.try_into().unwrap();
-        Record::Sip(Box::new(SipRecord { method, uri, version, code, reason }))
+        let mut sdp = Fields::default();
+        if code.is_some() {
+            sdp.text("origin", &reason).texts("bandwidths", [&uri[..]]);
+            sdp.objects("media_descriptions", vec![pair("media", &reason), pair("connection_data", &uri)]);
+        }
+        Record::Sip(Box::new(SipRecord { method, uri, version, code, reason, sdp }))
     }
 }
 
@@ -361,7 +403,7 @@ prop_compose! {
             Record::Fields(_) => Some(protocol_of(&record)),
             _ => app,
         };
-        let context = Box::new(AlertContext { flow, direction, record, files, bits });
+        let context = Box::new(AlertContext { flow, direction, record, files, bits, counters: vec![(0, rev)] });
         Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), json: Vec::new(), context: has_context.then_some(context) })
     }
 }
@@ -376,6 +418,13 @@ fn anomalies() -> impl Strategy<Value = Vec<AppEvent>> {
 prop_compose! {
     fn transaction()(subject in subject().boxed(), id in any::<u64>(), record in record().boxed(), files in collection::vec(file(), 0..2), anomalies in anomalies()) -> Event {
         Event::Transaction(Box::new(TransactionEvent { subject, id, app: protocol_of(&record), record, files, anomalies }))
+    }
+}
+
+prop_compose! {
+    fn arp()(operation in any::<u16>(), macs in any::<[[u8; 6]; 2]>(), ends in any::<[std::net::Ipv4Addr; 2]>()) -> ArpPacket {
+        let ([sender_mac, target_mac], [sender, target]) = (macs, ends);
+        ArpPacket { operation, sender_mac, sender, target_mac, target }
     }
 }
 
@@ -406,6 +455,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
             Event::Frame(subject, Box::new(FrameReport { view, app, payload }))
         }),
         1 => (subject(), any::<[u64; 4]>()).prop_map(|(subject, bits)| Event::Packet(subject, PacketEvents::from_bits(bits))),
+        1 => (subject(), arp()).prop_map(|(subject, packet)| Event::Arp(subject, packet)),
         1 => (subject(), app(), anomalies()).prop_map(|(subject, app, events)| Event::Anomaly(subject, app, events)),
         1 => (subject(), select(Cause::ALL), select(Policy::ALL), option::of((any::<u32>(), any::<u32>()))).prop_map(
             |(subject, cause, policy, rule)| Event::Exception(subject, cause, policy, rule.map(|(gid, sid)| RuleId { gid, sid }))

@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use millrace_ips_engine::Event;
-use millrace_ips_engine::event::Subject;
+use millrace_ips_engine::event::{PacketSource, Subject};
 use millrace_ips_engine::verdict::DropReason;
 use millrace_ips_eve::{Layout, RuleTables, Writer};
 use millrace_types::Time;
@@ -21,6 +21,7 @@ fn dropped(packet: &[u8]) -> Value {
         protocol: 6,
         icmp: None,
         vlans: Default::default(),
+        source: PacketSource::Frame,
     };
     let writer = Writer::new(Layout::default(), RuleTables::default());
     let mut out = Vec::new();

@@ -18,6 +18,7 @@ fn writer(version: Version) -> Writer {
         version,
         packets: true,
         packet_anomalies: true,
+        netflow: true,
     };
     Writer::new(layout, RuleTables::default())
 }

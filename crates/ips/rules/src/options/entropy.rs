@@ -32,10 +32,12 @@ impl Entropy {
         while !rest.is_empty() {
             let (word, tail) = rest.split_once(char::is_whitespace)?;
             let tail = tail.trim_start();
-            if word == "value" {
-                entropy.comparison = comparison(tail.trim_end_matches(',').trim())?;
+            if word == "value" && !has_value {
+                let end = tail.find(',').unwrap_or(tail.len());
+                entropy.comparison = comparison(tail[..end].trim())?;
                 has_value = true;
-                break;
+                rest = tail[end..].trim_start_matches([',', ' ']);
+                continue;
             }
             let end = tail.find([',', ' ']).unwrap_or(tail.len());
             let number = number32(&tail[..end], FORM).ok()?;
@@ -103,6 +105,11 @@ mod tests {
                 "value 4.1-5",
                 expected(None, 0, Comparison::Between(4_100_000, 5_000_000)),
             ),
+            (
+                "value > 4, bytes 100, offset 5",
+                expected(Some(100), 5, Comparison::Greater(4_000_000)),
+            ),
+            ("value 4, value 5", None),
             ("bytes 10", None),
             ("value >9", None),
             ("value high", None),

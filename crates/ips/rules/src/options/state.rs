@@ -178,11 +178,16 @@ impl FlowInt {
         let mut parts = list(required(value, FORM)?);
         let name = parts.next().unwrap_or_default().to_owned();
         let operation = parts.next().unwrap_or_default().to_owned();
-        let value = parts.next().map(str::to_owned);
+        // Suricata reads a value behind a test of existence, and does not use it.
+        let is_existence = matches!(operation.as_str(), "isset" | "isnotset" | "notset");
+        let value = parts
+            .next()
+            .filter(|value| !is_existence || !is_name(value))
+            .map(str::to_owned);
         let is_valid = is_name(&name)
             && parts.next().is_none()
             && match &value {
-                None => matches!(operation.as_str(), "isset" | "isnotset" | "notset"),
+                None => is_existence,
                 Some(value) => {
                     is_name(value)
                         && matches!(

@@ -70,6 +70,13 @@ fields! {
     StreamEvent "stream-event" "the TCP engine raises" "the name of an event of the TCP engine, such as pkt_invalid_ack";
     DecodeEvent "decode-event" | "engine-event" | "decoder-event" "the packet decoder raises" "the name of an event of the packet decoder, such as ipv4.pkt_too_small";
     IpOptions "ipopts" "the IPv4 header has the option" "rr, eol, nop, ts, sec, esec, lsrr, ssrr, satid or any";
+    Ipv4Checksum "ipv4-csum" "the checksum of the IPv4 header is" "valid or invalid";
+    Tcpv4Checksum "tcpv4-csum" "the checksum of TCP over IPv4 is" "valid or invalid";
+    Tcpv6Checksum "tcpv6-csum" "the checksum of TCP over IPv6 is" "valid or invalid";
+    Udpv4Checksum "udpv4-csum" "the checksum of UDP over IPv4 is" "valid or invalid";
+    Udpv6Checksum "udpv6-csum" "the checksum of UDP over IPv6 is" "valid or invalid";
+    Icmpv4Checksum "icmpv4-csum" "the checksum of ICMP is" "valid or invalid";
+    Icmpv6Checksum "icmpv6-csum" "the checksum of ICMPv6 is" "valid or invalid";
     FileNameText "filename" "the name of the file contains, in any case," "[!]\"TEXT\"";
     FileExtension "fileext" "the file has the extension, in any case," "[!]\"EXTENSION\"";
     FileMagicText "filemagic" "the kind of the file contains, in any case," "[!]\"TEXT\"";
@@ -236,6 +243,16 @@ impl TextField {
             TextField::IpOptions => matches!(
                 text,
                 "rr" | "eol" | "nop" | "ts" | "sec" | "esec" | "lsrr" | "ssrr" | "satid" | "any"
+            ),
+            TextField::Ipv4Checksum
+            | TextField::Tcpv4Checksum
+            | TextField::Tcpv6Checksum
+            | TextField::Udpv4Checksum
+            | TextField::Udpv6Checksum
+            | TextField::Icmpv4Checksum
+            | TextField::Icmpv6Checksum => matches!(
+                text.trim_matches('"').to_ascii_lowercase().as_str(),
+                "valid" | "invalid"
             ),
             TextField::FileNameText
             | TextField::FileExtension

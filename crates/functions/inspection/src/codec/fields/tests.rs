@@ -17,6 +17,7 @@ fn subject() -> Subject {
         protocol: 6,
         icmp: Some((3, 1)),
         vlans: [5, 7, 0],
+        source: PacketSource::Vxlan,
     }
 }
 
@@ -179,6 +180,7 @@ fn events() -> Vec<Event> {
                 record: record.clone(),
                 files: vec![file.clone()],
                 bits: vec![0, 70],
+                counters: vec![(3, 9)],
             })),
         }),
         transaction(Record::None, vec![file]),
@@ -201,6 +203,16 @@ fn events() -> Vec<Event> {
             bytes: vec![5; FILE_PART],
         }),
         Event::Packet(subject(), PacketEvents::from_bits([1, 0, 4, 0])),
+        Event::Arp(
+            subject(),
+            ArpPacket {
+                operation: 2,
+                sender_mac: [1; 6],
+                sender: [192, 0, 2, 1].into(),
+                target_mac: [2; 6],
+                target: [192, 0, 2, 2].into(),
+            },
+        ),
         Event::Set(SetChange {
             set: "seen".into(),
             value: b"value".to_vec(),
@@ -261,6 +273,7 @@ fn a_usual_subject_has_the_encoding_of_its_fields() {
         protocol: 6,
         icmp: None,
         vlans: [7, 4094, 0],
+        source: PacketSource::Gre,
     };
     let encoded = |value: &dyn Encode| {
         let mut bytes = Vec::new();
@@ -271,6 +284,7 @@ fn a_usual_subject_has_the_encoding_of_its_fields() {
         encoded(&(subject.packet, subject.time, subject.flow)),
         encoded(&(subject.src, subject.dst, subject.ports)),
         encoded(&(subject.protocol, subject.icmp, subject.vlans)),
+        encoded(&subject.source),
     ];
     assert_eq!(usual_subject(&subject).map(Vec::from), Some(parts.concat()));
     assert_eq!(encoded(&subject), parts.concat());

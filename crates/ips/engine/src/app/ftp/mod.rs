@@ -117,7 +117,7 @@ impl Ftp {
         }
     }
 
-    fn command(&mut self, text: &[u8], out: &mut Transactions) {
+    fn command(&mut self, text: &[u8], is_cut: bool, out: &mut Transactions) {
         let text = text.trim_ascii();
         let size = text
             .iter()
@@ -158,6 +158,7 @@ impl Ftp {
             command: command.clone(),
             argument: argument.to_vec(),
             dynamic_port: active_port,
+            is_command_cut: is_cut,
             ..FtpRecord::default()
         }));
         let id = transaction.id;
@@ -258,7 +259,7 @@ impl Ftp {
         self.answered += 1;
     }
 
-    fn reply(&mut self, text: &[u8], out: &mut Transactions) {
+    fn reply(&mut self, text: &[u8], is_cut: bool, out: &mut Transactions) {
         let code = text
             .first_chunk::<3>()
             .filter(|code| code.iter().all(u8::is_ascii_digit))
@@ -295,7 +296,7 @@ impl Ftp {
             _ => None,
         };
         if let Some(transaction) = front.and_then(|id| out.by_id(id)) {
-            note_reply(transaction, code, text);
+            note_reply(transaction, code, text, is_cut);
             if let Some(port) = passive {
                 transaction.number(NumberField::FtpDynamicPort, Direction::ToClient, port);
                 transaction.number(NumberField::FtpMode, Direction::ToClient, PASSIVE);
@@ -323,12 +324,13 @@ impl Ftp {
     }
 }
 
-fn note_reply(transaction: &mut Transaction, code: Option<[u8; 3]>, text: &[u8]) {
+fn note_reply(transaction: &mut Transaction, code: Option<[u8; 3]>, text: &[u8], is_cut: bool) {
     let reply = text.get(4..).unwrap_or_default();
     match &mut transaction.record {
         Record::Ftp(record) if record.replies.len() < REPLIES => {
             record.completion_codes.extend(code.map(|code| code.to_vec()));
             record.replies.push(reply.to_vec());
+            record.is_reply_cut |= is_cut;
         }
         _ => return,
     }
@@ -361,8 +363,8 @@ impl Parser for Ftp {
             }
             match chunk.direction {
                 _ if is_rest || self.has_failed[side] => {}
-                Direction::ToServer => self.command(line.text, out),
-                Direction::ToClient => self.reply(line.text, out),
+                Direction::ToServer => self.command(line.text, line.end.is_empty(), out),
+                Direction::ToClient => self.reply(line.text, line.end.is_empty(), out),
             }
         }
         data.drain(..at);

@@ -176,6 +176,8 @@ fn uuid_text(uuid: &[u8; 16], is_little: bool) -> Vec<u8> {
 pub(super) struct Carrier {
     pub(super) app: AppProtocol,
     pub(super) command: &'static [u8],
+    /// True if binds are transactions for records, in SMB. Those over TCP are always.
+    pub(super) is_recorded: bool,
 }
 
 /// The contexts of a connection or pipe, in the order of their numbers. If the client proposes several interfaces for
@@ -322,8 +324,8 @@ impl Calls {
         if pdu.kind != REQUEST && pdu.kind != RESPONSE {
             out.has_lost |= self.contexts.has_overflowed;
             self.has_context |= CONTEXTS.contains(&pdu.kind);
-            if carrier.app == AppProtocol::Dcerpc {
-                self.add_other(&pdu, direction, out);
+            if carrier.app == AppProtocol::Dcerpc || carrier.is_recorded {
+                self.add_other(&pdu, direction, carrier, out);
             }
             return;
         }
@@ -363,13 +365,14 @@ impl Calls {
     }
 
     /// Handles a PDU without stub data: a bind begins a transaction, and an answer ends one. Only events show them.
-    fn add_other(&mut self, pdu: &Pdu<'_>, direction: Direction, out: &mut Transactions) {
+    fn add_other(&mut self, pdu: &Pdu<'_>, direction: Direction, carrier: Carrier, out: &mut Transactions) {
         if matches!(pdu.kind, BIND | ALTER_CONTEXT) {
             let mut proposed = Vec::new();
             contexts(pdu, |_, interface| proposed.push(interface));
             proposed.truncate(Interfaces::RECORDED);
-            let transaction = out.start(AppProtocol::Dcerpc);
+            let transaction = out.start(carrier.app);
             transaction.record = Record::Smb(Box::new(SmbRecord {
+                command: carrier.command.to_vec(),
                 dcerpc: Some(DcerpcCall {
                     // The newest is the first.
                     interfaces: proposed.into_iter().rev().collect(),
@@ -476,6 +479,7 @@ impl Parser for Dcerpc {
         let carrier = Carrier {
             app: AppProtocol::Dcerpc,
             command: b"",
+            is_recorded: false,
         };
         self.calls.data(chunk.bytes, chunk.direction, carrier, out);
         if self.calls.has_failed == [true; 2] {

@@ -294,6 +294,13 @@ impl Files {
         self.find(handle).is_some()
     }
 
+    /// Returns the transaction of one direction of a file, and the name of the file.
+    pub(super) fn transaction(&self, handle: Handle, direction: Direction) -> Option<(u64, &[u8])> {
+        let open = self.list.get(self.find(handle)?)?;
+        let content = open.contents[direction.index()].as_ref()?;
+        Some((content.transaction, &open.name))
+    }
+
     /// Adds bytes of a file that are written (to the server) or read (to the client).
     pub(super) fn transfer(
         &mut self,

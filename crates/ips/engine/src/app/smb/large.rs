@@ -20,6 +20,7 @@ impl Smb {
             false => usize::from(*start.get(4)?),
         };
         let words = HEADER_1 + 1;
+        self.log.note(start, direction);
         let (read, before, left) = match (is_smb_2, command, direction) {
             (true, 9, Direction::ToServer) => {
                 let at = (file_at(start, HEADER_2 + 16)?, u64_at(start, HEADER_2 + 8)?);
@@ -53,6 +54,12 @@ impl Smb {
             left: left.min(size.checked_sub(before)?),
             file: read.0,
             offset: read.1,
+            command: match (is_smb_2, direction) {
+                (true, Direction::ToServer) => b"SMB2_COMMAND_WRITE",
+                (true, Direction::ToClient) => b"SMB2_COMMAND_READ",
+                (false, Direction::ToServer) => b"SMB1_COMMAND_WRITE_ANDX",
+                (false, Direction::ToClient) => b"SMB1_COMMAND_READ_ANDX",
+            },
         })
     }
 
@@ -66,8 +73,9 @@ impl Smb {
         bytes = &bytes[before..];
         bytes = &bytes[..bytes.len().min(large.left)];
         large.left -= bytes.len();
-        let at = (large.file, large.offset);
+        let (at, command) = ((large.file, large.offset), large.command);
         large.offset += bytes.len() as u64;
         self.files.transfer(at, bytes, direction, out);
+        self.log_file(at.0, command, direction, out);
     }
 }

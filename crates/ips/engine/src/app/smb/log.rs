@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use super::fields::{HEADER_1, HEADER_2, narrow, slice, u16_at, u32_at, u64_at};
 use super::names::{command_1, command_2};
-use super::transfer::file_at;
+use super::transfer::{File, file_at};
 use crate::app::AppProtocol;
 use crate::app::heap::{flat, heap};
 use crate::app::record::{FIELD_LIST, FIELD_SIZE, Fields, Record, SmbRecord};
@@ -36,6 +36,8 @@ pub(super) struct Log {
     /// The dialects of SMB 1 that the client offers.
     offered: Vec<Vec<u8>>,
     pending: VecDeque<Request>,
+    /// Session and tree of the newest message, by [`Direction::index`].
+    newest: [(u64, u32); 2],
 }
 
 heap!(Log {
@@ -64,6 +66,11 @@ fn guid(bytes: &[u8]) -> String {
         text += &format!("{:02x}", bytes.get(from).copied().unwrap_or(0));
     }
     text
+}
+
+/// Returns the text of a file identifier of SMB 1, in the order of its bytes.
+fn fuid_1(low: u8, high: u8) -> String {
+    format!("{low:02x}{high:02x}")
 }
 
 /// Returns a time of Windows in seconds since 1970; 0 for no time.
@@ -100,6 +107,73 @@ impl Log {
         Log {
             is_on,
             ..Log::default()
+        }
+    }
+
+    /// Notes session and tree of a message, for the calls and the bytes of files that it carries.
+    pub(super) fn note(&mut self, data: &[u8], direction: Direction) {
+        if !self.is_on {
+            return;
+        }
+        let ids = match data.first_chunk::<4>() {
+            Some(b"\xfeSMB") => u64_at(data, 40).zip(u32_at(data, 36)),
+            _ => u16_at(data, 28).map(|id| id as u64).zip(u16_at(data, 24)),
+        };
+        if let Some((session, tree)) = ids {
+            self.newest[direction.index()] = (session, tree as u32);
+        }
+    }
+
+    /// Adds session, tree and dialect to the calls among the transactions from `begun` on.
+    pub(super) fn calls(&self, begun: u64, direction: Direction, out: &mut Transactions) {
+        if !self.is_on {
+            return;
+        }
+        for id in begun..out.begun() {
+            let Some(transaction) = out.by_id(id) else {
+                continue;
+            };
+            if let Record::Smb(record) = &mut transaction.record
+                && record.dcerpc.is_some()
+            {
+                record.dialect = self.named_dialect();
+                (record.session_id, record.tree_id) = self.newest[direction.index()];
+            }
+        }
+    }
+
+    /// Records the transaction of one direction of a file, with the identifier of the file once it is known.
+    pub(super) fn file(
+        &self,
+        (id, name): (u64, &[u8]),
+        file: File,
+        command: &[u8],
+        direction: Direction,
+        out: &mut Transactions,
+    ) {
+        let Some(transaction) = out.by_id(id) else { return };
+        if !matches!(transaction.record, Record::Smb(_)) {
+            let (session_id, tree_id) = self.newest[direction.index()];
+            transaction.record = Record::Smb(Box::new(SmbRecord {
+                dialect: self.named_dialect(),
+                command: command.to_vec(),
+                status: Some(0),
+                session_id,
+                tree_id,
+                filename: (!name.is_empty()).then(|| name.to_vec()),
+                ..SmbRecord::default()
+            }));
+        }
+        let Record::Smb(record) = &mut transaction.record else {
+            return;
+        };
+        if !file.is_temporary() && record.more.value("fuid").is_none() {
+            let bytes = file.0.to_le_bytes();
+            let text = match command.starts_with(b"SMB1") {
+                true => fuid_1(bytes[0], bytes[1]),
+                false => guid(&bytes),
+            };
+            record.more.text("fuid", text.as_bytes());
         }
     }
 
@@ -506,9 +580,7 @@ fn response_1(
             }
             record.more.number("size", u64_at(data, words + 55)?);
             let file = data.get(words + 5..words + 7)?;
-            record
-                .more
-                .text("fuid", format!("{:02x}{:02x}", file[0], file[1]).as_bytes());
+            record.more.text("fuid", fuid_1(file[0], file[1]).as_bytes());
         }
         _ => {}
     }

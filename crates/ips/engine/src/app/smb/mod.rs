@@ -92,12 +92,22 @@ impl Smb {
 
     /// Passes the bytes of a command on to calls and to the file: without the tree connect it is not known which they are.
     fn transfer(&mut self, transfer: &Transfer<'_>, direction: Direction, out: &mut Transactions) {
-        let has_calls = self.pipes.transfer(transfer, direction, out);
+        let has_calls = self.pipes.transfer(transfer, direction, self.log.is_on, out);
         if let Some(offset) = transfer.offset
             && (!has_calls || self.files.is_open(transfer.file))
         {
             self.files
                 .transfer((transfer.file, offset), transfer.data, direction, out);
+            self.log_file(transfer.file, transfer.command, direction, out);
+        }
+    }
+
+    /// Records the transaction of a file, if transactions become records.
+    fn log_file(&self, file: File, command: &[u8], direction: Direction, out: &mut Transactions) {
+        if self.log.is_on
+            && let Some((id, name)) = self.files.transaction(file, direction)
+        {
+            self.log.file((id, name), file, command, direction, out);
         }
     }
 
@@ -117,6 +127,7 @@ impl Smb {
         }
         let begun = out.begun();
         let is_whole = self.commands(data, direction, out);
+        self.log.calls(begun, direction, out);
         if self.notes_versions {
             let version: u8 = if data.starts_with(b"\xffSMB") { 1 } else { 2 };
             for id in begun..out.begun() {
@@ -140,6 +151,7 @@ impl Smb {
                 loop {
                     let rest = data.get(chain.at..).unwrap_or_default();
                     let begun = out.begun();
+                    self.log.note(rest, direction);
                     self.smb_2(rest, direction, &mut chain.related, out);
                     if self.log.is_on {
                         self.log_2(rest, direction, begun, out);
@@ -180,6 +192,7 @@ impl Smb {
                 break;
             }
             let begun = out.begun();
+            self.log.note(data, direction);
             self.command_1(command, data, at + 1, direction, out);
             if self.log.is_on {
                 self.log.command_1((command, at + 1), data, direction, begun, out);
@@ -449,11 +462,16 @@ fn tree_connect(path: &[u8], command: &[u8], direction: Direction, out: &mut Tra
         Buffer::SmbShare
     };
     transaction.publish(buffer, direction, path);
-    let record = SmbRecord {
+    let mut record = SmbRecord {
         command: command.to_vec(),
-        share: Some(path.to_vec()),
         ..SmbRecord::default()
     };
+    match is_pipe {
+        true => {
+            record.more.text("named_pipe", path);
+        }
+        false => record.share = Some(path.to_vec()),
+    }
     transaction.record = Record::Smb(Box::new(record));
     transaction.advance(direction, Progress::Complete);
     transaction.advance(direction.reverse(), Progress::Complete);

@@ -132,6 +132,7 @@ impl Pipes {
         &mut self,
         transfer: &Transfer<'_>,
         direction: Direction,
+        is_recorded: bool,
         out: &mut Transactions,
     ) -> bool {
         let Transfer {
@@ -156,6 +157,7 @@ impl Pipes {
         let carrier = Carrier {
             app: AppProtocol::Smb,
             command,
+            is_recorded,
         };
         let calls = &mut self.list[at].calls;
         let waits = calls.waits(direction);

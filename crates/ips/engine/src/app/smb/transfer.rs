@@ -16,6 +16,11 @@ impl File {
     pub(super) fn created_by(message: u64) -> File {
         File(u128::MAX << 64 | u128::from(message))
     }
+
+    /// Returns true for an identifier that no server assigned.
+    pub(super) fn is_temporary(self) -> bool {
+        self.0 >> 64 == u128::from(u64::MAX)
+    }
 }
 
 /// Returns the SMB 2 file identifier at an offset.
@@ -43,6 +48,7 @@ pub(super) struct LargeTransfer {
     pub(super) file: File,
     /// Offset of the next byte in the file.
     pub(super) offset: u64,
+    pub(super) command: &'static [u8],
 }
 
 /// Returns true if the first bytes of a large message show that other commands are skipped with it.

@@ -16,7 +16,7 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::parser::{Outcome, Parser};
-use super::record::{Record, TlsRecord};
+use super::record::{ClientCertificate, Record, TlsRecord};
 use super::transaction::{Progress, Transaction, Transactions};
 use super::{AppProtocol, AppSettings};
 use crate::app::heap::heap;
@@ -498,6 +498,17 @@ fn publish_certificate(transaction: &mut Transaction, der: &[u8], direction: Dir
             record.not_before = Some(parsed.not_before);
             record.not_after = Some(parsed.not_after);
             record.alternative_names = parsed.alternative_names;
+        });
+    } else {
+        update(transaction, |record| {
+            record.client = Some(ClientCertificate {
+                subject: parsed.subject.into_bytes(),
+                issuer: parsed.issuer.into_bytes(),
+                serial: parsed.serial.into_bytes(),
+                fingerprint,
+                not_before: parsed.not_before,
+                not_after: parsed.not_after,
+            });
         });
     }
 }

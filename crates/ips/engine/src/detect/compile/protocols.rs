@@ -16,6 +16,13 @@ const IGMP: u8 = 2;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
+const GRE: u8 = 47;
+const ESP: u8 = 50;
+const AH: u8 = 51;
+const EIGRP: u8 = 88;
+const OSPF: u8 = 89;
+const PIM: u8 = 103;
+const VRRP: u8 = 112;
 const SCTP: u8 = 132;
 
 /// Protocols that carry files.
@@ -59,6 +66,13 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
         Protocol::Icmpv6 => ip(&[ICMPV6]),
         Protocol::Igmp => ip(&[IGMP]),
         Protocol::Sctp => ip(&[SCTP]),
+        Protocol::Esp => ip(&[ESP]),
+        Protocol::Ah => ip(&[AH]),
+        Protocol::Gre => ip(&[GRE]),
+        Protocol::Ospf => ip(&[OSPF]),
+        Protocol::Pim => ip(&[PIM]),
+        Protocol::Vrrp => ip(&[VRRP]),
+        Protocol::Eigrp => ip(&[EIGRP]),
         Protocol::Http => ProtocolTest {
             app: HTTP.to_vec(),
             ..ProtocolTest::default()
@@ -221,6 +235,7 @@ pub(super) fn asks(rules: &[Rule]) -> Asks {
         for test in &rule.buffers {
             match test.buffer {
                 Buffer::EmailUrl | Buffer::EmailBodyMd5 => asks.mail_bodies = true,
+                Buffer::Http2Header => asks.http2_headers = true,
                 buffer => asks.sdp |= (Buffer::SdpOrigin..=Buffer::SdpMediaEncryptionKey).contains(&buffer),
             }
         }

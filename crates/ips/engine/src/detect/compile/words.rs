@@ -6,7 +6,9 @@ use millrace_ips_rules::Reason;
 use millrace_ips_rules::countries::{Countries, Country};
 use millrace_ips_rules::options::number::Comparison;
 use millrace_ips_rules::options::state::{BitOperation, BitScope, Bits, FlowInt};
+use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::reputation::Reputation;
+use millrace_wire::IpProto;
 
 use super::super::program::{
     AddressSide, BitMode, BitTable, CounterOperator, CounterTest, CounterValue, CountryTest, Effect,
@@ -14,6 +16,7 @@ use super::super::program::{
 };
 use super::Interner;
 use crate::flow::Direction;
+use crate::packet::IpVersion;
 
 fn invalid(text: &str, expected: &'static str) -> Reason {
     Reason::Invalid {
@@ -183,6 +186,26 @@ pub(super) fn ip_option(text: &str) -> Result<PacketTest, Reason> {
         "ssrr" => Some(137),
         _ => return Err(invalid(text, "the name of an option, such as lsrr")),
     }))
+}
+
+/// Compiles a condition on a checksum.
+pub(super) fn checksum(field: TextField, text: &str) -> PacketTest {
+    use IpVersion::{V4, V6};
+    let (version, protocol) = match field {
+        TextField::Tcpv4Checksum => (V4, Some(IpProto::TCP)),
+        TextField::Tcpv6Checksum => (V6, Some(IpProto::TCP)),
+        TextField::Udpv4Checksum => (V4, Some(IpProto::UDP)),
+        TextField::Udpv6Checksum => (V6, Some(IpProto::UDP)),
+        TextField::Icmpv4Checksum => (V4, Some(IpProto::ICMPV4)),
+        TextField::Icmpv6Checksum => (V6, Some(IpProto::ICMPV6)),
+        // `ipv4-csum`.
+        _ => (V4, None),
+    };
+    PacketTest::Checksum {
+        version,
+        protocol,
+        is_right: text.trim_matches('"').eq_ignore_ascii_case("valid"),
+    }
 }
 
 /// Compiles `ip_proto`.

@@ -238,5 +238,6 @@ pub(super) fn subject(packet: &Packet<'_>, flow: Option<&Flow>) -> event::Subjec
         protocol: packet.protocol,
         icmp: packet.icmp.map(|icmp| (icmp.kind, icmp.code)),
         vlans: packet.vlans,
+        source: event::PacketSource::of(packet),
     }
 }

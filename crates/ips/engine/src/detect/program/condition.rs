@@ -8,9 +8,11 @@ use millrace_ips_rules::countries::{Countries, Country};
 use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
 use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::reputation::Reputation;
+use millrace_wire::IpProto;
 
 use crate::app::{AppProtocol, Progress};
 use crate::flow::Direction;
+use crate::packet::IpVersion;
 use crate::packet::events::PacketEvent;
 
 /// The side of `stream_size`.
@@ -70,6 +72,12 @@ pub enum PacketTest {
     Vlan {
         comparison: Comparison,
         index: Selection,
+    },
+    /// The checksum of a protocol over a version of IP is right or wrong; with `None` that of the IPv4 header.
+    Checksum {
+        version: IpVersion,
+        protocol: Option<IpProto>,
+        is_right: bool,
     },
     /// The IPv4 header has an option of the type; with `None` any option.
     IpOption(Option<u8>),

@@ -28,6 +28,7 @@ use super::step::HEADERS_SIZE;
 use crate::app::AppSettings;
 use crate::app::heap::heap;
 use crate::app::parser::{Outcome, Parser};
+use crate::app::record::Fields;
 use crate::app::transaction::Transactions;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -72,14 +73,16 @@ struct Side {
     /// A header block that CONTINUATION goes on with, and its stream.
     block: Vec<u8>,
     continued: Option<Frame>,
-    /// Numbers of the frames of that block, for rules.
+    /// Numbers of the frames of that block, for rules, and values, for records.
     noted: Vec<(NumberField, u64)>,
+    values: Fields,
 }
 
 heap!(Side {
     pending,
     decoder,
-    block
+    block,
+    values
 });
 
 impl Side {
@@ -94,6 +97,7 @@ impl Side {
             block: Vec::new(),
             continued: None,
             noted: Vec::new(),
+            values: Fields::default(),
         }
     }
 }
@@ -105,6 +109,8 @@ pub(in crate::app) struct Http2 {
     streams: Streams,
     /// True if rules ask for frames that are no headers and no data.
     notes_frames: bool,
+    /// True if transactions become records.
+    keeps_records: bool,
 }
 
 heap!(Http2 { sides, streams });
@@ -115,6 +121,7 @@ impl Http2 {
             sides: Direction::BOTH.map(Side::new),
             streams: Streams::new(settings),
             notes_frames: settings.asks.http2_frames,
+            keeps_records: settings.keeps_records,
         }
     }
 
@@ -242,11 +249,14 @@ impl Http2 {
             }
             _ if has_headers => State::Payload(frame),
             kind::RST_STREAM | kind::SETTINGS if frame.size <= BLOCK_SIZE => State::Payload(frame),
+            kind::GOAWAY | kind::PRIORITY if self.keeps_records && frame.size <= BLOCK_SIZE => {
+                State::Payload(frame)
+            }
             _ if self.notes_frames && frame.size <= BLOCK_SIZE => State::Payload(frame),
             _ if frame.size == 0 => State::Header,
             _ => State::Skipped { left: frame.size },
         };
-        if frame.kind == kind::DATA && self.notes_frames {
+        if frame.kind == kind::DATA {
             self.note(direction, frame, &[], out);
         }
         if frame.kind == kind::DATA && frame.size == 0 && frame.has(flag::END_STREAM) {
@@ -274,7 +284,7 @@ impl Http2 {
             frame.kind,
             kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION
         );
-        if self.notes_frames && !has_headers {
+        if !has_headers {
             self.note(direction, frame, payload, out);
         }
         match frame.kind {
@@ -297,6 +307,9 @@ impl Http2 {
                 let first = *side.continued.get_or_insert(frame);
                 if self.notes_frames && side.noted.len() < frame::NOTED {
                     side.noted.extend(frame::numbers(frame, payload));
+                }
+                if self.keeps_records && frame.kind == kind::HEADERS {
+                    side.values = frame::values(frame, payload);
                 }
                 if frame.has(flag::END_HEADERS) {
                     side.continued = None;
@@ -340,6 +353,11 @@ impl Http2 {
         // A promised request comes from the server, which also answers it: it shows nothing of the client.
         if frame.kind == kind::HEADERS {
             self.streams.headers(direction, frame.stream, &fields.list, out);
+            if self.keeps_records {
+                let sizes = frame::size_updates(&block);
+                self.streams
+                    .record_headers(direction, frame.stream, &sizes, &fields.list, out);
+            }
             self.note_headers(direction, frame, &block, out);
             if frame.has(flag::END_STREAM) {
                 self.streams.end(direction, frame.stream, true, out);
@@ -350,20 +368,28 @@ impl Http2 {
 }
 
 impl Http2 {
-    /// Notes the numbers of a frame for rules.
+    /// Notes the numbers of a frame for rules, and its values for records.
     fn note(&mut self, direction: Direction, frame: Frame, payload: &[u8], out: &mut Transactions) {
-        let numbers = frame::numbers(frame, payload);
-        self.streams.note(direction, frame.stream, &numbers, out);
+        let numbers = match self.notes_frames {
+            true => frame::numbers(frame, payload),
+            false => Vec::new(),
+        };
+        let values = match self.keeps_records {
+            true => frame::values(frame, payload),
+            false => Fields::default(),
+        };
+        self.streams.note(direction, frame.stream, &numbers, values, out);
     }
 
-    /// Notes the numbers of the frames of a header block, once its stream is known.
+    /// Notes the numbers and the values of the frames of a header block, once its stream is known.
     fn note_headers(&mut self, direction: Direction, frame: Frame, block: &[u8], out: &mut Transactions) {
-        if !self.notes_frames {
-            return;
+        let side = &mut self.sides[direction.index()];
+        let values = core::mem::take(&mut side.values);
+        let mut numbers = core::mem::take(&mut side.noted);
+        if self.notes_frames {
+            numbers.extend(frame::size_updates(block));
         }
-        let mut numbers = core::mem::take(&mut self.sides[direction.index()].noted);
-        numbers.extend(frame::size_updates(block));
-        self.streams.note(direction, frame.stream, &numbers, out);
+        self.streams.note(direction, frame.stream, &numbers, values, out);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::app::http::response::publish_headers as publish_response_headers;
 use crate::app::http::uri::Uri;
 use crate::app::mail::decode::{Decoder, Encoding};
 use crate::app::parameter::file_names;
+use crate::app::record::{FIELD_LIST, FIELD_SIZE, Fields};
 use crate::app::transaction::{Progress, Transaction, Transactions};
 use crate::app::{AppProtocol, AppSettings};
 use crate::flow::Direction;
@@ -25,6 +26,8 @@ const DNS_SIZE: usize = 65_535;
 /// The media type of DNS messages.
 const DNS_TYPE: &[u8] = b"application/dns-message";
 const PROTOCOL: &[u8] = b"HTTP/2";
+/// Largest size of the headers of a direction in a record: names and values, in bytes.
+const RECORD_SIZE: usize = 8 << 10;
 
 /// A side of a stream.
 #[derive(Debug, Default)]
@@ -117,9 +120,7 @@ impl Streams {
         let status = pseudo(fields, b":status");
         let is_interim = status.is_some_and(|status| status.first() == Some(&b'1') && status.len() == 3);
         let side = &mut stream.sides[direction.index()];
-        for (name, _) in fields {
-            transaction.publish(Buffer::Http2HeaderName, direction, name.as_slice());
-        }
+        publish_fields(fields, direction, self.settings, transaction);
         if is_interim {
             // The final response follows (RFC 9113, section 8.1).
             return;
@@ -165,24 +166,64 @@ impl Streams {
         let Some(transaction) = known.and_then(|stream| out.by_id(stream.transaction)) else {
             return;
         };
-        for (name, _) in fields {
-            transaction.publish(Buffer::Http2HeaderName, direction, name.as_slice());
-        }
+        publish_fields(fields, direction, self.settings, transaction);
         transaction.advance(direction, Progress::Started);
     }
 
-    /// Adds numbers of a frame to the transaction of its stream; without one, the frame is a transaction.
+    /// Adds the headers of a block, and the sizes of the table in front of them, to the record of their stream.
+    pub(super) fn record_headers(
+        &mut self,
+        direction: Direction,
+        number: u32,
+        sizes: &[(NumberField, u64)],
+        fields: &[(Vec<u8>, Vec<u8>)],
+        out: &mut Transactions,
+    ) {
+        let known = self.list.iter().find(|stream| stream.number == number);
+        let Some(transaction) = known.and_then(|stream| out.by_id(stream.transaction)) else {
+            return;
+        };
+        update_record(transaction, |record| {
+            let list = &mut record.headers[direction.index()];
+            let mut left = RECORD_SIZE;
+            let room = FIELD_LIST.saturating_sub(list.len());
+            for (_, size) in sizes.iter().take(room) {
+                let mut entry = Fields::default();
+                entry.number("table_size_update", *size);
+                list.push(entry);
+            }
+            let room = FIELD_LIST.saturating_sub(list.len());
+            for (name, value) in fields.iter().take(room) {
+                let size = name.len().min(FIELD_SIZE) + value.len().min(FIELD_SIZE);
+                let Some(rest) = left.checked_sub(size) else {
+                    break;
+                };
+                left = rest;
+                let mut entry = Fields::default();
+                entry.text("name", name).text("value", value);
+                list.push(entry);
+            }
+        });
+    }
+
+    /// Adds numbers of a frame to the transaction of its stream, and values to its record; without one, the frame is a transaction:
+    /// for rules if it has numbers, else only for the record of a frame outside of streams.
     pub(super) fn note(
         &mut self,
         direction: Direction,
         number: u32,
         numbers: &[(NumberField, u64)],
+        values: Fields,
         out: &mut Transactions,
     ) {
+        if numbers.is_empty() && values.list.is_empty() {
+            return;
+        }
         let known = self.list.iter().find(|stream| stream.number == number);
         let id = known.map(|stream| stream.transaction);
         let (transaction, is_own) = match id {
             Some(id) => (out.by_id(id), false),
+            None if numbers.is_empty() && number != 0 => return,
             None => (Some(out.start(AppProtocol::Http2)), true),
         };
         let Some(transaction) = transaction else {
@@ -191,11 +232,25 @@ impl Streams {
         for (field, value) in numbers {
             transaction.number_once(*field, direction, *value);
         }
+        if !values.list.is_empty() {
+            update_record(transaction, |record| {
+                record.http2_stream = Some(number);
+                let known = &mut record.frames[direction.index()];
+                for (name, value) in values.list {
+                    if known.value(name).is_none() {
+                        known.list.push((name, value));
+                    }
+                }
+            });
+        }
         if is_own {
             Direction::BOTH
                 .into_iter()
                 .for_each(|side| transaction.advance(side, Progress::Complete));
             transaction.is_inspected[direction.reverse().index()] = true;
+            if numbers.is_empty() {
+                transaction.is_inspected[direction.index()] = true;
+            }
         }
     }
 
@@ -303,6 +358,26 @@ impl Streams {
         let numbers: Vec<u32> = self.list.iter().map(|stream| stream.number).collect();
         for number in numbers {
             self.end(direction, number, false, out);
+        }
+    }
+}
+
+/// Publishes the names of headers, and if rules ask for them the headers.
+fn publish_fields(
+    fields: &[(Vec<u8>, Vec<u8>)],
+    direction: Direction,
+    settings: AppSettings,
+    transaction: &mut Transaction,
+) {
+    for (name, value) in fields {
+        transaction.publish(Buffer::Http2HeaderName, direction, name.as_slice());
+        if settings.asks.http2_headers {
+            let doubled = |text: &[u8]| {
+                let parts: Vec<&[u8]> = text.split(|byte| *byte == b':').collect();
+                parts.join(&b"::"[..])
+            };
+            let header = [&doubled(name), &b": "[..], &doubled(value)].concat();
+            transaction.publish(Buffer::Http2Header, direction, header.as_slice());
         }
     }
 }

@@ -4,7 +4,7 @@ use millrace_ips_rules::buffers::Buffer;
 
 use super::limits::STREAMS;
 use super::*;
-use crate::app::record::{HttpRecord, Record};
+use crate::app::record::{Fields, HttpRecord, Record, Value};
 
 const CLIENT: Direction = Direction::ToServer;
 const SERVER: Direction = Direction::ToClient;
@@ -20,7 +20,15 @@ fn with_preface(frames: &[Vec<u8>]) -> Vec<u8> {
 
 /// Parses messages in segments; returns the transactions and the last outcome.
 fn run(messages: &[(Direction, Vec<u8>)], step: usize) -> (Transactions, Outcome) {
-    let (mut parser, mut out) = (Http2::new(AppSettings::default()), Transactions::default());
+    run_with(AppSettings::default(), messages, step)
+}
+
+fn run_with(
+    settings: AppSettings,
+    messages: &[(Direction, Vec<u8>)],
+    step: usize,
+) -> (Transactions, Outcome) {
+    let (mut parser, mut out) = (Http2::new(settings), Transactions::default());
     let mut outcome = Outcome::Continue;
     for (direction, bytes) in messages {
         for piece in bytes.chunks(step) {
@@ -240,4 +248,58 @@ fn interim_responses_trailers_and_resets_keep_the_transaction() {
         (SERVER, frame(kind::RST_STREAM, 0, 1, &[0, 0, 0, 8])),
     ];
     assert!(run(&reset, 100).0.list[0].is_complete());
+}
+
+#[test]
+fn headers_settings_and_errors_are_in_records_in_any_segmentation() {
+    let settings = AppSettings {
+        keeps_records: true,
+        ..AppSettings::default()
+    };
+    let priority = [0, 0, 0, 0, 15];
+    let block = [&priority[..], &[0x20], &hex(REQUESTS[0])].concat();
+    let flags = flag::END_HEADERS | flag::END_STREAM;
+    let messages = [
+        (
+            CLIENT,
+            with_preface(&[
+                frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]),
+                frame(kind::HEADERS, flags | flag::PRIORITY, 1, &block),
+            ]),
+        ),
+        (SERVER, frame(kind::HEADERS, flags, 1, &hex(RESPONSE))),
+        (SERVER, frame(kind::GOAWAY, 0, 0, &[0; 8])),
+    ];
+    let named = |name: &str, value: &str| {
+        let mut fields = Fields::default();
+        fields
+            .text("name", name.as_bytes())
+            .text("value", value.as_bytes());
+        fields
+    };
+    let mut table = Fields::default();
+    table.number("table_size_update", 0_u32);
+    for step in 1..=messages[0].1.len() {
+        let (out, _) = run_with(settings, &messages, step);
+        assert_eq!(out.list.len(), 3, "{step}");
+        let streams: Vec<Option<u32>> = (0..3).map(|at| record(&out, at).http2_stream).collect();
+        assert_eq!(streams, [Some(0), Some(1), Some(0)], "{step}");
+        let value = |at: usize, direction: Direction, name: &str| {
+            let mut fields = record(&out, at).frames[direction.index()].clone();
+            fields.value(name).cloned()
+        };
+        assert!(value(0, CLIENT, "settings").is_some(), "{step}");
+        assert_eq!(value(1, CLIENT, "priority"), Some(Value::Number(15)), "{step}");
+        let error = Value::Text(b"NOERROR".to_vec());
+        assert_eq!(value(2, SERVER, "error_code"), Some(error), "{step}");
+        let [request, response] = &record(&out, 1).headers;
+        assert_eq!(request[0], table, "{step}");
+        assert_eq!(request[1], named(":method", "GET"), "{step}");
+        assert_eq!(response[0], named(":status", "302"), "{step}");
+        assert_eq!((request.len(), response.len()), (5, 4), "{step}");
+    }
+    // Without records, only streams are transactions, and they have no headers.
+    let (out, _) = run(&messages, 100);
+    assert_eq!(out.list.len(), 1);
+    assert!(record(&out, 0).headers.iter().all(Vec::is_empty));
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::app::heap::Heap;
 
 const PIPE: Carrier = Carrier {
+    is_recorded: false,
     app: AppProtocol::Smb,
     command: b"",
 };

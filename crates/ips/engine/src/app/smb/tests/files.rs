@@ -7,17 +7,17 @@ const UP: Direction = Direction::ToServer;
 const DOWN: Direction = Direction::ToClient;
 
 /// Returns a command of SMB 2 in a message of its own.
-fn numbered(number: u16, message: u8, tree: u8, body: &[u8]) -> Vec<u8> {
+pub(super) fn numbered(number: u16, message: u8, tree: u8, body: &[u8]) -> Vec<u8> {
     let mut out = command(number, body, false);
     (out[24], out[36]) = (message, tree);
     session(&out)
 }
 
-fn utf_16(text: &str) -> Vec<u8> {
+pub(super) fn utf_16(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }
 
-fn create(name: &str) -> Vec<u8> {
+pub(super) fn create(name: &str) -> Vec<u8> {
     let name = utf_16(name);
     let mut out = vec![0; 56];
     out[44..46].copy_from_slice(&120_u16.to_le_bytes());
@@ -25,26 +25,26 @@ fn create(name: &str) -> Vec<u8> {
     [out, name].concat()
 }
 
-fn created(file: u8) -> Vec<u8> {
+pub(super) fn created(file: u8) -> Vec<u8> {
     let mut out = vec![0; 88];
     out[64] = file;
     out
 }
 
-fn write_at(file: u8, offset: u64, data: &[u8]) -> Vec<u8> {
+pub(super) fn write_at(file: u8, offset: u64, data: &[u8]) -> Vec<u8> {
     let mut out = write_to(file, data);
     out[8..16].copy_from_slice(&offset.to_le_bytes());
     out
 }
 
-fn read_at(file: u8, offset: u64) -> Vec<u8> {
+pub(super) fn read_at(file: u8, offset: u64) -> Vec<u8> {
     let mut out = vec![0; 48];
     out[8..16].copy_from_slice(&offset.to_le_bytes());
     out[16] = file;
     out
 }
 
-fn answer(data: &[u8]) -> Vec<u8> {
+pub(super) fn answer(data: &[u8]) -> Vec<u8> {
     let size = (data.len() as u32).to_le_bytes();
     [&[17, 0, 80, 0][..], &size, &[0; 8], data].concat()
 }

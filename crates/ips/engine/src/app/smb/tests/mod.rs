@@ -1,6 +1,7 @@
 //! Messages of SMB 1 and 2: chained, split, large, with calls in pipes, and with files.
 
 mod files;
+mod records;
 
 use super::*;
 use crate::app::transaction::Transaction;

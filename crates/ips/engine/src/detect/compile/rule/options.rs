@@ -515,6 +515,13 @@ impl Builder<'_> {
                 }
             }
             TextField::IpOptions => self.packet.push(words::ip_option(text)?),
+            TextField::Ipv4Checksum
+            | TextField::Tcpv4Checksum
+            | TextField::Tcpv6Checksum
+            | TextField::Udpv4Checksum
+            | TextField::Udpv6Checksum
+            | TextField::Icmpv4Checksum
+            | TextField::Icmpv6Checksum => self.packet.push(words::checksum(field, text)),
             TextField::StreamEvent | TextField::DecodeEvent => {
                 let event = match field {
                     TextField::StreamEvent => events::stream(text),

@@ -9,6 +9,7 @@ use crate::detect::program::{
     AppTest, BitMode, BitTable, BufferTest, ContentTest, CounterTest, CounterValue, FlowTest, Operand,
     Operation, PacketTest, ScoreTest, Side, StateTest, Step,
 };
+use crate::event::protocol_name;
 use crate::flow::Direction;
 use crate::packet::Packet;
 
@@ -183,6 +184,15 @@ pub(super) fn packet(test: &PacketTest) -> String {
         ),
         PacketTest::FragBits { mode, bits } => {
             format!("{} of the fragment bits {bits:03b}", mode_words(*mode))
+        }
+        PacketTest::Checksum {
+            protocol, is_right, ..
+        } => {
+            let what = protocol.map_or_else(|| "IPv4".into(), |protocol| protocol_name(protocol.0));
+            format!(
+                "the checksum of {what} is {}",
+                if *is_right { "right" } else { "wrong" }
+            )
         }
         PacketTest::IpProtocol(comparison) => format!("the IP protocol {}", comparison.words()),
         PacketTest::Rpc { program, .. } => format!("the payload is an RPC call of program {program}"),
