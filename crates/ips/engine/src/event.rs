@@ -36,7 +36,7 @@ pub struct Subject {
     pub icmp: Option<(u8, u8)>,
     /// VLAN identifiers, outermost first; 0 for none.
     pub vlans: [u16; 3],
-    /// Where the packet comes from.
+    /// The source of the packet.
     pub source: PacketSource,
 }
 
@@ -142,13 +142,13 @@ pub struct Alert {
     pub context: Option<Box<AlertContext>>,
 }
 
-/// Where a packet comes from.
+/// The origin of a packet: a frame, or what the engine took it out of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacketSource {
-    /// A frame.
+    /// The packet came in a frame of its own.
     #[default]
     Frame,
-    /// Fragments.
+    /// The packet, or one around it, was put together.
     Fragments,
     /// The engine: the last inspection of a flow.
     FlowEnd,

@@ -274,7 +274,7 @@ pub fn rows_of<R: GatedRecord>(records: &[Record]) -> Vec<Row> {
 /// the rows as JSON or as a table. Progress goes to standard error.
 ///
 /// # Errors
-/// That of the experiment, whose rows so far are written and printed, too; or a file, or standard output, cannot be written.
+/// The error of the experiment, whose rows so far are written and printed, too; or a file, or standard output, cannot be written.
 pub fn run<L, R: GatedRecord>(
     length: L,
     folder: &Path,

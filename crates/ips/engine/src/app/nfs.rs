@@ -175,7 +175,7 @@ fn arguments<'a>(version: u64, procedure: u64, mut bytes: &'a [u8], names: &mut 
     Some(())
 }
 
-/// A reply.
+/// A reply of the server, as far as records tell it.
 struct Reply {
     identifier: u32,
     is_accepted: bool,

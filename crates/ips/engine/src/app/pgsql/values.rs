@@ -68,7 +68,7 @@ pub(super) fn problem(body: &[u8], out: &mut Fields) {
     }
 }
 
-/// What a message of the type `p` carries: that depends on the request of the server (section 53.3).
+/// The contents of a message of the type `p`, which depend on the request of the server (section 53.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Authentication {
     #[default]
