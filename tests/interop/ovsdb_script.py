@@ -141,10 +141,10 @@ remove Bridge br0 flood_vlans 6
 add Bridge br0 flood_vlans 7
 clear Bridge br0 flood_vlans
 add-br br4 -- set bridge br4 datapath_type=netdev other-config:hwaddr="02:00:00:00:00:44" other-config:datapath-id=00000000000000b4
-get Interface br4 mac_in_use
+wait-until Interface br4 mac_in_use="02:00:00:00:00:44"
 set Interface br4 mac="02:00:00:00:00:45"
 clear Interface br4 mac
-get Interface br4 mac_in_use
+wait-until Interface br4 mac_in_use="02:00:00:00:00:44"
 set bridge br4 rstp_enable=true other-config:rstp-priority=4096
 set bridge br4 rstp_enable=false stp_enable=true other-config:stp-priority=100
 set bridge br4 stp_enable=false
@@ -168,7 +168,7 @@ clear Interface i1 mtu_request
 set Interface e1 lldp:enable=true
 del-br br4
 add-port br0 i3 -- set Interface i3 type=internal mac="02:00:00:00:00:46"
-get Interface i3 mac_in_use
+wait-until Interface i3 mac_in_use="02:00:00:00:00:46"
 list-br
 list-ports br0
 list-ifaces br0
