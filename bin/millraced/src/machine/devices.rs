@@ -333,6 +333,7 @@ mod tests {
         ("bridge.lag.system", "nothing: an identifier"),
         ("bridge.lag.mac", "nothing: the switch gives it to the port"),
         ("bridge.local_mac", "nothing: the switch gives it to LOCAL"),
+        ("bridge.rstp.address", "nothing: an address in BPDUs"),
         ("bridge.port.mac", "nothing: the switch gives it to the port"),
         ("bridge.chain.hop.function", "files"),
         ("bridge.chain.hop.settings", "files"),

@@ -286,7 +286,12 @@ prop_compose! {
         let mut sdp = Fields::default();
         if code.is_some() {
             sdp.text("origin", &reason).texts("bandwidths", [&uri[..]]);
-            sdp.objects("media_descriptions", vec![pair("media", &reason), pair("connection_data", &uri)]);
+            let part = |name, value: &[u8]| {
+                let mut fields = Fields::default();
+                fields.text(name, value);
+                fields
+            };
+            sdp.objects("media_descriptions", vec![part("media", &reason), part("connection_data", &uri)]);
         }
         Record::Sip(Box::new(SipRecord { method, uri, version, code, reason, sdp }))
     }
