@@ -34,9 +34,10 @@ impl<B: Backend> BridgeControl<B> {
         let has_vlans = !wanted.vids.is_empty();
         let trunk = Port {
             vlan: wanted.vlans.clone(),
-            config: match has_vlans {
-                true => PortConfig::default(),
-                false => PortConfig::NO_FLOOD | PortConfig::TUNNELS_ONLY,
+            config: if has_vlans {
+                PortConfig::default()
+            } else {
+                PortConfig::NO_FLOOD | PortConfig::TUNNELS_ONLY
             },
             ..Port::new(port)
         };

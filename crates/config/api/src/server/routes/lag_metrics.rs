@@ -35,19 +35,19 @@ const MEMBER: &[Metric<LagMember>] = metrics! {
         |member| member.tx.drops;
 };
 
-const LACP: &[Metric<LagMember>] = metrics! {
+const LACP: &[Metric<Lacp>] = metrics! {
     counter "millrace_lag_member_lacpdus_received_total", "LACPDUs received." =>
-        |member| member.lacp.as_ref().map(|lacp| lacp.rx_lacpdus);
+        |lacp| lacp.rx_lacpdus;
     counter "millrace_lag_member_lacpdus_discarded_total", "Malformed or unknown frames of slow protocols." =>
-        |member| member.lacp.as_ref().map(|lacp| lacp.rx_discarded);
+        |lacp| lacp.rx_discarded;
     counter "millrace_lag_member_lacpdus_sent_total", "LACPDUs sent." =>
-        |member| member.lacp.as_ref().map(|lacp| lacp.tx_lacpdus);
+        |lacp| lacp.tx_lacpdus;
     counter "millrace_lag_member_flaps_total", "Changes between distributing and not distributing." =>
-        |member| member.lacp.as_ref().map(|lacp| lacp.flaps);
+        |lacp| lacp.flaps;
 };
 
 fn is_churned(lacp: &Lacp) -> bool {
-    [&lacp.actor_churn, &lacp.partner_churn].contains(&&"churn".to_owned())
+    lacp.actor_churn == "churn" || lacp.partner_churn == "churn"
 }
 
 fn labels(lag: &Lag) -> Labels<'_, 3> {
@@ -69,5 +69,8 @@ pub(super) fn lags(out: &mut String, live: &dyn Live) {
     });
     let members: Vec<_> = members.collect();
     write(out, MEMBER, &members);
-    write(out, LACP, &members);
+    let with_lacp = members
+        .iter()
+        .filter_map(|(labels, member)| Some((*labels, member.lacp.as_ref()?)));
+    write(out, LACP, &with_lacp.collect::<Vec<_>>());
 }

@@ -157,7 +157,7 @@ pub(super) fn copied(name: &'static str, counter: &'static str, size: u64, out: 
     });
 }
 
-/// Sets a number, or adds to the one that is there.
+/// Sets a number, also if it is there already.
 pub(super) fn count(out: &mut Fields, name: &'static str, value: u64) {
     match out.value(name) {
         Some(Value::Number(known)) => *known = value,
