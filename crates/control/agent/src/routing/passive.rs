@@ -10,7 +10,7 @@ use millrace_datapath::io::Backend;
 use millrace_model as model;
 use millrace_rib::Netns;
 
-use super::plan::{InterfaceKey, Plan};
+use super::plan::{InterfaceKey, Plan, is_passive};
 use super::state::State;
 
 impl<B: Backend> State<B> {
@@ -28,7 +28,7 @@ impl<B: Backend> State<B> {
             return false;
         }
         let links = self.addressed_links();
-        let wanted = self.taps.iter().filter(|(_, name)| links.contains(name.as_str()));
+        let wanted = self.taps.iter().filter(|key| is_passive(key, &links));
         let running = self
             .interfaces
             .iter()

@@ -70,14 +70,16 @@ impl Plan {
 
     /// Makes the taps among `links` passive interfaces.
     pub(super) fn with_passive(mut self, links: &BTreeSet<&str>) -> Plan {
-        let taps = self
-            .taps
-            .iter()
-            .filter(|((_, name), _)| links.contains(name.as_str()));
+        let taps = self.taps.iter().filter(|(key, _)| is_passive(key, links));
         self.interfaces
             .extend(taps.map(|(key, plan)| (key.clone(), plan.clone())));
         self
     }
+}
+
+/// Returns true if a tap is a passive interface: if it is one of the links that have an address.
+pub(super) fn is_passive((_, name): &InterfaceKey, links: &BTreeSet<&str>) -> bool {
+    links.contains(name.as_str())
 }
 
 /// Returns the interfaces that the kernel has behind LOCAL and `tap:` ports, as passive ones of a VRF.
