@@ -137,7 +137,7 @@ bench-transport: build-switch ## measure bulk transfers against their gates, bes
 simulate: setup ## run a thousand random sessions of the transport in virtual time (minutes)
 	cargo test --release --locked -p millrace-transport-simulator --test it -- --ignored --nocapture
 
-management: management-ovsdb management-netconf management-collectors management-gnmi management-ansible management-fleet ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of NETCONF (bounds of times, Ansible's netcommon), of collectors (goflow2; a walk of 1,000 ports), of gNMI (50 subscribers; clients in Go), of Ansible (40 tasks, ansible-core 2.14 and 2.19, ansible-lint) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes); two hours; `make -k` goes on after a part that fails; MANAGEMENT_PROFILE=dev: programs that are not optimised, which miss bounds of speed
+management: management-ovsdb management-netconf management-collectors management-gnmi management-ansible management-fleet ## run the long forms of the tests of OVSDB (500 ports beside Open vSwitch, 2,000 by ovsdbapp, Mininet's larger tree, Neutron's library), of NETCONF (bounds of times, Ansible's netcommon), of collectors (goflow2; a walk of 1,000 ports), of gNMI (50 subscribers; clients in Go), of Ansible (40 tasks, ansible-core 2.14 and 2.19, ansible-lint, ansible-test sanity) and of etcd (a change of 55 switches, 200 random faults, etcd away for ten minutes); two hours; `make -k` goes on after a part that fails; MANAGEMENT_PROFILE=dev: programs that are not optimised, which miss bounds of speed
 
 management-programs: setup
 	@scripts/setup.sh python
@@ -166,6 +166,7 @@ management-ansible: management-programs
 	@scripts/setup.sh ansible || echo "ansible-core 2.19: not available; the tests run with Debian's alone"
 	if [ -e target/ansible/bin/ansible-playbook ]; then PATH=$(CURDIR)/target/ansible/bin:$$PATH $(MANAGEMENT_TEST) tests/interop/test_ansible.py; fi
 	if [ -e target/ansible/bin/ansible-lint ]; then cd contrib/ansible_collections/millrace/switch && PATH=$(CURDIR)/target/ansible/bin:$$PATH ansible-lint --offline; fi
+	if [ -e target/ansible/bin/ansible-test ]; then cd contrib/ansible_collections/millrace/switch && PATH=$(CURDIR)/target/ansible/bin:$$PATH ansible-test sanity --python $$($(CURDIR)/target/ansible/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); fi
 
 management-fleet: management-programs
 	MILLRACE_FLEET_LONG=1 $(MANAGEMENT_TEST) tests/interop/test_fleet_faults.py
