@@ -40,11 +40,33 @@ fn own(bridge: &model::Bridge) -> Option<model::UnicastMac> {
     mac.to_string().parse().ok()
 }
 
-/// Returns the address of a bridge whose ports have these addresses.
-fn wanted(bridge: &model::Bridge, row: &BridgeRow, state: &BridgeState) -> Option<model::UnicastMac> {
-    row.hwaddr
-        .or_else(|| lowest(row, state, |_| true))
-        .or_else(|| own(bridge))
+/// The addresses of a bridge beside ports that run.
+struct Addresses<'a> {
+    local: Option<model::UnicastMac>,
+    /// Those of ports that are bridges themselves.
+    fakes: Vec<(&'a str, Option<model::UnicastMac>)>,
+}
+
+impl<'a> Addresses<'a> {
+    /// Returns the addresses that follow from those of the ports.
+    fn wanted(bridge: &model::Bridge, row: &'a BridgeRow, state: &BridgeState) -> Addresses<'a> {
+        let own = own(bridge);
+        let local = row.hwaddr.or_else(|| lowest(row, state, |_| true)).or(own);
+        let fakes = fake_bridges(row).map(|fake| {
+            let mac = lowest(row, state, |other| fake.tag.is_some() && other.tag == fake.tag);
+            (fake.name.as_str(), mac.or(own))
+        });
+        Addresses {
+            local,
+            fakes: fakes.collect(),
+        }
+    }
+
+    /// Returns the address of a port; `None` if it is no bridge itself.
+    fn of(&self, port: &model::Port) -> Option<Option<model::UnicastMac>> {
+        let fake = self.fakes.iter().find(|(name, _)| *name == port.name.as_str());
+        fake.map(|(_, mac)| *mac)
+    }
 }
 
 /// Gives an internal port the address of its row.
@@ -78,8 +100,10 @@ impl Translation {
                 let mac = before.and_then(|before| before.local_mac);
                 bridge.local_mac = mac.or_else(|| own(bridge));
             }
-            let own = bridge.local_mac;
-            for port in fake_bridges(row, bridge) {
+            let own = own(bridge);
+            let is_fake =
+                |port: &&mut model::Port| fake_bridges(row).any(|fake| fake.name == port.name.as_str());
+            for port in bridge.ports.iter_mut().filter(is_fake) {
                 let mac = before.and_then(|before| before.port(port.name.as_str())?.mac);
                 port.mac = mac.or(own);
             }
@@ -95,21 +119,16 @@ impl Translation {
             let Some(state) = state.bridges.get(bridge.name.as_str()) else {
                 continue;
             };
-            let (own, wanted) = (own(bridge), wanted(bridge, row, state));
+            let wanted = Addresses::wanted(bridge, row, state);
             let mut give = |place: &mut Option<model::UnicastMac>, mac: Option<model::UnicastMac>| {
                 has_changed |= *place != mac;
                 *place = mac;
             };
-            give(&mut bridge.local_mac, wanted);
-            let tags = row.ports.iter().map(|port| (port.name.as_str(), port.tag));
-            let tags: Vec<_> = tags.collect();
-            for port in fake_bridges(row, bridge) {
-                let tag = tags
-                    .iter()
-                    .find(|(name, _)| *name == port.name.as_str())
-                    .and_then(|(_, tag)| *tag);
-                let mac = lowest(row, state, |other| tag.is_some() && other.tag == tag);
-                give(&mut port.mac, mac.or(own));
+            give(&mut bridge.local_mac, wanted.local);
+            for port in &mut bridge.ports {
+                if let Some(mac) = wanted.of(port) {
+                    give(&mut port.mac, mac);
+                }
             }
         }
         has_changed
@@ -117,12 +136,15 @@ impl Translation {
 
     /// Returns true if the ports that run ask for other addresses.
     pub fn wants_other_addresses(&self, state: &State) -> bool {
-        // Few bridges have ports with universally administered addresses, and they change seldom.
         let has_moved = |bridge: &model::Bridge| {
             let row = self.rows.iter().find(|row| row.name == bridge.name.as_str());
             let state = state.bridges.get(bridge.name.as_str());
-            row.zip(state)
-                .is_some_and(|(row, state)| bridge.local_mac != wanted(bridge, row, state))
+            row.zip(state).is_some_and(|(row, state)| {
+                let wanted = Addresses::wanted(bridge, row, state);
+                let has_moved = |port: &model::Port| wanted.of(port).is_some_and(|mac| port.mac != mac);
+                bridge.local_mac != wanted.local
+                    || !wanted.fakes.is_empty() && bridge.ports.iter().any(has_moved)
+            })
         };
         self.bridges.iter().any(has_moved)
     }
@@ -152,27 +174,12 @@ fn placed<'a>(
 }
 
 /// Returns the ports that are bridges themselves, and whose rows give no address.
-fn fake_bridges<'a>(
-    row: &'a BridgeRow,
-    bridge: &'a mut model::Bridge,
-) -> impl Iterator<Item = &'a mut model::Port> {
-    let is_fake = |port: &PortRow| {
+fn fake_bridges(row: &BridgeRow) -> impl Iterator<Item = &PortRow> {
+    row.ports.iter().filter(|port| {
+        let mut interfaces = port.interfaces.iter();
         port.is_fake_bridge
-            && port
-                .interfaces
-                .iter()
-                .all(|interface| interface.kind == "internal" && interface.mac.is_none())
-    };
-    let names: Vec<&str> = row
-        .ports
-        .iter()
-        .filter(|port| is_fake(port))
-        .map(|port| port.name.as_str())
-        .collect();
-    bridge
-        .ports
-        .iter_mut()
-        .filter(move |port| names.contains(&port.name.as_str()))
+            && interfaces.all(|interface| interface.kind == "internal" && interface.mac.is_none())
+    })
 }
 
 /// Returns the lowest universally administered address of the ports that are meant, apart from those that are bridges

@@ -16,6 +16,7 @@ use millrace_types::PortNo;
 use crate::bond_keys;
 use crate::fault::{Faults, RowName};
 use crate::interface;
+use crate::keys;
 use crate::lldp;
 use crate::one::One;
 use crate::place::{InterfaceRow, PortRow};
@@ -64,6 +65,16 @@ pub(crate) fn bond<'a>(
             }
         }
     }
+    if let Some(primary) = other.get("bond-primary")
+        && !interfaces
+            .iter()
+            .any(|interface| interface.text("name") == Some(primary))
+    {
+        one.faults.ignore(
+            &row,
+            format!("other_config:bond-primary={primary} has no effect: expected an interface of the bond"),
+        );
+    }
     if lag.members.is_empty() {
         return result;
     }
@@ -73,8 +84,8 @@ pub(crate) fn bond<'a>(
             "qos of a bond is not available: expected meters in flow entries, or a bond without qos",
         );
     }
-    port::of_port(one, view, bridge, &mut port);
-    lldp::port(interfaces, bridge, &mut port);
+    port::of_port(one, view, &mut port);
+    lldp::port(interfaces, bridge, &mut port, one.faults);
     bridge.ports.push(port);
     bridge.lags.push(lag);
     result
@@ -124,8 +135,8 @@ fn lag(
                     "bond_mode=active-backup has no effect with LACP: packets are spread by flow",
                 );
             }
-            let fallback = match view.map("other_config").get("lacp-fallback-ab") {
-                Some(&"true") => model::LagFallback::Individual,
+            let fallback = match keys::flag(view, "other_config", "lacp-fallback-ab", row, one.faults) {
+                Some(true) => model::LagFallback::Individual,
                 _ => model::LagFallback::None,
             };
             let mode = match lacp {
@@ -158,12 +169,9 @@ fn lag(
 /// Keys of `other_config` that the rest of this module reads.
 const READ: [&str; 2] = ["lacp-fallback-ab", "bond-primary"];
 
-/// Keys that ask for what the switch does anyway.
-const SILENT: [(&str, &str); 1] = [("bond-detect-mode", "carrier")];
-
 fn other_config(view: &View<'_>, row: &RowName, lag: &mut model::Lag, faults: &mut Faults) {
     for (key, value) in view.map("other_config") {
-        if !bond_keys::KEYS.contains(&key) || READ.contains(&key) || SILENT.contains(&(key, value)) {
+        if !bond_keys::KEYS.contains(&key) || READ.contains(&key) {
             continue;
         }
         let expected = match key {
@@ -189,7 +197,10 @@ fn other_config(view: &View<'_>, row: &RowName, lag: &mut model::Lag, faults: &m
                 }
                 None => "expected 1 to 65535",
             },
-            _ => "links are watched by carrier, and flows are spread by their hash",
+            _ => match keys::reason(view.table, "other_config", key, value) {
+                Some((_, instead)) => instead,
+                None => continue,
+            },
         };
         faults.ignore(
             row,
@@ -240,6 +251,14 @@ fn member(
                 format!("other_config:lacp-port-priority={text} has no effect: expected 1 to 65535"),
             ),
         }
+    }
+    if let Some(text) = other.get("lacp-port-id")
+        && !text.parse::<u16>().is_ok_and(|id| id != 0)
+    {
+        one.faults.ignore(
+            &row,
+            format!("other_config:lacp-port-id={text} has no effect: expected 1 to 65535"),
+        );
     }
     if let Some(key) = other.get("lacp-aggregation-key") {
         one.faults.ignore(

@@ -4,12 +4,13 @@ use millrace_model as model;
 
 use crate::fault::{Faults, RowName};
 use crate::ipfix;
+use crate::keys;
 use crate::lldp;
 use crate::one::One;
 use crate::rows::View;
 use crate::spanning_tree;
 use crate::unread;
-use crate::values::number;
+use crate::values::{bounded, number};
 
 /// The number of flow tables of a bridge of Open vSwitch.
 const TABLES: u8 = 254;
@@ -40,9 +41,10 @@ pub(crate) fn bridge(
     bridge.local = model::LocalPort::Tap;
     bridge.tables = model::TableCount::new(TABLES).unwrap_or(model::TableCount::DEFAULT);
     bridge.tls.clone_from(&one.tls);
+    protocols(view, &row, one.faults);
     other_config(view, &row, &mut bridge, one.faults);
     flood_vlans(view, &row, &mut bridge, one.faults);
-    spanning_tree::bridge(view, &row, &mut bridge, one.faults);
+    spanning_tree::bridge(one, view, &row, &mut bridge);
     lldp::bridge(one.replica, view, &mut bridge);
     sflow(one, view, &row, &mut bridge);
     ipfix::bridge(one, view, &row, &mut bridge);
@@ -64,13 +66,22 @@ pub(crate) fn bridge(
     Ok(bridge)
 }
 
-/// Keys of `other_config` that ask for what the switch does anyway, or that other functions read.
-const SILENT: [&str; 4] = [
-    "disable-in-band",
-    "in-band-queue",
-    "controller-queue-size",
-    "mcast-snooping-disable-flood-unregistered",
-];
+/// Names the versions of OpenFlow that the switch does not speak.
+fn protocols(view: &View<'_>, row: &RowName, faults: &mut Faults) {
+    let others: Vec<&str> = view
+        .texts("protocols")
+        .filter(|version| *version != "OpenFlow13")
+        .collect();
+    if !others.is_empty() {
+        faults.ignore(
+            row,
+            format!(
+                "protocols: {} has no effect: the switch speaks OpenFlow13",
+                others.join(",")
+            ),
+        );
+    }
+}
 
 /// Sets the VLANs that learn no addresses.
 fn flood_vlans(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faults: &mut Faults) {
@@ -85,10 +96,20 @@ fn flood_vlans(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, fault
     }
 }
 
+/// Keys of `other_config` that are read here, and `hwaddr`, the address of the LOCAL port.
+const READ: [&str; 7] = [
+    "datapath-id",
+    "mac-aging-time",
+    "mac-table-size",
+    "dp-desc",
+    "dp-sn",
+    "forward-bpdu",
+    "hwaddr",
+];
+
 fn other_config(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faults: &mut Faults) {
-    let other = view.map("other_config");
-    bridge.forward_bpdu = other.get("forward-bpdu") == Some(&"true");
-    for (key, value) in &other {
+    bridge.forward_bpdu = keys::flag(view, "other_config", "forward-bpdu", row, faults) == Some(true);
+    for (key, value) in &view.map("other_config") {
         let parsed = match *key {
             "datapath-id" => dpid(value).map(|dpid| bridge.dpid = Some(dpid)),
             // Values out of range are raised or lowered to it, as in Open vSwitch.
@@ -99,16 +120,14 @@ fn other_config(view: &View<'_>, row: &RowName, bridge: &mut model::Bridge, faul
             }),
             "dp-desc" => text(value).map(|text| bridge.description.datapath = Some(text)),
             "dp-sn" => text(value).map(|text| bridge.description.serial = text),
-            "forward-bpdu" => Ok(()),
-            key if SILENT.contains(&key) || spanning_tree::BRIDGE_KEYS.contains(&key) => Ok(()),
-            // The address of the LOCAL port.
-            "hwaddr" => Ok(()),
-            _ => Err("the key is not known here".to_owned()),
+            _ => Ok(()),
         };
         if let Err(reason) = parsed {
             faults.ignore(row, format!("other_config:{key}={value} has no effect: {reason}"));
         }
     }
+    let is_read = |key: &str| READ.contains(&key) || spanning_tree::BRIDGE_KEYS.contains(&key);
+    keys::check(view, "other_config", row, is_read, faults);
 }
 
 fn dpid(text: &str) -> Result<millrace_types::Dpid, String> {
@@ -146,19 +165,14 @@ fn sflow(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, bridge: &mut mod
         return;
     };
     let mut made = model::Sflow::new(agent, collectors);
-    let in_range = |column: &str| sflow.integer(column).and_then(|value| u32::try_from(value).ok());
-    if let Some(rate) = in_range("sampling").and_then(|rate| model::SamplingRate::new(rate).ok()) {
-        made.sampling_rate = rate;
-    } else if !sflow.has("sampling") {
-        // The default of Open vSwitch.
-        made.sampling_rate = model::SamplingRate::new(400).unwrap_or(made.sampling_rate);
-    }
-    let polling = in_range("polling").unwrap_or(30).min(3600);
-    made.polling_interval_s =
-        model::PollingInterval::new(u16::try_from(polling).unwrap_or(30)).unwrap_or(made.polling_interval_s);
-    let header = in_range("header").unwrap_or(128).clamp(64, 256);
-    made.header_size =
-        model::SampledHeaderSize::new(u16::try_from(header).unwrap_or(128)).unwrap_or(made.header_size);
+    let mut read = |column: &str, default, max| bounded(&sflow, column, default, max, &row, one.faults);
+    // The defaults are those of Open vSwitch.
+    made.sampling_rate =
+        model::SamplingRate::new(read("sampling", 400, 16_777_215)).unwrap_or(made.sampling_rate);
+    let polling = u16::try_from(read("polling", 30, 3600)).unwrap_or(30);
+    made.polling_interval_s = model::PollingInterval::new(polling).unwrap_or(made.polling_interval_s);
+    let header = u16::try_from(read("header", 128, 256).max(64)).unwrap_or(128);
+    made.header_size = model::SampledHeaderSize::new(header).unwrap_or(made.header_size);
     bridge.sflow = Some(made);
 }
 

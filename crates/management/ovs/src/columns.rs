@@ -15,6 +15,7 @@ pub const MONITORED: Monitored = &[
         "Open_vSwitch",
         &[
             "bridges",
+            "datapaths",
             "other_config",
             "next_cfg",
             "ssl",
@@ -130,6 +131,7 @@ pub const MONITORED: Monitored = &[
             "other_config",
         ],
     ),
+    ("Flow_Sample_Collector_Set", &["id", "bridge"]),
     ("sFlow", &["targets", "sampling", "polling", "header", "agent"]),
     (
         "Flow_Table",

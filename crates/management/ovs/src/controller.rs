@@ -71,6 +71,15 @@ fn add(
         if let Some(probe) = probe(view) {
             listener.echo_interval_s = probe;
         }
+        for column in OF_CONNECTIONS.into_iter().filter(|column| view.has(column)) {
+            one.faults.ignore(
+                &view.row_name(),
+                format!(
+                    "{column} has no effect on a listener: expected a target tcp:HOST:PORT or ssl:HOST:PORT"
+                ),
+            );
+        }
+        unread_modes(one, view);
         let target = listener.target.to_string();
         bridge.listen.push(listener);
         return Ok(target);
@@ -97,6 +106,14 @@ fn add(
     {
         controller.packet_in_burst = burst;
     }
+    unread_modes(one, view);
+    let target = controller.target.to_string();
+    bridge.controllers.push(controller);
+    Ok(target)
+}
+
+/// Names the modes of connections that the switch does not have.
+fn unread_modes(one: &mut One<'_, '_>, view: &View<'_>) {
     if view.text("connection_mode") == Some("in-band") {
         one.faults.ignore(
             &view.row_name(),
@@ -109,10 +126,10 @@ fn add(
             "enable_async_messages false: a controller chooses them by set_async here",
         );
     }
-    let target = controller.target.to_string();
-    bridge.controllers.push(controller);
-    Ok(target)
 }
+
+/// Columns that a listener does not have.
+const OF_CONNECTIONS: [&str; 3] = ["max_backoff", "controller_rate_limit", "controller_burst_limit"];
 
 /// Returns the column `inactivity_probe`, in milliseconds, as an interval; 0 sends none.
 fn probe(view: &View<'_>) -> Option<model::EchoInterval> {

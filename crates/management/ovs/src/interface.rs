@@ -6,6 +6,7 @@ use millrace_model as model;
 use millrace_types::PortNo;
 
 use crate::fault::RowName;
+use crate::keys;
 use crate::one::One;
 use crate::rows::View;
 
@@ -15,9 +16,6 @@ pub(crate) enum Found {
     Local,
     Port(Box<model::Port>),
 }
-
-/// Options that ask for what a tunnel does anyway, or that matter to kernels only.
-const TUNNEL_SILENT: [&str; 3] = ["df_default", "egress_pkt_mark", "packet_type"];
 
 /// Returns the port of an interface, without the settings of its port.
 ///
@@ -90,28 +88,16 @@ pub(crate) fn device(one: &mut One<'_, '_>, view: &View<'_>, name: &str) -> Resu
         text.parse::<model::Device>()
             .map_err(|error| format!("could not open network device {name} ({error})"))
     };
-    let (known, text): (&[&str], _) = match kind {
-        "system" | "afxdp-nonpmd" => (
-            &["n_rxq", "xdp-mode", "use-need-wakeup"],
-            format!("kernel:{name}"),
-        ),
-        "internal" | "tap" => (&["n_rxq"], format!("tap:{name}")),
-        "afxdp" => (
-            &["n_rxq", "xdp-mode", "use-need-wakeup"],
-            format!("net_af_xdp_{name},iface={name}"),
-        ),
+    let (read, text) = match kind {
+        "system" | "afxdp-nonpmd" => ("", format!("kernel:{name}")),
+        "internal" | "tap" => ("", format!("tap:{name}")),
+        "afxdp" => ("", format!("net_af_xdp_{name},iface={name}")),
         "dpdk" => match options.get("dpdk-devargs") {
-            Some(devargs) => (
-                &["dpdk-devargs", "n_rxq", "n_rxq_desc", "n_txq_desc"],
-                (*devargs).to_owned(),
-            ),
+            Some(devargs) => ("dpdk-devargs", (*devargs).to_owned()),
             None => return Err(format!("'{name}' is missing 'options:dpdk-devargs'")),
         },
         "dpdkvhostuserclient" => match options.get("vhost-server-path") {
-            Some(path) => (
-                &["vhost-server-path", "n_rxq"],
-                format!("vhost:{path},role=client"),
-            ),
+            Some(path) => ("vhost-server-path", format!("vhost:{path},role=client")),
             None => return Err(format!("'{name}' is missing 'options:vhost-server-path'")),
         },
         "patch" => return patch(one, view, name, &options),
@@ -127,15 +113,27 @@ pub(crate) fn device(one: &mut One<'_, '_>, view: &View<'_>, name: &str) -> Resu
             ));
         }
     };
-    for (key, value) in &options {
-        if !known.contains(key) {
-            one.faults.ignore(
-                &row,
-                format!("options:{key}={value} has no effect on type {kind}"),
+    unread_options(one, &row, kind, &options, |key| key == read || key == "n_rxq");
+    parse(text)
+}
+
+/// Names the options that have no effect on a type, apart from those that are read.
+fn unread_options(
+    one: &mut One<'_, '_>,
+    row: &RowName,
+    kind: &str,
+    options: &BTreeMap<&str, &str>,
+    is_read: impl Fn(&str) -> bool,
+) {
+    for (key, value) in options.iter().filter(|(key, _)| !is_read(key)) {
+        if let Some((severity, instead)) = keys::reason("Interface", "options", key, value) {
+            one.faults.add(
+                row,
+                severity,
+                format!("options:{key}={value} has no effect on type {kind}: {instead}"),
             );
         }
     }
-    parse(text)
 }
 
 /// The types of interfaces that the switch has.
@@ -153,6 +151,7 @@ fn patch(
     if *peer == name {
         return Err(format!("{name}: patch peer must not be self"));
     }
+    unread_options(one, &view.row_name(), "patch", options, |key| key == "peer");
     match one.links.get(&view.uuid) {
         Some(link) => format!("link:{}", link.name)
             .parse()
@@ -187,11 +186,6 @@ fn tunnel(
     let local = options.get("local_ip");
     // The machine routes tunnels that name no port, as Open vSwitch does.
     let underlay = options.get("underlay").copied().unwrap_or("host");
-    if local.is_none() && underlay != "host" {
-        return Err(format!(
-            "{name}: options:underlay={underlay} without options:local_ip: expected the local address (docs/ovsdb.md#tunnels)"
-        ));
-    }
     let mut text = format!("{kind}:remote={remote}");
     if let Some(local) = local {
         text.push_str(&format!(",local={local}"));
@@ -211,9 +205,12 @@ fn tunnel(
     }
     for (key, value) in options {
         match *key {
-            "remote_ip" | "local_ip" | "underlay" | "key" | "in_key" | "out_key" => {}
             "dst_port" => text.push_str(&format!(",port={value}")),
-            "ttl" if *value != "inherit" => text.push_str(&format!(",ttl={value}")),
+            "ttl" if *value == "inherit" => one.faults.ignore(
+                row,
+                format!("options:ttl=inherit has no effect on type {kind}: expected 1 to 255"),
+            ),
+            "ttl" => text.push_str(&format!(",ttl={value}")),
             "csum" => text.push_str(&format!(",csum={value}")),
             "gateway" => text.push_str(&format!(",gateway={value}")),
             "tos" if *value == "inherit" => text.push_str(",dscp=inherit"),
@@ -221,15 +218,29 @@ fn tunnel(
                 Some(dscp) => text.push_str(&format!(",dscp={dscp}")),
                 None => return Err(format!("{name}: tos={value}: expected 0 to 255 or inherit")),
             },
-            key if TUNNEL_SILENT.contains(&key) => {}
-            _ => one
-                .faults
-                .ignore(row, format!("options:{key}={value} has no effect on type {kind}")),
+            _ => {}
         }
     }
-    text.parse()
-        .map_err(|error: model::DeviceError| format!("{name}: {error}"))
+    unread_options(one, row, kind, options, |key| TUNNEL.contains(&key));
+    text.parse().map_err(|error: model::DeviceError| {
+        format!("{name}: {error} (remote is options:remote_ip, local local_ip, port dst_port, and dscp tos)")
+    })
 }
+
+/// The options of tunnels that are read.
+const TUNNEL: [&str; 11] = [
+    "remote_ip",
+    "local_ip",
+    "underlay",
+    "key",
+    "in_key",
+    "out_key",
+    "dst_port",
+    "ttl",
+    "csum",
+    "gateway",
+    "tos",
+];
 
 /// Returns the DSCP of a TOS byte, decimal or after `0x`.
 fn parse_tos(text: &str) -> Option<u8> {

@@ -6,6 +6,7 @@ use crate::fault::RowName;
 use crate::one::One;
 use crate::rows::View;
 use crate::unread;
+use crate::values::bounded;
 
 /// The default of Open vSwitch.
 const SAMPLING: u32 = 400;
@@ -38,7 +39,7 @@ pub(crate) fn bridge(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, brid
     let id = |column: &str| model::ObservationId::new(number(column).unwrap_or(0)).ok();
     made.domain = id("obs_domain_id");
     made.point = id("obs_point_id").unwrap_or(made.point);
-    let wanted = number("sampling").unwrap_or(SAMPLING);
+    let wanted = bounded(&ipfix, "sampling", SAMPLING, 16_777_215, &row, one.faults);
     made.sampling_rate = model::SamplingRate::new(wanted).unwrap_or(made.sampling_rate);
     if let Some(sflow) = &bridge.sflow
         && sflow.sampling_rate != made.sampling_rate
@@ -52,15 +53,13 @@ pub(crate) fn bridge(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, brid
         );
         made.sampling_rate = sflow.sampling_rate;
     }
-    let timeout = number("cache_active_timeout").unwrap_or(0).min(3600);
+    let timeout = bounded(&ipfix, "cache_active_timeout", 0, 3600, &row, one.faults);
     made.active_timeout_s =
         model::FlowTimeout::new(u16::try_from(timeout).unwrap_or(0)).unwrap_or(made.active_timeout_s);
-    match number("cache_max_flows") {
+    match bounded(&ipfix, "cache_max_flows", 0, 1_000_000, &row, one.faults) {
         // Without a cache, each sample is a record.
-        None | Some(0) => made.active_timeout_s = model::FlowTimeout::MIN,
-        Some(flows) => {
-            made.max_flows = model::FlowCacheSize::new(flows.min(1_000_000)).unwrap_or(made.max_flows);
-        }
+        0 => made.active_timeout_s = model::FlowTimeout::MIN,
+        flows => made.max_flows = model::FlowCacheSize::new(flows).unwrap_or(made.max_flows),
     }
     bridge.ipfix = Some(made);
 }

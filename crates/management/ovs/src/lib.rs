@@ -22,6 +22,7 @@ mod controller;
 mod fault;
 mod interface;
 mod ipfix;
+mod keys;
 mod links;
 mod lldp;
 mod mirror;

@@ -3,6 +3,8 @@
 use millrace_model as model;
 use millrace_ovsdb::Replica;
 
+use crate::fault::Faults;
+use crate::keys;
 use crate::rows::View;
 
 fn is_enabled(interface: &View<'_>) -> bool {
@@ -19,7 +21,17 @@ pub(crate) fn bridge(replica: &Replica, view: &View<'_>, bridge: &mut model::Bri
 }
 
 /// Sets LLDP of the port of these interfaces.
-pub(crate) fn port(interfaces: &[View<'_>], bridge: &model::Bridge, port: &mut model::Port) {
+pub(crate) fn port(
+    interfaces: &[View<'_>],
+    bridge: &model::Bridge,
+    port: &mut model::Port,
+    faults: &mut Faults,
+) {
+    for interface in interfaces {
+        let row = interface.row_name();
+        keys::flag(interface, "lldp", "enable", &row, faults);
+        keys::check(interface, "lldp", &row, |key| key == "enable", faults);
+    }
     if bridge.lldp.is_some() && !interfaces.iter().any(is_enabled) {
         port.lldp = model::PortLldp::Off;
     }

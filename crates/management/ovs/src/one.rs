@@ -7,6 +7,7 @@ use millrace_ovsdb::{Replica, Uuid};
 
 use crate::fault::Faults;
 use crate::links::Link;
+use crate::trees::Protocol;
 
 /// The translation of one bridge.
 pub(crate) struct One<'a, 'f> {
@@ -14,4 +15,6 @@ pub(crate) struct One<'a, 'f> {
     pub(crate) tls: Option<model::Tls>,
     pub(crate) faults: &'f mut Faults,
     pub(crate) links: &'f BTreeMap<Uuid, Link>,
+    /// The protocol of the spanning tree of the bridge.
+    pub(crate) tree: Option<Protocol>,
 }

@@ -16,7 +16,7 @@ pub struct BridgeRow {
     pub error: Option<String>,
     pub ports: Vec<PortRow>,
     pub controllers: Vec<ControllerRow>,
-    /// The column `stp_enable`: of a spanning tree, the columns are those of STP.
+    /// True if the columns of its spanning tree are those of STP: of `stp_enable` without `rstp_enable`.
     pub has_stp: bool,
     /// The MAC address that `other_config:hwaddr` gives to the LOCAL port; without it, the ports decide.
     pub hwaddr: Option<model::UnicastMac>,

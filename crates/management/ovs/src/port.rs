@@ -5,6 +5,7 @@ use millrace_types::Vid;
 
 use crate::bond_keys;
 use crate::fault::{Faults, RowName, Severity};
+use crate::keys;
 use crate::lldp;
 use crate::one::One;
 use crate::qos;
@@ -27,7 +28,7 @@ const LOCAL_PORT: [(&str, Severity); 9] = [
     ("mac", Severity::Ignored),
     ("other_config", Severity::Ignored),
 ];
-const LOCAL_INTERFACE: [(&str, Severity); 7] = [
+const LOCAL_INTERFACE: [(&str, Severity); 8] = [
     ("options", Severity::Ignored),
     ("ofport_request", Severity::Ignored),
     ("ingress_policing_rate", Severity::Refused),
@@ -35,6 +36,7 @@ const LOCAL_INTERFACE: [(&str, Severity); 7] = [
     ("bfd", Severity::Ignored),
     ("cfm_mpid", Severity::Ignored),
     ("lldp", Severity::Ignored),
+    ("other_config", Severity::Ignored),
 ];
 
 /// Applies the settings of the port of the LOCAL interface.
@@ -82,10 +84,10 @@ pub(crate) fn settings(
 ) {
     let (row, interface_row) = (view.row_name(), interface.row_name());
     qos::port(one, view, &row, port);
-    of_port(one, view, bridge, port);
+    of_port(one, view, port);
     policing(interface, &interface_row, port, one.faults);
     liveness(interface, &interface_row, port, one.faults);
-    lldp::port(std::slice::from_ref(interface), bridge, port);
+    lldp::port(std::slice::from_ref(interface), bridge, port, one.faults);
     if let Some(lacp) = view.text("lacp").filter(|lacp| *lacp != "off") {
         one.faults.refuse(
             &row,
@@ -126,15 +128,10 @@ pub(crate) fn settings(
 const BOND_COLUMNS: [&str; 4] = ["bond_mode", "bond_updelay", "bond_downdelay", "bond_fake_iface"];
 
 /// Applies the settings of a port that do not depend on its interfaces.
-pub(crate) fn of_port(
-    one: &mut One<'_, '_>,
-    view: &View<'_>,
-    bridge: &model::Bridge,
-    port: &mut model::Port,
-) {
+pub(crate) fn of_port(one: &mut One<'_, '_>, view: &View<'_>, port: &mut model::Port) {
     let row = view.row_name();
     vlan(view, &row, port, one.faults);
-    spanning_tree::port(view, &row, bridge, port, one.faults);
+    spanning_tree::port(one, view, &row, port);
     port.protected = view.is_true("protected");
     if view.has("cvlans") && view.text("vlan_mode") != Some("dot1q-tunnel") {
         one.faults
@@ -152,31 +149,12 @@ pub(crate) fn of_port(
             "other_config:qinq-ethtype has no effect: only vlan_mode=dot1q-tunnel uses it",
         );
     }
-    for (key, value) in view.map("other_config") {
-        if (key, value) == ("priority-tags", "never") || (key, value) == ("priority-tags", "false") {
-            continue;
-        }
-        if key == "priority-tags" {
-            one.faults.ignore(
-                &row,
-                format!("other_config:priority-tags={value} has no effect: untagged packets leave without a priority"),
-            );
-            continue;
-        }
-        let is_known = spanning_tree::PORT_KEYS.contains(&key)
-            || bond_keys::KEYS.contains(&key)
-            || IGNORED.contains(&key);
-        if !is_known {
-            one.faults.ignore(
-                &row,
-                format!("other_config:{key}={value} has no effect: the key is not known here"),
-            );
-        }
-    }
+    // Keys of bonds are named with their ports, which have one interface or several.
+    let is_read = |key: &str| {
+        spanning_tree::PORT_KEYS.contains(&key) || bond_keys::KEYS.contains(&key) || key == "qinq-ethtype"
+    };
+    keys::check(view, "other_config", &row, is_read, one.faults);
 }
-
-/// Keys of `other_config` of a port that other programs or functions read.
-const IGNORED: [&str; 2] = ["transient", "qinq-ethtype"];
 
 fn vlan(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
     let tag = view.integer("tag");
@@ -354,27 +332,12 @@ fn policing(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut
 }
 
 fn liveness(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut Faults) {
-    let bfd = view.map("bfd");
-    if bfd.get("enable") == Some(&"true") {
-        let mut made = model::Bfd::new();
-        let interval = |key: &str, default| {
-            let given = bfd.get(key).and_then(|text| text.parse::<u16>().ok());
-            given
-                .and_then(|ms| model::BfdInterval::new(ms.clamp(50, 1000)).ok())
-                .unwrap_or(default)
-        };
-        made.min_tx_ms = interval("min_tx", made.min_tx_ms);
-        made.min_rx_ms = interval("min_rx", made.min_rx_ms);
-        if let Some(multiplier) = bfd.get("mult").and_then(|text| text.parse().ok()) {
-            made.multiplier = model::BfdMultiplier::new(multiplier).unwrap_or(made.multiplier);
+    if keys::flag(view, "bfd", "enable", row, faults) == Some(true) {
+        port.bfd = Some(bfd(view, row, faults));
+    } else {
+        for key in view.map("bfd").keys().filter(|key| **key != "enable") {
+            faults.ignore(row, format!("bfd:{key} has no effect without bfd:enable=true"));
         }
-        let address = |key: &str, default| bfd.get(key).and_then(|text| text.parse().ok()).unwrap_or(default);
-        made.local = address("bfd_src_ip", made.local);
-        made.remote = address("bfd_dst_ip", made.remote);
-        for key in bfd.keys().filter(|key| !BFD_KEYS.contains(key)) {
-            faults.ignore(row, format!("bfd:{key} has no effect"));
-        }
-        port.bfd = Some(made);
     }
     let Some(mpid) = view.integer("cfm_mpid") else {
         return;
@@ -385,11 +348,19 @@ fn liveness(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut
     {
         Some(mep) => {
             let mut ccm = model::Ccm::new(mep);
-            let other = view.map("other_config");
-            ccm.interval = match other.get("cfm_interval").copied().unwrap_or("1000") {
-                "100" => model::CcmInterval::Ms100,
-                "10000" => model::CcmInterval::S10,
-                _ => model::CcmInterval::S1,
+            ccm.interval = match view.map("other_config").get("cfm_interval").copied() {
+                None | Some("1000") => model::CcmInterval::S1,
+                Some("100") => model::CcmInterval::Ms100,
+                Some("10000") => model::CcmInterval::S10,
+                Some(text) => {
+                    faults.ignore(
+                        row,
+                        format!(
+                            "other_config:cfm_interval={text} has no effect: expected 100, 1000 or 10000 ms"
+                        ),
+                    );
+                    model::CcmInterval::S1
+                }
             };
             port.ccm = Some(ccm);
         }
@@ -397,14 +368,41 @@ fn liveness(view: &View<'_>, row: &RowName, port: &mut model::Port, faults: &mut
     }
 }
 
-/// Keys of the column `bfd` that are read, or that matter to tunnels only.
-const BFD_KEYS: [&str; 8] = [
-    "enable",
-    "min_tx",
-    "min_rx",
-    "mult",
-    "bfd_src_ip",
-    "bfd_dst_ip",
-    "check_tnl_key",
-    "cpath_down",
-];
+/// Returns BFD as the column of an interface asks for it.
+fn bfd(view: &View<'_>, row: &RowName, faults: &mut Faults) -> model::Bfd {
+    let given = view.map("bfd");
+    let mut made = model::Bfd::new();
+    let mut ignore = |key: &str, text: &str, expected: &str| {
+        faults.ignore(
+            row,
+            format!("bfd:{key}={text} has no effect: expected {expected}"),
+        );
+    };
+    for (key, place) in [("min_tx", &mut made.min_tx_ms), ("min_rx", &mut made.min_rx_ms)] {
+        if let Some(text) = given.get(key) {
+            match text.parse().map(model::BfdInterval::new) {
+                Ok(Ok(interval)) => *place = interval,
+                _ => ignore(key, text, "50 to 1000 ms"),
+            }
+        }
+    }
+    if let Some(text) = given.get("mult") {
+        match text.parse().map(model::BfdMultiplier::new) {
+            Ok(Ok(multiplier)) => made.multiplier = multiplier,
+            _ => ignore("mult", text, "1 to 50"),
+        }
+    }
+    for (key, place) in [("bfd_src_ip", &mut made.local), ("bfd_dst_ip", &mut made.remote)] {
+        if let Some(text) = given.get(key) {
+            match text.parse() {
+                Ok(address) => *place = address,
+                Err(_) => ignore(key, text, "an IPv4 address"),
+            }
+        }
+    }
+    keys::check(view, "bfd", row, |key| BFD_KEYS.contains(&key), faults);
+    made
+}
+
+/// Keys of the column `bfd` that are read.
+const BFD_KEYS: [&str; 6] = ["enable", "min_tx", "min_rx", "mult", "bfd_src_ip", "bfd_dst_ip"];

@@ -4,6 +4,7 @@ use millrace_model as model;
 use millrace_types::QueueId;
 
 use crate::fault::{Faults, RowName};
+use crate::keys;
 use crate::one::One;
 use crate::rows::View;
 use crate::unread;
@@ -18,15 +19,34 @@ pub(crate) fn port(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, port: 
         return;
     };
     let row = qos.named(&format!("of port {}", row.name));
-    unread::check(&qos, &row, one.faults);
+    let read = match qos.text("type") {
+        Some("linux-htb" | "linux-hfsc") => "max-rate",
+        Some("egress-policer") => "cir",
+        _ => "",
+    };
+    keys::check(&qos, "other_config", &row, |key| key == read, one.faults);
     let other = qos.map("other_config");
     match qos.text("type").unwrap_or("") {
         "linux-htb" | "linux-hfsc" => {}
-        "linux-noop" | "linux-sfq" | "linux-codel" | "linux-fq_codel" => return,
+        "linux-noop" => return,
+        kind @ ("linux-sfq" | "linux-codel" | "linux-fq_codel") => {
+            one.faults.ignore(
+                &row,
+                format!("type {kind} has no effect: expected linux-htb or linux-hfsc; without queues, packets leave in their order"),
+            );
+            return;
+        }
         "egress-policer" => {
+            if qos.has("queues") {
+                one.faults
+                    .ignore(&row, "queues has no effect with type egress-policer");
+            }
             // `cir` counts bytes a second.
-            match other.get("cir").and_then(|text| text.parse::<u64>().ok()) {
-                Some(bytes) => set_rate(port, bytes.saturating_mul(8), &row, one.faults),
+            match other.get("cir").map(|text| (text, text.parse::<u64>())) {
+                Some((_, Ok(bytes))) => set_rate(port, bytes.saturating_mul(8), &row, one.faults),
+                Some((text, Err(_))) => one
+                    .faults
+                    .refuse(&row, format!("other_config:cir={text}: expected bytes a second")),
                 None => one
                     .faults
                     .refuse(&row, "egress-policer without other_config:cir, bytes a second"),
@@ -36,7 +56,7 @@ pub(crate) fn port(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, port: 
         kind => {
             one.faults.refuse(
                 &row,
-                format!("type {kind} is not available: expected linux-htb or linux-hfsc"),
+                format!("type \"{kind}\" is not available: expected linux-htb or linux-hfsc"),
             );
             return;
         }
@@ -78,11 +98,27 @@ pub(crate) fn port(one: &mut One<'_, '_>, view: &View<'_>, row: &RowName, port: 
         if let (Some(min), Some(max)) = (made.min_rate, made.max_rate) {
             made.max_rate = Some(max.max(min));
         }
-        let priority = other
-            .get("priority")
-            .and_then(|text| text.parse::<u8>().ok())
-            .unwrap_or(0);
-        let priority = PRIORITY_MAX - priority.min(PRIORITY_MAX);
+        let priority = match other.get("priority").map(|text| (text, text.parse::<u32>())) {
+            None => 0,
+            Some((_, Ok(priority))) if priority <= PRIORITY_MAX.into() => {
+                u8::try_from(priority).unwrap_or(PRIORITY_MAX)
+            }
+            Some((_, Ok(priority))) => {
+                one.faults.ignore(
+                    &row,
+                    format!("other_config:priority={priority} is not available: {PRIORITY_MAX} is in effect, the lowest"),
+                );
+                PRIORITY_MAX
+            }
+            Some((text, Err(_))) => {
+                one.faults.ignore(
+                    &row,
+                    format!("other_config:priority={text} has no effect: expected 0 to {PRIORITY_MAX}"),
+                );
+                0
+            }
+        };
+        let priority = PRIORITY_MAX - priority;
         made.priority = model::QueuePriority::new(priority).unwrap_or(made.priority);
         if queue.has("dscp") {
             one.faults.ignore(

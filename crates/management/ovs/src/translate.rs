@@ -19,6 +19,8 @@ use crate::one::One;
 use crate::place::{BridgeRow, InterfaceRow, PortRow, Translation};
 use crate::port;
 use crate::rows::View;
+use crate::spanning_tree;
+use crate::trees::Protocol;
 use crate::unread;
 
 /// The context of a translation.
@@ -48,7 +50,7 @@ pub fn translate(replica: &Replica, context: &mut Context<'_>) -> Translation {
     translation.next_cfg = root.integer("next_cfg").unwrap_or(0);
     translation.lacks_version = !root.has("ovs_version");
     translation.lacks_db_version = !root.has("db_version");
-    translation.statistics_interval_ms = process_settings(&root, &mut faults);
+    translation.statistics_interval_ms = statistics_interval(&root, &mut faults);
     unread::check(&root, &root.named("."), &mut faults);
     for ssl in root.refer(replica, "ssl", "SSL") {
         unread::check(&ssl, &ssl.named("."), &mut faults);
@@ -58,6 +60,7 @@ pub fn translate(replica: &Replica, context: &mut Context<'_>) -> Translation {
     views.sort_by_key(|bridge| bridge.text("name").unwrap_or("").to_owned());
     let bridges: Vec<Uuid> = views.iter().map(|bridge| bridge.uuid).collect();
     context.numbers.retain(&bridges);
+    collector_sets(replica, &mut faults);
     let links = links(replica, &views);
     for view in views {
         let mut one = One {
@@ -65,6 +68,7 @@ pub fn translate(replica: &Replica, context: &mut Context<'_>) -> Translation {
             tls: tls(replica, &root),
             faults: &mut faults,
             links: &links,
+            tree: spanning_tree::protocol(&view),
         };
         let (row, bridge) = translate_bridge(&mut one, &view, context);
         translation.bridges.extend(bridge);
@@ -76,38 +80,37 @@ pub fn translate(replica: &Replica, context: &mut Context<'_>) -> Translation {
     translation
 }
 
-/// Settings of the process that Millrace has in its own configuration.
-const PROCESS_SETTINGS: [(&str, &str); 6] = [
-    ("dpdk-init", "system"),
-    ("dpdk-extra", "system"),
-    ("dpdk-socket-mem", "system.memory_mib"),
-    ("dpdk-lcore-mask", "system.worker_cores"),
-    ("pmd-cpu-mask", "system.worker_cores"),
-    ("hw-offload", "no key: the switch forwards in software"),
-];
+/// Returns the interval of statistics in milliseconds.
+fn statistics_interval(root: &View<'_>, faults: &mut Faults) -> u64 {
+    let Some(text) = root.map("other_config").get("stats-update-interval").copied() else {
+        return STATISTICS_INTERVAL_MS;
+    };
+    let interval = text.parse().unwrap_or_else(|_| {
+        faults.ignore(
+            &root.named("."),
+            format!("other_config:stats-update-interval={text} has no effect: expected milliseconds"),
+        );
+        STATISTICS_INTERVAL_MS
+    });
+    interval.max(STATISTICS_INTERVAL_MS)
+}
 
-fn process_settings(root: &View<'_>, faults: &mut Faults) -> u64 {
-    let row = root.named(".");
-    let other = root.map("other_config");
-    for (key, place) in PROCESS_SETTINGS {
-        if let Some(value) = other
-            .get(key)
-            .filter(|value| !matches!(**value, "false" | "0" | ""))
-        {
-            faults.ignore(
-                &row,
-                format!(
-                    "other_config:{key}={value} has no effect here: expected in {place} of the configuration"
-                ),
-            );
-        }
+/// Names the sets of collectors of the action `sample`.
+fn collector_sets(replica: &Replica, faults: &mut Faults) {
+    for (uuid, _) in replica.rows("Flow_Sample_Collector_Set") {
+        let Some(view) = View::of(replica, "Flow_Sample_Collector_Set", uuid) else {
+            continue;
+        };
+        let bridges = view.refer(replica, "bridge", "Bridge");
+        let of = bridges
+            .first()
+            .map_or("", |bridge| bridge.text("name").unwrap_or(""));
+        let id = view.integer("id").unwrap_or(0);
+        faults.refuse(
+            &view.named(&format!("{id} of {of}")),
+            "flow entries have no action sample: expected the column ipfix of the bridge",
+        );
     }
-    let interval = other
-        .get("stats-update-interval")
-        .and_then(|text| text.parse().ok());
-    interval
-        .unwrap_or(STATISTICS_INTERVAL_MS)
-        .max(STATISTICS_INTERVAL_MS)
 }
 
 fn tls(replica: &Replica, root: &View<'_>) -> Option<model::Tls> {
@@ -131,7 +134,7 @@ fn translate_bridge<'a>(
         error: None,
         ports: Vec::new(),
         controllers: Vec::new(),
-        has_stp: view.is_true("stp_enable"),
+        has_stp: one.tree == Some(Protocol::Stp),
         hwaddr: None,
         mirrors: Vec::new(),
     };

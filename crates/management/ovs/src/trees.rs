@@ -97,11 +97,21 @@ fn rstp_state(port: &TreePort) -> String {
     }
 }
 
-/// Which of both protocols a command is about.
+/// Which of both protocols a bridge has, or a command is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     Stp,
     Rstp,
+}
+
+impl Protocol {
+    /// Returns the beginning of the keys of `other_config` that belong to it.
+    pub(crate) fn prefix(self) -> &'static str {
+        match self {
+            Protocol::Stp => "stp",
+            Protocol::Rstp => "rstp",
+        }
+    }
 }
 
 /// Returns the answer to `stp/show` and `rstp/show`.

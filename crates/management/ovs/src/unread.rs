@@ -1,11 +1,18 @@
-//! Columns and keys that no other module reads. Each that has a value is named, so that nothing is ignored in silence;
+//! Columns that no other module reads, and the keys of rows that have no module. Each that has a value is named, so that nothing is ignored in silence;
 //! `millrace import` names the same.
 
 use crate::fault::{Faults, RowName, Severity};
+use crate::keys;
 use crate::rows::View;
 
 /// Columns without effect: table, column, weight, and what comes closest.
-const COLUMNS: [(&str, &str, Severity, &str); 9] = [
+const COLUMNS: [(&str, &str, Severity, &str); 10] = [
+    (
+        "Open_vSwitch",
+        "datapaths",
+        Severity::Ignored,
+        "no action tracks connections: expected a function of a chain",
+    ),
     (
         "Controller",
         "type",
@@ -62,20 +69,9 @@ const COLUMNS: [(&str, &str, Severity, &str); 9] = [
     ),
 ];
 
-/// The keys of `other_config` that other modules read or name, by table. Port and Bridge name unknown ones themselves.
-const KEYS: [(&str, &[&str]); 5] = [
-    (
-        "Open_vSwitch",
-        &[
-            "stats-update-interval",
-            "dpdk-init",
-            "dpdk-extra",
-            "dpdk-socket-mem",
-            "dpdk-lcore-mask",
-            "pmd-cpu-mask",
-            "hw-offload",
-        ],
-    ),
+/// The keys of `other_config` that other modules read or name, by table. Modules of Port, Bridge and QoS name theirs themselves.
+const READ: [(&str, &[&str]); 4] = [
+    ("Open_vSwitch", &["stats-update-interval"]),
     (
         "Interface",
         &[
@@ -85,8 +81,6 @@ const KEYS: [(&str, &[&str]); 5] = [
             "lacp-aggregation-key",
         ],
     ),
-    ("QoS", &["max-rate", "cir"]),
-    // The names of tunnels and directions of which Open vSwitch tells more records.
     ("IPFIX", &[]),
     ("Queue", &["min-rate", "max-rate", "priority"]),
 ];
@@ -98,15 +92,7 @@ pub(crate) fn check(view: &View<'_>, row: &RowName, faults: &mut Faults) {
             faults.add(row, severity, format!("{column} has no effect: {instead}"));
         }
     }
-    let Some((_, known)) = KEYS.iter().find(|(table, _)| *table == view.table) else {
-        return;
-    };
-    for (key, value) in view.map("other_config") {
-        if !known.contains(&key) {
-            faults.ignore(
-                row,
-                format!("other_config:{key}={value} has no effect: the key is not known here"),
-            );
-        }
+    if let Some((_, read)) = READ.iter().find(|(table, _)| *table == view.table) {
+        keys::check(view, "other_config", row, |key| read.contains(&key), faults);
     }
 }

@@ -97,6 +97,20 @@ fn a_bridge_has_the_lowest_universal_address_of_its_ports_and_its_datapath_id_fo
 }
 
 #[test]
+fn a_fake_bridge_asks_for_another_address_when_only_its_own_ports_move() {
+    let hwaddr = json!({"other_config": map(&[("hwaddr", "00:16:3e:00:00:99")])});
+    let mut translation = translated(&hwaddr, &json!({"tag": 7, "fake_bridge": true}));
+    translation.choose_addresses(&state(&RUNNING));
+    assert!(!translation.wants_other_addresses(&state(&RUNNING)));
+    let mut moved = RUNNING;
+    moved[2].1 = "00:16:3e:00:00:08";
+    assert!(translation.wants_other_addresses(&state(&moved)));
+    translation.choose_addresses(&state(&moved));
+    assert_eq!(fake(&translation).unwrap(), "00:16:3e:00:00:08");
+    assert_eq!(local(&translation), "00:16:3e:00:00:99");
+}
+
+#[test]
 fn an_address_in_a_row_decides() {
     let hwaddr = json!({"other_config": map(&[("hwaddr", "00:16:3e:00:00:99")])});
     let mut translation = translated(&hwaddr, &json!({"fake_bridge": true}));

@@ -69,3 +69,25 @@ fn targets_that_are_none_and_a_second_rate_are_refused_by_name() {
         "{faults:?}"
     );
 }
+
+#[test]
+fn a_set_of_collectors_for_the_action_sample_is_named_with_its_bridge() {
+    let mut database = Database::default();
+    let bridge = database.bridge("br0", &json!({}), &[]);
+    database.row(
+        "Flow_Sample_Collector_Set",
+        &json!({"id": 7, "bridge": uuid(bridge)}),
+    );
+    let faults: Vec<_> = database
+        .translated()
+        .faults
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        faults,
+        [
+            "Flow_Sample_Collector_Set 7 of br0: flow entries have no action sample: expected the column ipfix of the bridge"
+        ]
+    );
+}

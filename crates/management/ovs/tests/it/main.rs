@@ -10,6 +10,7 @@
 mod addresses;
 mod bonds;
 mod database;
+mod documented;
 mod exports;
 mod mirrors;
 mod rows_to_model;

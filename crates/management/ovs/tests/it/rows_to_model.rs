@@ -61,7 +61,7 @@ fn every_type_of_interface_has_its_device_or_says_what_is_missing() {
         (json!({"type": "vxlan"}), "requires valid 'remote_ip'"),
         (
             json!({"type": "vxlan", "options": map(&[("remote_ip", "192.0.2.2"), ("underlay", "eth1")])}),
-            "without options:local_ip",
+            "`local` is missing",
         ),
         (
             json!({"type": "gre", "options": map(&[("remote_ip", "flow")])}),

@@ -35,6 +35,7 @@ const LEFT_OUT: &[&str] = &[
     "ofport",
     "type",
     "fake_bridge",
+    "bridge",
 ];
 
 /// Values that say something, by column.
@@ -100,6 +101,10 @@ fn said(table: &str, column: Option<&str>) -> String {
             "IPFIX",
             json!({"targets": "192.0.2.9:4739", "cache_max_flows": 5, "cache_active_timeout": 9}),
         ),
+    );
+    database.row(
+        "Flow_Sample_Collector_Set",
+        &with("Flow_Sample_Collector_Set", json!({})),
     );
     let controller = database.row(
         "Controller",
@@ -175,18 +180,20 @@ fn what_the_local_port_cannot_have_is_named() {
 
 /// Returns what the database says of a bridge in a spanning tree with these keys of `other_config`.
 fn tree(protocol: &str, of_bridge: &[(&str, &str)], of_port: &[(&str, &str)]) -> String {
+    let enabled = format!("{protocol}_enable");
+    tree_of(&json!({enabled: true}), of_bridge, of_port)
+}
+
+fn tree_of(columns: &Json, of_bridge: &[(&str, &str)], of_port: &[(&str, &str)]) -> String {
     let mut database = Database::default();
     let port = database.port(
         "p1",
         &json!({"other_config": map(of_port)}),
         &json!({"type": "system"}),
     );
-    let enabled = format!("{protocol}_enable");
-    database.bridge(
-        "br0",
-        &json!({enabled: true, "other_config": map(of_bridge)}),
-        &[port],
-    );
+    let mut columns = columns.clone();
+    columns["other_config"] = map(of_bridge);
+    database.bridge("br0", &columns, &[port]);
     let translation = database.translated();
     format!("{:?} {:?}", translation.bridges, translation.faults)
 }
@@ -237,9 +244,25 @@ fn every_key_of_a_spanning_tree_changes_the_bridge_or_is_named() {
             "{key}"
         );
     }
+    // Of both protocols RSTP is in effect, and reads its own keys, also if it speaks as STP does; others are named.
+    let keys = [("rstp-force-protocol-version", "0"), ("rstp-priority", "5000")];
+    let as_stp = tree("rstp", &keys, &[("rstp-path-cost", "7"), ("stp-path-cost", "9")]);
+    for said in [
+        "version: Stp",
+        "BridgePriority(4096)",
+        "PathCost(7)",
+        "other_config:stp-path-cost=9 has no effect: the bridge has no stp_enable=true",
+    ] {
+        assert!(as_stp.contains(said), "{said}: {as_stp}");
+    }
     // Priorities of STP are whole numbers of 16 bits, those of RSTP multiples of 4096; a wrong address is named.
     assert!(tree("stp", &[("stp-priority", "100")], &[]).contains("BridgePriority(100)"));
     assert!(tree("rstp", &[("rstp-priority", "5000")], &[]).contains("BridgePriority(4096)"));
     let wrong = tree("rstp", &[("rstp-address", "nobody")], &[]);
+    let both = tree_of(&json!({"stp_enable": true, "rstp_enable": true}), &[], &[]);
+    assert!(
+        both.contains("version: Rstp") && both.contains("stp_enable has no effect beside rstp_enable"),
+        "{both}"
+    );
     assert!(wrong.contains("rstp-address=nobody has no effect"), "{wrong}");
 }
