@@ -10,7 +10,7 @@ packages=(
     openvswitch-switch openvswitch-switch-dpdk
     iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
     bird2 exabgp gobgpd stayrtr
-    python3 python3-venv prometheus valgrind fonts-dejavu-core
+    python3 python3-dev python3-venv prometheus valgrind fonts-dejavu-core
 )
 # `millrace profile` needs perf; Ubuntu has it in a package for each kernel.
 if grep -q '^ID=debian$' /etc/os-release; then packages+=(linux-perf); fi
@@ -118,10 +118,19 @@ if [ "${1:-}" = guests ]; then
     fi
 fi
 
-# Chromium and fonts for the journeys through the exchange's web page.
-if [ "${1:-}" = portal ]; then
+# Chromium and fonts for the exchange's web page: its journeys, and its act in the demo, which goes on without them. Ubuntu has
+# Chromium as a snap only.
+if [ "${1:-}" = portal ] || [ "${1:-}" = exchange ]; then
     wanted=(chromium fonts-noto-cjk)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    if command -v chromium >/dev/null; then wanted=(fonts-noto-cjk); fi
+    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
+        if [ "${wanted[0]}" != chromium ] || apt-cache show chromium >/dev/null 2>&1; then
+            install_packages "${wanted[@]}"
+        elif [ "$1" = portal ]; then
+            echo "setup: the page's journeys need the program chromium, which this distribution has in no package of apt" >&2
+            exit 1
+        fi
+    fi
 fi
 
 # Routers of the exchange's tests and demo. None of them is started.
@@ -228,7 +237,7 @@ fi
 # Tools that build Debian packages, and a clean Debian 12 in which they are tried: with systemd, and with the packages that ours
 # need in apt's archive, so that the test needs no network.
 if [ "${1:-}" = packages ]; then
-    wanted=(debhelper lintian mmdebstrap systemd-container)
+    wanted=(debhelper lintian mmdebstrap debian-archive-keyring systemd-container)
     dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
     root=/var/cache/millrace/root
     if [ "$(id -u)" -eq 0 ] && [ ! -d "$root/bookworm" ]; then
@@ -260,12 +269,6 @@ if [ "${1:-}" = hardware ]; then
         target/venv/bin/pip install -q --disable-pip-version-check -r rtl/requirements.txt
         cp rtl/requirements.txt "$stamp"
     fi
-fi
-
-# The browser of the exchange's page.
-if [ "${1:-}" = exchange ]; then
-    wanted=(chromium fonts-noto-cjk)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
 fi
 
 # Node, which builds the exchange's page: from PyPI where the system has none or one before 20.19.

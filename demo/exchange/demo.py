@@ -377,7 +377,7 @@ class Demo:
 def check_tools(page):
     """Fails with the next step if a program is missing."""
     tools = ["bird", "birdc", "gobgpd", "gobgp", "vtysh", "ovs-ofctl", "iperf3", "ip", "ping", "ss"]
-    tools += ["node", "chromium"] if page else []
+    tools += ["node"] if page else []
     for tool in tools:
         hold(shutil.which(tool), f"{tool} is not installed: scripts/setup.sh exchange")
     for program in ("millraced", "millrace", "millrace-ix"):
@@ -393,9 +393,13 @@ def main():
     if os.geteuid() != 0:
         print("demo-exchange: network namespaces need root", file=sys.stderr)
         return 1
+    page = not options.no_page
+    if page and not shutil.which("chromium"):
+        say("The program chromium is not installed: the path is ordered on the command line, and not on the page.")
+        page = False
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="millrace-exchange-") as folder, contextlib.ExitStack() as stack:
-        demo = Demo(pathlib.Path(folder), options.pictures, stack, page=not options.no_page)
+        demo = Demo(pathlib.Path(folder), options.pictures, stack, page)
         pathlib.Path(folder).chmod(0o755)
         try:
             check_tools(demo.page)
