@@ -4,16 +4,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(
+# What the programs are built with and the lab runs on.
+required=(
     build-essential pkg-config libclang-dev clang ca-certificates curl
-    libdpdk-dev dpdk dpdk-dev libpcap-dev libdaq-dev libsqlite3-dev libpcre2-dev
+    libdpdk-dev dpdk dpdk-dev libpcap-dev libsqlite3-dev libpcre2-dev
+    iproute2 procps python3 python3-dev python3-venv
+)
+# Peers and tools of tests and demonstrations, which are left out where a distribution has none.
+peers=(
     openvswitch-switch openvswitch-switch-dpdk
-    iperf3 iproute2 iputils-ping ethtool tcpdump tshark procps
+    iperf3 iputils-ping ethtool tcpdump tshark libdaq-dev
     bird2 exabgp gobgpd stayrtr
-    python3 python3-dev python3-venv prometheus valgrind fonts-dejavu-core
+    prometheus valgrind fonts-dejavu-core
 )
 # `millrace profile` needs perf; Ubuntu has it in a package for each kernel.
-if grep -q '^ID=debian$' /etc/os-release; then packages+=(linux-perf); fi
+if grep -q '^ID=debian$' /etc/os-release; then peers+=(linux-perf); fi
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"
@@ -24,29 +29,45 @@ as_root() {
     fi
 }
 
-# Installs packages. Their services (Open vSwitch, Prometheus, FRR) must not start: labs and tests start their own.
+# Prints which of the packages are not installed.
+missing() {
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || echo "$package"
+    done
+}
+
+# Installs the packages that apt has here. Their services (Open vSwitch, Prometheus, FRR) must not start: labs and tests start their own.
 install_packages() {
-    local policy=/usr/sbin/policy-rc.d
+    local policy=/usr/sbin/policy-rc.d package packages=()
+    compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null || as_root apt-get update -q
+    for package in $(missing "$@"); do
+        if apt-cache show "$package" >/dev/null 2>&1; then
+            packages+=("$package")
+        else
+            echo "setup: apt has no package $package here; tests that need it are skipped"
+        fi
+    done
+    [ ${#packages[@]} -gt 0 ] || return 0
+    echo "setup: installing ${packages[*]}"
     as_root apt-get update -q
     if [ ! -e "$policy" ]; then
         trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
         as_root chmod +x "$policy"
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}"
         as_root rm -f "$policy"
         trap - EXIT
     else
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}"
     fi
 }
 
-missing=()
-for package in "${packages[@]}"; do
-    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
-done
-if [ ${#missing[@]} -gt 0 ]; then
-    echo "setup: installing ${missing[*]}"
-    install_packages "${missing[@]}"
+install_packages "${required[@]}" "${peers[@]}"
+lacking=$(missing "${required[@]}")
+if [ -n "$lacking" ]; then
+    echo "setup: Millrace cannot be built without" $lacking >&2
+    exit 1
 fi
 
 if ! command -v cargo >/dev/null && [ ! -x "$HOME/.cargo/bin/cargo" ]; then
@@ -69,8 +90,7 @@ fi
 
 # Peers of `millrace bench transport`: other transports, and the two that everybody has. None of them is started.
 if [ "${1:-}" = peers ]; then
-    wanted=(iperf3 uftp srt-tools rsync openssh-client openssh-server libnorm-dev libpgm-dev libudt-dev)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages iperf3 uftp srt-tools rsync openssh-client openssh-server libnorm-dev libpgm-dev libudt-dev
 fi
 
 # DPDK's l3fwd, beside which routing is measured. Debian has its source only. It asks each device for checksums, which the
@@ -97,15 +117,13 @@ fi
 
 # Collectors that read sFlow of a switch in a test, and rrdtool. None of them is started.
 if [ "${1:-}" = collectors ]; then
-    wanted=(pmacct nfdump nfdump-sflow fastnetmon rrdtool)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages pmacct nfdump nfdump-sflow fastnetmon rrdtool
 fi
 
 # Virtual machines of the lab: QEMU, the programs in a guest, and Debian's cloud kernel, unpacked and not installed.
 if [ "${1:-}" = guests ]; then
     cache=/var/cache/millrace/guest
-    wanted=(qemu-system-x86 busybox-static iperf3 ethtool libteam-utils)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages qemu-system-x86 busybox-static iperf3 ethtool libteam-utils
     if ! ls "$cache"/boot/vmlinuz-*cloud* >/dev/null 2>&1; then
         # The package without a version depends on the one with the version.
         kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
@@ -121,35 +139,26 @@ fi
 # Chromium and fonts for the exchange's web page: its journeys, and its act in the demo, which goes on without them. Ubuntu has
 # Chromium as a snap only.
 if [ "${1:-}" = portal ] || [ "${1:-}" = exchange ]; then
-    wanted=(chromium fonts-noto-cjk)
-    if command -v chromium >/dev/null; then wanted=(fonts-noto-cjk); fi
-    if ! dpkg-query -W "${wanted[@]}" >/dev/null 2>&1; then
-        if [ "${wanted[0]}" != chromium ] || apt-cache show chromium >/dev/null 2>&1; then
-            install_packages "${wanted[@]}"
-        elif [ "$1" = portal ]; then
-            echo "setup: the page's journeys need the program chromium, which this distribution has in no package of apt" >&2
-            exit 1
-        fi
-    fi
+    install_packages chromium fonts-noto-cjk
+fi
+if [ "${1:-}" = portal ] && ! command -v chromium >/dev/null; then
+    echo "setup: the journeys through the exchange's page need the program chromium" >&2
+    exit 1
 fi
 
 # Routers of the exchange's tests and demo. None of them is started.
 if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
-    wanted=(bird2 frr gobgpd keepalived lldpd dnsmasq-base isc-dhcp-client isc-dhcp-relay nftables)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages bird2 frr gobgpd keepalived lldpd dnsmasq-base isc-dhcp-client isc-dhcp-relay nftables
 fi
 
 # PostgreSQL 15, which two engines of an exchange share, where the distribution has it. Tests start their own servers.
 if [ "${1:-}" = routers ] || [ "${1:-}" = exchange ]; then
-    if ! dpkg-query -W postgresql-15 >/dev/null 2>&1 && apt-cache show postgresql-15 >/dev/null 2>&1; then
-        install_packages postgresql-15
-    fi
+    install_packages postgresql-15
 fi
 
 # Tools of operators that the tests drive the switch with.
 if [ "${1:-}" = management ]; then
-    wanted=(ansible-core python3-ovsdbapp etcd-client etcd-server mininet openvswitch-testcontroller openssh-server libnetconf2-dev libssh-dev libssl-dev libyang2-dev libyang2-tools libyuma-base prometheus-snmp-exporter snmp snmpd yangcli)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages ansible-core python3-ovsdbapp etcd-client etcd-server mininet openvswitch-testcontroller openssh-server libnetconf2-dev libssh-dev libssl-dev libyang2-dev libyang2-tools libyuma-base prometheus-snmp-exporter snmp snmpd yangcli
 fi
 
 # Clients of NETCONF and gNMI, in an environment of their own: gRPC and SSH for Python are large.
@@ -230,15 +239,13 @@ fi
 
 # Neutron's library, with two hundred packages that it needs: only the long tests of OVSDB use it.
 if [ "${1:-}" = neutron ]; then
-    wanted=(python3-neutron)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages python3-neutron
 fi
 
 # Tools that build Debian packages, and a clean Debian 12 in which they are tried: with systemd, and with the packages that ours
 # need in apt's archive, so that the test needs no network.
 if [ "${1:-}" = packages ]; then
-    wanted=(debhelper lintian mmdebstrap debian-archive-keyring systemd-container)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages debhelper lintian mmdebstrap debian-archive-keyring systemd-container
     root=/var/cache/millrace/root
     if [ "$(id -u)" -eq 0 ] && [ ! -d "$root/bookworm" ]; then
         echo "setup: making a clean Debian 12 in $root/bookworm"
@@ -261,8 +268,7 @@ fi
 
 # Tools of the RTL in rtl/: simulators, front ends and solvers from Debian; yosys 0.70 and nextpnr for ECP5 from PyPI.
 if [ "${1:-}" = hardware ]; then
-    wanted=(verilator z3 iverilog yosys)
-    dpkg-query -W "${wanted[@]}" >/dev/null 2>&1 || install_packages "${wanted[@]}"
+    install_packages verilator z3 iverilog yosys
     stamp=target/venv/.hardware
     if [ -x target/venv/bin/pip ] && ! cmp -s rtl/requirements.txt "$stamp"; then
         echo "setup: installing yosys and nextpnr for the RTL"
