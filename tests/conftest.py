@@ -1,8 +1,10 @@
 """Distributes the tests over the workers of pytest-xdist, and gives tests that measure real time a higher priority."""
 
+import contextlib
 import functools
 import os
 import pathlib
+import signal
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
@@ -101,12 +103,39 @@ def devices():
     return found | ({f"namespace {path.name}" for path in namespaces.iterdir()} if namespaces.exists() else set())
 
 
+def descendants():
+    """Returns what each living process runs that this one or its children started, by process ID."""
+    parents, commands = {}, {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, parent = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:2]
+            if state != "Z":
+                parents[int(entry.name)] = int(parent)
+                commands[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ").strip()
+    found, generation = {}, {os.getpid()}
+    while generation:
+        generation = {one for one, parent in parents.items() if parent in generation}
+        found |= {one: commands[one] for one in generation}
+    return found
+
+
+def end(process):
+    """Ends a process of a test, and waits for its end if it is a child."""
+    with contextlib.suppress(OSError):
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def leave_nothing_behind():
-    """Fails if the tests of a file leave devices or namespaces: the next file of the same worker may use their names."""
-    before = devices()
+    """Fails if the tests of a file leave processes, devices or namespaces, and ends the processes: the next file of the same worker
+    may use their names, and a poll-mode worker that nobody ends takes a core from all others."""
+    before, processes = devices(), descendants()
     yield
+    left = [f"process {process} ({command})" for process, command in descendants().items() if process not in processes]
+    for process in descendants().keys() - processes.keys():
+        end(process)
     # Without root, the workers share the devices of the machine.
     if os.geteuid() == 0:
-        left = sorted(devices() - before)
-        assert not left, f"the tests of this file leave {', '.join(left)}"
+        left += sorted(devices() - before)
+    assert not left, f"the tests of this file leave {', '.join(left)}"
