@@ -162,7 +162,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
     (
         "the engine has no measure of large flows for rules; flow.bytes is there",
-        &["flow.elephant"],
+        &["flow.elephant", "flow.rate"],
     ),
     (
         "this keyword of Snort has no counterpart",

@@ -14,6 +14,7 @@
 
 pub mod address;
 pub mod buffers;
+mod consistency;
 pub mod countries;
 pub mod explain;
 pub mod files;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::Syntax;
+use crate::consistency;
 use crate::header::{self, Header};
 use crate::keywords;
 use crate::lexer::{self, Statement};
@@ -175,6 +176,11 @@ pub(crate) fn parse(syntax: Syntax, file: &str, statement: &Statement) -> Result
         }
         options.push(parsed);
         positions.push(statement.position(option.offset));
+    }
+    if let Err((at, option, reason)) = consistency::check(syntax, &options) {
+        let mut refusal = refuse(open, option, reason);
+        refusal.position = positions.get(at).copied().unwrap_or(refusal.position);
+        return Err(refusal);
     }
     let rule = Rule {
         syntax,

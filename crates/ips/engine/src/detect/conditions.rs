@@ -5,9 +5,13 @@ use core::net::IpAddr;
 use millrace_ips_rules::address::Value;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::{Comparison, NumberField};
+use millrace_ips_rules::options::protocols::ProtocolOf;
 use millrace_ips_rules::variables::Ranges;
 
-use super::program::{BitMode, Endpoint, PacketTest, Rule, ScoreTest, Side, compare, compare_all};
+use super::program::{
+    BitMode, Endpoint, PacketTest, ProtocolOfFlow, Rule, ScoreTest, Side, compare, compare_all,
+};
+use crate::app::AppProtocol;
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::{IpVersion, Packet};
 
@@ -15,6 +19,26 @@ use crate::packet::{IpVersion, Packet};
 fn is_in(ranges: &[(u128, u128)], number: u128) -> bool {
     let after = ranges.partition_point(|(first, _)| *first <= number);
     after > 0 && number <= ranges[after - 1].1
+}
+
+/// Returns true if a flow satisfies a condition on its protocol. `app` is the protocol of the direction of the packet, or of the
+/// transaction.
+pub(super) fn protocol(test: &ProtocolOfFlow, app: Option<AppProtocol>, flow: Option<&Flow>) -> bool {
+    let of_side = |side| flow.and_then(|flow| flow.app.detected_in(side));
+    match test.of {
+        ProtocolOf::Packet => test.takes(app),
+        ProtocolOf::Client => test.takes(of_side(Direction::ToServer)),
+        ProtocolOf::Server => test.takes(of_side(Direction::ToClient)),
+        ProtocolOf::Either => {
+            let sides = Direction::BOTH.map(of_side);
+            match test.is_negated {
+                true => sides.into_iter().all(|app| test.takes(app)),
+                false => sides.into_iter().any(|app| test.takes(app)),
+            }
+        }
+        ProtocolOf::Flow => test.takes(flow.and_then(|flow| flow.app.detected())),
+        ProtocolOf::Original => test.takes(flow.and_then(|flow| flow.app.original_protocol)),
+    }
 }
 
 /// Returns true if an address is in a set.

@@ -27,7 +27,7 @@ pub(super) fn satisfies(
     (direction, now, client): (Direction, Time, IpAddr),
 ) -> bool {
     match test {
-        AppTest::Protocol { .. } => true,
+        AppTest::Protocol(_) => true,
         AppTest::Progress(progress) => transaction.progress[direction.index()] >= *progress,
         AppTest::Field(field, value) => has(*field, value, transaction, (direction, now, client)),
         AppTest::Number(field, comparison, index) => {

@@ -198,7 +198,7 @@ pub(super) struct Prefilter {
 /// Returns true if a rule tests an anomaly and no other field or buffer of a transaction.
 fn is_over_events(rule: &Rule) -> bool {
     let is_event = |test: &AppTest| matches!(test, AppTest::Field(TextField::AppLayerEvent, _));
-    let is_other = |test: &AppTest| !is_event(test) && !matches!(test, AppTest::Protocol { .. });
+    let is_other = |test: &AppTest| !is_event(test) && !matches!(test, AppTest::Protocol(_));
     rule.buffers.is_empty() && rule.app.iter().any(is_event) && !rule.app.iter().any(is_other)
 }
 

@@ -48,6 +48,7 @@ impl DirectionState {
     /// candidates. All buffers are scanned again for the rules of the new set.
     pub(super) fn renumber(&mut self, stays: impl Fn(&mut u32) -> bool) {
         self.candidates.retain_mut(|candidate| stays(&mut candidate.rule));
+        self.variables.retain_mut(|(rule, _)| stays(rule));
         for candidate in &mut self.candidates {
             candidate.evaluated = 0;
         }

@@ -1,5 +1,6 @@
 //! Detection state of a transaction: the candidate rules, and how far buffers are scanned.
 
+use super::subject::Variables;
 use crate::flow::{Direction, FlowState};
 
 /// A rule that may match a transaction.
@@ -54,6 +55,8 @@ pub(super) struct DirectionState {
     /// The candidate rules, each at most once.
     pub(super) candidates: Vec<Candidate>,
     pub(super) scanned: Vec<Scanned>,
+    /// The variables of the buffers that matched so far, by rule, for the buffers behind them.
+    pub(super) variables: Vec<(u32, Variables)>,
     /// The transaction's replacement counter at the last scan.
     pub(super) replaced: u32,
     /// True if the candidates include the rules that are always evaluated.
@@ -84,6 +87,7 @@ impl TransactionState {
         let of = |direction: &DirectionState| {
             direction.candidates.capacity() * size_of::<Candidate>()
                 + direction.scanned.capacity() * size_of::<Scanned>()
+                + direction.variables.capacity() * size_of::<(u32, Variables)>()
         };
         self.directions.iter().map(of).sum()
     }

@@ -192,10 +192,39 @@ fn a_rule_that_cannot_match_is_refused_with_its_reason() {
     assert!(refused("byte_test:1,>,size,0;").contains("size is not set before"));
     let across =
         "http.uri; content:\"/\"; byte_extract:1,0,n,relative; http.request_body; byte_test:1,=,n,0;";
-    assert!(refused(across).contains("the variable n is set in another use of a buffer"));
-    let inside = across.replace("http.request_body; ", "");
-    assert_eq!(refused(&inside), "");
+    assert_eq!(refused(across), "");
+    for wrong in [
+        "content:\"/\"; byte_extract:1,0,n,relative; http.uri; byte_test:1,=,n,0;",
+        "content:\"a\"; http_uri; content:\"b\"; http_client_body; byte_extract:1,0,n,relative; content:\"c\"; http_uri; depth:n;",
+        "ipv4.hdr; byte_extract:1,0,n; http.uri; byte_test:1,=,n,0;",
+    ] {
+        let refusal = refused(wrong);
+        assert!(
+            refusal.contains("the variable n is set by operations that are evaluated later"),
+            "{wrong}: {refusal}"
+        );
+    }
     assert!(refused("base64_data; content:\"a\";").contains("base64_decode"));
+    for wrong in [
+        "http.uri; content:\"abcd\"; bsize:3;",
+        "http.uri; bsize:<4; content:\"abcd\";",
+        "http.uri; content:\"a\"; content:\"abcd\"; bsize:1<>4;",
+    ] {
+        assert!(
+            refused(wrong).contains("a content of 4 bytes in a buffer of at most 3"),
+            "{wrong}"
+        );
+    }
+    for right in [
+        "http.uri; content:\"abcd\"; bsize:4; http.host; bsize:1; content:!\"abcd\";",
+        "http.uri; content:\"abcd\"; bsize:>3; bsize:!5; bsize:2<>6;",
+        "http.referer; absent; http.uri; content:\"a\";",
+        "http.uri; content:\"a\"; http.referer;",
+    ] {
+        assert_eq!(refused(right), "", "{right}");
+    }
+    assert!(refused("http.referer; absent; content:\"a\";").contains("absent beside conditions"));
+    assert!(refused("http.uri; http.host; content:\"a\";").contains("no condition on"));
 }
 
 #[test]

@@ -134,17 +134,20 @@ fn a_threshold_of_the_table_replaces_that_of_the_rule_that_it_names() {
 }
 
 #[test]
-fn each_threshold_of_a_rule_applies_and_a_detection_filter_stands_alone() {
+fn a_rule_has_one_rate() {
     let limit = "threshold:type limit, track by_src, count 1, seconds 600;";
     let second = "threshold:type threshold, track by_src, count 2, seconds 60;";
-    assert_eq!(alerted(&format!("{second} {limit}"), ""), [2]);
     let filter = "detection_filter:track by_src, count 2, seconds 60;";
-    let rule = format!("alert udp any any -> any any ({filter} {limit} sid:1;)");
-    let (_, refusals) = with_rows(&rule, "");
-    assert!(
-        refusals[0].contains("a detection_filter beside another rate"),
-        "{refusals:?}"
-    );
+    for rates in [
+        [second, limit],
+        [filter, limit],
+        [limit, filter],
+        [filter, filter],
+    ] {
+        let rule = format!("alert udp any any -> any any ({} sid:1;)", rates.concat());
+        let (_, refusals) = with_rows(&rule, "");
+        assert!(refusals[0].contains("the rule has another rate"), "{refusals:?}");
+    }
 }
 
 #[test]

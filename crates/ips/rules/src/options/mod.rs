@@ -6,6 +6,7 @@ pub mod dataset;
 pub mod entropy;
 mod enumerations;
 pub mod number;
+pub mod protocols;
 pub mod settings;
 pub mod state;
 pub mod transform;

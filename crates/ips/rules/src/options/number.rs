@@ -324,6 +324,19 @@ impl Comparison {
         n(text.strip_prefix('=').unwrap_or(text)).map(Comparison::Equal)
     }
 
+    /// Returns the largest number that satisfies the comparison; `None` if there is none, or if it depends on bits.
+    pub fn largest(self) -> Option<u64> {
+        match self {
+            Comparison::Equal(n) | Comparison::LessOrEqual(n) | Comparison::Within(_, n) => Some(n),
+            Comparison::Less(n) | Comparison::Between(_, n) => Some(n.saturating_sub(1)),
+            Comparison::NotEqual(_)
+            | Comparison::Greater(_)
+            | Comparison::GreaterOrEqual(_)
+            | Comparison::Outside(..)
+            | Comparison::Mask { .. } => None,
+        }
+    }
+
     /// Returns the comparison in plain words.
     pub fn words(self) -> String {
         match self {

@@ -42,10 +42,12 @@ pub(crate) fn flow(value: Option<&str>) -> Result<Vec<FlowState>, Reason> {
     let both = |a, b| states.contains(&a) && states.contains(&b);
     if both(FlowState::ToServer, FlowState::ToClient)
         || both(FlowState::Established, FlowState::NotEstablished)
+        || both(FlowState::OnlyStream, FlowState::NoStream)
+        || both(FlowState::OnlyFrag, FlowState::NoFrag)
     {
         return Err(Reason::invalid(
             "the states contradict each other",
-            "one direction and one state",
+            "one direction, one state, and packets or the stream",
         ));
     }
     Ok(states)

@@ -1,6 +1,7 @@
 //! Options with a text value of few forms, and the transforms of buffers.
 
 use super::entropy::Entropy;
+use super::protocols::ProtocolCondition;
 use crate::refusal::Reason;
 use crate::text::{list, negation, number32, quote, required};
 
@@ -44,7 +45,7 @@ macro_rules! fields {
 
 fields! {
     Target "target" "the attacked end is" "src_ip or dest_ip";
-    AppLayerProtocol "app-layer-protocol" "the protocol of the flow is" "[!]PROTOCOL";
+    AppLayerProtocol "app-layer-protocol" "the protocol of the flow is" "[!]PROTOCOL[|PROTOCOL…][,direction|to_server|to_client|either|final|original][,exact]";
     AppLayerEvent "app-layer-event" "a parser raises" "PROTOCOL.EVENT";
     TcpFlags "flags" | "tcp.flags" "the TCP flags are" "[*+!]FLAGS[,IGNORED] with F S R P A U C E 1 2 0";
     FragBits "fragbits" "the fragment bits are" "[*+!] and letters of M, D and R";
@@ -156,7 +157,11 @@ impl TextField {
         };
         let is_valid = match self {
             TextField::Target => matches!(text, "src_ip" | "dest_ip"),
-            TextField::AppLayerProtocol | TextField::AppLayerEvent => all(&is_word),
+            TextField::AppLayerProtocol => {
+                ProtocolCondition::parse(text)?;
+                true
+            }
+            TextField::AppLayerEvent => all(&is_word),
             TextField::TcpFlags => {
                 let is_flags = |part: &str| {
                     let part = part.trim_matches(['*', '+', '!']);

@@ -65,6 +65,90 @@ fn each_malformed_option_is_refused_with_its_reason() {
 }
 
 #[test]
+fn options_that_contradict_themselves_or_each_other_are_refused() {
+    const RATE: &str = "threshold:type limit, track by_src, count 1, seconds 5;";
+    for (options, expected) in [
+        ("content:\"abcd\"; depth:3;", "depth 3 is less than the 4 bytes"),
+        ("content:\"abcd\"; depth:-4;", "depth -4 is less than the 4 bytes"),
+        ("content:\"a\"; content:\"abcd\"; within:3;", "within 3 is less"),
+        ("content:\"a\"; content:!\"b\"; within:0;", "within 0 is less"),
+        (
+            "content:\"a\"; startswith; depth:5;",
+            "startswith beside another place",
+        ),
+        (
+            "content:\"a\"; content:\"b\"; distance:1; startswith;",
+            "startswith beside another place",
+        ),
+        (
+            "content:\"a\"; content:\"b\"; offset:1; within:5;",
+            "depth or offset beside distance",
+        ),
+        ("content:\"a\"; offset:-1;", "offset -1"),
+        (
+            "content:\"a\"; content:\"b\"; distance:1048577;",
+            "distance 1048577",
+        ),
+        (
+            "content:\"a\"; content:\"b\"; distance:-1048577;",
+            "distance -1048577",
+        ),
+        ("content:\"abcd\"; fast_pattern:2,3;", "3 bytes from byte 2"),
+        ("content:\"abcd\"; fast_pattern:2,0;", "0 bytes from byte 2"),
+        (
+            "content:\"a\"; fast_pattern; content:\"b\"; fast_pattern;",
+            "another content of the rule",
+        ),
+        (
+            "content:\"a\"; fast_pattern:only; depth:4;",
+            "fast_pattern:only beside a place",
+        ),
+        (
+            "content:!\"a\"; fast_pattern:only;",
+            "fast_pattern:only beside a place or a negation",
+        ),
+        (
+            "content:!\"a\"; offset:4; fast_pattern;",
+            "beside a negation and a place",
+        ),
+        ("flow:only_stream,no_stream;", "contradict"),
+        ("flow:only_frag,no_frag;", "contradict"),
+        ("flowbits:set,a|b;", "set of several bits"),
+        ("flowbits:isset,a; flowbits:isnotset,a;", "is set and is not set"),
+        (
+            "xbits:isnotset,a,track ip_src; xbits:isset,a,track ip_src;",
+            "is set and is not set",
+        ),
+        ("ttl:256;", "256 is more than 255"),
+        ("itype:3<>300;", "300 is more than 255"),
+        ("dsize:>65536;", "65536 is more than 65535"),
+        ("dsize:<0;", "no number is less than 0"),
+        ("priority:0;", "the priority 0"),
+        ("priority:256;", "the priority 256"),
+    ] {
+        let message = refusal(options);
+        assert!(message.contains(expected), "{options}: {message}");
+        assert!(message.starts_with("a.rules:1:"), "{message}");
+    }
+    let twice = refusal(&format!("{RATE} {RATE}"));
+    assert!(
+        twice.starts_with("a.rules:1:87: sid 7: threshold: the rule has another rate"),
+        "{twice}"
+    );
+    for options in [
+        "content:\"abcd\"; depth:4; content:\"x\"; within:1; distance:-1048576;",
+        "content:\"abcd\"; fast_pattern:1,3; content:!\"x\"; startswith; endswith;",
+        "content:!\"a\"; fast_pattern; flowbits:isset,a; flowbits:isset,b; flowbits:set,a;",
+        "xbits:isset,a,track ip_src; xbits:isnotset,a,track ip_dst; flowbits:isnotset,a|b;",
+        "ttl:255; dsize:<1; itype:!0-255; tcp.seq:4294967295; priority:255;",
+        "flow:established,only_stream,no_frag;",
+    ] {
+        let text = format!("alert tcp any any -> any any ({options} sid:7;)");
+        assert_eq!(refusals(&text), [""; 0], "{options}");
+    }
+}
+
+#[test]
 fn headers_and_whole_rules_are_refused_with_the_part_that_is_wrong() {
     for (text, expected) in [
         ("alart tcp any any -> any any (sid:1;)", "action: \"alart\""),

@@ -1,5 +1,7 @@
 //! Options that read a number from the traffic.
 
+use std::cell::Cell;
+
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::options::bytes::{ByteKind, ByteOption};
 use millrace_ips_rules::options::content;
@@ -17,20 +19,35 @@ pub(super) enum List {
     Buffer(usize),
 }
 
-/// The names of the variables of a rule, in the order of their indices. A variable belongs to the list of operations that sets
-/// it: other buffers may come with other packets, and are then evaluated without it.
+/// A list of operations, and what it is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Place {
+    pub(super) list: List,
+    /// True if the buffer of the list is a part of a packet and not of a transaction.
+    pub(super) is_of_packet: bool,
+}
+
+/// The names of the variables of a rule, in the order of their indices. A variable is known to the list of operations that sets
+/// it, and to those that are evaluated behind that list.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    known: Vec<(String, List)>,
-    /// The list whose operations are compiled.
-    list: List,
+    known: Vec<(String, Place)>,
+    /// The place whose operations are compiled.
+    place: Place,
+    /// True if a list uses a variable that a buffer of a transaction sets in another list.
+    are_shared: Cell<bool>,
 }
 
 impl Names {
-    /// Returns the names for operations of a list.
-    pub(super) fn of(&mut self, list: List) -> &mut Names {
-        self.list = list;
+    /// Returns the names for operations at a place.
+    pub(super) fn of(&mut self, place: Place) -> &mut Names {
+        self.place = place;
         self
+    }
+
+    /// Returns true if the values of variables must be kept for lists that are evaluated later, perhaps with another packet.
+    pub(super) fn are_shared(&self) -> bool {
+        self.are_shared.get()
     }
 
     /// Returns the index of a variable.
@@ -38,13 +55,27 @@ impl Names {
         let Some(at) = self.known.iter().position(|(known, _)| known == name) else {
             return Ok(None);
         };
-        match self.known[at].1 == self.list {
-            true => Ok(Some(at as u8)),
-            false => Err(Reason::Invalid {
-                problem: format!("the variable {name} is set in another use of a buffer"),
-                expected: "variables that the buffer itself sets: buffers may come with different packets",
-            }),
+        let (set, used) = (self.known[at].1, self.place);
+        let is_known = match (set.list, used.list) {
+            (before, same) if before == same => true,
+            (List::Buffer(before), List::Buffer(behind)) => {
+                before < behind && set.is_of_packet == used.is_of_packet
+            }
+            // The payload is evaluated behind all buffers.
+            (List::Buffer(_), List::Payload) => true,
+            (List::Payload, _) => false,
+        };
+        if !is_known {
+            return Err(Reason::Invalid {
+                problem: format!("the variable {name} is set by operations that are evaluated later"),
+                expected: "variables of the same buffer, or of a buffer before it; the payload comes behind the buffers, and \
+                    headers of packets are apart from the buffers of protocols",
+            });
         }
+        if set.list != used.list && !set.is_of_packet {
+            self.are_shared.set(true);
+        }
+        Ok(Some(at as u8))
     }
 
     /// Returns the index of a variable that the option sets.
@@ -58,7 +89,7 @@ impl Names {
                 limit: VARIABLES,
             });
         }
-        self.known.push((name.to_owned(), self.list));
+        self.known.push((name.to_owned(), self.place));
         Ok((self.known.len() - 1) as u8)
     }
 

@@ -122,15 +122,18 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
     }
 }
 
-/// Returns the protocols with a name of `app-layer-protocol` or of a service of Snort.
-pub(super) fn by_name(name: &str) -> Result<Vec<AppProtocol>, Reason> {
-    if name == "file" {
-        return Ok(FILES.to_vec());
+/// Returns the protocols that a name of `app-layer-protocol` stands for: unless it is exact, `dcerpc` stands for SMB, too, which
+/// may carry it.
+pub(super) fn by_name(name: &str, is_exact: bool) -> Result<Vec<AppProtocol>, Reason> {
+    match name {
+        "file" => return Ok(FILES.to_vec()),
+        "http" => return Ok(HTTP.to_vec()),
+        "dcerpc" if !is_exact => return Ok(vec![AppProtocol::Dcerpc, AppProtocol::Smb]),
+        _ => {}
     }
     let name = match name {
         "https" => "tls",
         "netbios-ssn" => "smb",
-        "unknown" => "failed",
         name => name,
     };
     match AppProtocol::by_name(name) {

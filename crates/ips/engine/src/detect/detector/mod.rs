@@ -401,10 +401,7 @@ impl Detector {
                 .all(|test| conditions::packet(test, packet, flow) && !(has_stream_data && is_empty(test)))
             && conditions::header(rule, packet)
             && rule.app.iter().all(|test| match test {
-                AppTest::Protocol {
-                    protocols,
-                    is_negated,
-                } => app.is_some_and(|app| protocols.contains(&app) != *is_negated),
+                AppTest::Protocol(test) => conditions::protocol(test, app, flow),
                 // Fields and numbers belong to transactions, where they are tested.
                 AppTest::Field(..) | AppTest::Number(..) | AppTest::Digest { .. } | AppTest::Progress(_) => {
                     true

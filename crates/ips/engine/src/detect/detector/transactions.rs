@@ -11,6 +11,7 @@ use crate::app::{AppEvent, Progress, Transaction, Transactions, protocol_of};
 use crate::detect::compile::Ruleset;
 use crate::detect::fields;
 use crate::detect::program::{AppTest, Disabled, Rule};
+use crate::detect::subject::Variables;
 use crate::detect::transaction;
 use crate::detect::transaction_state::{Candidate, DirectionState, Seen};
 use crate::flow::{Direction, Flow};
@@ -85,7 +86,7 @@ impl Detector {
             let is_asked = |event: &&AppEvent| {
                 rule.app.iter().all(|test| match test {
                     AppTest::Field(_, value) => event.eq_ignore_ascii_case(value),
-                    AppTest::Protocol { .. }
+                    AppTest::Protocol(_)
                     | AppTest::Number(..)
                     | AppTest::Digest { .. }
                     | AppTest::Progress(_) => true,
@@ -158,13 +159,19 @@ impl Detector {
         if std::mem::take(&mut transaction.has_new_trailer[direction.index()]) {
             repeat_headers(rules, &mut state.candidates);
         }
-        for candidate in state.candidates.iter_mut().filter(|candidate| !candidate.is_done) {
+        let DirectionState {
+            candidates,
+            variables,
+            has_varying,
+            ..
+        } = &mut state;
+        for candidate in candidates.iter_mut().filter(|candidate| !candidate.is_done) {
             let Some(rule) = rules.rules.get(candidate.rule as usize) else {
                 continue;
             };
-            state.has_varying |= transaction::varies(rule);
+            *has_varying |= transaction::varies(rule);
             let sample = self.begin_sample();
-            let is_match = self.transaction_rule(rule, candidate, context, flow, transaction);
+            let is_match = self.transaction_rule(rule, (candidate, variables), context, flow, transaction);
             self.end_rule(sample, candidate.rule, is_match);
             if is_match {
                 candidate.is_done = true;
@@ -234,11 +241,11 @@ impl Detector {
     }
 
     /// Returns true if a rule matches a transaction. Buffers that matched at an earlier call need not match
-    /// again.
+    /// again; `kept` has the variables that they set, for the buffers behind them.
     fn transaction_rule(
         &mut self,
         rule: &Rule,
-        candidate: &mut Candidate,
+        (candidate, kept): (&mut Candidate, &mut Vec<(u32, Variables)>),
         context: Context<'_>,
         flow: &Flow,
         transaction: &Transaction,
@@ -262,31 +269,60 @@ impl Detector {
         }
         self.counters.evaluations += 1;
         self.scratch.begin();
+        let known = candidate.matched;
+        if rule.shares_variables
+            && let Some((_, variables)) = kept.iter().find(|(rule, _)| *rule == candidate.rule)
+        {
+            self.scratch.variables = *variables;
+        }
         let mut all = true;
         for (at, test) in rule.buffers.iter().enumerate() {
             if candidate.matched >> at & 1 != 0 {
                 continue;
             }
+            // The buffers of the other direction may have changed at other versions, and a buffer behind one that did not match was
+            // not evaluated.
+            let is_first = rule.shares_variables && known.trailing_ones() < at as u32;
+            let since = if rule.spans_transaction || is_first {
+                0
+            } else {
+                evaluated
+            };
             let is_match = transaction::matches(
                 test,
                 transaction,
-                // The buffers of the other direction may have changed at other versions.
-                (
-                    context.direction,
-                    if rule.spans_transaction { 0 } else { evaluated },
-                ),
+                (context.direction, since),
                 &mut self.scratch,
                 &mut self.memory.1,
             );
             self.note_limit(candidate.rule, rule);
             match is_match {
-                true => candidate.matched |= 1 << at,
-                false => all = false,
+                true => {
+                    candidate.matched |= 1 << at;
+                    if rule.shares_variables {
+                        keep(kept, candidate.rule, self.scratch.variables);
+                    }
+                }
+                false => {
+                    all = false;
+                    // The buffers behind it need its variables.
+                    if rule.shares_variables {
+                        break;
+                    }
+                }
             }
         }
         let is_match = all && self.payload(rule, context, Some(flow));
         self.note_limit(candidate.rule, rule);
         is_match
+    }
+}
+
+/// Keeps the variables of a rule in place of those that it had before.
+fn keep(kept: &mut Vec<(u32, Variables)>, rule: u32, variables: Variables) {
+    match kept.iter_mut().find(|(known, _)| *known == rule) {
+        Some((_, before)) => *before = variables,
+        None => kept.push((rule, variables)),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millrace_ips_rules::countries::{Countries, Country};
 use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
+use millrace_ips_rules::options::protocols::ProtocolOf;
 use millrace_ips_rules::options::words::TextField;
 use millrace_ips_rules::reputation::Reputation;
 use millrace_wire::IpProto;
@@ -190,16 +191,34 @@ impl FlowTest {
     }
 }
 
+/// A condition on the protocol of a flow.
+#[derive(Debug, Clone)]
+pub struct ProtocolOfFlow {
+    /// The protocols; one of them is enough.
+    pub protocols: Vec<AppProtocol>,
+    /// True if the protocol must be known, and not be in the list.
+    pub is_negated: bool,
+    /// True if a protocol that is not known yet is enough.
+    pub takes_unknown: bool,
+    /// The bytes whose protocol it is.
+    pub of: ProtocolOf,
+}
+
+impl ProtocolOfFlow {
+    /// Returns true if a protocol satisfies the condition; `None` stands for one that is not known yet.
+    pub(in crate::detect) fn takes(&self, app: Option<AppProtocol>) -> bool {
+        match app {
+            Some(app) => self.protocols.contains(&app) != self.is_negated,
+            None => self.takes_unknown,
+        }
+    }
+}
+
 /// A condition on the application layer that is not a list of operations.
 #[derive(Debug, Clone)]
 pub enum AppTest {
     /// The protocol of the flow.
-    Protocol {
-        /// The protocols; one of them is enough.
-        protocols: Vec<AppProtocol>,
-        /// True if the flow must have a protocol that is not in the list.
-        is_negated: bool,
-    },
+    Protocol(ProtocolOfFlow),
     /// The message of the direction of the packet has come at least so far.
     Progress(Progress),
     /// A value of the parser.

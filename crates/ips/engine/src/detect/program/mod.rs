@@ -24,8 +24,8 @@ use crate::app::AppProtocol;
 use crate::flow::Direction;
 
 pub use condition::{
-    AddressSide, AppTest, BitMode, CountryTest, FlowTest, PacketTest, ReputationTest, ScoreTest, Side,
-    compare, compare_all,
+    AddressSide, AppTest, BitMode, CountryTest, FlowTest, PacketTest, ProtocolOfFlow, ReputationTest,
+    ScoreTest, Side, compare, compare_all,
 };
 pub use operation::{
     Absence, BufferTest, ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand,
@@ -127,6 +127,8 @@ pub struct Rule {
     pub buffers: Vec<BufferTest>,
     /// True if the buffers are those of a request and of its response (`=>`).
     pub spans_transaction: bool,
+    /// True if operations use variables that those over another buffer set.
+    pub shares_variables: bool,
     /// Conditions on the application layer.
     pub app: Vec<AppTest>,
     /// The files that a match stores.

@@ -266,7 +266,7 @@ fn mdns() -> Case {
         fail: vec![
             "mdns.queries.rrname; content:\"host\";",
             "mdns.authorities.rrname; content:\"host\";",
-            "app-layer-protocol:dns;",
+            "app-layer-protocol:!mdns,final;",
         ],
     }
 }

@@ -1,6 +1,7 @@
 //! The keywords of each protocol, with messages of our own made from the examples of Suricata's documentation: rules that hold and
 //! rules that do not, in both modes, in whole messages and split at every byte.
 
+mod across;
 mod anomaly;
 mod binary;
 mod bodies;
@@ -51,6 +52,9 @@ fn ber(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 /// Returns every case.
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = vec![
+        across::variables_case(),
+        across::files_case(),
+        across::protocol_case(),
         binary::mqtt_case(),
         binary::snmp_case(),
         binary::rfb_case(),

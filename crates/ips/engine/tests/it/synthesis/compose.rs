@@ -120,7 +120,7 @@ fn make<'a>(
             AppTest::Number(NumberField::Urilen, comparison, _) => {
                 extra.push((Buffer::HttpUri, vec![Operation::Size(*comparison)]));
             }
-            AppTest::Protocol { .. } | AppTest::Progress(_) => {}
+            AppTest::Protocol(_) | AppTest::Progress(_) => {}
             AppTest::Field(TextField::TlsSubject, text) => handshake.subject = text.trim_matches('"').into(),
             AppTest::Field(TextField::TlsIssuer, text) => handshake.issuer = text.trim_matches('"').into(),
             AppTest::Field(TextField::TlsVersion | TextField::SslVersion, text) => {

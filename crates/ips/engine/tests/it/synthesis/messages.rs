@@ -43,10 +43,7 @@ pub(crate) fn is_to_client(rule: &Rule) -> bool {
 /// Returns the protocol of the flow: `None` is the bare transport.
 pub(crate) fn app(rule: &Rule) -> Result<Option<AppProtocol>, Failure> {
     let named = rule.app.iter().find_map(|test| match test {
-        AppTest::Protocol {
-            protocols,
-            is_negated: false,
-        } => protocols.first().copied(),
+        AppTest::Protocol(test) if !test.is_negated => test.protocols.first().copied(),
         AppTest::Field(
             TextField::TlsSubject
             | TextField::TlsIssuer

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use millrace_ips_rules::Syntax;
 use millrace_ips_rules::header::Protocol;
 
 use crate::detect::compile::bytes::{self, List};
@@ -36,6 +37,8 @@ pub(super) struct Builder<'a> {
     pub(super) disables: Option<Disabled>,
     /// The rule file, whose folder has the files that options name.
     pub(super) file: &'a str,
+    /// The syntax of the rule.
+    pub(super) syntax: Syntax,
     /// The protocol of the header.
     pub(super) protocol: Protocol,
     pub(super) data: &'a BTreeMap<(String, String), Vec<u8>>,

@@ -1,6 +1,7 @@
 //! Compilation of one rule: its header and options in, a [`Rule`] or a refusal out.
 
 mod builder;
+mod checks;
 mod options;
 mod resolve;
 mod sets;
@@ -104,6 +105,7 @@ pub(super) fn compile(
         bypasses: false,
         disables: None,
         file: &loaded.file,
+        syntax: rule.syntax,
         protocol: rule.header.protocol,
         data: &settings.data,
         is_anchored: false,
@@ -116,6 +118,7 @@ pub(super) fn compile(
     if let Some(hook) = rule.header.hook {
         builder.hook(hook).map_err(whole)?;
     }
+    builder.check_absence().map_err(whole)?;
     builder.require_file();
     let mut protocol = protocols::header(rule.header.protocol);
     if protocol.app.is_empty() {
@@ -156,12 +159,6 @@ pub(super) fn compile(
         _ => None,
     });
     let rates: Vec<Rate> = rates.collect();
-    if rates.len() > 1 && rates.iter().any(|rate| rate.kind.is_none()) {
-        return Err(whole(Reason::Invalid {
-            problem: "a detection_filter beside another rate".to_owned(),
-            expected: "one detection_filter, or thresholds without one",
-        }));
-    }
     let thresholds = thresholds(&rates, rule.gid(), rule.sid().unwrap_or_default(), rows);
     let pass_digest = pass_digest(rule, [&source, &destination]);
     let has_ports = source.ports.is_some() || destination.ports.is_some();
@@ -217,6 +214,7 @@ pub(super) fn compile(
         fast_pattern: fast_pattern.filter(|_| !spans_transaction),
         headers: builder.headers,
         spans_transaction,
+        shares_variables: builder.names.are_shared(),
         alerts_on_pass: builder.alerts_on_pass,
         bypasses: builder.bypasses,
         disables: builder.disables,
@@ -249,7 +247,7 @@ impl Builder<'_> {
             AppTest::Field(field, value) => protocols::of_field(*field, value),
             AppTest::Number(field, ..) => protocols::of_number(*field),
             AppTest::Digest { .. } => protocols::files(),
-            AppTest::Protocol { .. } | AppTest::Progress(_) => Vec::new(),
+            AppTest::Protocol(_) | AppTest::Progress(_) => Vec::new(),
         };
         let of_fields = self.app.iter().map(of_field).filter(|all| !all.is_empty());
         of_fields.min_by_key(Vec::len).unwrap_or_default()
@@ -379,7 +377,7 @@ fn is_of_headers(builder: &Builder<'_>, kind: RuleType) -> bool {
 
 /// Returns true if a condition is on a transaction and not on the flow.
 fn is_of_transaction(test: &AppTest) -> bool {
-    !matches!(test, AppTest::Protocol { .. })
+    !matches!(test, AppTest::Protocol(_))
 }
 
 impl Builder<'_> {

@@ -11,6 +11,7 @@ use millrace_ips_rules::options::RuleOption;
 use millrace_ips_rules::options::content::{Content, Pcre};
 use millrace_ips_rules::options::entropy::Entropy;
 use millrace_ips_rules::options::number::{Comparison, Index, NumberField, Selection};
+use millrace_ips_rules::options::protocols::ProtocolCondition;
 use millrace_ips_rules::options::state::FlowState;
 use millrace_ips_rules::options::transform::Transform;
 use millrace_ips_rules::options::words::TextField;
@@ -23,7 +24,8 @@ use crate::detect::compile::protocols;
 use crate::detect::compile::words::{self, Shared};
 use crate::detect::fields;
 use crate::detect::program::{
-    Absence, AppTest, BufferTest, ContentTest, Disabled, Operand, Operation, PacketTest, PcreTest, Side, Step,
+    Absence, AppTest, BufferTest, ContentTest, Disabled, Operand, Operation, PacketTest, PcreTest,
+    ProtocolOfFlow, Side, Step,
 };
 use crate::flow::Direction;
 use crate::packet::events;
@@ -77,11 +79,23 @@ impl Builder<'_> {
         List::Buffer(self.buffers.len() - 1)
     }
 
-    fn operations(&mut self, list: List) -> &mut Vec<Operation> {
+    pub(super) fn operations(&mut self, list: List) -> &mut Vec<Operation> {
         match list {
             List::Buffer(at) if at < self.buffers.len() => &mut self.buffers[at].operations,
             _ => &mut self.payload,
         }
+    }
+
+    /// Returns the names of variables for operations of a list.
+    fn names_of(&mut self, list: List) -> &mut bytes::Names {
+        let is_of_packet = match list {
+            List::Buffer(at) => self
+                .buffers
+                .get(at)
+                .is_some_and(|test| protocols::is_of_packet(test.buffer)),
+            List::Payload => false,
+        };
+        self.names.of(bytes::Place { list, is_of_packet })
     }
 
     /// Returns the list of an option that reads bytes. Behind legacy modifiers (`content:"/a"; http_uri; isdataat:!1,relative;`),
@@ -141,6 +155,7 @@ impl Builder<'_> {
                         });
                     }
                 };
+                self.check_sticky()?;
                 self.list = self.new_list(*buffer);
                 if let Some(test) = self.buffers.last_mut() {
                     test.side = side;
@@ -167,13 +182,13 @@ impl Builder<'_> {
             RuleOption::Byte(option) => {
                 let is_relative = option.arguments.iter().any(|argument| argument == "relative");
                 let list = self.list_of_reader(is_relative);
-                let operation = bytes::compile(option, self.names.of(list))?;
+                let operation = bytes::compile(option, self.names_of(list))?;
                 self.push(list, operation);
             }
             RuleOption::IsDataAt(test) => {
                 let list = self.list_of_reader(test.relative);
                 let operation = Operation::IsDataAt {
-                    position: self.names.of(list).operand(&test.position)?,
+                    position: self.names_of(list).operand(&test.position)?,
                     is_relative: test.relative,
                     is_negated: test.is_negated,
                 };
@@ -234,7 +249,7 @@ impl Builder<'_> {
             Some(buffer) => self.list_of(buffer),
             None => self.list,
         };
-        let names = self.names.of(list);
+        let names = self.names_of(list);
         let operand = |value: &Option<_>| value.as_ref().map(|value| names.operand(value)).transpose();
         let size = content.pattern.len() as i64;
         let test = ContentTest {
@@ -271,7 +286,7 @@ impl Builder<'_> {
             });
         }
         self.push(list, Operation::Content(test));
-        Ok(())
+        self.check_size(list)
     }
 
     fn pcre(&mut self, pcre: &Pcre) -> Result<(), Reason> {
@@ -370,7 +385,10 @@ impl Builder<'_> {
             NumberField::Bsize if suffix == Some("relative") => {
                 self.push(self.list, Operation::RemainingSize(comparison));
             }
-            NumberField::Bsize => self.push(self.list, Operation::Size(comparison)),
+            NumberField::Bsize => {
+                self.push(self.list, Operation::Size(comparison));
+                self.check_size(self.list)?;
+            }
             NumberField::Urilen => {
                 let buffer = match suffix {
                     Some("raw") => Buffer::HttpUriRaw,
@@ -428,12 +446,23 @@ impl Builder<'_> {
             TextField::IpProtocol => self.packet.push(words::ip_protocol(text)?),
             TextField::StreamSize => self.packet.push(words::stream_size(text)?),
             TextField::AppLayerProtocol => {
-                let (is_negated, name) = negation(text);
-                let name = name.split(',').next().unwrap_or(name);
-                self.app.push(AppTest::Protocol {
-                    protocols: protocols::by_name(name)?,
-                    is_negated,
-                });
+                let condition = ProtocolCondition::parse(text)?;
+                let mut test = ProtocolOfFlow {
+                    protocols: Vec::new(),
+                    is_negated: condition.is_negated,
+                    takes_unknown: false,
+                    of: condition.of,
+                };
+                for name in condition.names {
+                    match name {
+                        "unknown" => test.takes_unknown = true,
+                        name => test
+                            .protocols
+                            .extend(protocols::by_name(name, condition.is_exact)?),
+                    }
+                }
+                self.check_protocol(&test)?;
+                self.app.push(AppTest::Protocol(test));
             }
             TextField::TlsSubject => self.content_of(Buffer::TlsCertSubject, text, Content::default())?,
             TextField::TlsIssuer => self.content_of(Buffer::TlsCertIssuer, text, Content::default())?,

@@ -141,6 +141,7 @@ impl Detector {
         let mut steps = Steps::default();
         let app = flow.and_then(|flow| flow.app.protocol);
         self.trace_common(rules, rule, context, flow, app, &mut steps);
+        self.scratch.begin();
         self.trace_payload(rule, context, flow, &mut steps);
         let place = match context.stream.filter(|_| rule.on_stream) {
             Some(window) => TracePlace::Stream {
@@ -184,13 +185,14 @@ impl Detector {
             let app = transaction.app;
             self.trace_common(rules, rule, context, Some(flow), Some(app), &mut steps);
             for test in &rule.app {
-                if matches!(test, AppTest::Protocol { .. }) {
+                if matches!(test, AppTest::Protocol(_)) {
                     continue;
                 }
                 let at = (context.direction, context.packet.time, flow.key.client);
                 let holds = fields::satisfies(test, transaction, at);
                 steps.add(words::app(test), holds, String::new);
             }
+            self.scratch.begin();
             for test in &rule.buffers {
                 self.trace_buffer(test, transaction, context.direction, &mut steps);
             }
@@ -279,12 +281,8 @@ impl Detector {
             steps.add(words::packet(test), holds, || words::of_packet(test, packet));
         }
         for test in &rule.app {
-            if let AppTest::Protocol {
-                protocols,
-                is_negated,
-            } = test
-            {
-                let holds = app.is_some_and(|app| protocols.contains(&app) != *is_negated);
+            if let AppTest::Protocol(condition) = test {
+                let holds = conditions::protocol(condition, app, flow);
                 steps.add(words::app(test), holds, || {
                     app.map_or("not known yet", AppProtocol::name).to_owned()
                 });
@@ -349,7 +347,7 @@ impl Detector {
         let name = words::buffer(test);
         let mut transformed = Vec::new();
         let mut subjects = Vec::new();
-        let views = transaction.buffers(source_of(test.buffer), direction);
+        let views = transaction.buffers(source_of(test.buffer), test.side.unwrap_or(direction));
         for view in views.flat_map(|view| pieces(test.buffer, view)) {
             let mut bytes = Vec::new();
             match test.transforms.is_empty() {
@@ -387,10 +385,13 @@ impl Detector {
     /// Returns the index of the first subject that matches, or of the last one if none does; `None` if the
     /// list is empty.
     fn first_match(&mut self, operations: &[Operation], subjects: &[(&str, Subject<'_>)]) -> Option<usize> {
+        let known = self.scratch.variables;
         let found = subjects.iter().position(|(_, subject)| {
             self.scratch.begin();
+            self.scratch.variables = known;
             evaluate::matches(operations, subject, &mut self.scratch)
         });
+        self.scratch.variables = known;
         found.or(subjects.len().checked_sub(1))
     }
 
@@ -402,8 +403,10 @@ impl Detector {
         subject: &Subject<'_>,
         steps: &mut Steps,
     ) {
+        let known = self.scratch.variables;
         for (at, operation) in operations.iter().enumerate() {
             self.scratch.begin();
+            self.scratch.variables = known;
             let holds = evaluate::matches(&operations[..=at], subject, &mut self.scratch);
             let limit = self.scratch.limit.take();
             steps.add(

@@ -283,13 +283,18 @@ pub(super) fn of_packet(test: &PacketTest, packet: &Packet<'_>) -> String {
 /// Returns a condition on the application layer in words.
 pub(super) fn app(test: &AppTest) -> String {
     match test {
-        AppTest::Protocol {
-            protocols,
-            is_negated,
-        } => {
-            let names: Vec<&str> = protocols.iter().map(|app| app.name()).collect();
-            let not = if *is_negated { "not " } else { "" };
-            format!("the application protocol is {not}{}", names.join(" or "))
+        AppTest::Protocol(test) => {
+            let unknown = test.takes_unknown.then_some("unknown");
+            let names: Vec<&str> = unknown
+                .into_iter()
+                .chain(test.protocols.iter().map(|app| app.name()))
+                .collect();
+            let not = if test.is_negated { "not " } else { "" };
+            format!(
+                "the application protocol ({}) is {not}{}",
+                test.of,
+                names.join(" or ")
+            )
         }
         AppTest::Progress(progress) => format!("the message has come up to {progress:?}"),
         AppTest::Field(field, value) => format!("{} is {value}", field.words()),
