@@ -16,7 +16,7 @@ use crate::fabric::{Site, Switch, Trunk};
 use crate::filter::Filter;
 use crate::id::{
     AccountId, ApprovalId, ConfigId, ConnectionId, FilterId, IdParseError, IpId, MacId, PolicyId, ServiceId,
-    ServiceKeyId, SiteId, SwitchId, TrunkId, UserId,
+    ServiceKeyId, SiteId, SwitchId, TrunkId, UserId, parse_number,
 };
 use crate::index::IndexCell;
 use crate::persistent::{Numbered, PersistentMap};
@@ -67,23 +67,26 @@ macro_rules! collections {
         }
 
         impl ObjectId {
-            /// Returns true if the identifier has the number 0: it stands for the newest object of its type that the
-            /// same order creates.
-            pub fn is_placeholder(self) -> bool {
-                match self {
-                    $(ObjectId::$kind(id) => id.0 == 0,)*
+            /// Returns the identifier of a type, by its prefix, with a number; `None` if no type has the prefix.
+            pub fn new(prefix: &str, number: u32) -> Option<ObjectId> {
+                match prefix {
+                    $(<$id>::PREFIX => Some(ObjectId::$kind($id(number))),)*
+                    _ => None,
                 }
             }
-        }
 
-        impl FromStr for ObjectId {
-            type Err = IdParseError;
+            /// Returns the prefix of the type.
+            pub const fn prefix(self) -> &'static str {
+                match self {
+                    $(ObjectId::$kind(_) => <$id>::PREFIX,)*
+                }
+            }
 
-            fn from_str(text: &str) -> Result<ObjectId, IdParseError> {
-                $(if let Ok(id) = text.parse::<$id>() {
-                    return Ok(ObjectId::$kind(id));
-                })*
-                Err(IdParseError::new(text, "the identifier of an object", "cn-5".to_owned()))
+            /// Returns the number.
+            pub const fn number(self) -> u32 {
+                match self {
+                    $(ObjectId::$kind(id) => id.0,)*
+                }
             }
         }
 
@@ -184,6 +187,29 @@ collections! {
     policies: Policy = LanPolicy, PolicyId;
     /// Orders that wait for a second person.
     approvals: Approval = Approval, ApprovalId;
+}
+
+impl ObjectId {
+    /// Returns true if the identifier has the number 0: it stands for the newest object of its type that the
+    /// same order creates.
+    pub const fn is_placeholder(self) -> bool {
+        self.number() == 0
+    }
+
+    /// Returns the identifier that a text is, if it is one. Most texts of objects are none, and are told apart without an error.
+    pub fn find(text: &str) -> Option<ObjectId> {
+        let (prefix, _) = text.split_once('-')?;
+        ObjectId::new(prefix, parse_number(text, prefix)?)
+    }
+}
+
+impl FromStr for ObjectId {
+    type Err = IdParseError;
+
+    fn from_str(text: &str) -> Result<ObjectId, IdParseError> {
+        let found = ObjectId::find(text);
+        found.ok_or_else(|| IdParseError::new(text, "the identifier of an object", "cn-5".to_owned()))
+    }
 }
 
 impl TryFrom<String> for ObjectId {

@@ -36,6 +36,14 @@ pub(crate) fn parse_number(text: &str, prefix: &str) -> Option<u32> {
     digits.parse().ok().filter(|_| is_canonical)
 }
 
+/// Writes a text, padded to the width that the formatter asks for. Without a width, nothing is allocated.
+fn write_padded(f: &mut fmt::Formatter<'_>, text: fmt::Arguments<'_>) -> fmt::Result {
+    if f.width().is_none() && f.precision().is_none() {
+        return f.write_fmt(text);
+    }
+    f.pad(&text.to_string())
+}
+
 /// Defines identifiers: newtypes over `u32` with a prefix in text and serde.
 macro_rules! identifiers {
     ($($(#[$meta:meta])* $name:ident = $prefix:literal;)*) => {$(
@@ -51,7 +59,7 @@ macro_rules! identifiers {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&format!("{}-{}", Self::PREFIX, self.0))
+                write_padded(f, format_args!("{}-{}", Self::PREFIX, self.0))
             }
         }
 
@@ -170,7 +178,7 @@ macro_rules! numbers {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0.to_string())
+                write_padded(f, format_args!("{}", self.0))
             }
         }
     )*};

@@ -82,9 +82,14 @@ impl Index {
 
     /// Replaces the contracted rates of a service.
     pub(crate) fn set_contracts(&mut self, id: ServiceId, contracts: Contracts) {
-        let before = self.contracts.remove(&id).unwrap_or_default();
+        let before = self.contracts(id);
+        if before == contracts {
+            return;
+        }
         adjust(&mut self.total, &before, &contracts);
-        if !contracts.is_empty() {
+        if contracts.is_empty() {
+            self.contracts.remove(&id);
+        } else {
             self.contracts.insert(id, contracts);
         }
     }

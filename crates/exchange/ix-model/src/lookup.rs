@@ -31,19 +31,32 @@ fn index_of(exchange: &Exchange) -> Index {
     index
 }
 
-/// Replaces an object in an index by its new version, except for the contracts.
+/// Replaces an object in an index by its new version, except for the contracts. What stays the same is not written: each
+/// write copies a part of the index.
 fn replace(index: &mut Index, id: ObjectId, before: Option<&Object>, after: Option<&Object>) {
-    for (kind, number) in before.into_iter().flat_map(numbers) {
-        index.remove_number(kind, number);
-    }
-    for (kind, number) in after.into_iter().flat_map(numbers) {
-        index.add_number(kind, number);
+    let of = |object: Option<&Object>| object.into_iter().flat_map(numbers).collect::<Vec<_>>();
+    let (numbers_before, numbers_after) = (of(before), of(after));
+    if numbers_before != numbers_after {
+        for (kind, number) in numbers_before {
+            index.remove_number(kind, number);
+        }
+        for (kind, number) in numbers_after {
+            index.add_number(kind, number);
+        }
     }
     if let ObjectId::Config(id) = id {
-        if let Some(config) = before.and_then(ConfigId::unwrap) {
+        let (before, after) = (
+            before.and_then(ConfigId::unwrap),
+            after.and_then(ConfigId::unwrap),
+        );
+        let place = |config: &Config| (config.service, config.connection);
+        if before.map(place) == after.map(place) {
+            return;
+        }
+        if let Some(config) = before {
             index.remove_end(id, config);
         }
-        if let Some(config) = after.and_then(ConfigId::unwrap) {
+        if let Some(config) = after {
             index.add_end(id, config);
         }
     }
