@@ -10,7 +10,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use serde_json::{Value, json};
 
-use crate::canonical::{CanonicalError, canonical};
+use crate::canonical::{CanonicalError, canonical, canonical_object};
 use crate::time::UnixMillis;
 
 /// A SHA-256 hash, as 64 lower-case hexadecimal digits.
@@ -43,25 +43,37 @@ pub struct AuditRecord {
     pub hash: Hash,
 }
 
-impl AuditRecord {
-    /// Returns the record that follows the entry number `serial - 1` with the hash `previous`.
+/// An entry of the chain, as the database stores it.
+#[derive(Debug)]
+pub(crate) struct AuditRow {
+    /// The position in the chain; the first entry has 1.
+    pub(crate) serial: u64,
+    /// The canonical form of the entry.
+    pub(crate) text: String,
+    /// The hash of the canonical form.
+    pub(crate) hash: Hash,
+}
+
+impl AuditRow {
+    /// Returns the entry that follows the number `serial - 1` with the hash `previous`.
     pub(crate) fn new(
         serial: u64,
         previous: &str,
         entry: &AuditEntry,
         now: UnixMillis,
-    ) -> Result<AuditRecord, CanonicalError> {
-        let body = json!({
-            "serial": serial,
-            "time": now.0,
-            "actor": entry.actor,
-            "action": entry.action,
-            "object": entry.object,
-            "detail": entry.detail,
-            "previous": previous,
-        });
-        let hash = sha256(&canonical(&body)?);
-        Ok(AuditRecord { serial, body, hash })
+    ) -> Result<AuditRow, CanonicalError> {
+        let text = |text: &str| Value::from(text);
+        let text = canonical_object(vec![
+            ("serial", &Value::from(serial)),
+            ("time", &Value::from(now.0)),
+            ("actor", &text(&entry.actor)),
+            ("action", &text(&entry.action)),
+            ("object", &text(&entry.object)),
+            ("detail", &entry.detail),
+            ("previous", &text(previous)),
+        ])?;
+        let hash = sha256(&text);
+        Ok(AuditRow { serial, text, hash })
     }
 }
 

@@ -17,6 +17,16 @@ pub struct CanonicalError {
     pub number: String,
 }
 
+/// Returns the canonical form of an object with these members.
+///
+/// # Errors
+/// As [`canonical`].
+pub(crate) fn canonical_object(members: Vec<(&str, &Value)>) -> Result<String, CanonicalError> {
+    let mut out = String::new();
+    write_object(members, &mut out)?;
+    Ok(out)
+}
+
 /// Returns the canonical form of `value`, as RFC 8785 defines it.
 ///
 /// # Errors
@@ -53,24 +63,28 @@ fn write(value: &Value, out: &mut String) -> Result<(), CanonicalError> {
             out.push(']');
         }
         Value::Object(members) => {
-            // RFC 8785, section 3.2.3: names are ordered by their UTF-16 code units.
-            let mut names: Vec<(Vec<u16>, &String)> = members
-                .keys()
-                .map(|name| (name.encode_utf16().collect(), name))
-                .collect();
-            names.sort();
-            out.push('{');
-            for (index, (_, name)) in names.iter().enumerate() {
-                if index > 0 {
-                    out.push(',');
-                }
-                write_string(name, out);
-                out.push(':');
-                write(&members[*name], out)?;
-            }
-            out.push('}');
+            write_object(
+                members.iter().map(|(name, value)| (&**name, value)).collect(),
+                out,
+            )?;
         }
     }
+    Ok(())
+}
+
+fn write_object(mut members: Vec<(&str, &Value)>, out: &mut String) -> Result<(), CanonicalError> {
+    // RFC 8785, section 3.2.3: names are ordered by their UTF-16 code units.
+    members.sort_unstable_by(|(one, _), (two, _)| one.encode_utf16().cmp(two.encode_utf16()));
+    out.push('{');
+    for (index, (name, value)) in members.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        write_string(name, out);
+        out.push(':');
+        write(value, out)?;
+    }
+    out.push('}');
     Ok(())
 }
 

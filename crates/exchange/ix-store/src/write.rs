@@ -1,9 +1,11 @@
 //! The writes of a transaction into the tables of SQLite.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, params};
 
 use crate::answer::write_answer;
-use crate::audit::AuditRecord;
+use crate::audit::AuditRow;
 use crate::error::StoreError;
 use crate::setting::write_setting;
 use crate::sqlite::{Sqlite, unsigned};
@@ -66,13 +68,9 @@ impl Sqlite {
         write_journal(sql, &transaction.journal)?;
         let mut append = sql.prepare_cached("INSERT INTO audit VALUES (?1, ?2, ?3)")?;
         for entry in &transaction.audit {
-            let record = AuditRecord::new(serial + 1, &hash, entry, now)?;
-            append.execute(params![
-                record.serial.cast_signed(),
-                record.body.to_string(),
-                record.hash
-            ])?;
-            (serial, hash) = (record.serial, record.hash);
+            let row = AuditRow::new(serial + 1, &hash, entry, now)?;
+            append.execute(params![row.serial.cast_signed(), row.text, row.hash])?;
+            (serial, hash) = (row.serial, row.hash);
         }
         for (key, answer) in &transaction.answers {
             write_answer(sql, key, answer, now)?;
@@ -98,29 +96,43 @@ impl Sqlite {
     }
 }
 
-/// Writes journal records, and sets the states of their changes.
+/// Writes journal records, and sets the states of their changes: each change gets its newest state once, because a row of a change
+/// is long.
 fn write_journal(sql: &Connection, records: &[JournalRecord]) -> Result<(), StoreError> {
-    let mut create = sql.prepare_cached("INSERT INTO change VALUES (?1, ?2, ?3, ?3, ?4)")?;
+    let mut create =
+        sql.prepare_cached("INSERT INTO change VALUES (?1, ?2, ?3, ?3, ?4) ON CONFLICT (id) DO NOTHING")?;
     let mut update = sql.prepare_cached("UPDATE change SET state = ?2, updated_at = ?3 WHERE id = ?1")?;
     let mut append =
         sql.prepare_cached("INSERT INTO journal (change, state, at, detail) VALUES (?1, ?2, ?3, ?4)")?;
-    let mut exists = sql.prepare_cached("SELECT 1 FROM change WHERE id = ?1")?;
-    for record in records {
-        let (id, name, at) = (
-            record.change.cast_signed(),
-            record.state.name(),
-            record.at.0.cast_signed(),
-        );
-        let detail = record.detail.to_string();
-        if record.state == ChangeState::Accepted && !exists.exists(params![id])? {
-            create.execute(params![id, name, at, detail])?;
-        } else if update.execute(params![id, name, at])? == 0 {
+    let details: Vec<String> = records.iter().map(|record| record.detail.to_string()).collect();
+    let mut newest = BTreeMap::new();
+    for (record, detail) in records.iter().zip(&details) {
+        let (id, name, at) = columns(record);
+        let is_new =
+            record.state == ChangeState::Accepted && create.execute(params![id, name, at, detail])? == 1;
+        if !is_new {
+            newest.insert(id, (name, at));
+        }
+    }
+    for (id, (name, at)) in newest {
+        if update.execute(params![id, name, at])? == 0 {
             return Err(StoreError::Database(format!(
-                "change {} is {name} but was never accepted",
-                record.change
+                "change {id} is {name} but was never accepted"
             )));
         }
+    }
+    for (record, detail) in records.iter().zip(&details) {
+        let (id, name, at) = columns(record);
         append.execute(params![id, name, at, detail])?;
     }
     Ok(())
+}
+
+/// Returns the change of a record, the name of its state, and its time.
+fn columns(record: &JournalRecord) -> (i64, &'static str, i64) {
+    (
+        record.change.cast_signed(),
+        record.state.name(),
+        record.at.0.cast_signed(),
+    )
 }

@@ -8,7 +8,7 @@ use super::Known;
 use super::failure::Failure;
 use super::read::{signed, unsigned};
 
-use crate::audit::AuditRecord;
+use crate::audit::AuditRow;
 use crate::error::StoreError;
 use crate::time::UnixMillis;
 use crate::transaction::{
@@ -43,17 +43,16 @@ pub(super) async fn write_one(
     write_objects(sql, transaction, revision).await?;
     write_journal(sql, &transaction.journal).await?;
     for entry in &transaction.audit {
-        let record = AuditRecord::new(serial + 1, &hash, entry, now).map_err(StoreError::from)?;
+        let row = AuditRow::new(serial + 1, &hash, entry, now).map_err(StoreError::from)?;
         let append = "INSERT INTO audit VALUES ($1, $2::text::json, $3)";
-        let body = record.body.to_string();
-        let number = signed(record.serial);
+        let number = signed(row.serial);
         let values = [
             (&number as _, Type::INT8),
-            (&body as _, Type::TEXT),
-            (&record.hash as _, Type::TEXT),
+            (&row.text as _, Type::TEXT),
+            (&row.hash as _, Type::TEXT),
         ];
         sql.execute_typed(append, &values).await?;
-        (serial, hash) = (record.serial, record.hash);
+        (serial, hash) = (row.serial, row.hash);
     }
     for (key, answer) in &transaction.answers {
         write_answer(sql, key, answer, now).await?;
