@@ -273,9 +273,15 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             key,
             confirm_within,
         } => {
-            let hash = millrace_ix_store::sha256_hex(serde_json::to_string(&operations)?.as_bytes());
-            let scope = "control".to_owned();
-            let idempotency = key.map(|key| (IdempotencyKey { scope, key }, hash));
+            let idempotency = match key {
+                Some(key) => {
+                    let text = serde_json::to_string(&operations)?;
+                    let scope = "control".to_owned();
+                    let hash = millrace_ix_store::sha256_hex(text.as_bytes());
+                    Some((IdempotencyKey { scope, key }, hash))
+                }
+                None => None,
+            };
             let options = OrderOptions {
                 if_match: None,
                 idempotency,
@@ -573,7 +579,7 @@ fn objects(snapshot: &Snapshot, prefix: Option<&str>) -> Result<Value> {
             let mut value = serde_json::to_value(snapshot.exchange.object(id)?).ok()?;
             let members = value.as_object_mut()?;
             members.insert("id".to_owned(), json!(id));
-            members.insert("revision".to_owned(), json!(snapshot.revisions.get(&id)));
+            members.insert("revision".to_owned(), json!(snapshot.revisions.of(id)));
             Some(value)
         })
         .collect();

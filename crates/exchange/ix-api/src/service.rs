@@ -111,7 +111,7 @@ impl Snapshot {
 
     /// Returns the revision at which an object was last written.
     pub fn revision_of(&self, object: ObjectId) -> u64 {
-        let found = self.source.revisions.get(&object);
+        let found = self.source.revisions.of(object);
         found.map_or(self.revision, |revision| revision.0)
     }
 

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millrace_ix_engine::{Action, Content, Engine, Event, Mode, Order, Resume, Settings, SwitchStatus};
+use millrace_ix_engine::{
+    Action, Content, Engine, Event, Mode, Order, Resume, Scope, Settings, SwitchStatus,
+};
 use millrace_ix_model::{Applied, ConfigId, Exchange, NumberHold, ObjectId, SwitchId, Timestamp};
 use millrace_ix_store::{AuditEntry, Leader, Revision, Store, StoreError, Transaction, UnixMillis};
 use millrace_types::{Mac, Time};
@@ -22,6 +24,7 @@ use crate::output::Output;
 use crate::phases::{Phases, Planner};
 use crate::probe::Probes;
 use crate::quarantine::Checklists;
+use crate::revisions::Revisions;
 use crate::rows;
 use crate::verify::VerifyRequest;
 
@@ -41,7 +44,7 @@ pub struct Core {
     /// The time for which the switches are planned: it decides which addresses and filters are valid.
     pub(crate) planned_at: Timestamp,
     pub(crate) revision: Revision,
-    pub(crate) revisions: Arc<BTreeMap<ObjectId, Revision>>,
+    pub(crate) revisions: Revisions,
     pub(crate) engine: Engine<Fabric>,
     pub(crate) ports: Arc<PortStates>,
     pub(crate) checklists: Arc<Checklists>,
@@ -98,7 +101,7 @@ impl Core {
             before: Arc::clone(&exchange),
             exchange,
             revision: Revision(0),
-            revisions: Arc::default(),
+            revisions: Revisions::default(),
             engine: Engine::new(settings, BTreeMap::new(), 0, false),
             ports: Arc::default(),
             checklists: Arc::default(),
@@ -173,18 +176,15 @@ impl Core {
     pub(crate) fn note_revision(&mut self, transaction: &Transaction, revision: Revision) {
         self.revision = revision;
         self.changed = true;
-        if transaction.puts.is_empty() && transaction.deletes.is_empty() {
-            return;
-        }
-        let revisions = Arc::make_mut(&mut self.revisions);
         for row in &transaction.puts {
-            if let Ok(id) = format!("{}-{}", row.kind, row.id).parse() {
-                revisions.insert(id, revision);
+            // The row of the pools is no object.
+            if let Some(id) = ObjectId::new(&row.kind, row.id) {
+                self.revisions.set(id, revision);
             }
         }
         for (kind, number) in &transaction.deletes {
-            if let Ok(id) = format!("{kind}-{number}").parse::<ObjectId>() {
-                revisions.remove(&id);
+            if let Some(id) = ObjectId::new(kind, *number) {
+                self.revisions.remove(id);
             }
         }
     }
@@ -360,13 +360,18 @@ impl Core {
         let earlier = self.open.range(..id).map(|(_, earlier)| earlier);
         let followed =
             earlier.filter(|earlier| earlier.is_pending() && change.concerns.follow(&earlier.concerns));
+        // Only the verification asks for it.
+        let scope = match self.engine.settings().verification {
+            Some(_) => change.concerns.scope([&self.before, &self.exchange]),
+            None => Scope::default(),
+        };
         Order {
             change: id,
             revision: change.revision,
             objects: change.objects(),
-            references: change.references(),
+            references: change.references.clone(),
             follows: followed.flat_map(OpenChange::objects).collect(),
-            scope: change.concerns.scope([&self.before, &self.exchange]),
+            scope,
             stage,
             flip,
             clean,

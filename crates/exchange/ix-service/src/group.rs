@@ -10,11 +10,10 @@
 //!                                                 refused: the exchange is as before the group, and every order is refused
 //! ```
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_ix_engine::{Event, Mode, Resume};
-use millrace_ix_model::{Actor, Applied, Drafted, Exchange, ObjectId, Operation, SwitchId, Timestamp};
+use millrace_ix_model::{Actor, Applied, Drafted, Exchange, Operation, SwitchId, Timestamp};
 use millrace_ix_store::{Answer, ChangeState, JournalRecord, Revision, StoreError};
 use serde_json::{Value, json};
 
@@ -27,6 +26,7 @@ use crate::now::Now;
 use crate::open::OpenChange;
 use crate::order::{ApplyOptions, OrderOptions, OrderRequest, Ordered};
 use crate::phases::{Phases, counts};
+use crate::revisions::Revisions;
 use crate::text::{self, Document};
 use crate::verify::Preview;
 use crate::wording::{actor_name, answer, audit, describe, repeated};
@@ -41,7 +41,7 @@ struct Group {
     unconfirmed: Arc<AllUnconfirmed>,
     planned_at: Timestamp,
     revision: Revision,
-    revisions: Arc<BTreeMap<ObjectId, Revision>>,
+    revisions: Revisions,
     next_change: u64,
 }
 
@@ -126,7 +126,7 @@ impl Core {
             unconfirmed: Arc::clone(&self.unconfirmed),
             planned_at: self.planned_at,
             revision: self.revision,
-            revisions: Arc::clone(&self.revisions),
+            revisions: self.revisions.clone(),
             next_change: self.next_change,
         }
     }
@@ -278,7 +278,7 @@ impl Core {
             return Ok(ordered);
         }
         let (revision, id) = (Revision(self.revision.0 + 1), self.next_change);
-        let mut open = OpenChange::new(
+        let (mut open, stored) = OpenChange::new(
             (&self.exchange, self.planned_at),
             (&after, planned_at),
             changes,
@@ -293,7 +293,7 @@ impl Core {
                 change: id,
                 state: ChangeState::Accepted,
                 at: now.wall,
-                detail: open.detail(&name, &described),
+                detail: open.detail(&name, &described, stored),
             });
         }
         if has_change || !is_expiry {
@@ -357,7 +357,7 @@ impl Core {
         let Some((object, expected)) = options.if_match else {
             return Ok(());
         };
-        let found = self.revisions.get(&object).copied();
+        let found = self.revisions.of(object);
         if found == Some(expected) {
             return Ok(());
         }

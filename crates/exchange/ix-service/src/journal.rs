@@ -139,16 +139,22 @@ impl Core {
             }
         }
         let operations = self.reports_of(&cleaned);
-        let mut after = Exchange::clone(&self.exchange);
-        let applied = crate::reports::apply(&mut after, operations, now.timestamp());
-        let reports = self.transaction(&after, &applied);
-        let transaction = Transaction {
-            puts: reports.puts,
-            deletes: reports.deletes,
-            ..transaction
-        };
-        self.commit(&transaction, now)?;
-        self.replace(after, &applied, now);
+        if operations.is_empty() {
+            self.commit(&transaction, now)?;
+            // The transaction has written no object.
+            self.before = Arc::clone(&self.exchange);
+        } else {
+            let mut after = Exchange::clone(&self.exchange);
+            let applied = crate::reports::apply(&mut after, operations, now.timestamp());
+            let reports = self.transaction(&after, &applied);
+            let transaction = Transaction {
+                puts: reports.puts,
+                deletes: reports.deletes,
+                ..transaction
+            };
+            self.commit(&transaction, now)?;
+            self.replace(after, &applied, now);
+        }
         for (id, state) in states {
             if let Some(change) = self.open.get_mut(&id) {
                 change.state = state;

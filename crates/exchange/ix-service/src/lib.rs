@@ -40,6 +40,7 @@ mod probe;
 mod quarantine;
 mod reader;
 mod reports;
+mod revisions;
 mod rows;
 #[cfg(feature = "simulation")]
 pub mod simulation;
@@ -63,6 +64,7 @@ pub use now::Now;
 pub use order::{ApplyOptions, EntryCounts, OrderOptions, OrderRequest, Ordered};
 pub use output::{FabricRequest, Output};
 pub use quarantine::{Check, Finding, Quarantined};
+pub use revisions::Revisions;
 pub use snapshot::Snapshot;
 pub use thread::{Service, Settings};
 pub use verify::{ChangeToVerify, Deltas, Preview, Verifier, VerifyRequest};

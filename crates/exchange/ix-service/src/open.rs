@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_ix_model::{ChangeSet, Exchange, NumberHold, Object, ObjectId, PoolKind, Timestamp};
 use millrace_ix_plan::services_at_boundary;
 use millrace_ix_store::{ChangeRecord, ChangeState};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::concerns::Concerns;
@@ -34,10 +34,12 @@ pub(crate) struct OpenChange {
     pub(crate) concerns: Concerns,
     /// The times between which the change brings the switches, if validities begin or end between them.
     pub(crate) validity: Option<(Timestamp, Timestamp)>,
+    /// The identifiers of the objects that the written objects refer to, before or after the change.
+    pub(crate) references: BTreeSet<String>,
 }
 
-/// The part of an open change that the journal holds.
-#[derive(Serialize, Deserialize)]
+/// The part of an open change that the journal holds, as [`OpenChange::new`] writes it.
+#[derive(Deserialize)]
 struct Stored {
     revision: u64,
     redo: ChangeSet,
@@ -45,14 +47,14 @@ struct Stored {
 }
 
 impl OpenChange {
-    /// Returns the change that turns `before`, as it is planned for one time, into `after`, as it is planned for another.
-    /// `redo` holds the objects that it writes.
+    /// Returns the change that turns `before`, as it is planned for one time, into `after`, as it is planned for another, and
+    /// the part that the journal holds. `redo` holds the objects that it writes.
     pub(crate) fn new(
         (before, then): (&Exchange, Timestamp),
         (after, now): (&Exchange, Timestamp),
         redo: ChangeSet,
         revision: u64,
-    ) -> OpenChange {
+    ) -> (OpenChange, Value) {
         let objects = redo.objects.keys().map(|id| (*id, before.object(*id))).collect();
         let takes = taken(before, after, &redo);
         let released = |kind: PoolKind, number: u32| {
@@ -78,9 +80,12 @@ impl OpenChange {
             released,
             last_id: 0,
         };
-        let mut change = OpenChange::from_stored(Stored { revision, redo, undo }, ChangeState::Accepted);
+        let json = json!({"revision": revision, "redo": redo, "undo": undo});
+        let references = references_in(&json);
+        let stored = Stored { revision, redo, undo };
+        let mut change = OpenChange::from_stored(stored, references, ChangeState::Accepted);
         change.relate((before, then), (after, now));
-        change
+        (change, json)
     }
 
     /// Notes which parts of the exchange the change concerns.
@@ -107,7 +112,7 @@ impl OpenChange {
         )
     }
 
-    fn from_stored(stored: Stored, state: ChangeState) -> OpenChange {
+    fn from_stored(stored: Stored, references: BTreeSet<String>, state: ChangeState) -> OpenChange {
         let in_switches = |changes: &ChangeSet| {
             let released = changes.released.iter();
             let waiting = released.filter(|(_, _, rest)| *rest == Some(NumberHold::InSwitches));
@@ -124,49 +129,44 @@ impl OpenChange {
             has_entries: true,
             concerns: Concerns::default(),
             validity: None,
+            references,
         }
     }
 
     /// Reads the change from the detail of its journal record.
     pub(crate) fn read(record: &ChangeRecord) -> Result<OpenChange, StartError> {
-        let stored = serde_json::from_value(record.detail["stored"].clone());
-        let stored: Stored = stored.map_err(|error| StartError::Change {
+        let json = &record.detail["stored"];
+        let stored = Stored::deserialize(json).map_err(|error| StartError::Change {
             id: record.id,
             reason: error.to_string(),
         })?;
-        Ok(OpenChange::from_stored(stored, record.state))
+        Ok(OpenChange::from_stored(stored, references_in(json), record.state))
     }
 
-    /// Returns the detail of the journal record `accepted`.
-    pub(crate) fn detail(&self, actor: &str, operations: &Value) -> Value {
-        let stored = Stored {
-            revision: self.revision,
-            redo: self.redo.clone(),
-            undo: self.undo.clone(),
-        };
+    /// Returns the detail of the journal record `accepted`. `stored` is the part from which a restart continues the change.
+    pub(crate) fn detail(&self, actor: &str, operations: &Value, stored: Value) -> Value {
         let objects: Vec<String> = self.redo.objects.keys().map(ToString::to_string).collect();
-        json!({"actor": actor, "operations": operations, "objects": objects, "stored": stored})
+        let mut detail = json!({"actor": actor, "operations": operations, "objects": objects});
+        detail["stored"] = stored;
+        detail
     }
 
     /// Returns the identifiers of the objects that the change writes.
     pub(crate) fn objects(&self) -> BTreeSet<String> {
         self.redo.objects.keys().map(ToString::to_string).collect()
     }
+}
 
-    /// Returns the identifiers of the objects that the written objects refer to, before or after the change.
-    pub(crate) fn references(&self) -> BTreeSet<String> {
-        let mut found = BTreeSet::new();
-        for object in self
-            .redo
-            .objects
-            .values()
-            .chain(self.undo.objects.values())
-            .flatten()
-        {
-            collect(&serde_json::to_value(object).unwrap_or(Value::Null), &mut found);
-        }
-        found
+/// Returns the identifiers of the objects that the objects of a change refer to, before or after it. `stored` is the part of the
+/// change that the journal holds.
+fn references_in(stored: &Value) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for side in ["redo", "undo"] {
+        let objects = stored[side]["objects"].as_object();
+        let objects = objects.into_iter().flat_map(|objects| objects.values());
+        objects.for_each(|object| collect(object, &mut found));
     }
+    found
 }
 
 /// Adds all strings of a value that are identifiers. A port is added as the identifier of its switch.
@@ -174,7 +174,7 @@ fn collect(value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => {
             let name = text.split(':').next().unwrap_or(text);
-            if name.parse::<ObjectId>().is_ok() {
+            if ObjectId::find(name).is_some() && !found.contains(name) {
                 found.insert(name.to_owned());
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_ix_engine::{Engine, Mode, Resume, Settings};
-use millrace_ix_model::{Exchange, ObjectId};
+use millrace_ix_model::Exchange;
 use millrace_ix_store::{ChangeState, Leader, Revision, Store, UnixMillis};
 
 use crate::core::{ADOPTED, Core};
@@ -15,13 +15,14 @@ use crate::fabric::Fabric;
 use crate::now::Now;
 use crate::open::OpenChange;
 use crate::phases::Planner;
+use crate::revisions::Revisions;
 use crate::rows;
 
 /// The contents of the database, with an engine that has been told nothing yet.
 pub(crate) struct Loaded {
     pub(crate) exchange: Exchange,
     pub(crate) revision: Revision,
-    pub(crate) revisions: BTreeMap<ObjectId, Revision>,
+    pub(crate) revisions: Revisions,
     pub(crate) open: BTreeMap<u64, OpenChange>,
     pub(crate) unconfirmed: BTreeMap<u64, Unconfirmed>,
     pub(crate) next_change: u64,
@@ -83,7 +84,7 @@ impl Core {
         core.exchange = Arc::new(loaded.exchange);
         core.before = Arc::clone(&core.exchange);
         core.revision = loaded.revision;
-        core.revisions = Arc::new(loaded.revisions);
+        core.revisions = loaded.revisions;
         core.engine = loaded.engine;
         core.open = loaded.open;
         core.unconfirmed = Arc::new(loaded.unconfirmed);
@@ -125,18 +126,12 @@ impl Core {
         self.open = loaded.open;
         self.next_change = loaded.next_change;
         self.unconfirmed = Arc::new(loaded.unconfirmed);
-        let before = std::mem::replace(&mut self.revisions, Arc::new(loaded.revisions));
+        let before = std::mem::replace(&mut self.revisions, loaded.revisions);
         self.add_switches(now);
         self.queue.clear();
         self.changed = true;
-        let revisions = Arc::clone(&self.revisions);
-        let written = revisions
-            .iter()
-            .filter(|(id, revision)| before.get(id) != Some(revision));
-        let written = written.map(|(id, revision)| (*id, *revision, false));
-        let deleted = before.keys().filter(|id| !revisions.contains_key(id));
-        let deleted = deleted.map(|id| (*id, loaded.revision, true));
-        for (id, revision, deleted) in written.chain(deleted) {
+        for (id, written) in self.revisions.differing(&before) {
+            let (revision, deleted) = (written.unwrap_or(loaded.revision), written.is_none());
             self.tell(
                 EventKind::Object {
                     id,

@@ -58,19 +58,25 @@ impl Core {
                 }
             }
         }
-        let is_open = |service: ServiceId| {
-            let others = self
-                .open
-                .iter()
-                .filter(|(id, change)| !cleaned.contains(id) && change.state != ChangeState::RolledBack);
-            others
-                .into_iter()
-                .any(|(_, change)| change.redo.objects.contains_key(&ObjectId::Service(service)))
-        };
-        services
+        let reports = services
             .into_iter()
-            .filter(|(service, _)| !is_open(*service))
-            .filter_map(|(id, has_entries)| report(&self.exchange, id, has_entries))
+            .filter_map(|(id, has_entries)| Some((id, report(&self.exchange, id, has_entries)?)));
+        let reports: Vec<_> = reports.collect();
+        if reports.is_empty() {
+            return Vec::new();
+        }
+        let cleaned: BTreeSet<u64> = cleaned.iter().copied().collect();
+        let others = self.open.iter();
+        let others =
+            others.filter(|(id, change)| !cleaned.contains(id) && change.state != ChangeState::RolledBack);
+        let busy: BTreeSet<ObjectId> = others
+            .flat_map(|(_, change)| change.redo.objects.keys())
+            .copied()
+            .collect();
+        reports
+            .into_iter()
+            .filter(|(id, _)| !busy.contains(&ObjectId::Service(*id)))
+            .map(|(_, operation)| operation)
             .collect()
     }
 

@@ -1,7 +1,5 @@
 //! Objects of the exchange as rows of the database.
 
-use std::collections::BTreeMap;
-
 use millrace_ix_model::allocate::HOLD_DOWN;
 use millrace_ix_model::{ChangeSet, Exchange, NumberHold, Object, ObjectId, PoolKind, Timestamp};
 use millrace_ix_store::{ObjectRow, Revision};
@@ -9,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::StartError;
+use crate::revisions::Revisions;
 
 /// The kind of the row that holds the state that belongs to no object.
 const POOLS: &str = "pools";
@@ -22,9 +21,7 @@ struct Pools {
 
 /// Returns the key of an object's row: the prefix of its identifier, and the number.
 pub(crate) fn key(id: ObjectId) -> (String, u32) {
-    let text = id.to_string();
-    let (kind, number) = text.split_once('-').unwrap_or((&text, "0"));
-    (kind.to_owned(), number.parse().unwrap_or(0))
+    (id.prefix().to_owned(), id.number())
 }
 
 /// Returns the row of an object.
@@ -61,21 +58,18 @@ pub(crate) fn pools(exchange: &Exchange) -> ObjectRow {
 
 /// Returns the exchange and the revision of each object. No number is held for longer than [`HOLD_DOWN`] from now: the hold
 /// may have begun while the clock was ahead.
-pub(crate) fn exchange(
-    rows: Vec<ObjectRow>,
-    now: Timestamp,
-) -> Result<(Exchange, BTreeMap<ObjectId, Revision>), StartError> {
+pub(crate) fn exchange(rows: Vec<ObjectRow>, now: Timestamp) -> Result<(Exchange, Revisions), StartError> {
     let latest = now.after(HOLD_DOWN);
     let held = |hold: NumberHold| match hold {
         NumberHold::FreeFrom(time) => NumberHold::FreeFrom(time.min(latest)),
         NumberHold::InSwitches => NumberHold::InSwitches,
     };
     let mut changes = ChangeSet::default();
-    let mut revisions = BTreeMap::new();
+    let mut revisions = Revisions::default();
     for row in rows {
-        let text = format!("{}-{}", row.kind, row.id);
+        let (kind, number) = (&row.kind, row.id);
         let refused = |reason: String| StartError::Object {
-            id: text.clone(),
+            id: format!("{kind}-{number}"),
             reason,
         };
         if row.kind == POOLS {
@@ -89,10 +83,10 @@ pub(crate) fn exchange(
             changes.last_id = pools.last_id;
             continue;
         }
-        let id: ObjectId = text.parse().map_err(|_| refused("an unknown kind".to_owned()))?;
+        let id = ObjectId::new(kind, number).ok_or_else(|| refused("an unknown kind".to_owned()))?;
         let object: Object = serde_json::from_value(row.body).map_err(|error| refused(error.to_string()))?;
         changes.objects.insert(id, Some(object));
-        revisions.insert(id, row.revision);
+        revisions.set(id, row.revision);
     }
     let mut exchange = Exchange::default();
     exchange.commit(changes);

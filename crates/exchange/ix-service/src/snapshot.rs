@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::decision::Unconfirmed;
 use crate::links::{PortStates, trunk_up};
 use crate::quarantine::Quarantined;
+use crate::revisions::Revisions;
 
 /// The exchange at one moment.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ pub struct Snapshot {
     /// The revision of the newest transaction.
     pub revision: Revision,
     /// The revision of each object: its ETag.
-    pub revisions: Arc<BTreeMap<ObjectId, Revision>>,
+    pub revisions: Revisions,
     /// The changes under way, oldest first.
     pub changes: Vec<ChangeStatus>,
     /// The objects that each change under way writes.
@@ -64,7 +65,7 @@ impl Snapshot {
         Snapshot {
             exchange: Arc::clone(&core.exchange),
             revision: core.revision,
-            revisions: Arc::clone(&core.revisions),
+            revisions: core.revisions.clone(),
             changes: core.engine.changes().collect(),
             change_objects: core
                 .open

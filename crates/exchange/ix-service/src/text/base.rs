@@ -8,7 +8,7 @@
 //! The digest covers what the text says and nothing else, so that the progress of changes, users and filters do not
 //! count as differences.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{ChangeSet, Exchange, Object, ObjectId, Refusal};
@@ -16,6 +16,7 @@ use millrace_ix_store::{Revision, sha256_hex};
 use serde::{Deserialize, Serialize};
 
 use super::{Document, document};
+use crate::revisions::Revisions;
 
 /// The setting that holds the results of applied texts.
 pub(crate) const BASES: &str = "text_bases";
@@ -81,7 +82,7 @@ impl Bases {
         &self,
         base: &Base,
         exchange: &Exchange,
-        revisions: &BTreeMap<ObjectId, Revision>,
+        revisions: &Revisions,
     ) -> Result<(), Refusal> {
         let present = document(exchange).digest();
         let is_result = |(digest, result): &(String, String)| *digest == base.digest && *result == present;
@@ -90,8 +91,9 @@ impl Bases {
         }
         let newer = revisions
             .iter()
-            .filter(|(id, revision)| revision.0 > base.revision && is_in_text(**id));
-        let names: Vec<String> = newer.map(|(id, _)| name(exchange, *id)).collect();
+            .filter(|(id, revision)| revision.0 > base.revision && is_in_text(*id));
+        let newer: BTreeSet<ObjectId> = newer.map(|(id, _)| id).collect();
+        let names: Vec<String> = newer.into_iter().map(|id| name(exchange, id)).collect();
         let shown = names
             .get(..NAMED_MAX.min(names.len()))
             .unwrap_or_default()
