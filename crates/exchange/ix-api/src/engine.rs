@@ -96,25 +96,31 @@ impl Engine {
         let _later = self.route_servers.set(route_servers);
     }
 
-    fn health(&self, id: SwitchId, status: &millrace_ix_engine::SwitchStatus) -> SwitchHealth {
-        let snapshot = self.handle.snapshot();
+    /// Returns the state of a switch. `ports_down` are its ports without a link, if they are known from an earlier snapshot.
+    fn health(
+        &self,
+        snapshot: &millrace_ix_service::Snapshot,
+        id: SwitchId,
+        status: &millrace_ix_engine::SwitchStatus,
+        ports_down: Option<BTreeSet<u32>>,
+    ) -> SwitchHealth {
         let (state, error) = switch_state(status, snapshot.mode);
         let mut since = self.since.lock();
         let entry = since.entry(id).or_insert_with(|| (state, self.now()));
         if entry.0 != state {
             *entry = (state, self.now());
         }
-        let ports = snapshot.ports.iter();
-        let ports_down = ports
-            .filter(|(port, found)| port.switch == id && !found.is_up())
-            .map(|(port, _)| port.port.raw())
-            .collect();
+        let read = || {
+            let of_switch = snapshot.ports.iter().filter(|(port, _)| port.switch == id);
+            let down = of_switch.filter(|(_, found)| !found.is_up());
+            down.map(|(port, _)| port.port.raw()).collect()
+        };
         SwitchHealth {
             state,
             since: Some(entry.1),
             error,
             entries: status.entries,
-            ports_down: Some(ports_down).filter(|_| state != SwitchState::Unreachable),
+            ports_down: (state != SwitchState::Unreachable).then(|| ports_down.unwrap_or_else(read)),
         }
     }
 }
@@ -269,10 +275,15 @@ impl Engine {
         }
         let before = cached.as_ref().map(|(_, snapshot)| &**snapshot);
         let mut snapshot = Snapshot::of_engine(Arc::clone(&found), before);
+        // There are thousands of ports, and most snapshots have the same states of them.
+        let same_ports = cached
+            .as_ref()
+            .filter(|(of, _)| Arc::ptr_eq(&of.ports, &found.ports));
+        let ports_down = |id: &SwitchId| same_ports?.1.switches.get(id)?.ports_down.clone();
         snapshot.switches = found
             .switches
             .iter()
-            .map(|(id, status)| (*id, self.health(*id, status)))
+            .map(|(id, status)| (*id, self.health(&found, *id, status, ports_down(id))))
             .collect();
         let snapshot = Arc::new(snapshot);
         *cached = Some((found, Arc::clone(&snapshot)));

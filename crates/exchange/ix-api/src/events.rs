@@ -8,7 +8,7 @@
 //! The id of an event is `BOOT-SERIAL`. A stream that asks for an event from an earlier start of the process,
 //! or for an event that is no longer kept, gets `reset`. The client then reads everything again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use millrace_ix_model::{AccountId, Exchange, ObjectId, Timestamp};
@@ -29,7 +29,43 @@ pub(crate) struct Logged {
     pub(crate) change: Option<u64>,
     pub(crate) at: Timestamp,
     /// The objects of the event, each with the accounts that may know of it.
-    pub(crate) objects: Vec<(ObjectId, BTreeSet<AccountId>)>,
+    pub(crate) objects: Vec<(ObjectId, Arc<BTreeSet<AccountId>>)>,
+}
+
+/// The accounts that may know of objects, for one exchange before a transaction and one after it. Several events of a change
+/// follow each other, and concern the same objects.
+#[derive(Debug, Default)]
+struct Audiences {
+    before: Arc<Exchange>,
+    after: Arc<Exchange>,
+    found: BTreeMap<ObjectId, Arc<BTreeSet<AccountId>>>,
+}
+
+impl Audiences {
+    /// Returns the accounts that may know of an object, before or after.
+    fn of(
+        &mut self,
+        object: ObjectId,
+        before: &Arc<Exchange>,
+        after: &Arc<Exchange>,
+    ) -> Arc<BTreeSet<AccountId>> {
+        if !Arc::ptr_eq(before, &self.before) || !Arc::ptr_eq(after, &self.after) {
+            *self = Audiences {
+                before: Arc::clone(before),
+                after: Arc::clone(after),
+                found: BTreeMap::new(),
+            };
+        }
+        let audience = self.found.entry(object).or_insert_with(|| {
+            let mut audience = BTreeSet::new();
+            collect_audience(before, object, &mut audience);
+            if !Arc::ptr_eq(before, after) {
+                collect_audience(after, object, &mut audience);
+            }
+            Arc::new(audience)
+        });
+        Arc::clone(audience)
+    }
 }
 
 /// The log of the newest events.
@@ -107,13 +143,9 @@ impl EventLog {
         Some(kept.iter().cloned().collect())
     }
 
-    fn push(&self, event: &Event, after: &Exchange) {
-        let objects = event.objects.iter().map(|object| {
-            let mut audience = BTreeSet::new();
-            collect_audience(&event.before, *object, &mut audience);
-            collect_audience(after, *object, &mut audience);
-            (*object, audience)
-        });
+    fn push(&self, event: &Event, after: &Arc<Exchange>, audiences: &mut Audiences) {
+        let objects = event.objects.iter();
+        let objects = objects.map(|object| (*object, audiences.of(*object, &event.before, after)));
         let objects = objects.collect();
         let mut kept = self.kept.lock();
         let serial = self.newest() + 1;
@@ -148,13 +180,14 @@ async fn follow(
     engine: Arc<Engine>,
     mut receiver: broadcast::Receiver<Arc<Event>>,
 ) {
+    let mut audiences = Audiences::default();
     loop {
         let event = receiver.recv().await;
         let Some(log) = log.upgrade() else {
             return;
         };
         match event {
-            Ok(event) => log.push(&event, &engine.snapshot().exchange),
+            Ok(event) => log.push(&event, &engine.snapshot().exchange, &mut audiences),
             Err(broadcast::error::RecvError::Lagged(missed)) => {
                 tracing::warn!(missed, "events were missed; streams begin again");
                 log.reset();
@@ -257,7 +290,7 @@ mod tests {
             newest: watch::Sender::new(0),
         };
         // The newest snapshot no longer has the object, and another event of the same batch comes first.
-        let after = Exchange::default();
+        let (after, mut audiences) = (Arc::default(), Audiences::default());
         for objects in [Vec::new(), vec![ObjectId::from(*id)]] {
             let event = Event {
                 kind: "object",
@@ -265,7 +298,7 @@ mod tests {
                 change: None,
                 before: Arc::clone(&before),
             };
-            log.push(&event, &after);
+            log.push(&event, &after, &mut audiences);
         }
         let kept = log.kept().unwrap();
         let (_, audience) = &kept[1].objects[0];
