@@ -384,13 +384,6 @@ impl<'a> Draft<'a> {
             last_id: self.last_id,
         }
     }
-
-    /// Returns the exchange as it is with the changes.
-    pub fn to_exchange(&self) -> Exchange {
-        let mut exchange = self.base.clone();
-        exchange.commit(self.clone().into_changes());
-        exchange
-    }
 }
 
 impl Exchange {

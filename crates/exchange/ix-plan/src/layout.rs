@@ -144,11 +144,6 @@ pub struct CookieFields {
 }
 
 impl CookieFields {
-    /// The mask of the owner: a listing with it has the entries of the exchange.
-    pub const OWNER_MASK: u64 = 0xff << 56;
-    /// The mask of owner, kind and object.
-    pub const OBJECT_MASK: u64 = !0xf_ffff;
-
     /// Returns the cookie.
     pub const fn cookie(self) -> Cookie {
         let owner = (OWNER as u64) << 56;

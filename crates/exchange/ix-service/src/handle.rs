@@ -256,14 +256,6 @@ impl Handle {
         self.call(move |core, now| core.record(entry, now)).wait().await?
     }
 
-    /// Records as [`Handle::record`] does, for a caller outside of an asynchronous runtime.
-    ///
-    /// # Errors
-    /// As [`Handle::record`].
-    pub fn record_blocking(&self, entry: AuditEntry) -> Result<(), OrderError> {
-        self.call(move |core, now| core.record(entry, now)).block()?
-    }
-
     /// Runs `read` on the database, in the engine's thread. `read` must be short.
     ///
     /// # Errors

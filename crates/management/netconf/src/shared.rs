@@ -138,9 +138,4 @@ impl Shared {
             })
             .collect()
     }
-
-    /// Returns the number of sessions.
-    pub fn sessions_len(&self) -> usize {
-        self.state().sessions.len()
-    }
 }

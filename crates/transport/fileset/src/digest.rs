@@ -144,18 +144,6 @@ impl ExtentValue {
 )]
 pub struct InvalidNumber;
 
-/// Appends the values of the groups of an extent.
-pub fn encode_values(values: &[Value], out: &mut Vec<u8>) {
-    for value in values {
-        out.extend_from_slice(value);
-    }
-}
-
-/// Returns the values in `bytes`; a rest of fewer than 32 bytes is ignored.
-pub fn decode_values(bytes: &[u8]) -> Vec<Value> {
-    bytes.as_chunks::<32>().0.to_vec()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

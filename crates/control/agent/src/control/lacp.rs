@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use millrace_datapath::LagRole;
 use millrace_datapath::io::{Backend, DeviceInfo, DeviceOptions};
-use millrace_l2ctl::lacp::{self, Churn, Counters};
+use millrace_l2ctl::lacp::{self, Counters};
 pub use millrace_l2ctl::lacp::{Churn as LacpChurn, Mux, Participant, Receive, Selected};
 use millrace_model as model;
 use millrace_pipeline::PortConfig;
@@ -46,12 +46,6 @@ impl LagMemberStatus<'_> {
     /// Returns the counters of LACP.
     pub fn counters(&self) -> Counters {
         self.lacp.map(|lacp| lacp.counters).unwrap_or_default()
-    }
-
-    /// Returns true if a side has been out of synchronization for 60 seconds.
-    pub fn is_churned(&self) -> bool {
-        self.lacp
-            .is_some_and(|lacp| [lacp.actor_churn, lacp.partner_churn].contains(&Churn::Churned))
     }
 }
 

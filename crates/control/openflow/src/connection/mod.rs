@@ -10,8 +10,8 @@
 //!   its turn, and the next one is read. A request of several messages is answered with one error, and none of its
 //!   messages is carried out. Only bytes that cannot be split into messages end the connection.
 //! - A peer that sends and does not read is not served: while more than [`Settings::max_output`] bytes wait to be written,
-//!   [`Connection::poll`] returns nothing, [`Connection::wants_input`] is false, and asynchronous messages are dropped
-//!   and counted ([`Connection::send_async`]).
+//!   [`Connection::poll`] returns nothing, [`Connection::wants_input`] is false, and [`Connection::is_congested`] tells the
+//!   owner to keep asynchronous messages back.
 //! - A silent peer is sent an ECHO_REQUEST, and the connection is closed if it stays silent.
 //! - Over datagrams ([`Settings::is_datagram`]) HELLO is repeated until a message arrives. Any message of version 1.3
 //!   counts as HELLO. A datagram that cannot be split into messages is dropped, and only the messages that the
@@ -176,7 +176,6 @@ pub struct Connection {
     unanswered: u32,
     next_xid: u32,
     pending: Option<Event>,
-    dropped: u64,
 }
 
 impl Connection {
@@ -195,7 +194,6 @@ impl Connection {
             unanswered: 0,
             next_xid: 1,
             pending: None,
-            dropped: 0,
         };
         let xid = connection.xid();
         connection.put(&Message::Hello(Hello::OURS), xid);
@@ -401,22 +399,6 @@ impl Connection {
         if self.state != State::Closed {
             self.output.extend_from_slice(bytes);
         }
-    }
-
-    /// Sends an encoded asynchronous message. Returns false if the peer does not keep up, so that the message was dropped
-    /// and counted.
-    pub fn send_async(&mut self, bytes: &[u8]) -> bool {
-        if self.state != State::Ready || self.is_congested() {
-            self.dropped += 1;
-            return false;
-        }
-        self.output.extend_from_slice(bytes);
-        true
-    }
-
-    /// Returns the number of messages that [`Connection::send_async`] dropped.
-    pub const fn dropped(&self) -> u64 {
-        self.dropped
     }
 
     /// Returns the bytes to write to the socket.

@@ -466,11 +466,6 @@ impl Connection {
         self.state == State::Ready
     }
 
-    /// Returns true if an operation is incomplete.
-    pub fn is_busy(&self) -> bool {
-        self.running.is_some() || !self.queue.is_empty()
-    }
-
     /// Returns the counters of messages that had no effect.
     pub fn counters(&self) -> Counters {
         self.counters

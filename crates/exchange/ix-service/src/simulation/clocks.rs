@@ -12,8 +12,7 @@ use crate::clock::Clocks;
 struct Steps {
     /// The time that has passed in addition to that of the machine.
     passed: Duration,
-    /// The time by which the system clock was set forward, and by which it was set back.
-    forward: Duration,
+    /// The time by which the system clock was set back.
     back: Duration,
 }
 
@@ -39,11 +38,6 @@ impl SimulatedClocks {
         self.steps(|steps| steps.passed += time);
     }
 
-    /// Sets the system clock forward. The monotonic clock stays.
-    pub fn set_forward(&self, time: Duration) {
-        self.steps(|steps| steps.forward += time);
-    }
-
     /// Sets the system clock back. The monotonic clock stays.
     pub fn set_back(&self, time: Duration) {
         self.steps(|steps| steps.back += time);
@@ -63,6 +57,6 @@ impl Clocks for SimulatedClocks {
         let system = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
-        self.steps(|steps| (system + steps.passed + steps.forward).saturating_sub(steps.back))
+        self.steps(|steps| (system + steps.passed).saturating_sub(steps.back))
     }
 }

@@ -164,10 +164,6 @@ impl Device {
         self.dropped.fetch_add(packets, Ordering::Relaxed);
     }
 
-    pub(super) fn reset_dropped(&self) {
-        self.dropped.store(0, Ordering::Relaxed);
-    }
-
     pub(super) fn flow_rules(&self) -> usize {
         self.flow_rules.load(Ordering::Relaxed)
     }

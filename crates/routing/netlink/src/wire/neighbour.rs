@@ -60,13 +60,6 @@ impl Neighbour {
         })
     }
 
-    /// Returns the MAC address if packets may be sent to it (`NUD_VALID` without `NUD_NOARP`): it was confirmed, or is
-    /// being confirmed again.
-    pub fn usable_mac(&self) -> Option<[u8; 6]> {
-        const VALID: u16 = nud::REACHABLE | nud::STALE | nud::DELAY | nud::PROBE | nud::PERMANENT;
-        self.mac.filter(|_| self.state & VALID != 0)
-    }
-
     /// Returns true if the kernel neither asks for the neighbour nor forgets it: it is static, or needs no resolution.
     pub fn is_static(&self) -> bool {
         self.state & (nud::PERMANENT | nud::NOARP) != 0

@@ -55,11 +55,6 @@ impl Control {
         self.ports.iter()
     }
 
-    /// Returns the number of ports.
-    pub fn port_len(&self) -> usize {
-        self.ports.len()
-    }
-
     /// Executes a port_mod (OpenFlow 1.3.5, section 7.3.4.3): the bits in `mask` become those of `config`. Returns the
     /// changed port.
     ///

@@ -123,11 +123,6 @@ impl<L: FrameLink> FrameIo<L> {
         &self.endpoint
     }
 
-    /// Returns the link.
-    pub fn link_mut(&mut self) -> &mut L {
-        &mut self.link
-    }
-
     fn now(&self) -> Time {
         let nanos = self.start.elapsed().as_nanos();
         Time::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
