@@ -100,6 +100,12 @@ pub(crate) struct ReadArgs {
     /// Also write an event for each packet of ARP
     #[arg(long, requires = "eve")]
     pub(crate) arp: bool,
+    /// Add the Ethernet addresses to the events of packets
+    #[arg(long, requires = "eve")]
+    pub(crate) ethernet: bool,
+    /// Add what Suricata writes only if configured: headers, certificates, hellos, URLs of mails, rules and references
+    #[arg(long, requires = "eve")]
+    pub(crate) details: bool,
     /// Add the packet to each alert, in Base64
     #[arg(long)]
     pub(crate) packets: bool,

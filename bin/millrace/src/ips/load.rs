@@ -28,6 +28,7 @@ pub(super) fn load_with_data<'a>(
         variables: Variables::usual(),
         set: RuleSet::default(),
         classes: BTreeMap::new(),
+        references: BTreeMap::new(),
         thresholds: Vec::new(),
         data: BTreeMap::new(),
         files: 0,
@@ -47,6 +48,8 @@ pub(super) struct Loading<'a> {
     pub(super) set: RuleSet,
     /// Classes by name.
     pub(super) classes: BTreeMap<String, Class>,
+    /// Beginnings of addresses by the names of reference systems.
+    pub(super) references: BTreeMap<String, String>,
     pub(super) thresholds: Vec<Threshold>,
     /// The files that options of rules name, by the rule file and the name.
     data: BTreeMap<(String, String), Vec<u8>>,
@@ -145,6 +148,7 @@ impl Loading<'_> {
         self.apply_arguments()?;
         let includes = std::mem::take(&mut file.includes);
         self.classes.append(&mut file.classes);
+        self.references.append(&mut file.references);
         self.thresholds.append(&mut file.thresholds);
         self.set.add(&name, file, &self.variables);
         for include in includes {

@@ -124,11 +124,15 @@ pub(super) fn run(session: &Session, args: &ReadArgs) -> Result<()> {
         packet_events: writes_records,
         app: AppSettings {
             store_limit: if args.data.is_some() { STORE_LIMIT } else { 0 },
+            details: args.details,
             ..defaults.app
         },
         ..defaults
     };
-    let tables = RuleTables::new(&loaded.set, &loaded.classes).with_bits(&ruleset.names);
+    let mut tables = RuleTables::new(&loaded.set, &loaded.classes).with_bits(&ruleset.names);
+    if args.details {
+        tables = tables.with_rules(&loaded.set, &loaded.references);
+    }
     let mut outputs = Outputs::new(args, &ruleset, tables)?;
     // All captures share one engine, so that its memory is allocated once. The seed is fixed: a run repeats exactly.
     let mut engine = Engine::new(settings, [1, 2]);
@@ -184,6 +188,8 @@ impl Outputs {
             packets: args.packets,
             packet_anomalies: args.anomalies,
             netflow: args.netflow,
+            ethernet: args.ethernet,
+            details: args.details,
         };
         let create =
             |path: &Path| File::create(path).with_context(|| format!("cannot write {}", path.display()));

@@ -69,9 +69,8 @@ pub(crate) fn make(settings: &Settings, zero_unix_millis: u64) -> Box<dyn Format
             Ok(8) => Version::Eight,
             _ => Version::Seven,
         },
-        packets: false,
-        packet_anomalies: false,
         netflow: settings.one("netflow").ok().flatten() == Some("yes"),
+        ..Layout::default()
     };
     Box::new(Eve {
         writer: Writer::new(layout.clone(), RuleTables::default()),

@@ -206,7 +206,16 @@ pub struct AlertContext {
     pub counters: Vec<(u32, u32)>,
 }
 
-/// Largest number of set bits of a flow that an alert lists, and of counters.
+/// Notes of rules about a flow that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FlowVariables {
+    /// Numbers of the set bits of the flow, as the rule set assigns them; at most [`ALERT_BITS`].
+    pub bits: Vec<u32>,
+    /// Numbers and values of the counters of the flow that were set; at most [`ALERT_BITS`].
+    pub counters: Vec<(u32, u32)>,
+}
+
+/// Largest number of set bits of a flow that an event lists, and of counters.
 pub const ALERT_BITS: usize = 32;
 
 /// The state of a flow at the time of an event.
@@ -339,7 +348,7 @@ pub enum Event {
     /// A transaction ended.
     Transaction(Box<TransactionEvent>),
     /// A flow ended.
-    Flow(Box<FlowSummary>, FlowEnd),
+    Flow(Box<FlowSummary>, FlowEnd, FlowVariables),
     /// A packet is not forwarded.
     Drop(Subject, DropReason),
     /// The parser found anomalies that belong to no transaction.

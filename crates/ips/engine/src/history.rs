@@ -8,7 +8,7 @@ use crate::app::Transaction;
 use crate::app::file::File;
 use crate::event::{
     ALERT_BITS, AlertContext, Event, Events, FILE_PART, FilePart, FileSummary, FlowEnd, FlowSummary,
-    PacketSource, Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
+    FlowVariables, PacketSource, Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
@@ -297,7 +297,11 @@ pub(crate) fn report_end(flow: &Flow, now: Time, reason: FlowEnd, out: &mut Even
     if let Some(app) = flow.app.protocol.filter(|_| !anomalies.is_empty()) {
         out.push(Event::Anomaly(subject, app, anomalies.clone()));
     }
-    out.push(Event::Flow(Box::new(FlowSummary::of(flow)), reason));
+    let variables = FlowVariables {
+        bits: flow.detect.bits.numbers().take(ALERT_BITS).collect(),
+        counters: flow.detect.bits.counters().take(ALERT_BITS).collect(),
+    };
+    out.push(Event::Flow(Box::new(FlowSummary::of(flow)), reason, variables));
 }
 
 fn report(transaction: &Transaction, subject: Subject, out: &mut Events) {

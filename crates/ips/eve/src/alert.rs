@@ -9,19 +9,32 @@ use millrace_ips_engine::packet::payload;
 use millrace_ips_engine::{Action, Direction, LinkType};
 use millrace_ips_rules::frames;
 
-use crate::app;
 use crate::object::Object;
 use crate::place::Place;
 use crate::tables::Target;
 use crate::text::{address, printable, text};
 use crate::timestamp::timestamp;
-use crate::writer::{Writer, counters, file, has_ports};
+use crate::writer::{Frame, Writer, counters, file, has_ports};
+use crate::{app, metadata};
 
 const TCP: u8 = 6;
 
+/// Names of link types (https://www.tcpdump.org/linktypes.html).
+const LINKS: [(u32, &str); 9] = [
+    (0, "NULL"),
+    (1, "EN10MB"),
+    (9, "PPP"),
+    (101, "RAW"),
+    (104, "C_HDLC"),
+    (113, "LINUX_SLL"),
+    (228, "IPV4"),
+    (229, "IPV6"),
+    (276, "LINUX_SLL2"),
+];
+
 /// Writes an alert as a line. `frame` holds the bytes of the packet, and its link type.
-pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
-    let mut line = writer.begin(&alert.subject, "alert", out);
+pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Frame<'_>, out: &mut Vec<u8>) {
+    let mut line = writer.begin(&alert.subject, "alert", frame, out);
     if let Some(transaction) = alert.transaction {
         line.field("tx_id", transaction);
     }
@@ -41,6 +54,14 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
         }
         if !texts.metadata.is_empty() {
             out.field("metadata", &texts.metadata);
+        }
+        if writer.layout.details {
+            if !texts.references.is_empty() {
+                out.field("references", &texts.references);
+            }
+            if !texts.rule.is_empty() {
+                out.field("rule", &texts.rule);
+            }
         }
         for (name, is_extra) in [("context", false), ("extra", true)] {
             let found: Vec<_> = alert
@@ -75,11 +96,15 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Option<(&[u8], u32)>,
             // The payload is that of the packet, also if a rule matched on the stream.
             line.field("payload", STANDARD.encode(payload))
                 .field("payload_printable", printable(payload))
+                .field("payload_length", payload.len())
                 .field("stream", 0);
         }
         line.field("packet", STANDARD.encode(bytes))
             .object("packet_info", |out| {
                 out.field("linktype", link);
+                if let Some((_, name)) = LINKS.iter().find(|(number, _)| *number == link) {
+                    out.field("linktype_name", name);
+                }
             });
     }
     writer.end(line);
@@ -173,34 +198,13 @@ fn tunnel(out: &mut Object<'_>, tunnel: &Tunnel, packet: u64) {
     if packet != 0 {
         out.field("pcap_cnt", packet);
     }
+    // The outermost packet is one of a frame, or of its fragments.
+    out.field("pkt_src", "wire/pcap");
 }
 
 /// Writes the flow and the transaction of an alert.
 fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &AlertContext) {
-    let bits: Vec<&str> = context
-        .bits
-        .iter()
-        .filter_map(|bit| writer.rules.bit(*bit))
-        .collect();
-    let numbers: Vec<(&str, u32)> = context
-        .counters
-        .iter()
-        .filter_map(|(counter, value)| Some((writer.rules.counter(*counter)?, *value)))
-        .collect();
-    if !bits.is_empty() || !numbers.is_empty() {
-        line.object("metadata", |out| {
-            if !bits.is_empty() {
-                out.field("flowbits", bits);
-            }
-            if !numbers.is_empty() {
-                out.object("flowints", |out| {
-                    for (name, value) in numbers {
-                        out.field(name, value);
-                    }
-                });
-            }
-        });
-    }
+    metadata::write(line, &writer.rules, &context.bits, &context.counters);
     // The records of DCE/RPC outside of SMB are only for rules.
     if let Some(app) = alert.app.filter(|app| *app != AppProtocol::Dcerpc) {
         app::record(

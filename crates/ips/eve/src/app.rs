@@ -1,17 +1,20 @@
 //! EVE fields of application protocols.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use data_encoding::HEXLOWER;
+use millrace_ips_engine::Direction;
 use millrace_ips_engine::app::record::{
-    DcerpcCall, FtpRecord, HttpRecord, Interfaces, MailStatus, Record, SipRecord, SmbRecord, SmtpRecord,
-    SshRecord, TlsRecord,
+    DcerpcCall, FtpRecord, HttpRecord, Interfaces, Record, SipRecord, SmbRecord, SmtpRecord, SshRecord,
+    TlsRecord, Value,
 };
-use millrace_ips_engine::app::{AppProtocol, smb_status_name};
+use millrace_ips_engine::app::{AppProtocol, smb_status_name, tls_version_name};
 use millrace_ips_engine::event::FlowSummary;
 
 use crate::object::{Object, value, values};
 use crate::place::Place;
-use crate::text::text;
-use crate::{Layout, dnp3, dns, modbus, timestamp};
+use crate::text::{printable, text};
+use crate::{Layout, dnp3, dns, email, mdns, modbus, timestamp};
 
 /// Returns the type of the record of a protocol.
 pub(crate) fn event_type(protocol: AppProtocol) -> &'static str {
@@ -56,11 +59,10 @@ pub(crate) fn record(
             out.object("http", |out| http(out, fields));
         }
         Record::Dns(fields) => {
-            let name = match app {
-                AppProtocol::Mdns => "mdns",
-                _ => "dns",
+            match app {
+                AppProtocol::Mdns => out.object("mdns", |out| mdns::message(out, fields)),
+                _ => out.object("dns", |out| dns::message(out, fields, transaction, place, layout)),
             };
-            out.object(name, |out| dns::message(out, fields, transaction, place, layout));
         }
         Record::Tls(fields) => {
             out.object("tls", |out| tls(out, fields));
@@ -68,7 +70,7 @@ pub(crate) fn record(
         Record::Smtp(fields) => {
             out.object("smtp", |out| smtp(out, fields));
             if let Some(status) = fields.status {
-                out.object("email", |out| email(out, fields, status));
+                out.object("email", |out| email::fields(out, fields, status, layout));
             }
         }
         Record::Ftp(fields) => {
@@ -105,7 +107,7 @@ pub(crate) fn record(
         Record::Fields(fields) => {
             let beside = |name: &str| app == AppProtocol::Nfs && name == "rpc";
             out.object(event_type(app), |out| {
-                // Suricata numbers these transactions in their object, too, from 1 on.
+                // Suricata numbers these transactions in their object, too: all but those of RDP from 1 on.
                 match (app, transaction) {
                     (AppProtocol::Pgsql, Some(transaction)) => {
                         out.field("tx_id", transaction + 1);
@@ -113,10 +115,19 @@ pub(crate) fn record(
                     (AppProtocol::Nfs, Some(transaction)) => {
                         out.field("id", transaction + 1);
                     }
+                    (AppProtocol::Rdp, Some(transaction)) => {
+                        out.field("tx_id", transaction);
+                    }
                     _ => {}
                 }
                 for (name, one) in fields.list.iter().filter(|(name, _)| !beside(name)) {
-                    value(out, name, one);
+                    match (app, *name, one) {
+                        (AppProtocol::WebSocket, "payload", Value::Text(payload)) => {
+                            out.field("payload_base64", STANDARD.encode(payload))
+                                .field("payload_printable", printable(payload));
+                        }
+                        _ => value(out, name, one),
+                    }
                 }
             });
             for (name, one) in fields.list.iter().filter(|(name, _)| beside(name)) {
@@ -182,14 +193,13 @@ fn http(out: &mut Object<'_>, fields: &HttpRecord) {
     if fields.request_length > 0 {
         out.field("request_body_len", fields.request_length);
     }
+    if fields.http2_stream.is_none() {
+        headers(out, fields);
+    }
 }
 
-/// The number that frames of HTTP/2 have which belong to the connection (RFC 9113, section 4.1).
-const OUTSIDE_STREAMS: u32 = 0;
-
-/// Writes what a stream of HTTP/2 has besides the fields of HTTP/1, or a frame outside of streams.
-fn http2(out: &mut Object<'_>, fields: &HttpRecord, stream: u32) {
-    out.field("version", "2");
+/// Writes the headers of both directions.
+fn headers(out: &mut Object<'_>, fields: &HttpRecord) {
     for (name, headers) in ["request_headers", "response_headers"]
         .into_iter()
         .zip(&fields.headers)
@@ -198,6 +208,15 @@ fn http2(out: &mut Object<'_>, fields: &HttpRecord, stream: u32) {
             out.array(name, headers, values);
         }
     }
+}
+
+/// The number that frames of HTTP/2 have which belong to the connection (RFC 9113, section 4.1).
+const OUTSIDE_STREAMS: u32 = 0;
+
+/// Writes what a stream of HTTP/2 has besides the fields of HTTP/1, or a frame outside of streams.
+fn http2(out: &mut Object<'_>, fields: &HttpRecord, stream: u32) {
+    out.field("version", "2");
+    headers(out, fields);
     out.object("http2", |out| {
         out.field("stream_id", stream);
         for (name, frames) in ["request", "response"].into_iter().zip(&fields.frames) {
@@ -249,17 +268,7 @@ fn tls(out: &mut Object<'_>, fields: &TlsRecord) {
     if fields.is_resumed {
         out.field("session_resumed", true);
     }
-    let version = match fields.version {
-        0 => "UNDETERMINED".to_owned(),
-        0x0002 => "SSLv2".to_owned(),
-        0x0300 => "SSLv3".to_owned(),
-        0x0301 => "TLSv1".to_owned(),
-        0x0302 => "TLS 1.1".to_owned(),
-        0x0303 => "TLS 1.2".to_owned(),
-        0x0304 => "TLS 1.3".to_owned(),
-        other => format!("0x{other:04x}"),
-    };
-    out.field("version", version);
+    out.field("version", tls_version_name(fields.version));
     for (name, time) in [("notbefore", fields.not_before), ("notafter", fields.not_after)] {
         if let Some(time) = time {
             out.field(name, timestamp::seconds(time));
@@ -276,6 +285,11 @@ fn tls(out: &mut Object<'_>, fields: &TlsRecord) {
         .texts("subjectaltname", &fields.alternative_names)
         .texts("client_alpns", &fields.client_alpns)
         .texts("server_alpns", &fields.server_alpns);
+    let chain = |direction: Direction| {
+        let details = fields.details.as_ref();
+        details.map_or(&[][..], |details| details.chains[direction.index()].as_slice())
+    };
+    certificates(out, chain(Direction::ToClient));
     if let Some(client) = &fields.client {
         out.object("client", |out| {
             out.bytes("subject", &client.subject)
@@ -283,8 +297,25 @@ fn tls(out: &mut Object<'_>, fields: &TlsRecord) {
                 .bytes("fingerprint", &client.fingerprint)
                 .bytes("serial", &client.serial)
                 .field("notbefore", timestamp::seconds(client.not_before))
-                .field("notafter", timestamp::seconds(client.not_after));
+                .field("notafter", timestamp::seconds(client.not_after))
+                .texts("subjectaltname", &client.alternative_names);
+            certificates(out, chain(Direction::ToServer));
         });
+    }
+    let hellos = fields.details.iter().flat_map(|details| &details.hellos);
+    for (name, hello) in ["client_handshake", "server_handshake"].into_iter().zip(hellos) {
+        if !hello.list.is_empty() {
+            out.object(name, |out| values(out, hello));
+        }
+    }
+}
+
+/// Writes a chain of certificates in Base64: the first one, and all.
+fn certificates(out: &mut Object<'_>, chain: &[Vec<u8>]) {
+    if let [first, ..] = chain {
+        let chain: Vec<String> = chain.iter().map(|der| STANDARD.encode(der)).collect();
+        out.field("certificate", STANDARD.encode(first))
+            .field("chain", chain);
     }
 }
 
@@ -292,26 +323,6 @@ fn smtp(out: &mut Object<'_>, fields: &SmtpRecord) {
     out.optional("helo", fields.helo.as_ref())
         .optional("mail_from", fields.mail_from.as_ref())
         .texts("rcpt_to", &fields.rcpt_to);
-}
-
-fn email(out: &mut Object<'_>, fields: &SmtpRecord, status: MailStatus) {
-    let status = match status {
-        MailStatus::InHeaders => "HEADER_STARTED",
-        MailStatus::InBody => "BODY_STARTED",
-        MailStatus::Complete => "PARSE_DONE",
-    };
-    out.field("status", status)
-        .optional("from", fields.from.as_ref())
-        .texts("to", &fields.to)
-        .texts("cc", &fields.cc)
-        .optional("subject", fields.subject.as_ref())
-        .optional("date", fields.date.as_ref())
-        .optional("message_id", fields.message_id.as_ref())
-        .optional("x_mailer", fields.x_mailer.as_ref())
-        .texts("received", &fields.received)
-        .texts("attachment", &fields.attachments)
-        .texts("url", &fields.urls)
-        .optional("body_md5", fields.body_md5.as_ref());
 }
 
 fn ftp(out: &mut Object<'_>, fields: &FtpRecord) {
@@ -348,6 +359,8 @@ fn ssh(out: &mut Object<'_>, fields: &SshRecord) {
 }
 
 fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
+    // A directory has its name in a field of its own.
+    let is_directory = fields.more.list.iter().any(|(name, _)| *name == "directory");
     out.unless_empty("dialect", &fields.dialect)
         .unless_empty("command", &fields.command);
     // The answer of a call comes in that of a command that succeeded.
@@ -360,7 +373,7 @@ fn smb(out: &mut Object<'_>, fields: &SmbRecord) {
     }
     out.field("session_id", fields.session_id)
         .field("tree_id", fields.tree_id)
-        .optional("filename", fields.filename.as_ref())
+        .optional("filename", fields.filename.as_ref().filter(|_| !is_directory))
         .optional("share", fields.share.as_ref());
     if !fields.ntlmssp.list.is_empty() {
         out.object("ntlmssp", |out| values(out, &fields.ntlmssp));

@@ -4,7 +4,7 @@ use millrace_ips_engine::event::Subject;
 use millrace_ips_engine::packet::ArpPacket;
 
 use crate::object::Object;
-use crate::writer::Writer;
+use crate::writer::{Frame, Writer};
 
 /// Operations by their numbers (RFC 826, RFC 903, RFC 1931, RFC 2390).
 const OPERATIONS: [(u16, &str); 9] = [
@@ -21,8 +21,8 @@ const OPERATIONS: [(u16, &str); 9] = [
 
 impl Writer {
     /// Writes a packet of ARP as a line. Its addresses are in the object only, as the frame carries no IP.
-    pub(crate) fn arp(&self, subject: &Subject, packet: &ArpPacket, out: &mut Vec<u8>) {
-        let mut line = self.begin_frame(subject, "arp", out);
+    pub(crate) fn arp(&self, subject: &Subject, packet: &ArpPacket, frame: Frame<'_>, out: &mut Vec<u8>) {
+        let mut line = self.begin_frame(subject, "arp", frame, out);
         line.object("arp", |out| fields(out, packet));
         self.end(line);
     }

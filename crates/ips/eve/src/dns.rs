@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use millrace_ips_engine::app::record::{DnsRecord, DnsResource};
+use millrace_ips_engine::app::record::{DNS_NAME_SIZE, DnsRecord, DnsResource};
 
 use crate::object::{Object, values};
 use crate::place::Place;
@@ -22,6 +22,10 @@ const FLAGS: [(&str, u16); 6] = [
 const SOA: u16 = 6;
 const SRV: u16 = 33;
 const SSHFP: u16 = 44;
+/// Types whose data are a name: NS, CNAME, PTR, MX.
+const NAMES: [u16; 4] = [2, 5, 12, 15];
+/// The record whose data are a list of options.
+const OPT: u16 = 41;
 
 const TYPES: [(u16, &str); 41] = [
     (1, "A"),
@@ -73,7 +77,7 @@ const RCODES: [&str; 11] = [
 ];
 
 /// Returns the name of a record type, or its number.
-fn type_name(number: u16) -> Cow<'static, str> {
+pub(crate) fn type_name(number: u16) -> Cow<'static, str> {
     match TYPES.iter().find(|(known, _)| *known == number) {
         Some((_, name)) => Cow::Borrowed(name),
         None => Cow::Owned(number.to_string()),
@@ -128,7 +132,8 @@ fn version_2(out: &mut Object<'_>, fields: &DnsRecord, question: usize, transact
     }
     out.field("opcode", fields.flags >> 11 & 15);
     if let Some((name, kind, _)) = fields.questions.get(question) {
-        out.bytes("rrname", name).field("rrtype", type_name(*kind));
+        owner(out, name);
+        out.field("rrtype", type_name(*kind));
     }
     if fields.is_answer {
         answer(out, fields);
@@ -151,7 +156,8 @@ fn version_3(out: &mut Object<'_>, fields: &DnsRecord, transaction: Option<u64>)
         out.field("rcode", rcode_name(fields.flags & 15));
     }
     out.array("queries", &fields.questions, |out, (name, kind, _)| {
-        out.bytes("rrname", name).field("rrtype", type_name(*kind));
+        owner(out, name);
+        out.field("rrtype", type_name(*kind));
     });
     if fields.is_answer {
         answer(out, fields);
@@ -184,13 +190,26 @@ fn answer(out: &mut Object<'_>, fields: &DnsRecord) {
     }
 }
 
+/// Writes a name, and whether it was cut.
+fn owner(out: &mut Object<'_>, name: &[u8]) {
+    out.bytes("rrname", name);
+    if name.len() >= DNS_NAME_SIZE {
+        out.field("rrname_truncated", true);
+    }
+}
+
 fn resource(out: &mut Object<'_>, resource: &DnsResource) {
-    out.bytes("rrname", &resource.name)
-        .field("rrtype", type_name(resource.kind))
+    owner(out, &resource.name);
+    out.field("rrtype", type_name(resource.kind))
         .field("ttl", resource.ttl)
         .unless_empty("rdata", &resource.data);
+    if resource.data.len() == DNS_NAME_SIZE && NAMES.contains(&resource.kind) {
+        out.field("rdata_truncated", true);
+    }
     if let Some(name) = object_name(resource) {
         out.object(name, |out| values(out, &resource.fields));
+    } else if resource.kind == OPT {
+        values(out, &resource.fields);
     }
 }
 
@@ -261,6 +280,7 @@ mod tests {
             packets: false,
             packet_anomalies: true,
             netflow: true,
+            ..Layout::default()
         };
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);

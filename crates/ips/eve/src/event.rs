@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{
-    FlowEnd, FlowSummary, PacketSource, RuleId, Subject, TcpState, TcpSummary, TransactionEvent,
+    FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId, Subject, TcpState, TcpSummary,
+    TransactionEvent,
 };
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::packet::events::PacketEvents;
@@ -17,8 +18,8 @@ use crate::dropped::headers;
 use crate::object::Object;
 use crate::place::Place;
 use crate::timestamp::timestamp;
-use crate::writer::{Writer, counters, file};
-use crate::{Version, alert, app};
+use crate::writer::{Frame, Writer, counters, file};
+use crate::{Version, alert, app, metadata};
 
 /// The control bits of TCP from the lowest on (RFC 9293, section 3.1).
 const TCP_FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "cwr"];
@@ -26,30 +27,30 @@ const TCP_FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ecn", "
 impl Writer {
     /// Writes an event at the end of `out` as one line. A transaction may also have lines for its files and
     /// anomalies. `frame` holds the bytes of the packet and its link type.
-    pub fn write(&self, event: &Event, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
+    pub fn write(&self, event: &Event, frame: Frame<'_>, out: &mut Vec<u8>) {
         match event {
             Event::Alert(alert) => alert::write(self, alert, frame, out),
-            Event::Transaction(transaction) => self.transaction(transaction, out),
-            Event::Flow(flow, end) => {
-                self.flow(flow, *end, out);
-                self.netflow(flow, out);
+            Event::Transaction(transaction) => self.transaction(transaction, frame, out),
+            Event::Flow(flow, end, variables) => {
+                self.flow(flow, *end, variables, out);
+                self.netflow(flow, variables, out);
             }
             Event::Drop(subject, reason) => self.dropped(subject, *reason, frame, out),
             Event::Anomaly(subject, protocol, events) => {
-                self.anomalies(subject, *protocol, None, events, out);
+                self.anomalies(subject, (*protocol, None), events, frame, out);
             }
             Event::Exception(subject, cause, policy, rule) => {
-                self.exception(subject, (*cause, *policy, *rule), out);
+                self.exception(subject, (*cause, *policy, *rule), frame, out);
             }
             Event::Frame(subject, report) => {
-                let mut line = self.begin(subject, "frame", out);
+                let mut line = self.begin(subject, "frame", frame, out);
                 line.field("app_proto", report.app.name()).object("frame", |out| {
                     alert::frame(out, &report.view, Some(report.payload.as_slice()));
                 });
                 self.end(line);
             }
-            Event::Packet(subject, events) => self.packet_events(subject, *events, out),
-            Event::Arp(subject, packet) => self.arp(subject, packet, out),
+            Event::Packet(subject, events) => self.packet_events(subject, *events, frame, out),
+            Event::Arp(subject, packet) => self.arp(subject, packet, frame, out),
             // These are for a Storage, and no records.
             Event::File(_) | Event::Set(_) => {}
         }
@@ -76,7 +77,7 @@ impl Writer {
         line.end_line();
     }
 
-    fn transaction(&self, transaction: &TransactionEvent, out: &mut Vec<u8>) {
+    fn transaction(&self, transaction: &TransactionEvent, frame: Frame<'_>, out: &mut Vec<u8>) {
         let subject = &transaction.subject;
         let is_logged = !matches!(transaction.record, Record::None);
         if is_logged {
@@ -91,7 +92,7 @@ impl Writer {
                 _ => (*subject, 1),
             };
             for question in 0..lines {
-                let mut line = self.begin(&subject, app::event_type(transaction.app), out);
+                let mut line = self.begin(&subject, app::event_type(transaction.app), frame, out);
                 line.field("tx_id", transaction.id);
                 app::record(
                     &mut line,
@@ -110,7 +111,7 @@ impl Writer {
                 Direction::ToServer => *subject,
                 Direction::ToClient => subject.reversed(),
             };
-            let mut line = self.begin(&sender, "fileinfo", out);
+            let mut line = self.begin(&sender, "fileinfo", frame, out);
             app::record(
                 &mut line,
                 transaction.app,
@@ -133,22 +134,22 @@ impl Writer {
         }
         self.anomalies(
             subject,
-            transaction.app,
-            Some(transaction.id),
+            (transaction.app, Some(transaction.id)),
             &transaction.anomalies,
+            frame,
             out,
         );
     }
 
     /// Writes the events of the decoder and of the TCP engine, if the layout has them.
-    fn packet_events(&self, subject: &Subject, events: PacketEvents, out: &mut Vec<u8>) {
+    fn packet_events(&self, subject: &Subject, events: PacketEvents, frame: Frame<'_>, out: &mut Vec<u8>) {
         if !self.layout.packet_anomalies {
             return;
         }
         let decode = events.decode_names().map(|name| ("decode", "decoder", name));
         let stream = events.stream_names().map(|name| ("stream", "stream", name));
         for (kind, prefix, name) in decode.chain(stream) {
-            let mut line = self.begin(subject, "anomaly", out);
+            let mut line = self.begin(subject, "anomaly", frame, out);
             line.object("anomaly", |out| {
                 out.field("type", kind).field("event", format!("{prefix}.{name}"));
             });
@@ -161,9 +162,10 @@ impl Writer {
         &self,
         subject: &Subject,
         (cause, policy, rule): (Cause, Policy, Option<RuleId>),
+        frame: Frame<'_>,
         out: &mut Vec<u8>,
     ) {
-        let mut line = self.begin(subject, "anomaly", out);
+        let mut line = self.begin(subject, "anomaly", frame, out);
         line.object("anomaly", |out| {
             out.field("type", "stream")
                 .field("event", cause.name())
@@ -178,13 +180,13 @@ impl Writer {
     fn anomalies(
         &self,
         subject: &Subject,
-        protocol: AppProtocol,
-        transaction: Option<u64>,
+        (protocol, transaction): (AppProtocol, Option<u64>),
         events: &[AppEvent],
+        frame: Frame<'_>,
         out: &mut Vec<u8>,
     ) {
         for event in events {
-            let mut line = self.begin(subject, "anomaly", out);
+            let mut line = self.begin(subject, "anomaly", frame, out);
             if let Some(transaction) = transaction {
                 line.field("tx_id", transaction);
             }
@@ -203,12 +205,13 @@ impl Writer {
         }
     }
 
-    fn flow(&self, flow: &FlowSummary, end: FlowEnd, out: &mut Vec<u8>) {
-        let mut line = self.begin(&flow_subject(flow), "flow", out);
+    fn flow(&self, flow: &FlowSummary, end: FlowEnd, variables: &FlowVariables, out: &mut Vec<u8>) {
+        let mut line = self.begin(&flow_subject(flow), "flow", None, out);
         if let Some((kind, code)) = flow.icmp[1] {
             line.field("response_icmp_type", kind)
                 .field("response_icmp_code", code);
         }
+        metadata::write(&mut line, &self.rules, &variables.bits, &variables.counters);
         app::protocols(&mut line, flow);
         line.object("flow", |out| {
             counters(out, flow);
@@ -256,13 +259,18 @@ impl Writer {
         self.end(line);
     }
 
-    fn dropped(&self, subject: &Subject, reason: DropReason, frame: Option<(&[u8], u32)>, out: &mut Vec<u8>) {
-        let mut line = self.begin(subject, "drop", out);
+    fn dropped(&self, subject: &Subject, reason: DropReason, frame: Frame<'_>, out: &mut Vec<u8>) {
+        let mut line = self.begin(subject, "drop", frame, out);
         line.object("drop", |out| {
             if let Some((bytes, link)) = frame {
                 headers(out, bytes, link);
             }
             out.field("reason", drop_reason(reason));
+            if self.layout.details {
+                out.object("verdict", |out| {
+                    out.field("action", "drop");
+                });
+            }
         });
         self.end(line);
     }

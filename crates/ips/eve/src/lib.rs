@@ -13,7 +13,11 @@ mod community_id;
 mod dnp3;
 mod dns;
 mod dropped;
+mod email;
+mod ether;
 mod event;
+mod mdns;
+mod metadata;
 mod modbus;
 mod netflow;
 mod object;
@@ -52,4 +56,8 @@ pub struct Layout {
     pub packet_anomalies: bool,
     /// True if each direction of a flow is written, too (`netflow`).
     pub netflow: bool,
+    /// True if events of packets have the addresses of their Ethernet header.
+    pub ethernet: bool,
+    /// True if events have what Suricata writes only if its configuration asks for it.
+    pub details: bool,
 }

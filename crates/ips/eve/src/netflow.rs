@@ -1,16 +1,16 @@
 //! Each direction of a flow as a record, which collectors of NetFlow expect.
 
 use millrace_ips_engine::Direction;
-use millrace_ips_engine::event::FlowSummary;
+use millrace_ips_engine::event::{FlowSummary, FlowVariables};
 
-use crate::app;
 use crate::event::{control_bits, flow_subject, seconds};
 use crate::timestamp::timestamp;
 use crate::writer::Writer;
+use crate::{app, metadata};
 
 impl Writer {
     /// Writes a line for each direction of a flow that has packets, if the layout has them. The source is the end that sent them.
-    pub(crate) fn netflow(&self, flow: &FlowSummary, out: &mut Vec<u8>) {
+    pub(crate) fn netflow(&self, flow: &FlowSummary, variables: &FlowVariables, out: &mut Vec<u8>) {
         if !self.layout.netflow {
             return;
         }
@@ -24,7 +24,8 @@ impl Writer {
                 Direction::ToClient => flow_subject(flow).reversed(),
             };
             subject.icmp = flow.icmp[direction.index()];
-            let mut line = self.begin(&subject, "netflow", out);
+            let mut line = self.begin(&subject, "netflow", None, out);
+            metadata::write(&mut line, &self.rules, &variables.bits, &variables.counters);
             app::protocols(&mut line, flow);
             line.object("netflow", |out| {
                 out.field("pkts", counters.packets)
@@ -32,6 +33,8 @@ impl Writer {
                     .field("start", timestamp(flow.start))
                     .field("end", timestamp(flow.last))
                     .field("age", seconds(flow.last).saturating_sub(seconds(flow.start)));
+                out.field("min_ttl", counters.min_ttl)
+                    .field("max_ttl", counters.max_ttl);
                 if flow.transactions > 0 {
                     out.field("tx_cnt", flow.transactions);
                 }

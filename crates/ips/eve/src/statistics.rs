@@ -7,7 +7,7 @@ use millrace_ips_engine::event::{FlowEnd, FlowSummary, TcpState};
 use millrace_ips_engine::flow::FlowState;
 use millrace_ips_engine::packet::events::DECODE_EVENTS;
 use millrace_ips_engine::packet::layers::{Layer, layers};
-use millrace_ips_engine::{Counters, Event, FlowVerdict, LinkType};
+use millrace_ips_engine::{Cause, Counters, Event, FlowVerdict, LinkType};
 use millrace_types::Time;
 use serde_json::{Map, Value, json};
 
@@ -99,6 +99,14 @@ const ALWAYS: &[&str] = &[
     "flow.tcp",
     "flow.tcp_reuse",
     "flow.udp",
+    "ips.drop_reason.applayer_error",
+    "ips.drop_reason.defrag_memcap",
+    "ips.drop_reason.flow_drop",
+    "ips.drop_reason.flow_memcap",
+    "ips.drop_reason.rules",
+    "ips.drop_reason.stream_error",
+    "ips.drop_reason.stream_memcap",
+    "ips.drop_reason.stream_midstream",
     "tcp.rst",
     "tcp.syn",
     "tcp.synack",
@@ -122,6 +130,18 @@ fn protocol_name(app: AppProtocol, transport: u8) -> String {
         (true, UDP) => format!("{}_udp", app.name()),
         (true, _) => format!("{}_tcp", app.name()),
         (false, _) => app.name().to_owned(),
+    }
+}
+
+/// Returns the name that counters of policies have for a cause; `None` for causes that only Millrace has.
+fn exception_name(cause: Cause) -> Option<&'static str> {
+    match cause {
+        Cause::FlowTable => Some("flow.memcap"),
+        Cause::SegmentMemory => Some("tcp.reassembly"),
+        Cause::FragmentMemory => Some("defrag.memcap"),
+        Cause::Midstream => Some("tcp.midstream"),
+        Cause::ParserError => Some("app_layer.error"),
+        _ => None,
     }
 }
 
@@ -155,7 +175,7 @@ impl Census {
     /// Counts an event.
     pub fn event(&mut self, event: &Event) {
         match event {
-            Event::Flow(flow, end) => self.flow(flow, *end),
+            Event::Flow(flow, end, _) => self.flow(flow, *end),
             Event::Transaction(transaction) => {
                 let name = protocol_name(transaction.app, transaction.subject.protocol);
                 self.add(&format!("app_layer.tx.{name}"));
@@ -168,6 +188,12 @@ impl Census {
             Event::Drop(_, reason) => {
                 let reason = drop_reason(*reason).replace(' ', "_");
                 self.add(&format!("ips.drop_reason.{reason}"));
+            }
+            Event::Exception(_, cause, policy, _) => {
+                if let Some(name) = exception_name(*cause) {
+                    let policy = policy.name().replace('-', "_");
+                    self.add(&format!("exception_policy.{name}.{policy}"));
+                }
             }
             _ => {}
         }

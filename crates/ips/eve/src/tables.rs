@@ -25,6 +25,10 @@ pub(crate) struct RuleTexts {
     pub(crate) target: Option<Target>,
     /// Values by key.
     pub(crate) metadata: BTreeMap<String, Vec<String>>,
+    /// Addresses and identifiers of pages about the rule's subject.
+    pub(crate) references: Vec<String>,
+    /// The rule itself; empty unless it was added.
+    pub(crate) rule: String,
 }
 
 /// The texts of the rules of a set, by generator and number.
@@ -79,6 +83,25 @@ impl RuleTables {
         }
     }
 
+    /// Adds the texts of the rules themselves and their references, which alerts with details show. `prefixes` has the beginnings of
+    /// the addresses of reference systems.
+    #[must_use]
+    pub fn with_rules(mut self, set: &RuleSet, prefixes: &BTreeMap<String, String>) -> RuleTables {
+        for loaded in set.rules() {
+            let rule = &loaded.parsed.rule;
+            let Some(texts) = self.texts.get_mut(&(rule.gid(), rule.sid().unwrap_or_default())) else {
+                continue;
+            };
+            texts.rule = rule.to_string();
+            let references = rule
+                .options
+                .iter()
+                .filter_map(|option| reference(option, prefixes));
+            texts.references = references.collect();
+        }
+        self
+    }
+
     /// Adds the names of the flow bits and the counters of the compiled rules.
     #[must_use]
     pub fn with_bits(mut self, names: &Names) -> RuleTables {
@@ -99,6 +122,23 @@ impl RuleTables {
     pub(crate) fn find(&self, gid: u32, sid: u32) -> Option<&RuleTexts> {
         self.texts.get(&(gid, sid))
     }
+}
+
+/// Returns the reference of an option: the address of a page, or `system,identifier` if the system has none.
+fn reference(option: &RuleOption, prefixes: &BTreeMap<String, String>) -> Option<String> {
+    let RuleOption::Reference { system, id } = option else {
+        return None;
+    };
+    let known = prefixes
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(system))
+        .map(|(_, prefix)| prefix.as_str());
+    let prefix = known.or_else(|| system.eq_ignore_ascii_case("url").then_some("http://"));
+    Some(match prefix {
+        Some(_) if id.contains("://") => id.clone(),
+        Some(prefix) => format!("{prefix}{id}"),
+        None => format!("{system},{id}"),
+    })
 }
 
 /// Adds pairs of key and value. A blank separates key and value.

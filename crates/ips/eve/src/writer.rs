@@ -7,10 +7,14 @@ use millrace_ips_engine::app::file::FileState;
 use millrace_ips_engine::event::{FileSummary, FlowSummary, PacketSource, Subject};
 
 use crate::community_id::community_id;
+use crate::ether::ether;
 use crate::object::Object;
 use crate::text::address;
 use crate::timestamp::timestamp;
 use crate::{Layout, RuleTables};
+
+/// The bytes of the packet of an event and its link type; `None` if there is none.
+pub(crate) type Frame<'a> = Option<(&'a [u8], u32)>;
 
 /// Writes events as lines of JSON.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +41,13 @@ impl Writer {
     }
 
     /// Begins a line with the fields that the events of all frames have.
-    pub(crate) fn begin_frame<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
+    pub(crate) fn begin_frame<'a>(
+        &self,
+        subject: &Subject,
+        kind: &str,
+        frame: Frame<'_>,
+        out: &'a mut Vec<u8>,
+    ) -> Object<'a> {
         let mut line = Object::begin(out);
         line.field("timestamp", timestamp(subject.time));
         if subject.flow != 0 {
@@ -51,6 +61,9 @@ impl Writer {
         if !vlans.is_empty() {
             line.field("vlan", vlans);
         }
+        if let Some(frame) = frame.filter(|_| self.layout.ethernet) {
+            ether(&mut line, subject, frame);
+        }
         // The record of a flow that ended is about no packet.
         if subject.packet != 0 || subject.source == PacketSource::FlowEnd {
             line.field("pkt_src", source(subject.source));
@@ -59,8 +72,14 @@ impl Writer {
     }
 
     /// Begins a line with the fields that all events of packets with IP have.
-    pub(crate) fn begin<'a>(&self, subject: &Subject, kind: &str, out: &'a mut Vec<u8>) -> Object<'a> {
-        let mut line = self.begin_frame(subject, kind, out);
+    pub(crate) fn begin<'a>(
+        &self,
+        subject: &Subject,
+        kind: &str,
+        frame: Frame<'_>,
+        out: &'a mut Vec<u8>,
+    ) -> Object<'a> {
+        let mut line = self.begin_frame(subject, kind, frame, out);
         line.field("src_ip", address(subject.src));
         if let Some((source, _)) = subject.ports.filter(|_| has_ports(subject.protocol)) {
             line.field("src_port", source);

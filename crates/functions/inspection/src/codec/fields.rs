@@ -7,14 +7,14 @@ use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::{
     ClientCertificate, DcerpcCall, Dnp3Objects, Dnp3Record, DnsRecord, DnsResource, Fields, FtpRecord,
     HttpRecord, Interfaces, MailStatus, ModbusMessage, ModbusRecord, Record, SipRecord, SmbRecord,
-    SmtpRecord, SshRecord, TlsRecord, Value,
+    SmtpRecord, SshRecord, TlsDetails, TlsRecord, Value,
 };
 use millrace_ips_engine::app::tls::HandshakeState;
 use millrace_ips_engine::app::{AppProtocol, FrameReport, FrameView};
 use millrace_ips_engine::detect::dataset::{FoundJson, SetChange};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, PacketSource, RuleId, Subject,
-    TcpState, TcpSummary, TransactionEvent, Tunnel,
+    Alert, AlertContext, FilePart, FileSummary, FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId,
+    Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::packet::ArpPacket;
@@ -40,7 +40,8 @@ choices! {
 
 structures! {
     RuleId { gid, sid }
-    DirectionCounters { packets, bytes }
+    DirectionCounters { packets, bytes, min_ttl, max_ttl }
+    FlowVariables { bits, counters }
     FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
     FlowSummary { id, key, start, last, state, counters, app, apps, original_app, icmp, verdict, is_alerted, transactions, tcp }
     FoundJson { is_extra, key, json }
@@ -64,9 +65,10 @@ structures! {
     HandshakeState { client_hello, server_hello, client_key_exchange, server_key_exchange, unknown }
     TlsRecord {
         version, sni, client_alpns, server_alpns, subject, issuer, serial, fingerprint, not_before, not_after,
-        alternative_names, ja3, ja3s, ja4, client, state, is_resumed,
+        alternative_names, ja3, ja3s, ja4, client, details, state, is_resumed,
     }
-    ClientCertificate { subject, issuer, serial, fingerprint, not_before, not_after }
+    TlsDetails { hellos, chains }
+    ClientCertificate { subject, issuer, serial, fingerprint, not_before, not_after, alternative_names }
     SmtpRecord {
         helo, mail_from, rcpt_to, from, to, cc, subject, message_id, date, x_mailer, received, attachments, urls, body_md5, status,
     }
@@ -394,7 +396,7 @@ impl Codec for Event {
         match self {
             Event::Alert(alert) => tagged(1, &[alert], out),
             Event::Transaction(transaction) => tagged(2, &[&**transaction], out),
-            Event::Flow(flow, end) => tagged(3, &[&**flow, end], out),
+            Event::Flow(flow, end, variables) => tagged(3, &[&**flow, end, variables], out),
             Event::Drop(subject, reason) => tagged(4, &[subject, reason], out),
             Event::Anomaly(subject, app, events) => tagged(5, &[subject, app, events], out),
             Event::Exception(subject, cause, policy, rule) => tagged(6, &[subject, cause, policy, rule], out),
@@ -414,7 +416,11 @@ impl Codec for Event {
         Some(match u8::decode(input)? {
             1 => Event::Alert(Codec::decode(input)?),
             2 => Event::Transaction(Codec::decode(input)?),
-            3 => Event::Flow(Codec::decode(input)?, Codec::decode(input)?),
+            3 => Event::Flow(
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+            ),
             4 => Event::Drop(Codec::decode(input)?, Codec::decode(input)?),
             5 => Event::Anomaly(
                 Codec::decode(input)?,

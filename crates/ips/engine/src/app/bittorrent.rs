@@ -1,11 +1,14 @@
 //! The distributed hash table of BitTorrent (BEP 5): each message is a transaction.
 
+use core::net::IpAddr;
+
 use super::AppProtocol;
 use super::framed::{self, fields, hex};
 use super::parser::{Outcome, Parser};
 use super::record::Fields;
 use super::transaction::Transactions;
 use crate::app::heap::heap;
+use crate::event::address_text;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
@@ -103,17 +106,43 @@ pub(super) struct Dht;
 
 heap!(Dht {});
 
-/// Writes the nodes of a compact list: identifier, address and port (BEP 5, "Contact Encoding").
-fn nodes(bytes: &[u8]) -> Vec<Fields> {
-    let one = |node: &[u8]| {
-        let mut out = Fields::default();
-        out.text("id", &hex(&node[..20]));
-        let [a, b, c, d, high, low] = *node[20..].first_chunk::<6>()?;
-        out.text("ip", format!("{a}.{b}.{c}.{d}").as_bytes())
-            .number("port", u16::from_be_bytes([high, low]));
-        Some(out)
+/// Largest number of nodes and of peers of a message that records list.
+const NODES: usize = 256;
+/// Size of the identifier of a node in bytes.
+const IDENTIFIER: usize = 20;
+
+/// Writes a compact contact: the address and the port (BEP 5, "Contact Encoding"; BEP 32).
+fn contact(bytes: &[u8], out: &mut Fields) -> Option<()> {
+    let (address, port) = bytes.split_last_chunk::<2>()?;
+    let address: IpAddr = match address.len() {
+        4 => <[u8; 4]>::try_from(address).ok()?.into(),
+        16 => <[u8; 16]>::try_from(address).ok()?.into(),
+        _ => return None,
     };
-    bytes.chunks_exact(26).take(64).filter_map(one).collect()
+    out.text("ip", address_text(address).as_bytes())
+        .number("port", u16::from_be_bytes(*port));
+    Some(())
+}
+
+/// Returns the nodes of a compact list, whose contacts have `size` bytes: identifier, address and port.
+fn nodes(bytes: &[u8], size: usize) -> Vec<Fields> {
+    let one = |node: &[u8]| {
+        let (identifier, at) = node.split_at(IDENTIFIER);
+        let mut out = Fields::default();
+        out.text("id", &hex(identifier));
+        contact(at, &mut out).map(|()| out)
+    };
+    let whole = bytes.chunks_exact(IDENTIFIER + size);
+    whole.take(NODES).filter_map(one).collect()
+}
+
+/// Returns the peers of a list of compact contacts.
+fn peers(list: &[Value<'_>]) -> Vec<Fields> {
+    let one = |peer: &Value<'_>| {
+        let mut out = Fields::default();
+        contact(peer.text()?, &mut out).map(|()| out)
+    };
+    list.iter().take(NODES).filter_map(one).collect()
 }
 
 /// Returns the fields of a message; `None` if it is malformed.
@@ -151,8 +180,13 @@ fn message(mut bytes: &[u8]) -> Option<Fields> {
                     out.text(name, &hex(text));
                 }
             }
-            if let Some(list) = response.key(b"nodes").and_then(Value::text) {
-                out.objects("nodes", nodes(list));
+            for (key, name, size) in [(&b"nodes"[..], "nodes", 6), (b"nodes6", "nodes6", 18)] {
+                if let Some(list) = response.key(key).and_then(Value::text) {
+                    out.objects(name, nodes(list, size));
+                }
+            }
+            if let Some(Value::List(list)) = response.key(b"values") {
+                out.objects("values", peers(list));
             }
         });
     } else if let Some(Value::List(error)) = found.key(b"e") {
@@ -207,6 +241,48 @@ mod tests {
         assert!(is_message(error) && message(error).is_some());
         let response = b"d1:rd2:id20:mnopqrstuvwxyz123456e1:t2:aa1:y1:re";
         assert!(is_message(response) && message(response).is_some());
+    }
+
+    #[test]
+    fn nodes_and_peers_of_both_versions_of_ip_have_their_addresses() {
+        let identifier = b"mnopqrstuvwxyz123456";
+        let node = [&identifier[..], &[192, 0, 2, 1, 0x1a, 0xe1]].concat();
+        let address: [u8; 16] = core::array::from_fn(|at| at as u8);
+        let node6 = [&identifier[..], &address, &[0, 80]].concat();
+        let cut = &node[..25];
+        let response = [
+            &b"d1:rd2:id20:mnopqrstuvwxyz1234565:nodes51:"[..],
+            &node,
+            cut,
+            b"6:nodes638:",
+            &node6,
+            b"6:valuesl6:",
+            &node[20..],
+            b"18:",
+            &node6[20..],
+            b"3:abcee1:t2:aa1:y1:re",
+        ]
+        .concat();
+        let mut found = message(&response).unwrap();
+        let mut expected = Fields::default();
+        let one = |with_identifier: bool, ip: &[u8], port: u16| {
+            let mut out = Fields::default();
+            if with_identifier {
+                out.text("id", &hex(identifier));
+            }
+            out.text("ip", ip).number("port", port);
+            out
+        };
+        let (four, six) = (&b"192.0.2.1"[..], &b"0001:0203:0405:0607:0809:0a0b:0c0d:0e0f"[..]);
+        expected
+            .text("id", &hex(identifier))
+            .objects("nodes", vec![one(true, four, 6881)])
+            .objects("nodes6", vec![one(true, six, 80)])
+            .objects("values", vec![one(false, four, 6881), one(false, six, 80)]);
+        assert_eq!(
+            found.value("response"),
+            Some(&mut super::super::record::Value::Object(expected))
+        );
     }
 
     #[test]

@@ -7,9 +7,11 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::AppProtocol;
-use super::framed::colons;
+use super::framed::{colons, hex, number, take};
 use super::parser::{Outcome, Parser};
-use super::record::{DnsRecord, DnsResource, Fields, Record};
+use super::record::{
+    DNS_NAME_SIZE as NAME_SIZE, DnsRecord, DnsResource, FIELD_LIST, FIELD_SIZE, Fields, Record,
+};
 use super::transaction::{AppEvent, Progress, Transactions};
 use crate::app::heap::heap;
 use crate::event::address_text;
@@ -18,8 +20,6 @@ use crate::tcp::StreamChunk;
 
 /// Size of the header of a message.
 const HEADER: usize = 12;
-/// Largest size of a name as text, as Suricata's documentation gives it.
-const NAME_SIZE: usize = 1025;
 /// Bytes for which a name has room from its first label on: most names fit.
 const NAME_HINT: usize = 48;
 /// Largest number of labels of a name.
@@ -35,11 +35,13 @@ const TYPE_A: u16 = 1;
 const TYPE_NS: u16 = 2;
 const TYPE_CNAME: u16 = 5;
 const TYPE_SOA: u16 = 6;
+const TYPE_NULL: u16 = 10;
 const TYPE_PTR: u16 = 12;
 const TYPE_MX: u16 = 15;
 const TYPE_TXT: u16 = 16;
 const TYPE_AAAA: u16 = 28;
 const TYPE_SRV: u16 = 33;
+const TYPE_OPT: u16 = 41;
 const TYPE_SSHFP: u16 = 44;
 
 /// A parsed message and the anomalies in it.
@@ -236,7 +238,8 @@ fn resource(reader: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<DnsRe
             inner.at += 2;
             inner.name(events)
         }
-        TYPE_TXT => Some(texts(bytes)),
+        TYPE_TXT => Some(texts(bytes).concat()),
+        TYPE_NULL => Some(bytes[..bytes.len().min(FIELD_SIZE)].to_vec()),
         _ => None,
     };
     let fields = fields(kind, bytes, &mut inner, events).unwrap_or_default();
@@ -251,8 +254,9 @@ fn resource(reader: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<DnsRe
     })
 }
 
-/// Reads the fields of an SOA (RFC 1035, section 3.3.13), SRV (RFC 2782) or SSHFP record (RFC 4255, section 3.1), whose data are
-/// `bytes`, and begin at `inner`. Returns `None` for other types, and for data that end early.
+/// Reads the fields of an SOA (RFC 1035, section 3.3.13), SRV (RFC 2782) or SSHFP record (RFC 4255, section 3.1), the options of
+/// an OPT record (RFC 6891, section 6.1.2), and the texts of a TXT record that has several. The data are `bytes`, and begin at
+/// `inner`. Returns `None` for other types, and for data that end early.
 fn fields(kind: u16, bytes: &[u8], inner: &mut Reader<'_>, events: &mut Vec<AppEvent>) -> Option<Fields> {
     let mut fields = Fields::default();
     match kind {
@@ -276,21 +280,47 @@ fn fields(kind: u16, bytes: &[u8], inner: &mut Reader<'_>, events: &mut Vec<AppE
             fields.text("fingerprint", colons(fingerprint).as_bytes());
             fields.number("algo", *algorithm).number("type", *kind);
         }
+        TYPE_OPT => {
+            let options = options(bytes);
+            if !options.is_empty() {
+                fields.objects("opt", options);
+            }
+        }
+        TYPE_TXT => {
+            let texts = texts(bytes);
+            if texts.len() > 1 {
+                fields.texts("txt", texts);
+            }
+        }
         _ => return None,
     }
     Some(fields)
 }
 
-/// Joins the character strings of a TXT record.
-fn texts(bytes: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
+/// Returns the character strings of a TXT record.
+fn texts(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut list = Vec::new();
     let mut rest = bytes;
     while let [size, tail @ ..] = rest {
-        let size = usize::from(*size).min(tail.len());
-        out.extend_from_slice(&tail[..size]);
-        rest = &tail[size..];
+        let (text, tail) = tail.split_at(usize::from(*size).min(tail.len()));
+        list.push(text);
+        rest = tail;
     }
-    out
+    list
+}
+
+/// Returns the options of an OPT record, each with its code and its data in hexadecimal digits.
+fn options(mut bytes: &[u8]) -> Vec<Fields> {
+    let mut list = Vec::new();
+    while list.len() < FIELD_LIST
+        && let (Some(code), Some(size)) = (number(&mut bytes, 2), number(&mut bytes, 2))
+        && let Some(data) = take(&mut bytes, size as usize)
+    {
+        let mut option = Fields::default();
+        option.number("code", code).text("data", &hex(data));
+        list.push(option);
+    }
+    list
 }
 
 /// The parser of a flow.
@@ -518,6 +548,33 @@ mod tests {
         );
         assert!(queries(&out).is_empty());
         assert!(out.list[0].events.is_empty());
+    }
+
+    #[test]
+    fn texts_options_and_raw_data_are_read() {
+        let mut data = query(b"\x01a\0");
+        (data[2], data[7]) = (0x81, 3);
+        data[11] = 1;
+        data.extend_from_slice(b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x06\x02ab\x02cd");
+        data.extend_from_slice(b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x03\x02ab");
+        data.extend_from_slice(b"\xc0\x0c\0\x0a\0\x01\0\0\0\x3c\0\x02\xff\0");
+        // A cookie, and an option that is cut.
+        data.extend_from_slice(b"\0\0\x29\x10\0\0\0\0\0\0\x0a\0\x0a\0\x02\x9a\x47\0\x03\0\x09");
+        let mut out = Transactions::default();
+        message(&data, Direction::ToClient, &mut out);
+        let Record::Dns(record) = &out.list[0].record else {
+            panic!("a DNS record")
+        };
+        let found: Vec<_> = record.answers.iter().map(|one| one.data.as_slice()).collect();
+        assert_eq!(found, [&b"abcd"[..], b"ab", b"\xff\0"]);
+        let mut texts = Fields::default();
+        texts.texts("txt", [&b"ab"[..], b"cd"]);
+        assert_eq!(record.answers[0].fields, texts);
+        assert_eq!(record.answers[1].fields, Fields::default());
+        let (mut options, mut cookie) = (Fields::default(), Fields::default());
+        cookie.number("code", 10_u8).text("data", b"9a47");
+        options.objects("opt", vec![cookie]);
+        assert_eq!(record.additionals[0].fields, options);
     }
 
     #[test]

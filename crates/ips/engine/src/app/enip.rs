@@ -1,5 +1,8 @@
 //! EtherNet/IP and CIP (ODVA, The CIP Networks Library, volumes 1 and 2): each encapsulated message is a transaction.
 
+#[cfg(test)]
+mod tests;
+
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
@@ -7,6 +10,7 @@ use super::AppProtocol;
 use super::Transport;
 use super::framed::{self, Framed, Size, fields, little, take};
 use super::parser::{Outcome, Parser};
+use super::record::{Fields, Value};
 use super::transaction::{Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
@@ -28,6 +32,113 @@ const MULTIPLE: u8 = 0x0a;
 const RESPONSE: u8 = 0x80;
 /// Largest number of requests in a packet that are read.
 const SERVICES: usize = 64;
+
+/// Commands (volume 2, table 2-3.2).
+const COMMANDS: &[(u64, &str)] = &[
+    (0, "Nop"),
+    (LIST_SERVICES as u64, "ListServices"),
+    (LIST_IDENTITY as u64, "ListIdentity"),
+    (0x64, "ListInterfaces"),
+    (REGISTER_SESSION as u64, "RegisterSession"),
+    (0x66, "UnregisterSession"),
+    (SEND_RR_DATA as u64, "SendRRData"),
+    (SEND_UNIT_DATA as u64, "SendUnitData"),
+    (0x72, "IndicateStatus"),
+    (0x73, "Cancel"),
+];
+
+/// Status of the encapsulation (volume 2, table 2-3.3).
+const STATUS: &[(u64, &str)] = &[
+    (0, "Success"),
+    (1, "InvalidCmd"),
+    (2, "NoResources"),
+    (3, "IncorrectData"),
+    (100, "InvalidSession"),
+    (101, "InvalidLength"),
+    (105, "UnsupportedProtRev"),
+    (106, "EncapHeaderError"),
+];
+
+/// Services of CIP that all objects share (volume 1, appendix A).
+const CIP_SERVICES: &[(u64, &str)] = &[
+    (0x01, "GetAttributesAll"),
+    (0x02, "SetAttributesAll"),
+    (0x03, "GetAttributeList"),
+    (0x04, "SetAttributeList"),
+    (0x05, "Reset"),
+    (0x06, "Start"),
+    (0x07, "Stop"),
+    (0x08, "Create"),
+    (0x09, "Delete"),
+    (MULTIPLE as u64, "MultipleServicePacket"),
+    (0x0d, "ApplyAttributes"),
+    (0x0e, "GetAttributeSingle"),
+    (0x10, "SetAttributeSingle"),
+    (0x11, "FindNextObjectInstance"),
+    (0x15, "Restore"),
+    (0x16, "Save"),
+    (0x17, "NoOperation"),
+    (0x18, "GetMember"),
+    (0x19, "SetMember"),
+    (0x1a, "InsertMember"),
+    (0x1b, "RemoveMember"),
+    (0x1c, "GroupSync"),
+];
+
+/// Status of CIP (volume 1, appendix B).
+const CIP_STATUS: &[(u64, &str)] = &[
+    (0x00, "Success"),
+    (0x01, "ConnectionFailure"),
+    (0x02, "ResourceUnavailable"),
+    (0x03, "InvalidParameterValue"),
+    (0x04, "PathSegmentError"),
+    (0x05, "PathDestinationUnknown"),
+    (0x06, "PartialTransfer"),
+    (0x07, "ConnectionLost"),
+    (0x08, "ServiceNotSupported"),
+    (0x09, "InvalidAttributeValue"),
+    (0x0a, "AttributeListError"),
+    (0x0b, "AlreadyInRequestedState"),
+    (0x0c, "ObjectStateConflict"),
+    (0x0d, "ObjectAlreadyExists"),
+    (0x0e, "AttributeNotSettable"),
+    (0x0f, "PrivilegeViolation"),
+    (0x10, "DeviceStateConflict"),
+    (0x11, "ReplyDataTooLarge"),
+    (0x12, "FragmentationOfPrimitive"),
+    (0x13, "NotEnoughData"),
+    (0x14, "AttributeNotSupported"),
+    (0x15, "TooMuchData"),
+    (0x16, "ObjectDoesNotExist"),
+    (0x1e, "EmbeddedServiceError"),
+    (0x20, "InvalidParameter"),
+    (0x26, "PathSizeInvalid"),
+];
+
+/// Classes of objects (volume 1, chapter 5).
+const CLASSES: &[(u64, &str)] = &[
+    (0x01, "Identity"),
+    (0x02, "MessageRouter"),
+    (0x03, "DeviceNet"),
+    (0x04, "Assembly"),
+    (0x05, "Connection"),
+    (0x06, "ConnectionManager"),
+    (0x07, "Register"),
+    (0x0f, "Parameter"),
+    (0x37, "File"),
+    (0xf4, "Port"),
+    (0xf5, "TcpIpInterface"),
+    (0xf6, "EthernetLink"),
+];
+
+/// Types of logical segments by their bits, with the field that rules compare (volume 1, appendix C-1.4.2).
+const SEGMENTS: [(&str, Option<NumberField>); 5] = [
+    ("class_id", Some(NumberField::EnipCipClass)),
+    ("instance_id", Some(NumberField::EnipCipInstance)),
+    ("member_id", None),
+    ("connection_point", None),
+    ("attribute_id", Some(NumberField::EnipCipAttribute)),
+];
 
 /// The parser of a flow.
 #[derive(Debug)]
@@ -59,20 +170,12 @@ fn size(bytes: &[u8]) -> Size {
     }
 }
 
-fn command_name(command: u16) -> String {
-    match command {
-        0 => "Nop".to_owned(),
-        LIST_SERVICES => "ListServices".to_owned(),
-        LIST_IDENTITY => "ListIdentity".to_owned(),
-        0x64 => "ListInterfaces".to_owned(),
-        REGISTER_SESSION => "RegisterSession".to_owned(),
-        0x66 => "UnregisterSession".to_owned(),
-        SEND_RR_DATA => "SendRRData".to_owned(),
-        SEND_UNIT_DATA => "SendUnitData".to_owned(),
-        0x72 => "IndicateStatus".to_owned(),
-        0x73 => "Cancel".to_owned(),
-        other => format!("unknown-{other}"),
-    }
+/// Returns the name of a number, or the number.
+fn name(names: &[(u64, &str)], value: u64) -> Vec<u8> {
+    let known = names.iter().find(|(number, _)| *number == value);
+    known
+        .map_or_else(|| format!("unknown-{value}"), |(_, name)| (*name).to_owned())
+        .into_bytes()
 }
 
 impl Enip {
@@ -100,159 +203,251 @@ fn message(direction: Direction, bytes: &[u8], out: &mut Transactions) {
     };
     transaction.number(NumberField::EnipCommand, direction, command);
     transaction.number(NumberField::EnipStatus, direction, status);
+    let mut out = Fields::default();
+    out.text("command", &name(COMMANDS, command.into()))
+        .text("status", &name(STATUS, status));
     let body = &rest[..rest.len().min(size)];
+    let mut side = Side {
+        direction,
+        transaction: &mut *transaction,
+    };
     let is_valid = match command {
-        REGISTER_SESSION => version(body, direction, transaction),
+        REGISTER_SESSION => side.session(body, &mut out),
         LIST_IDENTITY | LIST_SERVICES => match body.is_empty() {
             true => Some(()),
-            false => items(body, direction, transaction),
+            false => side.items(body, &mut out),
         },
         SEND_RR_DATA | SEND_UNIT_DATA => {
             let mut body = body;
             // The interface handle and the timeout precede the items (volume 2, section 2-4.7).
-            take(&mut body, 6).and_then(|_| items(body, direction, transaction))
+            take(&mut body, 6).and_then(|_| side.items(body, &mut out))
         }
         _ => Some(()),
     };
     if is_valid.is_none() {
         transaction.raise("enip.invalid_pdu");
     }
-    let side = match direction {
+    let name = match direction {
         Direction::ToServer => "request",
         Direction::ToClient => "response",
     };
-    fields(transaction, |out| {
-        out.object(side, |out| {
-            out.text("command", command_name(command).as_bytes())
-                .number("status", status);
-        });
-    });
+    fields(transaction, |record| record.list.push((name, Value::Object(out))));
 }
 
-fn version(mut body: &[u8], direction: Direction, transaction: &mut Transaction) -> Option<()> {
-    let version = little(&mut body, 2)?;
-    transaction.number(NumberField::EnipProtocolVersion, direction, version);
-    Some(())
+/// The transaction of a message, for what rules compare, and the direction of the message.
+struct Side<'a> {
+    direction: Direction,
+    transaction: &'a mut Transaction,
 }
 
-/// Reads a list of items: type, size and data (volume 2, section 2-6).
-fn items(mut body: &[u8], direction: Direction, transaction: &mut Transaction) -> Option<()> {
-    let count = little(&mut body, 2)?;
-    for _ in 0..count {
-        let kind = little(&mut body, 2)? as u16;
-        let size = little(&mut body, 2)? as usize;
-        let mut data = take(&mut body, size)?;
-        match kind {
-            0x000c => identity(data, direction, transaction)?,
-            0x0100 => service(data, direction, transaction)?,
-            CONNECTED_DATA => {
-                // A sequence number precedes the message.
-                take(&mut data, 2)?;
-                cip(data, direction, transaction, 0)?;
+impl Side<'_> {
+    fn number(&mut self, field: NumberField, value: u64) {
+        self.transaction.number(field, self.direction, value);
+    }
+
+    fn session(&mut self, mut body: &[u8], out: &mut Fields) -> Option<()> {
+        let version = little(&mut body, 2)?;
+        self.number(NumberField::EnipProtocolVersion, version);
+        let options = little(&mut body, 2);
+        out.object("register_session", |out| {
+            out.number("protocol_version", version);
+            if let Some(options) = options {
+                out.number("options", options);
             }
-            UNCONNECTED_DATA => cip(data, direction, transaction, 0)?,
-            _ => {}
-        }
+        });
+        Some(())
     }
-    Some(())
-}
 
-/// Reads the identity of a device (volume 2, section 2-4.3.3).
-fn identity(mut data: &[u8], direction: Direction, transaction: &mut Transaction) -> Option<()> {
-    let version = little(&mut data, 2)?;
-    transaction.number(NumberField::EnipProtocolVersion, direction, version);
-    take(&mut data, 16)?;
-    let numbers = [
-        (NumberField::EnipVendorId, 2),
-        (NumberField::EnipDeviceType, 2),
-        (NumberField::EnipProductCode, 2),
-        (NumberField::EnipRevision, 2),
-        (NumberField::EnipIdentityStatus, 2),
-        (NumberField::EnipSerial, 4),
-    ];
-    for (field, size) in numbers {
+    /// Reads a list of items: type, size and data (volume 2, section 2-6).
+    fn items(&mut self, mut body: &[u8], out: &mut Fields) -> Option<()> {
+        let count = little(&mut body, 2)?;
+        for _ in 0..count {
+            let kind = little(&mut body, 2)? as u16;
+            let size = little(&mut body, 2)? as usize;
+            let mut data = take(&mut body, size)?;
+            let (name, is_valid, found) = match kind {
+                0x000c => self.of(data, "identity", Side::identity),
+                0x0100 => self.of(data, "list_services", Side::service),
+                CONNECTED_DATA => {
+                    // A sequence number precedes the message.
+                    take(&mut data, 2)?;
+                    self.of(data, "cip", Side::cip)
+                }
+                UNCONNECTED_DATA => self.of(data, "cip", Side::cip),
+                _ => continue,
+            };
+            // A record has the first item of a kind.
+            if out.value(name).is_none() {
+                out.list.push((name, Value::Object(found)));
+            }
+            is_valid?;
+        }
+        Some(())
+    }
+
+    /// Reads an item; returns the name of its object, and the fields that were read if it is malformed, too.
+    fn of(
+        &mut self,
+        data: &[u8],
+        name: &'static str,
+        read: impl FnOnce(&mut Self, &[u8], &mut Fields) -> Option<()>,
+    ) -> (&'static str, Option<()>, Fields) {
+        let mut found = Fields::default();
+        let is_valid = read(self, data, &mut found);
+        (name, is_valid, found)
+    }
+
+    /// Reads the identity of a device (volume 2, section 2-4.3.3).
+    fn identity(&mut self, mut data: &[u8], out: &mut Fields) -> Option<()> {
+        let version = little(&mut data, 2)?;
+        self.number(NumberField::EnipProtocolVersion, version);
+        out.number("protocol_version", version);
+        take(&mut data, 16)?;
+        for (field, name) in [
+            (NumberField::EnipVendorId, "vendor_id"),
+            (NumberField::EnipDeviceType, "device_type"),
+        ] {
+            let value = little(&mut data, 2)?;
+            self.number(field, value);
+            out.text(name, value.to_string().as_bytes());
+        }
+        let code = little(&mut data, 2)?;
+        self.number(NumberField::EnipProductCode, code);
         // The revision is a major and a minor number of one byte each.
-        let value = match field {
-            NumberField::EnipRevision => framed::number(&mut data, size)?,
-            _ => little(&mut data, size)?,
-        };
-        transaction.number(field, direction, value);
+        let revision = framed::number(&mut data, 2)?;
+        self.number(NumberField::EnipRevision, revision);
+        let status = little(&mut data, 2)?;
+        self.number(NumberField::EnipIdentityStatus, status);
+        let serial = little(&mut data, 4)?;
+        self.number(NumberField::EnipSerial, serial);
+        out.number("product_code", code)
+            .text(
+                "revision",
+                format!("{}.{}", revision >> 8, revision & 0xff).as_bytes(),
+            )
+            .number("status", status)
+            .number("serial", serial);
+        let size = little(&mut data, 1)? as usize;
+        let product = take(&mut data, size)?;
+        self.transaction
+            .publish(Buffer::EnipProductName, self.direction, product);
+        out.text("product_name", product);
+        let state = little(&mut data, 1)?;
+        self.number(NumberField::EnipState, state);
+        out.number("state", state);
+        Some(())
     }
-    let size = little(&mut data, 1)? as usize;
-    transaction.publish(Buffer::EnipProductName, direction, take(&mut data, size)?);
-    let state = little(&mut data, 1)?;
-    transaction.number(NumberField::EnipState, direction, state);
-    Some(())
-}
 
-/// Reads a service of a device (volume 2, section 2-4.6.3).
-fn service(mut data: &[u8], direction: Direction, transaction: &mut Transaction) -> Option<()> {
-    let version = little(&mut data, 2)?;
-    transaction.number(NumberField::EnipProtocolVersion, direction, version);
-    let capabilities = little(&mut data, 2)?;
-    transaction.number(NumberField::EnipCapabilities, direction, capabilities);
-    let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
-    transaction.publish(Buffer::EnipServiceName, direction, name);
-    Some(())
-}
-
-/// Reads a message of CIP: a request has a path, a response a status (volume 1, section 2-4).
-fn cip(mut data: &[u8], direction: Direction, transaction: &mut Transaction, depth: usize) -> Option<()> {
-    let service = little(&mut data, 1)? as u8;
-    transaction.number(NumberField::EnipCipService, direction, service & !RESPONSE);
-    if service & RESPONSE != 0 {
-        take(&mut data, 1)?;
-        let status = little(&mut data, 1)?;
-        transaction.number(NumberField::EnipCipStatus, direction, status);
-        let words = little(&mut data, 1)?;
-        for _ in 0..words {
-            let extended = little(&mut data, 2)?;
-            transaction.number(NumberField::EnipCipExtendedStatus, direction, extended);
-        }
-    } else {
-        let size = little(&mut data, 1)? as usize * 2;
-        path(take(&mut data, size)?, direction, transaction)?;
+    /// Reads a service of a device (volume 2, section 2-4.6.3).
+    fn service(&mut self, mut data: &[u8], out: &mut Fields) -> Option<()> {
+        let version = little(&mut data, 2)?;
+        self.number(NumberField::EnipProtocolVersion, version);
+        let capabilities = little(&mut data, 2)?;
+        self.number(NumberField::EnipCapabilities, capabilities);
+        let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
+        self.transaction
+            .publish(Buffer::EnipServiceName, self.direction, name);
+        out.number("protocol_version", version)
+            .number("capabilities", capabilities)
+            .text("service_name", name);
+        Some(())
     }
-    if service & !RESPONSE == MULTIPLE && depth == 0 {
-        let whole = data;
-        let count = little(&mut data, 2)? as usize;
-        for _ in 0..count.min(SERVICES) {
-            let offset = little(&mut data, 2)? as usize;
-            cip(whole.get(offset..)?, direction, transaction, depth + 1)?;
-        }
-    }
-    Some(())
-}
 
-/// Reads the logical segments of a path (volume 1, appendix C).
-fn path(mut data: &[u8], direction: Direction, transaction: &mut Transaction) -> Option<()> {
-    while !data.is_empty() {
-        let kind = little(&mut data, 1)? as u8;
-        if kind & 0xe0 != 0x20 {
-            // Other segments, such as symbols, are not read.
+    fn cip(&mut self, data: &[u8], out: &mut Fields) -> Option<()> {
+        let (service, mut rest) = self.cip_message(data, out)?;
+        if service != MULTIPLE {
             return Some(());
         }
-        let value = match kind & 3 {
-            0 => little(&mut data, 1)?,
-            1 => {
-                take(&mut data, 1)?;
-                little(&mut data, 2)?
+        let whole = rest;
+        let count = little(&mut rest, 2)? as usize;
+        let mut list = Vec::new();
+        let mut is_valid = Some(());
+        for _ in 0..count.min(SERVICES) {
+            let at = little(&mut rest, 2).and_then(|offset| whole.get(offset as usize..));
+            let mut one = Fields::default();
+            is_valid = at.and_then(|data| self.cip_message(data, &mut one)).map(|_| ());
+            list.push(one);
+            if is_valid.is_none() {
+                break;
             }
-            2 => {
-                take(&mut data, 1)?;
-                little(&mut data, 4)?
-            }
-            _ => return None,
-        };
-        let field = match kind >> 2 & 7 {
-            0 => NumberField::EnipCipClass,
-            1 => NumberField::EnipCipInstance,
-            4 => NumberField::EnipCipAttribute,
-            _ => continue,
-        };
-        transaction.number(field, direction, value);
+        }
+        out.objects("multiple", list);
+        is_valid
     }
-    Some(())
+
+    /// Reads a message of CIP: a request has a path, a response a status (volume 1, section 2-4). Returns its service, and the
+    /// bytes behind it.
+    fn cip_message<'a>(&mut self, mut data: &'a [u8], out: &mut Fields) -> Option<(u8, &'a [u8])> {
+        let code = little(&mut data, 1)? as u8;
+        let service = code & !RESPONSE;
+        self.number(NumberField::EnipCipService, service.into());
+        out.text("service", &name(CIP_SERVICES, service.into()));
+        if code & RESPONSE == 0 {
+            let size = little(&mut data, 1)? as usize * 2;
+            self.path(take(&mut data, size)?, out)?;
+            return Some((service, data));
+        }
+        take(&mut data, 1)?;
+        let status = little(&mut data, 1)?;
+        self.number(NumberField::EnipCipStatus, status);
+        out.text("status", &name(CIP_STATUS, status));
+        let words = little(&mut data, 1)?;
+        for at in 0..words {
+            let extended = little(&mut data, 2)?;
+            self.number(NumberField::EnipCipExtendedStatus, extended);
+            if at == 0 {
+                out.text("status_extended", format!("{extended:04x}").as_bytes());
+            }
+        }
+        Some((service, data))
+    }
+
+    /// Reads the logical segments of a path (volume 1, appendix C).
+    fn path(&mut self, mut data: &[u8], out: &mut Fields) -> Option<()> {
+        let mut list = Vec::new();
+        let mut class = None;
+        while let [kind, ..] = *data
+            // Other segments, such as symbols, are not read.
+            && kind & 0xe0 == 0x20
+        {
+            take(&mut data, 1)?;
+            let value = match kind & 3 {
+                0 => little(&mut data, 1)?,
+                1 => {
+                    take(&mut data, 1)?;
+                    little(&mut data, 2)?
+                }
+                2 => {
+                    take(&mut data, 1)?;
+                    little(&mut data, 4)?
+                }
+                _ => return None,
+            };
+            let Some((name, field)) = SEGMENTS.get(usize::from(kind >> 2 & 7)) else {
+                continue;
+            };
+            if let Some(field) = field {
+                self.number(*field, value);
+            }
+            if *field == Some(NumberField::EnipCipClass) {
+                class.get_or_insert(value);
+            }
+            if list.len() < SERVICES {
+                let mut segment = Fields::default();
+                segment
+                    .text("segment_type", name.as_bytes())
+                    .number("value", value);
+                list.push(segment);
+            }
+        }
+        if !list.is_empty() {
+            out.objects("path", list);
+        }
+        if let Some(class) = class {
+            out.text("class_name", &name(CLASSES, class));
+        }
+        Some(())
+    }
 }
 
 impl Parser for Enip {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use flate2::Crc;
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
@@ -17,6 +18,8 @@ use crate::tcp::StreamChunk;
 /// The number of the program (RFC 1813, section 2.1), and the version of RPC.
 const NFS: u64 = 100_003;
 const RPC: u64 = 2;
+/// Size of a file handle of version 2 in bytes (RFC 1094, section 2.3.3).
+const HANDLE_2: usize = 32;
 /// Largest number of calls that wait for replies.
 const WAITING: usize = 256;
 
@@ -93,6 +96,8 @@ struct Call<'a> {
     procedure: u64,
     /// The kind of the credential, and its body (RFC 5531, section 8.2).
     credential: (u64, &'a [u8]),
+    /// The first file handle of the arguments.
+    handle: Option<&'a [u8]>,
     names: Vec<&'a [u8]>,
 }
 
@@ -128,8 +133,19 @@ fn call(mut bytes: &[u8]) -> Option<Call<'_>> {
         version,
         procedure,
         credential,
+        handle: handle(version, procedure, bytes),
         names,
     })
+}
+
+/// Returns the file handle with which the arguments of a call begin, if it names a file or a directory.
+fn handle(version: u64, procedure: u64, mut bytes: &[u8]) -> Option<&[u8]> {
+    match (version, procedure) {
+        // Those about a file system are left out.
+        (3, 1..=17 | 21) => opaque(&mut bytes),
+        (2, 1 | 2 | 4..=6 | 8..=16) => take(&mut bytes, HANDLE_2),
+        _ => None,
+    }
 }
 
 /// Writes the credential of a call: its kind, and of AUTH_SYS machine, user and group (RFC 5531, appendix A).
@@ -158,8 +174,6 @@ fn credential((kind, mut body): (u64, &[u8]), out: &mut Fields) -> Option<()> {
 }
 
 fn arguments<'a>(version: u64, procedure: u64, mut bytes: &'a [u8], names: &mut Vec<&'a [u8]>) -> Option<()> {
-    /// Size of a file handle of version 2 in bytes.
-    const HANDLE_2: usize = 32;
     let pairs = match (version, procedure) {
         (3, 3 | 8..=13) | (2, 4 | 9 | 10 | 13..=15) => 1,
         (3, 14) | (2, 11) => 2,
@@ -304,6 +318,11 @@ impl Nfs {
                 }
                 _ => {}
             }
+            if let Some(handle) = call.handle {
+                let mut sum = Crc::new();
+                sum.update(handle);
+                out.text("hhash", format!("{:08x}", sum.sum()).as_bytes());
+            }
             out.flag("file_tx", false).object("rpc", |out| {
                 out.number("xid", call.identifier);
                 let _is_of_system = credential(call.credential, out);
@@ -386,7 +405,9 @@ mod tests {
         let call = [
             &words(&[9, 0, 2, 100_003, 3, 3, 1, 24, 0, 4])[..],
             b"host",
-            &words(&[7, 8, 0, 0, 0, 4, 1, 8]),
+            &words(&[7, 8, 0, 0, 0, 9]),
+            b"123456789\0\0\0",
+            &words(&[8]),
             b"file.txt",
         ]
         .concat();
@@ -407,6 +428,8 @@ mod tests {
                 .number("version", 3_u32)
                 .text("procedure", b"LOOKUP")
                 .text("filename", b"file.txt")
+                // The CRC-32 of the digits 1 to 9, as catalogues of checksums have it.
+                .text("hhash", b"cbf43926")
                 .flag("file_tx", false)
                 .object("rpc", |out| {
                     out.number("xid", 9_u32)

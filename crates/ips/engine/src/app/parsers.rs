@@ -41,7 +41,7 @@ pub(super) fn parser_of(
         AppProtocol::Dhcp => Some(Box::<dhcp::Dhcp>::default()),
         AppProtocol::Ike => Some(Box::<ike::Ike>::default()),
         AppProtocol::Nfs => Some(Box::new(nfs::Nfs::new(transport))),
-        AppProtocol::WebSocket => Some(Box::<websocket::WebSocket>::default()),
+        AppProtocol::WebSocket => Some(Box::new(websocket::WebSocket::new(settings))),
         AppProtocol::Pgsql => Some(Box::<pgsql::Pgsql>::default()),
         AppProtocol::Enip => Some(Box::new(enip::Enip::new(transport))),
         AppProtocol::BittorrentDht => Some(Box::<bittorrent::Dht>::default()),

@@ -1,11 +1,14 @@
 //! RDP ([MS-RDPBCGR], section 1.3.1.1): the begin of a connection, up to the channels. With enhanced security, TLS follows on the
-//! connection, and the flow becomes one of TLS.
+//! connection, and the flow becomes one of TLS. Records have the words of Suricata's documentation.
 //!
 //! ```text
 //!  TPKT (RFC 1006)   | 3 | 0 | size (2) |
 //!  X.224             | length | code | … |       CR: cookie, protocols     CC: the protocol that the server chose
 //!  DT of X.224: MCS Connect-Initial with the core data of the client (section 2.2.1.3.2)
 //! ```
+
+mod client;
+mod words;
 
 use super::AppProtocol;
 use super::framed::{Framed, Size, little, message, number, take};
@@ -15,6 +18,7 @@ use super::transaction::Transactions;
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use words::{word, words};
 
 const VERSION: u8 = 3;
 /// The first byte of a record of TLS with a handshake message (RFC 8446, section 5.1).
@@ -24,6 +28,7 @@ const REQUEST: u8 = 0xe0;
 const CONFIRM: u8 = 0xd0;
 const DATA: u8 = 0xf0;
 /// Types of negotiation data (sections 2.2.1.1.1, 2.2.1.2.1 and 2.2.1.2.2).
+const NEGOTIATION_REQUEST: u8 = 1;
 const NEGOTIATION_RESPONSE: u8 = 2;
 const NEGOTIATION_FAILURE: u8 = 3;
 /// The tags of Connect-Initial and Connect-Response (T.125, section 11.1).
@@ -42,9 +47,34 @@ const PROTOCOLS: &[(u64, &str)] = &[
     (0, "rdp"),
     (1, "ssl"),
     (2, "hybrid"),
-    (4, "rdstls"),
+    (4, "rds_tls"),
     (8, "hybrid_ex"),
     (16, "rdsaad"),
+];
+
+/// Demands of a client in a negotiation by its bits (section 2.2.1.1.1).
+const DEMANDS: &[(u64, &str)] = &[
+    (0x01, "restricted_admin_mode_required"),
+    (0x02, "redirected_authentication_mode_required"),
+    (0x08, "correlation_info_present"),
+];
+
+/// Features of a server by its bits (section 2.2.1.2.1).
+const SUPPORTS: &[(u64, &str)] = &[
+    (0x01, "extended_client_data"),
+    (0x02, "dynvc_gfx"),
+    (0x08, "restricted_admin"),
+    (0x10, "redirected_authentication"),
+];
+
+/// Reasons for a failed negotiation (section 2.2.1.2.2).
+const REASONS: &[(u64, &str)] = &[
+    (1, "ssl required by server"),
+    (2, "ssl not allowed by server"),
+    (3, "ssl cert not on server"),
+    (4, "inconsistent flags"),
+    (5, "hybrid required by server"),
+    (6, "ssl with user auth required by server"),
 ];
 
 /// The parser of a connection.
@@ -70,41 +100,43 @@ fn size(bytes: &[u8]) -> Size {
     }
 }
 
-/// Returns the text of UTF-16 in little-endian order, up to its first zero.
-fn utf16(bytes: &[u8]) -> Vec<u8> {
-    let units = bytes
-        .chunks_exact(2)
-        .map(|pair| u16::from_le_bytes([pair[0], pair[1]]));
-    let units: Vec<u16> = units.take_while(|unit| *unit != 0).collect();
-    String::from_utf16_lossy(&units).into_bytes()
-}
-
-/// Writes the fields of a connection request: the cookie of the client.
+/// Writes the fields of a connection request: the cookie of the client, and what it demands.
 fn request(mut bytes: &[u8], out: &mut Fields) {
     out.text("event_type", b"initial_request");
     let end = bytes.windows(2).position(|pair| pair == b"\r\n");
     if let Some(line) = end.and_then(|end| take(&mut bytes, end)) {
         let name = line.strip_prefix(b"Cookie: mstshash=");
         out.text("cookie", name.unwrap_or(line));
+        bytes = bytes.get(2..).unwrap_or_default();
+    }
+    if let [NEGOTIATION_REQUEST, demands, ..] = *bytes
+        && words(DEMANDS, demands.into()).next().is_some()
+    {
+        out.texts("flags", words(DEMANDS, demands.into()));
     }
 }
 
 /// Writes the fields of a connection confirm; returns true if TLS follows.
 fn confirm(mut bytes: &[u8], out: &mut Fields) -> Option<bool> {
-    let kind = number(&mut bytes, 1)?;
-    take(&mut bytes, 3)?;
+    let (kind, supports) = (number(&mut bytes, 1)?, number(&mut bytes, 1)?);
+    take(&mut bytes, 2)?;
     let value = little(&mut bytes, 4)?;
     match kind as u8 {
         NEGOTIATION_RESPONSE => {
             out.text("event_type", b"initial_response");
-            let known = PROTOCOLS.iter().find(|(bits, _)| *bits == value);
-            let name = known.map_or_else(|| format!("unknown-{value}"), |(_, name)| (*name).to_owned());
-            out.text("protocol", name.as_bytes());
+            if words(SUPPORTS, supports).next().is_some() {
+                out.texts("server_supports", words(SUPPORTS, supports));
+            }
+            let protocol = word(PROTOCOLS, value).map_or_else(|| format!("unknown-{value}"), str::to_owned);
+            out.text("protocol", protocol.as_bytes());
             Some(value != 0)
         }
         NEGOTIATION_FAILURE => {
             out.text("event_type", b"initial_response")
                 .number("error_code", value);
+            if let Some(reason) = word(REASONS, value) {
+                out.text("reason", reason.as_bytes());
+            }
             Some(false)
         }
         _ => None,
@@ -129,7 +161,7 @@ fn client_data(bytes: &[u8], out: &mut Fields) {
         match [a, b] {
             CLIENT_CORE => {
                 // The fields behind those that the client has are not there.
-                let _ = core_data(block, &mut client);
+                let _ = client::core(block, &mut client);
             }
             CLIENT_NETWORK => {
                 // Each channel has a name of eight bytes and options (section 2.2.1.3.4.1).
@@ -149,26 +181,6 @@ fn client_data(bytes: &[u8], out: &mut Fields) {
     if !channels.is_empty() {
         out.texts("channels", channels.iter().map(Vec::as_slice));
     }
-}
-
-/// Writes the fields of the core data of a client (section 2.2.1.3.2).
-fn core_data(mut bytes: &[u8], out: &mut Fields) -> Option<()> {
-    let minor = little(&mut bytes, 2)?;
-    let major = little(&mut bytes, 2)?;
-    out.text("version", format!("{major}.{minor}").as_bytes());
-    for name in ["desktop_width", "desktop_height"] {
-        out.number(name, little(&mut bytes, 2)?);
-    }
-    take(&mut bytes, 4)?;
-    for name in ["keyboard_layout", "build"] {
-        out.number(name, little(&mut bytes, 4)?);
-    }
-    let name = utf16(take(&mut bytes, 32)?);
-    out.text("client_name", &name);
-    for name in ["keyboard_type", "keyboard_subtype", "function_keys"] {
-        out.number(name, little(&mut bytes, 4)?);
-    }
-    Some(())
 }
 
 impl Rdp {
@@ -232,6 +244,7 @@ impl Parser for Rdp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::record::Value;
 
     const CLIENT: Direction = Direction::ToServer;
     const SERVER: Direction = Direction::ToClient;
@@ -262,6 +275,12 @@ mod tests {
         name.resize(32, 0);
         core.extend(name);
         core.extend([4, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0]);
+        core.extend([0; 64]);
+        core.extend([0x01, 0xca, 1, 0, 0, 0, 0, 0, 24, 0, 7, 0, 0x23, 0]);
+        let mut product: Vec<u8> = "69712".encode_utf16().flat_map(u16::to_le_bytes).collect();
+        product.resize(64, 0);
+        core.extend(product);
+        core.extend([6, 0]);
         let mut blocks = vec![0x01, 0xc0];
         blocks.extend(((core.len() + 4) as u16).to_le_bytes());
         blocks.extend(core);
@@ -313,19 +332,73 @@ mod tests {
                 .text("event_type", b"connect_request")
                 .object("client", |client| {
                     client
-                        .text("version", b"8.4")
+                        .text("version", b"v5")
                         .number("desktop_width", 1280_u16)
                         .number("desktop_height", 1024_u16)
-                        .number("keyboard_layout", 1033_u16)
-                        .number("build", 3790_u16)
+                        .number("color_depth", 24_u8)
+                        .text("keyboard_layout", b"en-US")
+                        .text("build", b"Windows Server 2003")
                         .text("client_name", b"ELTONS")
-                        .number("keyboard_type", 4_u8)
-                        .number("keyboard_subtype", 0_u8)
-                        .number("function_keys", 12_u8);
+                        .text("keyboard_type", b"enhanced")
+                        .number("function_keys", 12_u8)
+                        .number("product_id", 1_u8)
+                        .texts(
+                            "capabilities",
+                            [
+                                &b"support_errinfo_pdf"[..],
+                                b"want_32bpp_session",
+                                b"valid_connection_type",
+                            ],
+                        )
+                        .text("id", b"69712")
+                        .text("connection_hint", b"lan");
                 });
             expected.texts("channels", [&b"rdpdr"[..]]);
             assert_eq!(out.list[2].record, Record::Fields(Box::new(expected)));
             assert!(record(&out, 3).contains("event_type"));
+        }
+    }
+
+    #[test]
+    fn a_negotiation_has_its_flags_and_its_reason() {
+        let cookie = b"Cookie: mstshash=eltons\r\n";
+        let length = 6 + cookie.len() + 8;
+        let demanding = [
+            &[length as u8, 0xe0, 0, 0, 0, 0, 0][..],
+            cookie,
+            &[1, 9, 8, 0, 3, 0, 0, 0],
+        ]
+        .concat();
+        let supporting = [14, 0xd0, 0, 0, 0x12, 0x34, 0, 2, 0x11, 8, 0, 4, 0, 0, 0];
+        let refusing = [14, 0xd0, 0, 0, 0x12, 0x34, 0, 3, 0, 8, 0, 5, 0, 0, 0];
+        for (direction, message, texts) in [
+            (
+                CLIENT,
+                &demanding[..],
+                ["restricted_admin_mode_required", "correlation_info_present"],
+            ),
+            (
+                SERVER,
+                &supporting,
+                ["extended_client_data", "redirected_authentication"],
+            ),
+            (SERVER, &refusing, ["error_code", "hybrid required by server"]),
+        ] {
+            let (out, _) = run(&[(direction, tpkt(message))], 100);
+            let Record::Fields(fields) = &out.list[0].record else {
+                panic!("fields")
+            };
+            let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+            let mut found = Vec::new();
+            for (name, value) in &fields.list {
+                match value {
+                    Value::Texts(list) => found.extend(list.iter().map(|one| text(one))),
+                    Value::Number(5) => found.push((*name).to_owned()),
+                    Value::Text(value) if *name == "reason" => found.push(text(value)),
+                    _ => {}
+                }
+            }
+            assert_eq!(found, texts);
         }
     }
 

@@ -1,7 +1,10 @@
 //! Fields of transactions for EVE records, and for conditions of rules that compare a value instead of a buffer.
 
+mod fields;
+
 use crate::app::heap::{Heap, heap};
 pub use crate::app::interfaces::Interfaces;
+pub use fields::{FIELD_LIST, FIELD_SIZE, Fields, Value};
 
 /// The fields of a transaction, by protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -24,120 +27,6 @@ pub enum Record {
     /// A protocol whose fields EVE writes as they are.
     Fields(Box<Fields>),
 }
-
-/// Named values, in the order in which EVE writes them.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Fields {
-    pub list: Vec<(&'static str, Value)>,
-}
-
-/// The value of a field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Value {
-    Number(u64),
-    Signed(i64),
-    /// The bits of a floating-point number.
-    Float(u64),
-    Flag(bool),
-    Text(Vec<u8>),
-    Texts(Vec<Vec<u8>>),
-    Numbers(Vec<u64>),
-    Object(Fields),
-    Objects(Vec<Fields>),
-}
-
-/// Largest size of a text of [`Fields`] in bytes; longer ones are cut.
-pub const FIELD_SIZE: usize = 1024;
-/// Largest number of values of a list in [`Fields`].
-pub const FIELD_LIST: usize = 64;
-
-impl Fields {
-    /// Adds a number.
-    pub fn number(&mut self, name: &'static str, value: impl Into<u64>) -> &mut Fields {
-        self.list.push((name, Value::Number(value.into())));
-        self
-    }
-
-    /// Adds a number with a sign.
-    pub fn signed(&mut self, name: &'static str, value: i64) -> &mut Fields {
-        self.list.push((name, Value::Signed(value)));
-        self
-    }
-
-    /// Adds a floating-point number.
-    pub fn float(&mut self, name: &'static str, value: f64) -> &mut Fields {
-        self.list.push((name, Value::Float(value.to_bits())));
-        self
-    }
-
-    /// Adds a truth value.
-    pub fn flag(&mut self, name: &'static str, value: bool) -> &mut Fields {
-        self.list.push((name, Value::Flag(value)));
-        self
-    }
-
-    /// Adds a text.
-    pub fn text(&mut self, name: &'static str, value: &[u8]) -> &mut Fields {
-        let value = value[..value.len().min(FIELD_SIZE)].to_vec();
-        self.list.push((name, Value::Text(value)));
-        self
-    }
-
-    /// Adds texts.
-    pub fn texts<'a>(
-        &mut self,
-        name: &'static str,
-        values: impl IntoIterator<Item = &'a [u8]>,
-    ) -> &mut Fields {
-        let cut = |value: &[u8]| value[..value.len().min(FIELD_SIZE)].to_vec();
-        let values = values.into_iter().take(FIELD_LIST).map(cut).collect();
-        self.list.push((name, Value::Texts(values)));
-        self
-    }
-
-    /// Adds numbers.
-    pub fn numbers(&mut self, name: &'static str, values: Vec<u64>) -> &mut Fields {
-        self.list.push((name, Value::Numbers(values)));
-        self
-    }
-
-    /// Adds an object.
-    pub fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Fields)) -> &mut Fields {
-        let mut fields = Fields::default();
-        write(&mut fields);
-        self.list.push((name, Value::Object(fields)));
-        self
-    }
-
-    /// Adds a list of objects.
-    pub fn objects(&mut self, name: &'static str, values: Vec<Fields>) -> &mut Fields {
-        self.list.push((name, Value::Objects(values)));
-        self
-    }
-
-    /// Returns the value of a field.
-    pub fn value(&mut self, name: &str) -> Option<&mut Value> {
-        self.list
-            .iter_mut()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value)
-    }
-}
-
-impl Heap for Value {
-    fn heap(&self) -> usize {
-        match self {
-            Value::Number(_) | Value::Signed(_) | Value::Float(_) | Value::Flag(_) => 0,
-            Value::Text(text) => text.heap(),
-            Value::Texts(texts) => texts.heap(),
-            Value::Numbers(numbers) => numbers.heap(),
-            Value::Object(fields) => fields.heap(),
-            Value::Objects(list) => list.heap(),
-        }
-    }
-}
-
-heap!(Fields { list });
 
 impl Heap for Record {
     fn heap(&self) -> usize {
@@ -190,8 +79,8 @@ pub struct HttpRecord {
     pub request_length: u64,
     /// Number of the stream of HTTP/2, 0 for frames outside of streams; `None` for HTTP/1.
     pub http2_stream: Option<u32>,
-    /// Headers of HTTP/2 as they were sent, and sizes of the table of headers in front of them, by
-    /// [`Direction::index`](crate::Direction::index); none unless transactions become records.
+    /// Headers of HTTP/2 as they were sent, and sizes of the table of headers in front of them, if transactions become records;
+    /// those of HTTP/1 if records have details. By [`Direction::index`](crate::Direction::index).
     pub headers: [Vec<Fields>; 2],
     /// Priority, settings and error code that frames of HTTP/2 carry, by [`Direction::index`](crate::Direction::index).
     pub frames: [Fields; 2],
@@ -211,6 +100,9 @@ heap!(HttpRecord {
     headers,
     frames
 });
+
+/// Largest size of a name of DNS as text, in bytes, as Suricata's documentation gives it. A longer name is cut.
+pub const DNS_NAME_SIZE: usize = 1025;
 
 /// A DNS message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -249,7 +141,8 @@ pub struct DnsResource {
     pub ttl: u32,
     /// Data as text: an address, a name, or the text itself; empty for other types.
     pub data: Vec<u8>,
-    /// Data of SOA, SRV and SSHFP records, by the names of their fields; empty for other types.
+    /// Data of SOA, SRV and SSHFP records by the names of their fields, options of OPT, and the texts of a TXT record with
+    /// several; empty for others.
     pub fields: Fields,
 }
 
@@ -288,11 +181,24 @@ pub struct TlsRecord {
     pub ja4: Option<Vec<u8>>,
     /// The certificate of the client.
     pub client: Option<ClientCertificate>,
+    /// The parts that only records with details have.
+    pub details: Option<Box<TlsDetails>>,
     /// Messages of the handshake that were seen.
     pub state: super::tls::HandshakeState,
     /// True if the session was resumed without certificates.
     pub is_resumed: bool,
 }
+
+/// The details of a record of TLS, by [`Direction::index`](crate::Direction::index).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsDetails {
+    /// Versions, cipher suites, extensions and signature algorithms of the hellos.
+    pub hellos: [Fields; 2],
+    /// The first certificates of the chains, in DER.
+    pub chains: [Vec<Vec<u8>>; 2],
+}
+
+heap!(TlsDetails { hellos, chains });
 
 /// The certificate with which a client of TLS authenticates, in the forms of that of the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -303,9 +209,11 @@ pub struct ClientCertificate {
     pub fingerprint: Vec<u8>,
     pub not_before: i64,
     pub not_after: i64,
+    pub alternative_names: Vec<Vec<u8>>,
 }
 
 heap!(ClientCertificate {
+    alternative_names,
     subject,
     issuer,
     serial,
@@ -313,6 +221,7 @@ heap!(ClientCertificate {
 });
 
 heap!(TlsRecord {
+    details,
     client,
     sni,
     client_alpns,

@@ -95,16 +95,43 @@ pub(super) fn publish(body: &[u8], direction: Direction, transaction: &mut Trans
     }
 }
 
+/// Adds a time to the times of a session, or a repetition to the last one (RFC 8866, sections 5.9 and 5.10).
+fn add_time(letter: u8, value: &[u8], times: &mut Vec<Fields>) {
+    if letter == b't' && times.len() < FIELD_LIST {
+        let mut time = Fields::default();
+        time.text("time", value);
+        times.push(time);
+    } else if letter == b'r'
+        && let Some(time) = times.last_mut()
+        && time.value("repeat_time").is_none()
+    {
+        time.text("repeat_time", value);
+    }
+}
+
 /// Returns the fields of a session description for records. Of a field that is no list, the first one counts.
 pub(super) fn record(body: &[u8]) -> Fields {
     let mut session = Fields::default();
     let mut media: Vec<Fields> = Vec::new();
+    // The times have a list besides: Suricata 8 names them in either way.
+    let mut times: Vec<Fields> = Vec::new();
     for (letter, value) in fields(&body[..body.len().min(RECORD_SIZE)]) {
         if letter == b'm' {
             if media.len() == FIELD_LIST {
                 break;
             }
             media.push(Fields::default());
+        }
+        if media.is_empty() {
+            add_time(letter, value, &mut times);
+            if letter == b'v'
+                && let Some(version) = core::str::from_utf8(value)
+                    .ok()
+                    .and_then(|text| text.parse::<u8>().ok())
+                && session.value("version").is_none()
+            {
+                session.number("version", version);
+            }
         }
         let (out, names) = match media.last_mut() {
             Some(media) => (media, MEDIA_NAMES),
@@ -124,6 +151,9 @@ pub(super) fn record(body: &[u8]) -> Fields {
             }
         }
     }
+    if !times.is_empty() {
+        session.objects("time_descriptions", times);
+    }
     if !media.is_empty() {
         session.objects("media_descriptions", media);
     }
@@ -136,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_description_is_a_record_with_its_media() {
-        let body = b"v=0\r\no=anna 1 2 IN IP4 192.0.2.1\r\ns=a call\r\nb=AS:64\r\nb=CT:9\r\na=sendrecv\r\n\
+        let body = b"v=0\r\no=anna 1 2 IN IP4 192.0.2.1\r\ns=a call\r\nb=AS:64\r\nb=CT:9\r\nt=1 2\r\nr=7 3 0\r\nr=8 3 0\r\nt=3 4\r\na=sendrecv\r\n\
             m=audio 30000 RTP/AVP 0\r\ni=voice\r\na=rtpmap:0 pcmu/8000\r\na=ptime:20\r\nm=video 4 RTP/AVP 3\r\nm\r\n";
         let (mut audio, mut video, mut expected) = (Fields::default(), Fields::default(), Fields::default());
         audio
@@ -144,11 +174,26 @@ mod tests {
             .text("media_info", b"voice")
             .texts("attributes", [&b"rtpmap:0 pcmu/8000"[..], b"ptime:20"]);
         video.text("media", b"video 4 RTP/AVP 3");
+        let time = |time: &[u8], repeat: &[u8]| {
+            let mut out = Fields::default();
+            out.text("time", time);
+            if !repeat.is_empty() {
+                out.text("repeat_time", repeat);
+            }
+            out
+        };
         expected
+            .number("version", 0_u8)
             .text("origin", b"anna 1 2 IN IP4 192.0.2.1")
             .text("session_name", b"a call")
             .texts("bandwidths", [&b"AS:64"[..], b"CT:9"])
+            .text("time", b"1 2")
+            .text("repeat_time", b"7 3 0")
             .texts("attributes", [&b"sendrecv"[..]])
+            .objects(
+                "time_descriptions",
+                vec![time(b"1 2", b"7 3 0"), time(b"3 4", b"")],
+            )
             .objects("media_descriptions", vec![audio, video]);
         assert_eq!(record(body), expected);
         assert_eq!(record(b"no description"), Fields::default());

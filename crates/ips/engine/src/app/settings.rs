@@ -27,6 +27,8 @@ pub struct AppSettings {
     pub asks: Asks,
     /// True if transactions become records.
     pub keeps_records: bool,
+    /// True if records have what Suricata writes only if its configuration asks for it: headers, certificates, payloads.
+    pub details: bool,
     /// True if files are hashed.
     pub hashes_files: bool,
     /// Largest size in bytes of a file that a rule can store (`filestore`): its bytes are kept until it ends. With 0, none is
@@ -78,6 +80,7 @@ impl Default for AppSettings {
             reports_frames: false,
             asks: Asks::default(),
             keeps_records: false,
+            details: false,
             hashes_files: false,
             store_limit: 0,
             is_inline: false,

@@ -3,10 +3,10 @@
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
-use super::AppProtocol;
 use super::framed::{self, Framed, Size, fields, number};
 use super::parser::{Outcome, Parser};
 use super::transaction::Transactions;
+use super::{AppProtocol, AppSettings};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -35,6 +35,7 @@ heap!(Fragments { payload });
 pub(super) struct WebSocket {
     framed: Framed,
     fragments: [Fragments; 2],
+    has_details: bool,
 }
 
 heap!(WebSocket { framed, fragments });
@@ -74,6 +75,13 @@ fn opcode_name(opcode: u8) -> String {
 }
 
 impl WebSocket {
+    pub(super) fn new(settings: AppSettings) -> WebSocket {
+        WebSocket {
+            has_details: settings.details,
+            ..WebSocket::default()
+        }
+    }
+
     fn frame(&mut self, direction: Direction, bytes: &[u8], out: &mut Transactions) -> Option<()> {
         let mut rest = bytes;
         let first = number(&mut rest, 1)? as u8;
@@ -125,14 +133,17 @@ impl WebSocket {
         if let Some(mask) = mask {
             transaction.number(NumberField::WebSocketMask, direction, mask);
         }
-        transaction.publish(Buffer::WebSocketPayload, direction, payload);
         fields(transaction, |out| {
             out.flag("fin", flags & FIN != 0);
             if let Some(mask) = mask {
                 out.number("mask", mask);
             }
             out.text("opcode", opcode_name(opcode).as_bytes());
+            if self.has_details {
+                out.text("payload", &payload);
+            }
         });
+        transaction.publish(Buffer::WebSocketPayload, direction, payload);
         Some(())
     }
 }

@@ -65,9 +65,7 @@ impl Engine {
             Direction::ToClient
         };
         flow.last = packet.time;
-        let counters = &mut flow.counters[direction.index()];
-        counters.packets += 1;
-        counters.bytes += packet.size as u64;
+        flow.counters[direction.index()].count(packet.size as u64, packet.ip.ttl);
         if let Some(tcp) = &packet.tcp {
             // Eight of the nine control bits (RFC 9293, section 3.1).
             flow.tcp_flags[direction.index()] |= tcp.flags as u8;
@@ -315,6 +313,8 @@ impl Engine {
         flow.app.settings.hashes_files |= rules.needs_digests;
         (flow.app.settings.frames, flow.app.settings.asks) = (rules.frames, rules.asks);
         flow.app.settings.keeps_records = self.keeps_records();
+        flow.app.settings.details &= self.keeps_records();
+        flow.app.settings.asks.mail_bodies |= flow.app.settings.details;
         flow.app.settings.reports_frames = self.settings.frames && self.keeps_records();
         if self.overload.sheds_depth {
             flow.app.settings = flow.app.settings.half_as_deep();

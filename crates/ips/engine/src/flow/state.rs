@@ -21,6 +21,22 @@ pub struct DirectionCounters {
     /// Bytes of the frames with their link headers; for packets in tunnels and for those that were reassembled from fragments,
     /// from the IP header on.
     pub bytes: u64,
+    /// Smallest and largest TTL or hop limit of the packets that were seen; 0 without one.
+    pub min_ttl: u8,
+    pub max_ttl: u8,
+}
+
+impl DirectionCounters {
+    /// Counts a packet.
+    pub(crate) fn count(&mut self, size: u64, ttl: u8) {
+        self.min_ttl = match self.packets {
+            0 => ttl,
+            _ => self.min_ttl.min(ttl),
+        };
+        self.max_ttl = self.max_ttl.max(ttl);
+        self.packets += 1;
+        self.bytes += size;
+    }
 }
 
 /// The state of a flow as rules test it (`flow:established`).

@@ -36,6 +36,7 @@ fn actions(rules: &str, mode: Mode) -> Vec<(u64, String, String)> {
         packets: false,
         packet_anomalies: true,
         netflow: true,
+        ..Layout::default()
     };
     let writer = Writer::new(layout, RuleTables::default());
     let mut out = Vec::new();

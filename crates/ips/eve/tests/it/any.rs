@@ -4,8 +4,8 @@ use millrace_ips_engine::app::file::{FileHashes, FileState};
 use millrace_ips_engine::app::record::*;
 use millrace_ips_engine::app::{AppEvent, AppProtocol, FrameReport, FrameView};
 use millrace_ips_engine::event::{
-    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, PacketSource, RuleId, Subject, TcpState,
-    TcpSummary, TransactionEvent, Tunnel,
+    Alert, AlertContext, FileSummary, FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId, Subject,
+    TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use millrace_ips_engine::flow::{DirectionCounters, FlowKey, FlowState};
 use millrace_ips_engine::packet::ArpPacket;
@@ -57,7 +57,7 @@ prop_compose! {
             client: ends.0, server: ends.1, client_port: ports.0, server_port: ports.1, protocol, vlans: [0; 3], tunnel_depth: 0,
         };
         let [a, b, c, d] = numbers;
-        let counters = [DirectionCounters { packets: a, bytes: b }, DirectionCounters { packets: c, bytes: d }];
+        let counters = [(a, b), (c, d)].map(|(packets, bytes)| DirectionCounters { packets, bytes, min_ttl: packets as u8, max_ttl: bytes as u8 });
         FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, apps, original_app: app, icmp, verdict, is_alerted, transactions, tcp }
     }
 }
@@ -187,10 +187,19 @@ prop_compose! {
             version, sni, subject, issuer, serial, fingerprint, ja4, client_alpns,
             server_alpns, alternative_names,
             not_before: times.0, not_after: times.1, ja3, ja3s, is_resumed,
-            client: times.0.map(|time| ClientCertificate { not_before: time, not_after: time, ..ClientCertificate::default() }),
+            client: times.0.map(|time| ClientCertificate { not_before: time, not_after: time, alternative_names: vec![b"a".to_vec()], ..ClientCertificate::default() }),
+            details: times.1.map(|time| Box::new(TlsDetails { hellos: [tls_hello(time), Fields::default()], chains: [vec![b"a".to_vec()], vec![b"b".to_vec(); 2]] })),
             ..TlsRecord::default()
         }))
     }
+}
+
+/// Returns the numbers of a hello of a client.
+fn tls_hello(number: i64) -> Fields {
+    let mut out = Fields::default();
+    out.text("version", b"TLS 1.2")
+        .numbers("ciphers", vec![number as u64 & 0xffff]);
+    out
 }
 
 fn status() -> impl Strategy<Value = Option<MailStatus>> {
@@ -453,7 +462,8 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         8 => transaction().boxed(),
         1 => (flow(), ends).prop_map(|(mut flow, end)| {
             flow.id = flow.id.max(1);
-            Event::Flow(Box::new(flow), end)
+            let bits = (0..flow.transactions as u32 % 4).collect();
+            Event::Flow(Box::new(flow), end, FlowVariables { bits, counters: vec![(0, 1)] })
         }),
         1 => (subject(), select(reasons)).prop_map(|(subject, reason)| Event::Drop(subject, reason)),
         1 => (subject(), app(), frame(), collection::vec(any::<u8>(), 0..9)).prop_map(|(subject, app, view, payload)| {

@@ -19,6 +19,8 @@ fn writer(version: Version) -> Writer {
         packets: true,
         packet_anomalies: true,
         netflow: true,
+        ethernet: true,
+        details: true,
     };
     Writer::new(layout, RuleTables::default())
 }

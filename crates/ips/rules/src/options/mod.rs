@@ -4,7 +4,7 @@ pub mod bytes;
 pub mod content;
 pub mod dataset;
 pub mod entropy;
-mod enumerations;
+pub mod enumerations;
 pub mod number;
 pub mod protocols;
 pub mod settings;

@@ -36,7 +36,12 @@ fn flow() -> FlowSummary {
         start: Time::from_secs(1),
         last: Time::from_secs(2),
         state: FlowState::Established,
-        counters: [DirectionCounters { packets: 3, bytes: 4 }; 2],
+        counters: [DirectionCounters {
+            packets: 3,
+            bytes: 4,
+            min_ttl: 5,
+            max_ttl: 6,
+        }; 2],
         app: Some(AppProtocol::Http),
         apps: [Some(AppProtocol::Http), None],
         original_app: None,
@@ -184,8 +189,15 @@ fn events() -> Vec<Event> {
             })),
         }),
         transaction(Record::None, vec![file]),
-        Event::Flow(Box::new(flow()), FlowEnd::Evicted),
-        Event::Flow(Box::new(flow()), FlowEnd::Reused),
+        Event::Flow(Box::new(flow()), FlowEnd::Evicted, FlowVariables::default()),
+        Event::Flow(
+            Box::new(flow()),
+            FlowEnd::Reused,
+            FlowVariables {
+                bits: vec![1, 9],
+                counters: vec![(2, 3)],
+            },
+        ),
         Event::Frame(
             subject(),
             Box::new(FrameReport {

@@ -8,6 +8,7 @@ use super::framing;
 use super::name_filter::NameFilter;
 
 use crate::app::heap::heap;
+use crate::app::record::{FIELD_LIST, FIELD_SIZE, Fields};
 use crate::app::text::{Piece, Span};
 use crate::app::transaction::AppEvent;
 use crate::flow::Direction;
@@ -21,6 +22,8 @@ const INDEXED: usize = 32;
 const USUAL: usize = 12;
 /// Largest number of different lengths in repetitions of Content-Length that are kept.
 const LENGTHS: usize = 3;
+/// Largest size of the headers of a message in a record, in bytes.
+pub(super) const RECORD_SIZE: usize = 8 << 10;
 /// Largest number of times that repetitions of headers are joined in a message.
 const REPETITIONS: usize = 64;
 
@@ -416,6 +419,21 @@ impl Headers {
         self.list
             .iter()
             .map(|header| (header.name.of(&self.text), header.value.of(&self.text)))
+    }
+
+    /// Returns the first headers for a record, each with name and value.
+    pub(super) fn record(&self) -> Vec<Fields> {
+        let mut left = RECORD_SIZE;
+        let mut list = Vec::new();
+        for (name, value) in self.pairs().take(FIELD_LIST) {
+            let size = name.len().min(FIELD_SIZE) + value.len().min(FIELD_SIZE);
+            let Some(rest) = left.checked_sub(size) else { break };
+            left = rest;
+            let mut header = Fields::default();
+            header.text("name", name).text("value", value);
+            list.push(header);
+        }
+        list
     }
 
     /// Appends "Name: value" lines of all headers but one.

@@ -3,6 +3,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::headers::Headers;
+use crate::app::AppSettings;
 use crate::app::record::{HttpRecord, Record};
 use crate::app::transaction::Transaction;
 use crate::flow::Direction;
@@ -20,8 +21,8 @@ pub(super) struct MessageHeaders {
 }
 
 impl MessageHeaders {
-    /// Publishes the buffers that consist of headers of a message.
-    pub(super) fn publish(&self, transaction: &mut Transaction, headers: &Headers) {
+    /// Publishes the buffers that consist of headers of a message, and records the headers if records have details.
+    pub(super) fn publish(&self, transaction: &mut Transaction, headers: &Headers, settings: &AppSettings) {
         let side = self.side;
         transaction.compose(Buffer::HttpHeader, side, None, |text| {
             headers.write_lines(self.cookie, text);
@@ -42,6 +43,14 @@ impl MessageHeaders {
             if let Some(value) = headers.value(name) {
                 transaction.replace(buffer, side, value);
             }
+        }
+        if settings.details {
+            update_record(transaction, |record| {
+                // Those of HTTP/2 are recorded as they were sent.
+                if record.http2_stream.is_none() {
+                    record.headers[side.index()] = headers.record();
+                }
+            });
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Messages of LDAP: operations in BER (RFC 4511, sections 4 and 5.1).
 
+use millrace_ips_rules::options::number::NumberField;
+
 use crate::app::ber::{INTEGER, OCTET_STRING, SEQUENCE, element, tagged, unsigned};
-use crate::app::framed::Size;
+use crate::app::framed::{Size, name_of_value};
 use crate::app::record::{FIELD_LIST, Fields};
 
 /// Largest size of a message; longer ones are refused, as directory servers do.
@@ -12,7 +14,13 @@ pub(super) const TLS_HANDSHAKE: u8 = 0x16;
 const ATTRIBUTES: usize = 256;
 
 const ENUMERATED: u8 = 0x0a;
+const BOOLEAN: u8 = 0x01;
 const SET: u8 = 0x31;
+/// Tags of the choice of SASL and of its answer (section 4.2).
+const SASL: u8 = 0xa3;
+const SASL_ANSWER: u8 = 0x87;
+/// The ways to change an attribute by their numbers (section 4.6; RFC 4525, section 3).
+const CHANGES: [&str; 4] = ["add", "delete", "replace", "increment"];
 
 /// The operations by the number of their application tag (section 4.2 and following).
 const OPERATIONS: &[(u8, &str)] = &[
@@ -111,6 +119,14 @@ fn operation<'a>(mut content: &'a [u8], found: &mut Operation<'a>) -> Option<()>
             let name = tagged(&mut content, OCTET_STRING)?;
             found.dn = Some(name);
             found.fields.number("version", version).text("name", name);
+            let mut sasl = tagged(&mut content, SASL)?;
+            let mechanism = tagged(&mut sasl, OCTET_STRING)?;
+            found.fields.object("sasl", |out| {
+                out.text("mechanism", mechanism);
+                if let Some(credentials) = tagged(&mut sasl, OCTET_STRING) {
+                    out.text("credentials", credentials);
+                }
+            });
         }
         3 => {
             let base = tagged(&mut content, OCTET_STRING)?;
@@ -136,25 +152,21 @@ fn operation<'a>(mut content: &'a [u8], found: &mut Operation<'a>) -> Option<()>
             found.fields.texts("attributes", found.attributes.iter().copied());
         }
         4 | 8 => {
+            let (dn_name, name) = match found.kind {
+                4 => ("base_object", "type"),
+                _ => ("entry", "name"),
+            };
             let dn = tagged(&mut content, OCTET_STRING)?;
             found.dn = Some(dn);
-            found
-                .fields
-                .text(if found.kind == 4 { "base_object" } else { "entry" }, dn);
+            found.fields.text(dn_name, dn);
             let mut list = tagged(&mut content, SEQUENCE)?;
             let mut attributes = Vec::new();
             while !list.is_empty() && found.attributes.len() < ATTRIBUTES {
-                let mut attribute = tagged(&mut list, SEQUENCE)?;
-                let name = tagged(&mut attribute, OCTET_STRING)?;
-                found.attributes.push(name);
-                let mut values = tagged(&mut attribute, SET)?;
-                let mut texts = Vec::new();
-                while !values.is_empty() && texts.len() < FIELD_LIST {
-                    texts.push(tagged(&mut values, OCTET_STRING)?);
-                }
+                let (kind, values) = attribute(tagged(&mut list, SEQUENCE)?)?;
+                found.attributes.push(kind);
                 if attributes.len() < FIELD_LIST {
                     let mut one = Fields::default();
-                    one.text("name", name).texts("values", texts);
+                    one.text(name, kind).texts("values", values);
                     attributes.push(one);
                 }
             }
@@ -165,36 +177,54 @@ fn operation<'a>(mut content: &'a [u8], found: &mut Operation<'a>) -> Option<()>
             found.dn = Some(dn);
             found.fields.text("object", dn);
             let mut list = tagged(&mut content, SEQUENCE)?;
+            let mut changes = Vec::new();
             while !list.is_empty() && found.attributes.len() < ATTRIBUTES {
                 let mut change = tagged(&mut list, SEQUENCE)?;
-                tagged(&mut change, ENUMERATED)?;
-                let mut attribute = tagged(&mut change, SEQUENCE)?;
-                found.attributes.push(tagged(&mut attribute, OCTET_STRING)?);
+                let number = unsigned(tagged(&mut change, ENUMERATED)?);
+                let (kind, values) = attribute(tagged(&mut change, SEQUENCE)?)?;
+                found.attributes.push(kind);
+                if changes.len() < FIELD_LIST {
+                    let known = usize::try_from(number).ok().and_then(|at| CHANGES.get(at));
+                    let mut one = Fields::default();
+                    one.text("operation", known.unwrap_or(&"unknown").as_bytes())
+                        .object("modification", |out| {
+                            out.text("attribute_type", kind).texts("attribute_values", values);
+                        });
+                    changes.push(one);
+                }
             }
+            found.fields.objects("changes", changes);
         }
         // The name is the content itself (section 4.8).
         10 => {
             found.dn = Some(content);
             found.fields.text("dn", content);
         }
-        12 | 14 => {
+        12 => {
             let dn = tagged(&mut content, OCTET_STRING)?;
             found.dn = Some(dn);
             found.fields.text("entry", dn);
-            if found.kind == 14 {
-                let mut assertion = tagged(&mut content, SEQUENCE)?;
-                found.attributes.push(tagged(&mut assertion, OCTET_STRING)?);
-            }
+            let new = tagged(&mut content, OCTET_STRING)?;
+            let deletes = tagged(&mut content, BOOLEAN)? != [0];
+            found.fields.text("new_rdn", new).flag("delete_old_rdn", deletes);
+            tagged_texts(content, &[(0x80, "new_superior")], &mut found.fields);
+        }
+        14 => {
+            let dn = tagged(&mut content, OCTET_STRING)?;
+            found.dn = Some(dn);
+            found.fields.text("entry", dn);
+            let mut assertion = tagged(&mut content, SEQUENCE)?;
+            let kind = tagged(&mut assertion, OCTET_STRING)?;
+            found.attributes.push(kind);
+            let value = tagged(&mut assertion, OCTET_STRING)?;
+            found.fields.object("attribute_value_assertion", |out| {
+                out.text("description", kind).text("value", value);
+            });
         }
         16 => {
             found.fields.number("message_id", unsigned(content));
         }
-        23 => {
-            let (tag, name) = element(&mut content)?;
-            if tag == 0x80 {
-                found.fields.text("name", name);
-            }
-        }
+        23 | 25 => tagged_texts(content, &[(0x80, "name"), (0x81, "value")], &mut found.fields),
         1 | 5 | 7 | 9 | 11 | 13 | 15 | 24 => {
             let code = unsigned(tagged(&mut content, ENUMERATED)?);
             let dn = tagged(&mut content, OCTET_STRING)?;
@@ -202,15 +232,45 @@ fn operation<'a>(mut content: &'a [u8], found: &mut Operation<'a>) -> Option<()>
             found.result = Some(code);
             found.dn = Some(dn);
             found.message = Some(message);
+            let known = name_of_value(NumberField::LdapResponsesResultCode, code);
+            let name = known.map_or_else(|| format!("unknown-{code}"), str::to_owned);
             found
                 .fields
-                .number("result_code", code)
+                .text("result_code", name.as_bytes())
                 .text("matched_dn", dn)
                 .text("message", message);
+            let more: &[(u8, &str)] = match found.kind {
+                1 => &[(SASL_ANSWER, "server_sasl_creds")],
+                24 => &[(0x8a, "name"), (0x8b, "value")],
+                _ => &[],
+            };
+            tagged_texts(content, more, &mut found.fields);
         }
         _ => {}
     }
     Some(())
+}
+
+/// Reads an attribute: its type, and its first values (section 4.1.7).
+fn attribute(mut content: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
+    let kind = tagged(&mut content, OCTET_STRING)?;
+    let mut values = tagged(&mut content, SET)?;
+    let mut texts = Vec::new();
+    while !values.is_empty() && texts.len() < FIELD_LIST {
+        texts.push(tagged(&mut values, OCTET_STRING)?);
+    }
+    Some((kind, texts))
+}
+
+/// Writes optional texts by their tags; others are skipped.
+fn tagged_texts(mut content: &[u8], names: &[(u8, &'static str)], out: &mut Fields) {
+    while let Some((tag, text)) = element(&mut content) {
+        if let Some((_, name)) = names.iter().find(|(known, _)| *known == tag)
+            && out.value(name).is_none()
+        {
+            out.text(name, text);
+        }
+    }
 }
 
 /// Returns true if an operation is one of the server.

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::fields::{HEADER_1, HEADER_2, narrow, slice, u16_at, u32_at, u64_at};
+use super::kerberos;
 use super::names::{command_1, command_2};
 use super::transfer::{File, file_at};
 use crate::app::AppProtocol;
@@ -385,7 +386,7 @@ fn disposition(number: usize) -> &'static str {
 }
 
 /// Writes how a file is opened.
-fn opened(create: usize, options: usize, out: &mut Fields) {
+fn opened(name: &[u8], create: usize, options: usize, out: &mut Fields) {
     const DIRECTORY: usize = 1;
     const DELETE_ON_CLOSE: usize = 0x1000;
     out.text("disposition", disposition(create).as_bytes());
@@ -394,8 +395,8 @@ fn opened(create: usize, options: usize, out: &mut Fields) {
         _ => b"delete on close",
     };
     out.text("access", access);
-    if options & DIRECTORY != 0 {
-        out.flag("directory", true);
+    if options & DIRECTORY != 0 && !name.is_empty() {
+        out.text("directory", name);
     }
 }
 
@@ -421,8 +422,12 @@ fn request_2(command: u16, data: &[u8], record: &mut SmbRecord) -> Option<()> {
             let name = narrow(name);
             let shown: &[u8] = if name.is_empty() { b"<share_root>" } else { &name };
             record.filename = Some(cut(shown.to_vec()));
-            opened(u32_at(data, body + 36)?, u32_at(data, body + 40)?, more);
+            opened(&name, u32_at(data, body + 36)?, u32_at(data, body + 40)?, more);
         }
+        1 => kerberos::names(
+            slice(data, u16_at(data, body + 12)?, u16_at(data, body + 14)?)?,
+            more,
+        )?,
         17 => {
             // Rename is a class of information of files (MS-FSCC, section 2.4.42).
             const RENAME: u8 = 10;
@@ -528,8 +533,9 @@ fn request_1(command: u8, words: usize, data: &[u8], is_unicode: bool, record: &
                 .into_iter()
                 .next()
                 .unwrap_or_default();
-            record.filename = Some(name);
+            record.filename = Some(name.clone());
             opened(
+                &name,
                 u32_at(data, words + 35)?,
                 u32_at(data, words + 39)?,
                 &mut record.more,

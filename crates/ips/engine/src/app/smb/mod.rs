@@ -4,6 +4,7 @@
 pub(super) mod dcerpc;
 mod fields;
 mod files;
+mod kerberos;
 mod large;
 mod log;
 mod names;

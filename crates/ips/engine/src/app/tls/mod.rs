@@ -2,6 +2,7 @@
 //! fingerprints. The handshake of a connection is one transaction.
 
 mod certificate;
+mod details;
 mod fingerprint;
 mod heartbeat;
 mod hello;
@@ -9,6 +10,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub use details::version_name;
 pub use state::HandshakeState;
 
 use data_encoding::HEXLOWER;
@@ -93,6 +95,7 @@ pub(super) struct Tls {
     has_empty_record: bool,
     /// Direction and size of the last encrypted heartbeat.
     heartbeat: Option<(Direction, usize)>,
+    has_details: bool,
 }
 
 heap!(Tls {
@@ -101,7 +104,7 @@ heap!(Tls {
 });
 
 impl Tls {
-    pub(super) fn new(_settings: AppSettings) -> Tls {
+    pub(super) fn new(settings: AppSettings) -> Tls {
         Tls {
             sides: Default::default(),
             transaction: None,
@@ -113,6 +116,7 @@ impl Tls {
             has_other_bytes: false,
             has_empty_record: false,
             heartbeat: None,
+            has_details: settings.details,
         }
     }
 
@@ -317,6 +321,7 @@ impl Tls {
             return false;
         };
         self.client_session.clone_from(&hello.session_id);
+        let has_details = self.has_details;
         let Some(transaction) = self.transaction(out) else {
             return false;
         };
@@ -341,6 +346,9 @@ impl Tls {
         publish_hello(transaction, &hello, direction);
         transaction.advance(direction, Progress::Headers);
         update(transaction, |record| {
+            if has_details {
+                details::hello(record, &hello, direction);
+            }
             record.version = hello.legacy_version;
             record.sni = hello.names.into_iter().next();
             record.client_alpns = hello.alpns;
@@ -355,7 +363,7 @@ impl Tls {
             return false;
         };
         self.version = hello.chosen_version();
-        let version = self.version;
+        let (version, has_details) = (self.version, self.has_details);
         let is_resumed =
             !hello.session_id.is_empty() && hello.session_id == self.client_session && version < 0x0304;
         let Some(transaction) = self.transaction(out) else {
@@ -368,6 +376,9 @@ impl Tls {
         publish_hello(transaction, &hello, direction);
         transaction.advance(direction, Progress::Headers);
         update(transaction, |record| {
+            if has_details {
+                details::hello(record, &hello, direction);
+            }
             record.version = version;
             record.server_alpns = hello.alpns;
             record.ja3s = Some((ja3s.into_bytes(), hash.into_bytes()));
@@ -386,6 +397,7 @@ impl Tls {
         if core::mem::replace(&mut self.sides[direction.index()].has_certificates, true) {
             return false;
         }
+        let has_details = self.has_details;
         let Some(transaction) = self.transaction(out) else {
             return false;
         };
@@ -399,6 +411,9 @@ impl Tls {
                 return false;
             };
             transaction.publish(Buffer::TlsCerts, direction, der);
+            if has_details {
+                update(transaction, |record| details::certificate(record, der, direction));
+            }
             if core::mem::take(&mut is_first) {
                 // As observed, raw stream data are inspected after the certificates, as after the hello.
                 transaction.advance(direction, Progress::Body);
@@ -508,6 +523,7 @@ fn publish_certificate(transaction: &mut Transaction, der: &[u8], direction: Dir
                 fingerprint,
                 not_before: parsed.not_before,
                 not_after: parsed.not_after,
+                alternative_names: parsed.alternative_names,
             });
         });
     }

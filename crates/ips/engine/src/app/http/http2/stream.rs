@@ -9,7 +9,7 @@ use super::limits::STREAMS;
 use crate::app::dns;
 use crate::app::heap::heap;
 use crate::app::http::body::{Body, Undoing};
-use crate::app::http::headers::Headers;
+use crate::app::http::headers::{Headers, RECORD_SIZE};
 use crate::app::http::publish::update_record;
 use crate::app::http::request::publish_headers as publish_request_headers;
 use crate::app::http::response::publish_headers as publish_response_headers;
@@ -26,8 +26,6 @@ const DNS_SIZE: usize = 65_535;
 /// The media type of DNS messages.
 const DNS_TYPE: &[u8] = b"application/dns-message";
 const PROTOCOL: &[u8] = b"HTTP/2";
-/// Largest size of the headers of a direction in a record: names and values, in bytes.
-const RECORD_SIZE: usize = 8 << 10;
 
 /// A side of a stream.
 #[derive(Debug, Default)]
@@ -139,8 +137,8 @@ impl Streams {
         }
         let headers = &stream.sides[direction.index()].headers;
         match direction {
-            Direction::ToServer => publish_request_headers(transaction, headers),
-            Direction::ToClient => publish_response_headers(transaction, headers),
+            Direction::ToServer => publish_request_headers(transaction, headers, &self.settings),
+            Direction::ToClient => publish_response_headers(transaction, headers, &self.settings),
         }
         transaction.compose(Buffer::HttpHeaderRaw, direction, None, |text| {
             headers.write_lines(b"", text);

@@ -565,7 +565,7 @@ impl RequestSide {
                 .to_vec();
             raw.extend_from_slice(&block);
             transaction.replace(Buffer::HttpHeaderRaw, SIDE, raw);
-            publish_headers(transaction, &self.headers);
+            publish_headers(transaction, &self.headers, settings);
             transaction.has_new_trailer[SIDE.index()] = true;
             self.finish(out);
             if self.headers.has_too_many {
@@ -574,7 +574,7 @@ impl RequestSide {
             return;
         }
         transaction.publish(Buffer::HttpHeaderRaw, SIDE, block);
-        publish_headers(transaction, &self.headers);
+        publish_headers(transaction, &self.headers, settings);
         self.publish_host(transaction);
         transaction.advance(SIDE, Progress::Headers);
         let expects = self

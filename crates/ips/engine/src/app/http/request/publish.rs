@@ -5,6 +5,7 @@ use millrace_ips_rules::buffers::Buffer;
 use super::host::is_valid_host;
 use super::request_line::is_http_11;
 use super::{RequestSide, SIDE};
+use crate::app::AppSettings;
 use crate::app::http::headers::Headers;
 use crate::app::http::publish::{MessageHeaders, update_record};
 use crate::app::http::uri::Uri;
@@ -89,8 +90,12 @@ const HEADERS: MessageHeaders = MessageHeaders {
 };
 
 /// Publishes the buffers and the fields of the record that consist of headers of a request.
-pub(in crate::app::http) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
-    HEADERS.publish(transaction, headers);
+pub(in crate::app::http) fn publish_headers(
+    transaction: &mut Transaction,
+    headers: &Headers,
+    settings: &AppSettings,
+) {
+    HEADERS.publish(transaction, headers, settings);
     let value = |name: &[u8]| headers.value(name).map(<[u8]>::to_vec);
     update_record(transaction, |record| {
         record.user_agent = value(b"user-agent");

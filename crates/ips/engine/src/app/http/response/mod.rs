@@ -466,7 +466,7 @@ impl ResponseSide {
             }
             None => transaction.replace(Buffer::HttpHeaderRaw, SIDE, block),
         }
-        publish_headers(transaction, &self.headers);
+        publish_headers(transaction, &self.headers, settings);
         if is_trailer {
             transaction.has_new_trailer[SIDE.index()] = true;
             self.finish(out, true);

@@ -3,6 +3,7 @@
 use millrace_ips_rules::buffers::Buffer;
 
 use super::SIDE;
+use crate::app::AppSettings;
 use crate::app::http::headers::Headers;
 use crate::app::http::publish::{MessageHeaders, update_record};
 use crate::app::transaction::Transaction;
@@ -21,8 +22,12 @@ const HEADERS: MessageHeaders = MessageHeaders {
 };
 
 /// Publishes the buffers and the fields of the record that consist of headers of a response.
-pub(in crate::app::http) fn publish_headers(transaction: &mut Transaction, headers: &Headers) {
-    HEADERS.publish(transaction, headers);
+pub(in crate::app::http) fn publish_headers(
+    transaction: &mut Transaction,
+    headers: &Headers,
+    settings: &AppSettings,
+) {
+    HEADERS.publish(transaction, headers, settings);
     let value = |name: &[u8]| headers.value(name).map(<[u8]>::to_vec);
     update_record(transaction, |record| {
         let without_parameters = |value: Vec<u8>| {

@@ -1,0 +1,18 @@
+//! The words of values and of bits.
+
+/// Returns the word of a value.
+pub(super) fn word(words: &[(u64, &'static str)], value: u64) -> Option<&'static str> {
+    words
+        .iter()
+        .find(|(known, _)| *known == value)
+        .map(|(_, word)| *word)
+}
+
+/// Returns the words of the bits that are set.
+pub(super) fn words<'a>(
+    words: &'a [(u64, &'static str)],
+    bits: u64,
+) -> impl Iterator<Item = &'static [u8]> + 'a {
+    let set = words.iter().filter(move |(bit, _)| bits & bit != 0);
+    set.map(|(_, word)| word.as_bytes())
+}
