@@ -13,13 +13,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use millrace_controller::driver::bind_private;
 use millrace_ix_api::App;
-use millrace_ix_engine::{Mode, Resolution, SyncState};
+use millrace_ix_engine::Resolution;
 use millrace_ix_filter::{SessionKind, Shared as Filters};
-use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Quarantine, Refusal, ServiceId};
+use millrace_ix_model::{AccountId, Actor, FilterMatch, ObjectId, Operation, Refusal};
 use millrace_ix_service::text::{DELETIONS_MAX, Document};
-use millrace_ix_service::{
-    ApplyOptions, ClockJump, ClockStatus, Handle, OrderError, OrderOptions, Ordered, Snapshot,
-};
+use millrace_ix_service::{ApplyOptions, Handle, OrderError, OrderOptions};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
 use millrace_listener::{Admission, Connection, Limits, Source};
 use millrace_types::Dpid;
@@ -29,6 +27,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::{admission, series, standing, web};
+
+mod answers;
 
 /// The longest request, in bytes.
 const REQUEST_SIZE_MAX: u64 = 64 << 20;
@@ -290,7 +290,7 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             };
             let count = operations.len();
             let ordered = handle.order(operations, actor, options).await;
-            answer_of(&ordered.map_err(|error| refused(error, count))?)
+            answers::order(&ordered.map_err(|error| refused(error, count))?)
         }
         Request::Apply {
             document,
@@ -312,18 +312,18 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 dry_run,
                 ..OrderOptions::default()
             };
-            answer_of(&handle.apply(*document, how, actor, options).await?)
+            answers::order(&handle.apply(*document, how, actor, options).await?)
         }
         Request::Confirm { change } => {
             handle.confirm(change, actor).await?;
             Value::Null
         }
-        Request::Revert { change } => answer_of(&handle.revert(change, actor).await?),
+        Request::Revert { change } => answers::order(&handle.revert(change, actor).await?),
         Request::Status => {
             let snapshot = handle.snapshot();
-            let mut value = status(&snapshot);
+            let mut value = answers::status(&snapshot);
             value["engine"] = standing::describe(handle, &snapshot);
-            value["clock"] = clock(&handle.clock());
+            value["clock"] = answers::clock(&handle.clock());
             value
         }
         Request::Services => {
@@ -332,11 +332,11 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 .exchange
                 .services
                 .keys()
-                .filter_map(|id| service(&snapshot, *id))
+                .filter_map(|id| answers::service(&snapshot, *id))
                 .collect()
         }
-        Request::Objects { prefix } => objects(&handle.snapshot(), prefix.as_deref())?,
-        Request::Quarantine => quarantine(&handle.snapshot()),
+        Request::Objects { prefix } => answers::objects(&handle.snapshot(), prefix.as_deref())?,
+        Request::Quarantine => answers::quarantine(&handle.snapshot()),
         Request::Verify => {
             let found = handle.verify().await;
             let found = found.context("changes are not verified: set engine.verification_secs above 0")?;
@@ -428,125 +428,6 @@ fn refused(error: OrderError, count: usize) -> anyhow::Error {
     }
 }
 
-fn answer_of(ordered: &Ordered) -> Value {
-    json!({
-        "change": ordered.change, "revision": ordered.revision, "applied": ordered.applied,
-        "deletions": ordered.deletions, "problems": ordered.problems,
-        "entries": ordered.entries, "effects": ordered.effects, "repeated": ordered.repeated,
-    })
-}
-
-/// Returns the state of the engine's clock.
-fn clock(status: &ClockStatus) -> Value {
-    let jump = |jump: &ClockJump| json!({"time": jump.at, "millis": jump.millis, "text": jump.to_string()});
-    json!({
-        "time": status.time, "ahead_millis": status.ahead_millis,
-        "jumps": status.jumps.iter().map(jump).collect::<Vec<_>>(),
-    })
-}
-
-fn status(snapshot: &Snapshot) -> Value {
-    let mode = match snapshot.mode {
-        Mode::Normal => json!({"name": "normal"}),
-        Mode::ReadOnly { switch, theirs, ours } => {
-            json!({"name": "read_only", "switch": format!("sw-{switch}"), "their_revision": theirs, "revision": ours})
-        }
-    };
-    let switches: Vec<Value> = snapshot
-        .exchange
-        .switches
-        .iter()
-        .map(|(id, switch)| {
-            let status = snapshot.switches.get(id);
-            let (state, differing) = match status.map(|status| status.state) {
-                None | Some(SyncState::Disconnected) => ("disconnected", None),
-                Some(SyncState::Unknown) => ("unknown", None),
-                Some(SyncState::Known { differing: 0 }) => ("in_sync", Some(0)),
-                Some(SyncState::Known { differing }) => ("differs", Some(differing)),
-            };
-            json!({
-                "id": id, "name": switch.name, "dpid": switch.dpid.to_string(), "state": state, "differing": differing,
-                "entries": status.map(|status| status.entries), "foreign": status.map(|status| status.foreign),
-            })
-        })
-        .collect();
-    let changes: Vec<Value> = snapshot
-        .changes
-        .iter()
-        .map(|change| {
-            let switches: Vec<String> = change
-                .switches
-                .iter()
-                .map(|switch| format!("sw-{switch}"))
-                .collect();
-            json!({
-                "id": change.change, "phase": format!("{:?}", change.phase).to_lowercase(),
-                "waits_for_switches": switches, "waits_for_changes": change.changes,
-                "objects": snapshot.change_objects.get(&change.change),
-            })
-        })
-        .collect();
-    let word = |up: Option<bool>| up.map_or("unknown", |up| if up { "up" } else { "down" });
-    let trunks: Vec<Value> = snapshot
-        .exchange
-        .trunks
-        .iter()
-        .map(|(id, trunk)| {
-            json!({
-                "id": id, "name": trunk.name, "ends": trunk.ends, "drained": trunk.drained,
-                "state": word(snapshot.trunk_up(*id)),
-            })
-        })
-        .collect();
-    json!({
-        "mode": mode, "revision": snapshot.revision, "switches": switches, "trunks": trunks, "changes": changes,
-    })
-}
-
-fn quarantine(snapshot: &Snapshot) -> Value {
-    let configs = snapshot.exchange.configs.iter();
-    let ends = configs.filter_map(|(id, config)| {
-        let Quarantine::Running { clean_since } = config.quarantine else {
-            return None;
-        };
-        let list = snapshot.quarantine.get(id);
-        let findings: Vec<Value> = list
-            .into_iter()
-            .flat_map(|list| &list.findings)
-            .map(|finding| {
-                let frame: String = finding.frame.iter().map(|byte| format!("{byte:02x}")).collect();
-                json!({
-                    "at": finding.at, "check": finding.check, "text": finding.text, "count": finding.count, "frame": frame,
-                })
-            })
-            .collect();
-        Some(json!({
-            "end": id, "service": config.service, "connection": config.connection, "account": config.account,
-            "clean_since": clean_since, "seen": list.is_some_and(millrace_ix_service::Quarantined::is_seen), "findings": findings,
-        }))
-    });
-    ends.collect()
-}
-
-fn service(snapshot: &Snapshot, id: ServiceId) -> Option<Value> {
-    let service = snapshot.exchange.services.get(&id)?;
-    let ends: Vec<_> = snapshot.exchange.ends(id).collect();
-    let shown = snapshot.shown(id)?;
-    let ends: Vec<Value> = ends
-        .iter()
-        .map(|(end, config)| {
-            json!({
-                "id": end, "connection": config.connection, "vlan": config.vlan.to_string(),
-                "capacity_mbps": config.capacity_mbps,
-            })
-        })
-        .collect();
-    Some(json!({
-        "id": id, "name": service.name, "kind": service.kind, "account": service.account, "peer": service.peer,
-        "generation": service.generation, "state": shown.state, "status": shown.status, "ends": ends,
-    }))
-}
-
 /// Fails if the exchange does not have an object.
 fn existing(handle: &Handle, object: impl Into<ObjectId>) -> Result<()> {
     let object = object.into();
@@ -554,36 +435,6 @@ fn existing(handle: &Handle, object: impl Into<ObjectId>) -> Result<()> {
         bail!("there is no {object}: `millrace-ix objects` lists all objects");
     }
     Ok(())
-}
-
-fn objects(snapshot: &Snapshot, prefix: Option<&str>) -> Result<Value> {
-    if let Some(prefix) = prefix {
-        match prefix.parse::<ObjectId>() {
-            Ok(id) if snapshot.exchange.object(id).is_none() => {
-                bail!("there is no {id}: `millrace-ix objects` lists all objects");
-            }
-            // The number 1 stands for any: the prefix is the first part of an identifier.
-            Err(error) if format!("{prefix}-1").parse::<ObjectId>().is_err() => {
-                bail!("{error}, or a prefix of identifiers, such as cn");
-            }
-            _ => {}
-        }
-    }
-    let is_wanted = |id: &ObjectId| {
-        let text = id.to_string();
-        prefix.is_none_or(|prefix| text == prefix || text.split('-').next() == Some(prefix))
-    };
-    let objects = snapshot.exchange.ids().filter(is_wanted);
-    let values = objects
-        .filter_map(|id| {
-            let mut value = serde_json::to_value(snapshot.exchange.object(id)?).ok()?;
-            let members = value.as_object_mut()?;
-            members.insert("id".to_owned(), json!(id));
-            members.insert("revision".to_owned(), json!(snapshot.revisions.of(id)));
-            Some(value)
-        })
-        .collect();
-    Ok(values)
 }
 
 /// Sends a request to a running engine and returns its answer.

@@ -134,7 +134,11 @@ fn each_of_several_requests_has_variables_of_its_own() {
             .collect();
         found.sort_unstable();
         // Behind the O there is 1 byte, and there are not 8; 5 is more than 1, and not more than 8.
-        assert_eq!(found.iter().map(|(sid, _)| *sid).collect::<Vec<_>>(), [1, 2], "{mode:?}");
+        assert_eq!(
+            found.iter().map(|(sid, _)| *sid).collect::<Vec<_>>(),
+            [1, 2],
+            "{mode:?}"
+        );
         assert!(found[0].1 > found[1].1, "{mode:?}: {found:?}");
     }
 }
