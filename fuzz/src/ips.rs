@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use millrace_ips_engine::app::AppSettings;
 use millrace_ips_engine::detect::{CompileSettings, Ruleset, compile};
 use millrace_ips_engine::{Engine, Event, Events, Frame, LinkType, Mode, Settings};
 use millrace_ips_eve::{Layout, RuleTables, Version, Writer};
@@ -48,6 +49,10 @@ fn engine(mode: Mode, records: bool) -> Engine {
         fragment_bytes: FRAGMENTS,
         parser_bytes: PARSERS,
         records,
+        app: AppSettings {
+            details: records,
+            ..AppSettings::default()
+        },
         ..Settings::default()
     };
     Engine::new(settings, [1, 2])
@@ -95,6 +100,8 @@ pub(crate) fn eve(bytes: &[u8]) {
         packets: true,
         packet_anomalies: true,
         netflow: true,
+        details: true,
+        ethernet: true,
     };
     let writer = Writer::new(layout, RuleTables::default().with_bits(&rules().names));
     let mut out = Vec::new();

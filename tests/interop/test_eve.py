@@ -245,8 +245,8 @@ def test_an_alert_in_a_tunnel_names_the_outermost_packet_and_addresses_of_ipv6_a
     (tmp_path / "rules").write_text('alert udp any any -> any 5060 (content:"OPTIONS"; sid:1;)\n')
     alerts = [record for record in read(tmp_path) if record["event_type"] == "alert"]
     full = {"src_ip": "2001:0db8:0000:0000:0000:0000:0000:0001", "src_port": 4000,
-            "dest_ip": "2001:0db8:0000:0000:0000:0000:0000:0002", "dest_port": 4789, "proto": "UDP", "depth": 1, "pcap_cnt": 1}
-    around = {"src_ip": "192.0.2.1", "dest_ip": "192.0.2.2", "proto": "IPv6", "depth": 2, "pcap_cnt": 2}
+            "dest_ip": "2001:0db8:0000:0000:0000:0000:0000:0002", "dest_port": 4789, "proto": "UDP", "depth": 1, "pcap_cnt": 1, "pkt_src": "wire/pcap"}
+    around = {"src_ip": "192.0.2.1", "dest_ip": "192.0.2.2", "proto": "IPv6", "depth": 2, "pcap_cnt": 2, "pkt_src": "wire/pcap"}
     assert [record.get("tunnel") for record in alerts] == [full, around, None]
     valid = validator()
     assert all(valid.is_valid(record) for record in alerts)

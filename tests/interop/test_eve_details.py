@@ -20,6 +20,7 @@ from test_eve import validator
 
 RULES = r"""
 alert http any any -> any any (msg:"labelled"; flow:to_server; http.uri; content:"/a"; flowbits:set,traffic/id/tool; flowbits:set,traffic/label/lab; flowbits:set,plain; reference:url,example.com/x; reference:cve,2026-1; sid:1;)
+alert tcp any any -> any 25 (msg:"a packet with data"; dsize:>0; sid:2;)
 """
 
 
@@ -69,8 +70,9 @@ def test_details_and_ethernet_addresses_are_there_if_they_are_asked_for(tmp_path
     assert tls["client_handshake"]["version"] == "TLS 1.2" and tls["server_handshake"]["cipher"] in tls["client_handshake"]["ciphers"]
     email = named(found, "smtp")[0]["email"]
     assert email["url"] == ["example.com/a"] and email["subject_md5"] == hashlib.md5(b"report").hexdigest()
-    alert = named(found, "alert")[0]
+    alert = next(one for one in named(found, "alert") if one["alert"]["signature_id"] == 1)
     assert alert["alert"]["references"] == ["http://example.com/x", "cve,2026-1"] and "sid:1;" in alert["alert"]["rule"]
+    alert = next(one for one in named(found, "alert") if one["alert"]["signature_id"] == 2)
     assert alert["payload_length"] == len(base64.b64decode(alert["payload"])) and alert["packet_info"] == {"linktype": 1, "linktype_name": "EN10MB"}
     # The client is the source of each record, whoever sent the packet that completed it.
     client = {"src_mac": "02:00:00:00:00:01", "dest_mac": "02:00:00:00:00:02", "ether_type": 2048}

@@ -224,6 +224,12 @@ impl Sender {
     pub fn send<const N: usize>(&mut self, burst: &mut ArrayVec<Mbuf, N>) -> usize {
         self.shared.send(burst)
     }
+
+    /// Returns true if the receiver was dropped; packets sent from then on are freed with the ring.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
 }
 
 impl Receiver {

@@ -350,10 +350,6 @@ impl PortMap {
         self.ports.iter()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.ports.len()
-    }
-
     /// Adds or replaces a port.
     pub(crate) fn insert(&mut self, port: Port) {
         match self.position(port.number) {

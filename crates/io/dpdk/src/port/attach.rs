@@ -164,6 +164,10 @@ impl Device {
         self.dropped.fetch_add(packets, Ordering::Relaxed);
     }
 
+    pub(super) fn reset_dropped(&self) {
+        self.dropped.store(0, Ordering::Relaxed);
+    }
+
     pub(super) fn flow_rules(&self) -> usize {
         self.flow_rules.load(Ordering::Relaxed)
     }

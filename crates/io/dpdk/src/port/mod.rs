@@ -166,12 +166,40 @@ impl Port {
         Link::of_driver(&self.device)
     }
 
-    /// Returns the counters since the device was attached.
+    /// Returns the counters since the device was attached or [`Self::reset_stats`] was called.
     ///
     /// # Errors
     /// [`PortError::Device`]
     pub fn stats(&self) -> Result<PortStats, PortError> {
         PortStats::read(&self.device)
+    }
+
+    /// Sets the counters to zero.
+    ///
+    /// # Errors
+    /// [`PortError::Device`]; not every driver can.
+    pub fn reset_stats(&self) -> Result<(), PortError> {
+        // SAFETY: the number is that of the attached device, or one that DPDK refuses.
+        self.device.check("reset the counters", unsafe {
+            sys::rte_eth_stats_reset(self.id().0)
+        })?;
+        self.device.reset_dropped();
+        Ok(())
+    }
+
+    /// Enables or disables promiscuous mode.
+    ///
+    /// # Errors
+    /// [`PortError::Device`]; not every driver can.
+    pub fn set_promiscuous(&mut self, on: bool) -> Result<(), PortError> {
+        let code = if on {
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
+            unsafe { sys::rte_eth_promiscuous_enable(self.id().0) }
+        } else {
+            // SAFETY: the number is that of the attached device, or one that DPDK refuses.
+            unsafe { sys::rte_eth_promiscuous_disable(self.id().0) }
+        };
+        self.device.check("change promiscuous mode", code)
     }
 
     /// Sets the administrative state of the link.

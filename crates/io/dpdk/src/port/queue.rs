@@ -246,5 +246,7 @@ mod tests {
         let stats = port.stats().unwrap();
         assert_eq!((stats.tx_packets, stats.tx_errors), (1, 1));
         assert_eq!((burst.len(), pool.in_use()), (0, 0));
+        port.reset_stats().unwrap();
+        assert_eq!(port.stats().unwrap().tx_errors, 0);
     }
 }

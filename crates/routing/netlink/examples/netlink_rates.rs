@@ -1,8 +1,8 @@
 //! Measures how many route messages a second are decoded on one core, and how long after `ip -batch` its routes are events.
 //!
 //! ```text
-//! cargo build --release -p millrace-netlink --example rates
-//! scripts/apart.sh target/release/examples/rates            # creates a namespace of its own
+//! cargo build --release -p millrace-netlink --example netlink_rates
+//! scripts/apart.sh target/release/examples/netlink_rates            # creates a namespace of its own
 //! ```
 
 #![allow(clippy::print_stdout)]

@@ -1,6 +1,6 @@
 //! Prints the rate of each back end over the content patterns of a rule file and the bytes of a second file.
 //!
-//! `cargo run --release -p millrace-ips-scan --example rate -- PATTERNS BYTES`: PATTERNS has one pattern a line.
+//! `cargo run --release -p millrace-ips-scan --example scan_rate -- PATTERNS BYTES`: PATTERNS has one pattern a line.
 
 use std::time::Instant;
 
