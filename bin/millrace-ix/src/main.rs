@@ -30,6 +30,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// Threads of the runtime free what others allocated, such as old versions of the exchange; the allocator of the C library keeps
+/// that memory in arenas of its own.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let options = cli::Options::parse();
     match cli::run(options) {
