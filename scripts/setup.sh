@@ -39,9 +39,11 @@ missing() {
 
 # Installs the packages that apt has here. Their services (Open vSwitch, Prometheus, FRR) must not start: labs and tests start their own.
 install_packages() {
-    local policy=/usr/sbin/policy-rc.d package packages=()
-    compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null || as_root apt-get update -q
-    for package in $(missing "$@"); do
+    local policy=/usr/sbin/policy-rc.d package packages=() lacking
+    lacking=$(missing "$@")
+    [ -n "$lacking" ] || return 0
+    as_root apt-get update -q
+    for package in $lacking; do
         if apt-cache show "$package" >/dev/null 2>&1; then
             packages+=("$package")
         else
@@ -50,7 +52,6 @@ install_packages() {
     done
     [ ${#packages[@]} -gt 0 ] || return 0
     echo "setup: installing ${packages[*]}"
-    as_root apt-get update -q
     if [ ! -e "$policy" ]; then
         trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
