@@ -52,16 +52,15 @@ install_packages() {
     done
     [ ${#packages[@]} -gt 0 ] || return 0
     echo "setup: installing ${packages[*]}"
-    if [ ! -e "$policy" ]; then
-        trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
-        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-        as_root chmod +x "$policy"
+    # A subshell, so that the file goes with it; one that was there before stays.
+    (
+        if [ ! -e "$policy" ]; then
+            trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+            printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+            as_root chmod +x "$policy"
+        fi
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}"
-        as_root rm -f "$policy"
-        trap - EXIT
-    else
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${packages[@]}"
-    fi
+    )
 }
 
 install_packages "${required[@]}" "${peers[@]}"

@@ -132,9 +132,11 @@ def leave_nothing_behind():
     may use their names, and a poll-mode worker that nobody ends takes a core from all others."""
     before, processes = devices(), descendants()
     yield
-    left = [f"process {process} ({command})" for process, command in descendants().items() if process not in processes]
-    for process in descendants().keys() - processes.keys():
-        end(process)
+    left = []
+    for process, command in descendants().items():
+        if process not in processes:
+            left.append(f"process {process} ({command})")
+            end(process)
     # Without root, the workers share the devices of the machine.
     if os.geteuid() == 0:
         left += sorted(devices() - before)

@@ -2,6 +2,7 @@
 
 use millrace_ips_engine::event::Subject;
 use millrace_ips_engine::packet::ArpPacket;
+use millrace_types::Mac;
 
 use crate::object::Object;
 use crate::writer::{Frame, Writer};
@@ -33,13 +34,8 @@ fn fields(out: &mut Object<'_>, packet: &ArpPacket) {
     out.field("hw_type", "ethernet")
         .field("proto_type", "ipv4")
         .field("opcode", known.map_or("unknown", |(_, name)| *name))
-        .field("src_mac", mac(packet.sender_mac))
+        .field("src_mac", Mac(packet.sender_mac).to_string())
         .field("src_ip", packet.sender.to_string())
-        .field("dest_mac", mac(packet.target_mac))
+        .field("dest_mac", Mac(packet.target_mac).to_string())
         .field("dest_ip", packet.target.to_string());
-}
-
-/// Returns a MAC address in pairs of digits with colons.
-fn mac(address: [u8; 6]) -> String {
-    address.map(|byte| format!("{byte:02x}")).join(":")
 }

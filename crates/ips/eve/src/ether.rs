@@ -4,32 +4,32 @@ use core::net::IpAddr;
 
 use millrace_ips_engine::event::Subject;
 use millrace_ips_engine::packet::{LinkType, ip_packet};
+use millrace_types::Mac;
 
 use crate::object::Object;
 
-/// Size of an address in bytes, and offset of the type.
-const ADDRESS: usize = 6;
-const TYPE: usize = 12;
-
-fn address(bytes: &[u8]) -> String {
-    let parts: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    parts.join(":")
+/// Returns destination, source and type of a frame of Ethernet.
+fn header(frame: &[u8]) -> Option<(Mac, Mac, u16)> {
+    let (destination, rest) = frame.split_first_chunk()?;
+    let (source, rest) = rest.split_first_chunk()?;
+    let kind = u16::from_be_bytes(*rest.first_chunk()?);
+    Some((Mac(*destination), Mac(*source), kind))
 }
 
 /// Writes the addresses of a frame of Ethernet. The source is the end that is the source of the event, which may have received the
 /// packet.
 pub(crate) fn ether(out: &mut Object<'_>, subject: &Subject, (frame, link): (&[u8], u32)) {
-    let Some(header) = frame.get(..TYPE + 2).filter(|_| link == LinkType::ETHERNET) else {
+    let Some((mut destination, mut source, kind)) = header(frame).filter(|_| link == LinkType::ETHERNET)
+    else {
         return;
     };
-    let (mut destination, mut source) = (&header[..ADDRESS], &header[ADDRESS..TYPE]);
     if ends(frame, link).is_some_and(|(from, to)| from != subject.src && to == subject.src) {
         (source, destination) = (destination, source);
     }
     out.object("ether", |out| {
-        out.field("src_mac", address(source))
-            .field("dest_mac", address(destination))
-            .field("ether_type", u16::from_be_bytes([header[TYPE], header[TYPE + 1]]));
+        out.field("src_mac", source.to_string())
+            .field("dest_mac", destination.to_string())
+            .field("ether_type", kind);
     });
 }
 

@@ -12,6 +12,7 @@ use super::framed::{self, Framed, Size, fields, little, take};
 use super::parser::{Outcome, Parser};
 use super::record::{Fields, Value};
 use super::transaction::{Transaction, Transactions};
+use super::words::word;
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -172,9 +173,8 @@ fn size(bytes: &[u8]) -> Size {
 
 /// Returns the name of a number, or the number.
 fn name(names: &[(u64, &str)], value: u64) -> Vec<u8> {
-    let known = names.iter().find(|(number, _)| *number == value);
-    known
-        .map_or_else(|| format!("unknown-{value}"), |(_, name)| (*name).to_owned())
+    word(names, value)
+        .map_or_else(|| format!("unknown-{value}"), str::to_owned)
         .into_bytes()
 }
 

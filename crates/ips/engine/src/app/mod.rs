@@ -58,6 +58,7 @@ pub mod transaction;
 mod transport;
 mod waiting;
 mod websocket;
+mod words;
 
 #[cfg(test)]
 mod bounds;

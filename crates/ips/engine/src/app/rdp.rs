@@ -8,17 +8,16 @@
 //! ```
 
 mod client;
-mod words;
 
 use super::AppProtocol;
 use super::framed::{Framed, Size, little, message, number, take};
 use super::parser::{Outcome, Parser};
 use super::record::{Fields, Record};
 use super::transaction::Transactions;
+use super::words::{word, words};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
-use words::{word, words};
 
 const VERSION: u8 = 3;
 /// The first byte of a record of TLS with a handshake message (RFC 8446, section 5.1).

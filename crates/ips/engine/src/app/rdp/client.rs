@@ -1,8 +1,8 @@
 //! The core data of a client of RDP ([MS-RDPBCGR], section 2.2.1.3.2), in words.
 
-use super::words::{word, words};
 use crate::app::framed::{little, take};
 use crate::app::record::Fields;
+use crate::app::words::{word, words};
 
 /// Versions of the protocol.
 const VERSIONS: &[(u64, &str)] = &[
@@ -167,14 +167,6 @@ fn unless_zero(name: &'static str, value: u64, out: &mut Fields) {
     }
 }
 
-/// Returns a color depth in bits.
-fn depth(value: u64) -> Option<u8> {
-    DEPTHS
-        .iter()
-        .find(|(known, _)| *known == value)
-        .map(|(_, bits)| *bits)
-}
-
 /// Writes the fields of the core data, up to the first one that is not there.
 pub(super) fn core(mut bytes: &[u8], out: &mut Fields) -> Option<()> {
     let colors = colors(bytes);
@@ -244,6 +236,7 @@ fn colors(bytes: &[u8]) -> Option<u8> {
     let high = high
         .and_then(|bits| u8::try_from(bits).ok())
         .filter(|bits| *bits != 0);
+    let depth = |value| word(&DEPTHS, value);
     high.or_else(|| middle.and_then(depth))
         .or_else(|| old.and_then(depth))
 }

@@ -1,7 +1,7 @@
-//! The words of values and of bits.
+//! The words that records have for values and for bits.
 
 /// Returns the word of a value.
-pub(super) fn word(words: &[(u64, &'static str)], value: u64) -> Option<&'static str> {
+pub(super) fn word<T: Copy>(words: &[(u64, T)], value: u64) -> Option<T> {
     words
         .iter()
         .find(|(known, _)| *known == value)
