@@ -6,22 +6,23 @@
 //!  sFlow: bytes by connection and IP version, by peer, counters of trunk ports ------------+--> one interval --> ix-series
 //!  probes of trunks, less the echoes of both switches --> round-trip times of sites -------/
 //! ```
-//! A counter that went back, or an entry that is younger than before, was reset: the interval is then unknown, and no spike.
+//! An entry that is new, or whose counter went back, counts from its beginning: an order makes no gap, and no spike.
 
 mod counters;
 mod freeze;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 use millrace_ix_api::App;
-use millrace_ix_model::{ConnectionId, Exchange, SiteId, SwitchId, Timestamp, TrunkId};
+use millrace_ix_model::{ConfigId, ConnectionId, Exchange, SiteId, SwitchId, Timestamp, TrunkId};
 use millrace_ix_samples::{Family, Shared as Samples};
-use millrace_ix_series::{Key, Level, Measure, Shared, Subject};
+use millrace_ix_series::{Key, Level, Measure, SeriesError, Shared, Subject};
 use millrace_ix_service::Handle;
 use serde_json::{Value, json};
 
@@ -60,9 +61,8 @@ pub(crate) async fn figures(app: &App, month: Option<&str>, csv: bool) -> Result
 /// The measures of both directions, in the order of rates.
 const BOTH: [Measure; 2] = [Measure::In, Measure::Out];
 
-/// Returns the series of ends, connections and the whole exchange. An end without entries in a switch that was read carries
-/// nothing. The rate of a connection is known if its switch was read and those of all of its ends are known; that of the whole
-/// exchange if those of all ends are.
+/// Returns the series of the whole exchange, of connections and of ends. An end without entries in a switch that was read carries
+/// nothing. The rate of a connection is known if its switch was read; that of the whole exchange if those of all ends are.
 fn counted(exchange: &Exchange, read: &Counted) -> Vec<(Key, u64)> {
     let known = exchange.connections.iter().map(|(id, connection)| {
         let switch = connection.ports.first().map(|port| port.switch);
@@ -70,28 +70,14 @@ fn counted(exchange: &Exchange, read: &Counted) -> Vec<(Key, u64)> {
         (*id, is_read.then_some([0_u64; 2]))
     });
     let mut connections: BTreeMap<ConnectionId, Option<[u64; 2]>> = known.collect();
-    let is_read: BTreeSet<ConnectionId> = connections
-        .iter()
-        .filter(|(_, sum)| sum.is_some())
-        .map(|(id, _)| *id)
-        .collect();
     let mut total = (!read.switches.is_empty()).then_some([0_u64; 2]);
-    let mut values = Vec::new();
-    let mut put = |subject, rates: Option<[u64; 2]>| {
-        for (measure, rate) in BOTH.into_iter().zip(rates.into_iter().flatten()) {
-            values.push((Key::new(subject, measure), rate));
-        }
-    };
+    let mut ends = Vec::with_capacity(exchange.configs.len());
     for (id, config) in &exchange.configs {
-        let carries_nothing = is_read.contains(&config.connection) && !read.unknown.contains(id);
-        let rates = read.rates.get(id).copied();
-        let rates = rates.or_else(|| carries_nothing.then_some([0; 2]));
-        put(Subject::End(id.0), rates);
-        for sum in connections
-            .get_mut(&config.connection)
-            .into_iter()
-            .chain([&mut total])
-        {
+        let sum = connections.get_mut(&config.connection);
+        let is_read = sum.as_ref().is_some_and(|sum| sum.is_some());
+        let rates = is_read.then(|| read.rates.get(id).copied().unwrap_or_default());
+        ends.push((Subject::End(id.0), rates));
+        for sum in sum.into_iter().chain([&mut total]) {
             *sum = sum
                 .zip(rates)
                 .map(|([entered, left], [more_entered, more_left])| {
@@ -102,11 +88,18 @@ fn counted(exchange: &Exchange, read: &Counted) -> Vec<(Key, u64)> {
                 });
         }
     }
-    for (id, sum) in connections {
-        put(Subject::Connection(id.0), sum);
-    }
-    put(Subject::Exchange, total);
-    values
+    // The first ones get their room before the many ends.
+    let connections = connections
+        .into_iter()
+        .map(|(id, sum)| (Subject::Connection(id.0), sum));
+    let all = core::iter::once((Subject::Exchange, total))
+        .chain(connections)
+        .chain(ends);
+    let values = all.flat_map(|(subject, rates)| {
+        let rates = BOTH.into_iter().zip(rates.into_iter().flatten());
+        rates.map(move |(measure, rate)| (Key::new(subject, measure), rate))
+    });
+    values.collect()
 }
 
 /// The measures by IP version.
@@ -235,7 +228,13 @@ pub(crate) async fn keep(series: Shared, (switches, samples): (Switches, Option<
         values.extend(round_trips(exchange, &snapshot.round_trips, &read.echoes));
         let now = handle.now().millis() / 1000;
         let writer = series.clone();
-        let written = tokio::task::spawn_blocking(move || writer.push(now, &values)).await;
+        let present = Arc::clone(exchange);
+        let write = move || {
+            writer.push(now, &values)?;
+            writer.forget_ends(|end| present.configs.contains_key(&ConfigId(end)));
+            Ok::<_, SeriesError>(())
+        };
+        let written = tokio::task::spawn_blocking(write).await;
         let reason = match written {
             Ok(written) => written.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),

@@ -1,6 +1,7 @@
 //! The counters of ends in their switches, and the rates between two readings of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 use millrace_controller::driver::Handle as Connection;
@@ -10,7 +11,7 @@ use millrace_openflow::Message;
 use millrace_openflow::multipart::flow::FlowStatsRequest;
 use millrace_openflow::multipart::meter::MeterRequest;
 use millrace_openflow::multipart::{MultipartRequest, ReplyBody, RequestBody};
-use millrace_types::{Cookie, MeterId, TableId};
+use millrace_types::{MeterId, TableId};
 use tokio::task::JoinSet;
 
 use crate::switches::Switches;
@@ -22,33 +23,24 @@ const ELAPSED_MAX: Duration = Duration::from_secs(25);
 /// The number of echoes of a switch of which the shortest counts: those of a minute.
 const ECHOES_MAX: usize = 6;
 
-/// The counters of an end in its switch.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Count {
-    /// The bytes of frames that entered, with those that the meter dropped.
-    entered: u64,
-    /// The bytes of frames that left.
-    left: u64,
-    /// The age of the youngest entry.
-    age: Duration,
-}
+/// Bytes that a switch counted for ends: by end, and by the entry that counts them.
+type Bytes = BTreeMap<(ConfigId, u64), u64>;
 
 /// The counters of a switch.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Reading {
-    ends: BTreeMap<ConfigId, Count>,
+    /// The bytes of frames that entered, with those that the meter dropped.
+    entered: Bytes,
+    /// The bytes of frames that left.
+    left: Bytes,
     /// The bytes that meters have dropped.
     dropped: BTreeMap<u32, u64>,
     /// The time of an echo of the switch.
     echo: Duration,
 }
 
-/// Returns the entries with a cookie of a kind in a table, as (object, age, bytes); `None` if the switch does not answer.
-async fn entries(
-    connection: &Connection,
-    table: TableId,
-    kind: CookieKind,
-) -> Option<Vec<(u32, Duration, u64)>> {
+/// Returns the bytes of the entries with a cookie of a kind in a table; `None` if the switch does not answer.
+async fn entries(connection: &Connection, table: TableId, kind: CookieKind) -> Option<Bytes> {
     let cookie = CookieFields {
         kind,
         object: 0,
@@ -69,11 +61,17 @@ async fn entries(
     let ReplyBody::Flow(flows) = reply.body else {
         return None;
     };
-    let object = |cookie: Cookie| CookieFields::from_cookie(cookie).map(|fields| fields.object);
-    let entries = flows
-        .iter()
-        .filter_map(|flow| Some((object(flow.cookie)?, flow.duration, flow.bytes)));
-    Some(entries.collect())
+    let mut bytes = Bytes::new();
+    for flow in &flows {
+        let Some(fields) = CookieFields::from_cookie(flow.cookie) else {
+            continue;
+        };
+        // An end has several entries while it moves to another generation, and for several tags.
+        let mut hasher = DefaultHasher::new();
+        (flow.cookie, flow.priority, &flow.match_).hash(&mut hasher);
+        bytes.insert((ConfigId(fields.object), hasher.finish()), flow.bytes);
+    }
+    Some(bytes)
 }
 
 /// The bits of a cookie with owner and kind.
@@ -87,20 +85,8 @@ async fn read(connection: &Connection) -> Option<Reading> {
         return None;
     }
     reading.echo = asked.elapsed();
-    for (table, kind) in [(POLICE, CookieKind::Police), (EGRESS, CookieKind::Egress)] {
-        for (object, age, bytes) in entries(connection, table, kind).await? {
-            let count = reading.ends.entry(ConfigId(object)).or_insert(Count {
-                age,
-                ..Count::default()
-            });
-            count.age = count.age.min(age);
-            let sum = match kind {
-                CookieKind::Police => &mut count.entered,
-                _ => &mut count.left,
-            };
-            *sum = sum.saturating_add(bytes);
-        }
-    }
+    reading.entered = entries(connection, POLICE, CookieKind::Police).await?;
+    reading.left = entries(connection, EGRESS, CookieKind::Egress).await?;
     let body = RequestBody::Meter(MeterRequest { meter: MeterId::ALL });
     // A switch without meters drops nothing by them.
     if let Ok(Message::MultipartReply(reply)) = connection
@@ -122,33 +108,51 @@ fn rate(bytes: u64, elapsed: Duration) -> Option<u64> {
     u64::try_from(bits / elapsed.as_millis().max(1)).ok()
 }
 
-/// Returns the rates of the ends of a switch between two readings: [towards the exchange, from it]. `meter_of` returns the
-/// meter of an end; without one, the end is not the exchange's any more. A counter that went back was reset.
+/// Returns the bytes by end between two readings. An entry that is new, or whose counter went back, was added since the first
+/// one, and began with zero. What an entry counted between the first reading and its end is lost: the sum is never more than
+/// what the end carried.
+fn between(before: &Bytes, now: &Bytes) -> BTreeMap<ConfigId, u64> {
+    let mut sums = BTreeMap::new();
+    for (entry, count) in now {
+        let earlier = before.get(entry).copied().unwrap_or(0);
+        let sum: &mut u64 = sums.entry(entry.0).or_default();
+        *sum = sum.saturating_add(count.checked_sub(earlier).unwrap_or(*count));
+    }
+    sums
+}
+
+/// The meter of an end, and the rate in bit/s that it lets pass.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Contract {
+    meter: u32,
+    rate: Option<u64>,
+}
+
+/// Returns the rates of the ends of a switch between two readings: [towards the exchange, from it]. `contract_of` returns the
+/// contract of an end; without one, the end is not the exchange's any more.
+///
+/// A meter whose rate was changed counts anew. What it dropped before that is not known, so that at most what the contract
+/// permits has passed.
 fn rates(
-    meter_of: impl Fn(ConfigId) -> Option<u32>,
+    contract_of: impl Fn(ConfigId) -> Option<Contract>,
     (before, now): (&Reading, &Reading),
     elapsed: Duration,
 ) -> BTreeMap<ConfigId, [u64; 2]> {
-    let of = |(end, count): (&ConfigId, &Count)| {
-        let earlier = before.ends.get(end)?;
-        // An entry that is younger than before was added again, with counters of zero.
-        if count.age < earlier.age {
-            return None;
-        }
-        let meter = meter_of(*end)?;
-        let dropped = |reading: &Reading| reading.dropped.get(&meter).copied().unwrap_or(0);
-        let dropped = dropped(now).checked_sub(dropped(before))?;
-        let entered = count.entered.checked_sub(earlier.entered)?;
-        let left = count.left.checked_sub(earlier.left)?;
-        Some((
-            *end,
-            [
-                rate(entered.saturating_sub(dropped), elapsed)?,
-                rate(left, elapsed)?,
-            ],
-        ))
+    let entered = between(&before.entered, &now.entered);
+    let left = between(&before.left, &now.left);
+    let ends: BTreeSet<ConfigId> = entered.keys().chain(left.keys()).copied().collect();
+    let of = |end: ConfigId| {
+        let contract = contract_of(end)?;
+        let dropped = |reading: &Reading| reading.dropped.get(&contract.meter).copied().unwrap_or(0);
+        let bytes = |sums: &BTreeMap<ConfigId, u64>| sums.get(&end).copied().unwrap_or(0);
+        let passed = match dropped(now).checked_sub(dropped(before)) {
+            Some(dropped) => rate(bytes(&entered).saturating_sub(dropped), elapsed)?,
+            None => rate(bytes(&entered).saturating_sub(dropped(now)), elapsed)?
+                .min(contract.rate.unwrap_or(u64::MAX)),
+        };
+        Some((end, [passed, rate(bytes(&left), elapsed)?]))
     };
-    now.ends.iter().filter_map(of).collect()
+    ends.into_iter().filter_map(of).collect()
 }
 
 /// The result of a reading of all switches.
@@ -158,8 +162,6 @@ pub(super) struct Counted {
     pub(super) rates: BTreeMap<ConfigId, [u64; 2]>,
     /// The switches whose last reading and this one are complete.
     pub(super) switches: BTreeSet<SwitchId>,
-    /// The ends with entries in one of the readings whose rates are not known.
-    pub(super) unknown: BTreeSet<ConfigId>,
     /// The shortest echo of each switch in the last minute.
     pub(super) echoes: BTreeMap<SwitchId, Duration>,
 }
@@ -198,12 +200,16 @@ impl Counters {
             if let Some((then, before)) = self.readings.get(&switch)
                 && at - *then <= ELAPSED_MAX
             {
-                let meter_of = |end| Some(exchange.configs.get(&end)?.meter.raw());
-                let known = rates(meter_of, (before, &reading), at - *then);
-                let seen = before.ends.keys().chain(reading.ends.keys());
-                let unknown = seen.filter(|end| !known.contains_key(end)).copied();
-                counted.unknown.extend(unknown);
-                counted.rates.extend(known);
+                let contract_of = |end| {
+                    let config = exchange.configs.get(&end)?;
+                    Some(Contract {
+                        meter: config.meter.raw(),
+                        rate: config.capacity_mbps.map(|mbps| u64::from(mbps) * 1_000_000),
+                    })
+                };
+                counted
+                    .rates
+                    .extend(rates(contract_of, (before, &reading), at - *then));
                 counted.switches.insert(switch);
             }
             // A switch that does not answer begins anew with its next answer, unless that comes soon.
@@ -217,61 +223,89 @@ impl Counters {
 mod tests {
     use super::*;
 
-    fn reading(entered: u64, left: u64, age_secs: u64) -> Reading {
-        let count = Count {
-            entered,
-            left,
-            age: Duration::from_secs(age_secs),
+    const END: ConfigId = ConfigId(7);
+
+    /// Returns a reading of an end with entries for both directions: (entry, bytes).
+    fn reading(entered: &[(u64, u64)], left: &[(u64, u64)], dropped: u64) -> Reading {
+        let bytes = |counts: &[(u64, u64)]| {
+            let counts = counts.iter().map(|(entry, bytes)| ((END, *entry), *bytes));
+            counts.collect()
         };
         Reading {
-            ends: BTreeMap::from([(ConfigId(7), count)]),
+            entered: bytes(entered),
+            left: bytes(left),
+            dropped: BTreeMap::from([(3, dropped)]),
             ..Reading::default()
         }
     }
 
-    fn policed(entered: u64, left: u64, age_secs: u64, dropped: u64) -> Reading {
-        Reading {
-            dropped: BTreeMap::from([(3, dropped)]),
-            ..reading(entered, left, age_secs)
-        }
-    }
-
+    /// Returns the rates in 10 s with a contract of 4 kbit/s.
     fn of(before: &Reading, now: &Reading) -> Option<[u64; 2]> {
-        let found = rates(|_| Some(3), (before, now), Duration::from_secs(10));
-        found.get(&ConfigId(7)).copied()
+        let contract = Contract {
+            meter: 3,
+            rate: Some(4_000),
+        };
+        let found = rates(|_| Some(contract), (before, now), Duration::from_secs(10));
+        found.get(&END).copied()
     }
 
     #[test]
     fn a_rate_is_what_the_meter_of_the_end_let_pass() {
+        let before = reading(&[(1, 1_000)], &[(9, 0)], 50);
         assert_eq!(
-            of(&reading(1_000, 0, 40), &reading(2_250, 500, 50)),
+            of(&before, &reading(&[(1, 2_250)], &[(9, 500)], 50)),
             Some([1_000, 400])
         );
-        let (before, now) = (policed(1_000, 0, 40, 50), policed(2_250, 500, 50, 300));
-        assert_eq!(of(&before, &now), Some([800, 400]), "250 bytes were dropped");
+        assert_eq!(
+            of(&before, &reading(&[(1, 2_250)], &[(9, 500)], 300)),
+            Some([800, 400]),
+            "250 bytes were dropped"
+        );
     }
 
     #[test]
-    fn a_counter_that_was_reset_gives_no_rate_and_no_spike() {
-        let before = policed(2_000, 1_000, 50, 500);
-        assert_eq!(of(&before, &policed(1_000, 1_500, 60, 500)), None, "entered");
-        assert_eq!(of(&before, &policed(2_500, 500, 60, 500)), None, "left");
+    fn a_new_entry_counts_from_its_beginning() {
+        let now = reading(&[(1, 1_250)], &[(9, 2_500)], 0);
+        assert_eq!(of(&Reading::default(), &now), Some([1_000, 2_000]), "a new end");
+        let before = reading(&[(1, 1_000)], &[(9, 0)], 0);
+        let both = reading(&[(1, 1_100), (2, 150)], &[(9, 0)], 0);
         assert_eq!(
-            of(&before, &policed(2_500, 1_500, 60, 0)),
-            None,
-            "a changed meter counts anew"
+            of(&before, &both),
+            Some([200, 0]),
+            "the next generation is there, too"
+        );
+        let after = reading(&[(2, 400)], &[(9, 0)], 0);
+        assert_eq!(of(&both, &after), Some([200, 0]), "the last one has gone");
+    }
+
+    #[test]
+    fn a_counter_that_was_reset_gives_what_it_counted_since_and_no_spike() {
+        let before = reading(&[(1, 2_000)], &[(9, 1_000)], 500);
+        assert_eq!(
+            of(&before, &reading(&[(1, 1_250)], &[(9, 1_500)], 500)),
+            Some([1_000, 400]),
+            "entered"
         );
         assert_eq!(
-            of(&before, &policed(9_000, 9_000, 5, 500)),
-            None,
-            "the entry was added again, and has passed the old value"
+            of(&before, &reading(&[(1, 3_250)], &[(9, 500)], 500)),
+            Some([1_000, 400]),
+            "left"
         );
-        assert_eq!(of(&Reading::default(), &reading(1, 1, 1)), None, "a new end");
+        assert_eq!(
+            of(&before, &reading(&[(1, 22_000)], &[(9, 1_000)], 0)),
+            Some([4_000, 0]),
+            "a changed meter counts anew: at most the contract"
+        );
+        assert_eq!(
+            of(&before, &reading(&[(1, 3_250)], &[(9, 1_000)], 0)),
+            Some([1_000, 0]),
+            "less than the contract"
+        );
     }
 
     #[test]
     fn an_end_that_the_exchange_does_not_have_any_more_has_no_rate() {
-        let (before, now) = (reading(1, 0, 1), reading(2, 0, 11));
+        let (before, now) = (reading(&[(1, 1)], &[], 0), reading(&[(1, 2)], &[], 0));
         let found = rates(|_| None, (&before, &now), Duration::from_secs(10));
         assert_eq!(found, BTreeMap::new());
     }

@@ -60,8 +60,12 @@ async fn freeze(series: &Shared, exchange: &Exchange, handle: &Handle, month: Mo
         }
     };
     for (connection, figure) in &figures {
+        // Those that were deleted have their account and name in earlier entries of the chain.
+        let present = exchange.connections.get(&ConnectionId(*connection));
         let detail = json!({
             "month": month.to_string(),
+            "account": present.map(|connection| connection.account.to_string()),
+            "name": present.map(|connection| &connection.name),
             "in_bps": figure.incoming.value,
             "out_bps": figure.outgoing.value,
             "billed_bps": figure.billed(),

@@ -171,6 +171,10 @@ pub(crate) async fn metrics(State(app): State<App>, principal: Principal) -> Res
         let help = "UDP packets to the sFlow receiver from addresses that are not those of switches.";
         text.counter("sflow_refused_total", help, receiver.refused);
     }
+    if let Some(series) = app.engine.series() {
+        let help = "Values of time series that were refused, because an hour had too many series.";
+        text.counter("series_refused_total", help, series.refused());
+    }
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((kind, text.0).into_response())
 }

@@ -56,6 +56,11 @@ impl Recorded {
         })
     }
 
+    /// Returns the number of values that were refused, because there were too many series in an hour.
+    pub(crate) fn refused(&self) -> u64 {
+        self.series.refused()
+    }
+
     /// Returns the time of the engine, in seconds since the Unix epoch.
     fn now(&self) -> u64 {
         self.handle.now().millis() / 1000

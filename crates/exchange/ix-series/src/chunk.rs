@@ -8,18 +8,21 @@
 //! kind 0   all points are equal:             code, 2 | coverage, 1
 //! kind 1   all or nothing of a point known:  a code for each point, 2; gaps are all ones
 //! kind 2                                     a code for each point, 2 | a coverage for each point, 1
+//! kind 3   known in a part of the time only: first point, 2 | points, 2 | a code for each, 2 | a coverage for each, 1
 //! ```
+//! The shortest kind is taken. Rates of the whole exchange are in kbit/s ([`Key::encode`]).
+//!
 //! Numbers are in network byte order. A file is written under another name and renamed when it is on the medium. A column
 //! whose checksum is wrong is not read.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::iter::Peekable;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use crate::key::{KEY_SIZE, Key};
-use crate::point::{FULL, GAP, Level, Point, decode, encode};
+use crate::point::{FULL, GAP, Level, Point};
 
 const MAGIC: [u8; 8] = *b"MRSERIES";
 const VERSION: u8 = 1;
@@ -29,40 +32,65 @@ const ENTRY_SIZE: usize = KEY_SIZE + 4;
 /// The points of a series in a file.
 pub(crate) type Column = Vec<Point>;
 
-/// The points of all series in a file.
-pub(crate) type Columns = BTreeMap<Key, Column>;
+/// The columns of a file, or of an hour in memory, in the order of keys.
+pub(crate) type Source<'a> = Peekable<Box<dyn Iterator<Item = (Key, Column)> + 'a>>;
 
-/// Returns the points of two columns: those of the first one, and where it has gaps, those of the second one.
-pub(crate) fn combine(mut one: Column, two: &[Point]) -> Column {
+/// Returns columns as a source.
+pub(crate) fn source<'a>(columns: impl Iterator<Item = (Key, Column)> + 'a) -> Source<'a> {
+    let columns: Box<dyn Iterator<Item = (Key, Column)> + 'a> = Box::new(columns);
+    columns.peekable()
+}
+
+/// Returns the columns of all sources in the order of keys, one at a time. Of several columns of a key, each point is the one
+/// with the greatest coverage, and of equals the first source's.
+pub(crate) fn merge(mut sources: Vec<Source<'_>>) -> impl Iterator<Item = (Key, Column)> {
+    core::iter::from_fn(move || {
+        let key = sources
+            .iter_mut()
+            .filter_map(|source| source.peek().map(|(key, _)| *key))
+            .min()?;
+        let found = sources
+            .iter_mut()
+            .filter_map(|source| source.next_if(|(other, _)| *other == key));
+        let column = found.map(|(_, column)| column).reduce(combine)?;
+        Some((key, column))
+    })
+}
+
+/// Returns the points of two columns: of each pair the one with more coverage, or the first one.
+fn combine(mut one: Column, two: Column) -> Column {
     for (own, other) in one.iter_mut().zip(two) {
         if other.coverage > own.coverage {
-            *own = *other;
+            *own = other;
         }
     }
     one
 }
 
-/// Writes a file with columns of `points` points each. The file is complete on the medium when the function returns.
+/// Writes a file with columns of `points` points each, which come in the order of keys. The file is complete on the medium
+/// when the function returns its size. Only one column is in memory at a time, beside the bytes of the file.
 pub(crate) fn write(
     path: &Path,
     level: Level,
     start: u64,
     points: u16,
-    columns: &Columns,
+    columns: impl Iterator<Item = (Key, Column)>,
 ) -> io::Result<u64> {
-    let (mut index, mut data) = (Vec::with_capacity(columns.len() * ENTRY_SIZE), Vec::new());
+    let (mut index, mut data) = (Vec::new(), Vec::new());
+    let mut count = 0_u32;
     for (key, column) in columns {
         let offset = u32::try_from(data.len()).map_err(io::Error::other)?;
         index.extend(key.bytes());
         index.extend(offset.to_be_bytes());
-        put_column(&mut data, *key, column);
+        put_column(&mut data, key, &column);
+        count += 1;
     }
     let mut bytes = Vec::with_capacity(HEADER_SIZE + index.len() + data.len());
     bytes.extend(MAGIC);
     bytes.extend([VERSION, level as u8]);
     bytes.extend(points.to_be_bytes());
     bytes.extend(start.to_be_bytes());
-    bytes.extend((columns.len() as u32).to_be_bytes());
+    bytes.extend(count.to_be_bytes());
     bytes.extend(((HEADER_SIZE + index.len()) as u32).to_be_bytes());
     bytes.extend(crc32c::crc32c(&bytes).to_be_bytes());
     bytes.extend(index);
@@ -71,16 +99,29 @@ pub(crate) fn write(
     Ok(bytes.len() as u64)
 }
 
+/// The sizes of kind, of the positions of kind 3, and of a checksum.
+const KIND_SIZE: usize = 1;
+const RANGE_SIZE: usize = 4;
+const SUM_SIZE: usize = 4;
+
 fn put_column(data: &mut Vec<u8>, key: Key, column: &[Point]) {
     let begin = data.len();
     let code = |point: &Point| {
         if point.is_known() {
-            encode(point.value)
+            key.encode(point.value)
         } else {
             GAP
         }
     };
     let first = column.first().copied().unwrap_or(Point::UNKNOWN);
+    let is_known = |point: &Point| point.is_known();
+    let known_from = column.iter().position(is_known).unwrap_or(0);
+    let known_to = column.iter().rposition(is_known).map_or(0, |at| at + 1);
+    let known = column.get(known_from..known_to).unwrap_or_default();
+    let is_simple = column
+        .iter()
+        .all(|point| point.coverage == 0 || point.coverage == FULL);
+    let whole_size = column.len() * if is_simple { 2 } else { 3 };
     if column
         .iter()
         .all(|point| point.coverage == first.coverage && code(point) == code(&first))
@@ -88,9 +129,13 @@ fn put_column(data: &mut Vec<u8>, key: Key, column: &[Point]) {
         data.push(0);
         data.extend(code(&first).to_be_bytes());
         data.push(first.coverage);
+    } else if RANGE_SIZE + known.len() * 3 < whole_size {
+        data.push(3);
+        data.extend((known_from as u16).to_be_bytes());
+        data.extend((known.len() as u16).to_be_bytes());
+        data.extend(known.iter().flat_map(|point| code(point).to_be_bytes()));
+        data.extend(known.iter().map(|point| point.coverage));
     } else {
-        let is_whole = |point: &Point| point.coverage == 0 || point.coverage == FULL;
-        let is_simple = column.iter().all(is_whole);
         data.push(if is_simple { 1 } else { 2 });
         data.extend(column.iter().flat_map(|point| code(point).to_be_bytes()));
         if !is_simple {
@@ -104,34 +149,41 @@ fn put_column(data: &mut Vec<u8>, key: Key, column: &[Point]) {
 /// Returns the points of the column at the start of some bytes.
 fn column(bytes: &[u8], key: Key, points: usize) -> Option<Column> {
     let kind = *bytes.first()?;
-    let size = 1 + match kind {
-        0 => 3,
-        1 => points * 2,
-        2 => points * 3,
-        _ => return None,
-    };
+    let number = |at: usize| Some(usize::from(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?)));
+    let size = KIND_SIZE
+        + match kind {
+            0 => 3,
+            1 => points * 2,
+            2 => points * 3,
+            3 => RANGE_SIZE + number(KIND_SIZE + 2)? * 3,
+            _ => return None,
+        };
     let (body, rest) = bytes.split_at_checked(size)?;
     let sum = crc32c::crc32c_append(crc32c::crc32c(&key.bytes()), body);
-    if rest.first_chunk::<4>() != Some(&sum.to_be_bytes()) {
+    if rest.first_chunk::<SUM_SIZE>() != Some(&sum.to_be_bytes()) {
         return None;
     }
-    let point = |code: [u8; 2], coverage: u8| match decode(u16::from_be_bytes(code)) {
+    let point = |code: &[u8], coverage: u8| match key.decode(u16::from_be_bytes([code[0], code[1]])) {
         Some(value) if coverage > 0 => Point { value, coverage },
         _ => Point::UNKNOWN,
     };
-    let body = body.get(1..)?;
+    // Codes, and behind them a coverage for each.
+    let pairs = |bytes: &[u8]| -> Column {
+        let (codes, coverage) = bytes.split_at(bytes.len() / 3 * 2);
+        let codes = codes.chunks_exact(2).zip(coverage);
+        codes.map(|(code, coverage)| point(code, *coverage)).collect()
+    };
+    let body = body.get(KIND_SIZE..)?;
     Some(match kind {
-        0 => vec![point([body[0], body[1]], body[2]); points],
-        1 => body
-            .chunks_exact(2)
-            .map(|code| point([code[0], code[1]], FULL))
-            .collect(),
+        0 => vec![point(body, body[2]); points],
+        1 => body.chunks_exact(2).map(|code| point(code, FULL)).collect(),
+        2 => pairs(body),
         _ => {
-            let (codes, coverage) = body.split_at(points * 2);
-            let codes = codes.chunks_exact(2).zip(coverage);
-            codes
-                .map(|(code, coverage)| point([code[0], code[1]], *coverage))
-                .collect()
+            let mut column = vec![Point::UNKNOWN; points];
+            let known = pairs(body.get(RANGE_SIZE..)?);
+            let range = column.get_mut(number(KIND_SIZE)?..)?.get_mut(..known.len())?;
+            range.copy_from_slice(&known);
+            column
         }
     })
 }
@@ -194,7 +246,7 @@ impl Chunk {
     }
 
     fn column_at(&self, key: Key, offset: u32) -> Option<Column> {
-        let mut bytes = vec![0; 1 + self.points * 3 + 4];
+        let mut bytes = vec![0; KIND_SIZE + self.points * 3 + SUM_SIZE];
         let at = self.data + u64::from(offset);
         let mut size = 0;
         // The last column of a file may be shorter than the longest kind.
@@ -210,42 +262,41 @@ impl Chunk {
     }
 
     /// Returns the keys of all series.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> + '_ {
-        let entry = |number: usize| {
-            let mut bytes = [0; KEY_SIZE];
-            let at = (HEADER_SIZE + number * ENTRY_SIZE) as u64;
-            self.file.read_exact_at(&mut bytes, at).ok()?;
-            Some(Key::from_bytes(bytes))
-        };
-        (0..self.series).map_while(entry).flatten()
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let mut index = vec![0; self.series * ENTRY_SIZE];
+        if self.file.read_exact_at(&mut index, HEADER_SIZE as u64).is_err() {
+            return Vec::new();
+        }
+        let keys = index
+            .chunks_exact(ENTRY_SIZE)
+            .filter_map(|entry| Key::from_bytes(*entry.first_chunk()?));
+        keys.collect()
     }
 
-    /// Returns all columns that are not damaged.
-    pub(crate) fn columns(&self) -> Columns {
+    /// Returns all columns that are not damaged, in the order of keys, one at a time.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = (Key, Column)> + use<> {
         // The file is read at once: the end of a day reads all files of its hours.
         let size = self.file.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
-        if self.file.read_exact_at(&mut bytes, 0).is_err() {
-            return Columns::new();
-        }
-        let entries = bytes
-            .get(HEADER_SIZE..)
-            .unwrap_or_default()
-            .chunks_exact(ENTRY_SIZE);
-        let found = entries.take(self.series).filter_map(|entry| {
+        let is_read = self.file.read_exact_at(&mut bytes, 0).is_ok();
+        let (series, data, points) = (if is_read { self.series } else { 0 }, self.data, self.points);
+        let column = move |number: usize| {
+            let entry = bytes.get(HEADER_SIZE + number * ENTRY_SIZE..)?;
             let (key, offset) = entry.split_first_chunk::<KEY_SIZE>()?;
             let key = Key::from_bytes(*key)?;
             let offset = u64::from(u32::from_be_bytes(*offset.first_chunk::<4>()?));
-            let at = usize::try_from(self.data + offset).ok()?;
-            Some((key, column(bytes.get(at..)?, key, self.points)?))
-        });
-        found.collect()
+            let at = usize::try_from(data + offset).ok()?;
+            Some((key, column(bytes.get(at..)?, key, points)?))
+        };
+        (0..series).filter_map(column)
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::collections::BTreeMap;
 
     use super::*;
     use crate::key::{Measure, Subject};
@@ -259,9 +310,19 @@ mod tests {
             value,
             coverage: FULL,
         };
-        let columns = Columns::from([
+        let one_of = |at: usize| {
+            let mut column = vec![Point::UNKNOWN; 4];
+            column[at] = Point {
+                value: 8,
+                coverage: 33,
+            };
+            column
+        };
+        let columns = BTreeMap::from([
             (key(1), vec![known(5); 4]),
             (key(2), vec![known(5), Point::UNKNOWN, known(7), known(9)]),
+            (key(3), one_of(0)),
+            (key(5), one_of(3)),
             (
                 key(9),
                 vec![
@@ -275,11 +336,12 @@ mod tests {
                 ],
             ),
         ]);
-        write(&path, Level::Raw, 3600, 4, &columns).unwrap();
+        write(&path, Level::Raw, 3600, 4, columns.clone().into_iter()).unwrap();
         let chunk = Chunk::open(&path).unwrap();
         assert_eq!((chunk.start, chunk.points), (3600, 4));
-        assert_eq!(chunk.columns(), columns);
-        assert_eq!(chunk.column(key(3)), None);
+        assert!(chunk.columns().eq(columns.clone()));
+        assert!(chunk.keys().iter().eq(columns.keys()));
+        assert_eq!(chunk.column(key(4)), None);
         let bytes = std::fs::read(&path).unwrap();
         for at in 0..bytes.len() {
             for (damaged, what) in [

@@ -1,10 +1,12 @@
-//! The names of series.
+//! The names of series, and the units of their values in files.
+
+use core::cmp::Ordering;
+
+use crate::point;
 
 /// The subject of a series, by the numbers of its identifiers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Subject {
-    /// The whole exchange.
-    Exchange,
     Connection(u32),
     /// An end of a service.
     End(u32),
@@ -19,6 +21,8 @@ pub enum Subject {
     },
     /// Two sites, the one with the lower number first.
     Sites(u32, u32),
+    /// The whole exchange.
+    Exchange,
 }
 
 /// The quantity that a series measures. `In` is towards the exchange.
@@ -66,8 +70,8 @@ impl Measure {
     ];
 }
 
-/// The name of a series.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+/// The name of a series. Keys have the order of their bytes, by which files are searched.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     pub subject: Subject,
     pub measure: Measure,
@@ -76,16 +80,40 @@ pub struct Key {
 /// The size of a key in files, in bytes.
 pub(crate) const KEY_SIZE: usize = 10;
 
+/// The kind of the subject whose values are in units of [`EXCHANGE_UNIT`].
+const EXCHANGE: u8 = 6;
+/// The unit of the whole exchange's rates in files, in bit/s: the largest code is 4.39 Pbit/s.
+const EXCHANGE_UNIT: u64 = 1000;
+
 impl Key {
     /// Returns the key of a measure of a subject.
     pub const fn new(subject: Subject, measure: Measure) -> Key {
         Key { subject, measure }
     }
 
+    /// Returns the unit of the values in files.
+    const fn unit(self) -> u64 {
+        match self.subject {
+            Subject::Exchange => EXCHANGE_UNIT,
+            _ => 1,
+        }
+    }
+
+    /// Returns the code of a value. A value that is too large gets the largest code.
+    pub(crate) fn encode(self, value: u64) -> u16 {
+        let half = self.unit() / 2;
+        point::encode(value.saturating_add(half) / self.unit())
+    }
+
+    /// Returns the value of a code; `None` for a gap.
+    pub(crate) fn decode(self, code: u16) -> Option<u64> {
+        point::decode(code).map(|value| value.saturating_mul(self.unit()))
+    }
+
     /// Returns the key as it is in files: kind of subject, measure, and two numbers in network byte order.
     pub(crate) fn bytes(self) -> [u8; KEY_SIZE] {
         let (kind, one, two) = match self.subject {
-            Subject::Exchange => (0, 0, 0),
+            Subject::Exchange => (EXCHANGE, 0, 0),
             Subject::Connection(number) => (1, number, 0),
             Subject::End(number) => (2, number, 0),
             Subject::Trunk(number) => (3, number, 0),
@@ -105,7 +133,7 @@ impl Key {
         let [kind, measure, a, b, c, d, e, f, g, h] = bytes;
         let (one, two) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
         let subject = match (kind, two) {
-            (0, 0) if one == 0 => Subject::Exchange,
+            (EXCHANGE, 0) if one == 0 => Subject::Exchange,
             (1, 0) => Subject::Connection(one),
             (2, 0) => Subject::End(one),
             (3, 0) => Subject::Trunk(one),
@@ -115,6 +143,18 @@ impl Key {
         };
         let measure = Measure::ALL.into_iter().find(|found| *found as u8 == measure)?;
         Some(Key { subject, measure })
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.bytes().cmp(&other.bytes())
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -128,6 +168,13 @@ mod tests {
 
     proptest! {
         #[test]
+        fn keys_have_the_order_of_their_bytes(one in prop::array::uniform10(0..7u8), two in prop::array::uniform10(0..7u8)) {
+            if let (Some(a), Some(b)) = (Key::from_bytes(one), Key::from_bytes(two)) {
+                prop_assert_eq!(a.cmp(&b), one.cmp(&two));
+            }
+        }
+
+        #[test]
         fn bytes_are_either_no_key_or_those_of_the_key(bytes in prop::array::uniform10(any::<u8>())) {
             if let Some(key) = Key::from_bytes(bytes) {
                 prop_assert_eq!(key.bytes(), bytes);
@@ -135,9 +182,9 @@ mod tests {
         }
 
         #[test]
-        fn a_key_is_read_back(kind in 0..6u8, one in any::<u32>(), two in any::<u32>(), measure in 0..7usize) {
+        fn a_key_is_read_back(kind in 1..7u8, one in any::<u32>(), two in any::<u32>(), measure in 0..7usize) {
             let subject = match kind {
-                0 => Subject::Exchange,
+                EXCHANGE => Subject::Exchange,
                 1 => Subject::Connection(one),
                 2 => Subject::End(one),
                 3 => Subject::Trunk(one),

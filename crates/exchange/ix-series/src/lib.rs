@@ -15,6 +15,7 @@
 
 mod billing;
 mod chunk;
+mod current;
 mod frozen;
 mod graph;
 mod key;
@@ -24,8 +25,9 @@ mod shared;
 mod store;
 
 pub use billing::{Figure, Month, Percentile, percentile};
+pub use current::SERIES_MAX;
 pub use graph::{GraphPoint, Period};
 pub use key::{Key, Measure, Subject};
 pub use point::{Level, Point, decode, encode};
 pub use shared::Shared;
-pub use store::{SERIES_MAX, SeriesError, Store};
+pub use store::{SeriesError, Store};

@@ -29,12 +29,24 @@ pub(crate) struct Interval {
     pub(crate) values: Vec<(Key, u16)>,
 }
 
-/// The numbers of keys in a log.
+/// The numbers of keys for the next records of a log.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Numbers {
-    keys: HashMap<u32, Key>,
     numbers: HashMap<Key, u32>,
     next: u32,
+}
+
+impl Numbers {
+    /// Returns the number of keys that the log has, also those that were forgotten.
+    pub(crate) const fn len(&self) -> usize {
+        self.next as usize
+    }
+
+    /// Forgets keys. One that comes again gets a new number.
+    pub(crate) fn retain(&mut self, is_kept: impl Fn(Key) -> bool) {
+        self.numbers.retain(|key, _| is_kept(*key));
+        self.numbers.shrink_to(self.numbers.len() * 2);
+    }
 }
 
 /// Returns the record of an interval. Keys without a number get the next ones.
@@ -48,7 +60,6 @@ pub(crate) fn record(interval: &Interval, numbers: &mut Numbers) -> Vec<u8> {
             numbers.next += 1;
             numbers.next - 1
         });
-        numbers.keys.insert(number, *key);
         values.push((number, *code));
     }
     values.sort_unstable();
@@ -75,24 +86,24 @@ pub(crate) fn record(interval: &Interval, numbers: &mut Numbers) -> Vec<u8> {
     record
 }
 
-/// The content of a log.
+/// What a log has beside its intervals.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
-    pub(crate) intervals: Vec<Interval>,
     pub(crate) numbers: Numbers,
     /// The size up to the end of the last valid record. What follows is an interrupted write, which the next record might
     /// happen to complete.
     pub(crate) size: usize,
 }
 
-/// Returns the content of a log.
-pub(crate) fn read(bytes: &[u8]) -> Log {
+/// Reads a log, one interval at a time.
+pub(crate) fn read(bytes: &[u8], mut found: impl FnMut(Interval)) -> Log {
     let mut log = Log::default();
+    let mut keys = HashMap::new();
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        match one(rest, &mut log.numbers) {
+        match one(rest, &mut keys, &mut log.numbers) {
             Some((interval, size)) => {
-                log.intervals.push(interval);
+                found(interval);
                 at += size;
                 log.size = at;
             }
@@ -103,7 +114,7 @@ pub(crate) fn read(bytes: &[u8]) -> Log {
 }
 
 /// Returns the interval of the record at the start of some bytes, and the size of the record.
-fn one(bytes: &[u8], numbers: &mut Numbers) -> Option<(Interval, usize)> {
+fn one(bytes: &[u8], keys: &mut HashMap<u32, Key>, numbers: &mut Numbers) -> Option<(Interval, usize)> {
     let rest = bytes.strip_prefix(&MAGIC)?;
     let (size, rest) = rest.split_first_chunk::<4>()?;
     let (sum, rest) = rest.split_first_chunk::<4>()?;
@@ -124,7 +135,7 @@ fn one(bytes: &[u8], numbers: &mut Numbers) -> Option<(Interval, usize)> {
         rest = after;
         let number = first_new.checked_add(offset)?;
         if let Some(key) = Key::from_bytes(*bytes) {
-            numbers.keys.insert(number, key);
+            keys.insert(number, key);
             numbers.numbers.insert(key, number);
         }
         numbers.next = numbers.next.max(number.checked_add(1)?);
@@ -137,7 +148,7 @@ fn one(bytes: &[u8], numbers: &mut Numbers) -> Option<(Interval, usize)> {
         let (code, after) = after.split_first_chunk::<2>()?;
         rest = after;
         number = number.checked_add(distance)?;
-        if let Some(key) = numbers.keys.get(&number) {
+        if let Some(key) = keys.get(&number) {
             values.push((*key, u16::from_be_bytes(*code)));
         }
     }
@@ -171,6 +182,13 @@ mod tests {
     use super::*;
     use crate::key::{Measure, Subject};
 
+    /// Returns the intervals of a log.
+    fn intervals_of(bytes: &[u8]) -> Vec<Interval> {
+        let mut found = Vec::new();
+        read(bytes, |interval| found.push(interval));
+        found
+    }
+
     fn interval(start: u64, values: &[(u32, u16)]) -> Interval {
         let key = |number: u32| Key::new(Subject::End(number), Measure::In);
         Interval {
@@ -195,11 +213,11 @@ mod tests {
             .map(|interval| record(interval, &mut numbers))
             .collect();
         let bytes = records.concat();
-        assert_eq!(read(&bytes).intervals, intervals);
+        assert_eq!(intervals_of(&bytes), intervals);
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
-            let found = read(&damaged).intervals;
+            let found = intervals_of(&damaged);
             assert_eq!(found.len(), 2, "byte {at}");
             for one in &found {
                 let original = intervals.iter().find(|other| other.start == one.start);
@@ -217,7 +235,7 @@ mod tests {
                 Some(*size)
             });
             let expected = whole.filter(|end| *end <= at).count();
-            assert_eq!(read(&bytes[..at]).intervals, intervals[..expected], "cut at {at}");
+            assert_eq!(intervals_of(&bytes[..at]), intervals[..expected], "cut at {at}");
         }
     }
 
@@ -225,8 +243,8 @@ mod tests {
         #[test]
         fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let with_magic = [&MAGIC[..], &bytes].concat();
-            prop_assert!(read(&bytes).intervals.is_empty());
-            let _ = read(&with_magic);
+            prop_assert!(intervals_of(&bytes).is_empty());
+            let _ = intervals_of(&with_magic);
         }
 
         #[test]
@@ -239,7 +257,8 @@ mod tests {
                 let values: Vec<_> = values.iter().map(|(number, code)| (*number, *code)).collect();
                 bytes.extend(record(&interval(at as u64 * 10, &values), &mut numbers));
             }
-            let Log { intervals: found, numbers: after, size } = read(&bytes);
+            let mut found = Vec::new();
+            let Log { numbers: after, size } = read(&bytes, |interval| found.push(interval));
             prop_assert_eq!(size, bytes.len());
             prop_assert_eq!(after.next, numbers.next);
             for (interval, expected) in found.iter().zip(&all) {

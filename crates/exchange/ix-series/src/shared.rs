@@ -53,6 +53,16 @@ impl Shared {
         pushed
     }
 
+    /// Takes the series of ends that do not exist any more from memory, as [`Store::forget_ends`].
+    pub fn forget_ends(&self, exists: impl Fn(u32) -> bool) {
+        self.store.lock().forget_ends(exists);
+    }
+
+    /// Returns the number of values that were refused, because there were too many series in an hour.
+    pub fn refused(&self) -> u64 {
+        self.store.lock().refused()
+    }
+
     /// Returns the number of intervals that were written since the store was opened: a graph that was read before the last one
     /// is old.
     pub fn written(&self) -> u64 {

@@ -1,25 +1,22 @@
 //! The store: the current hour in memory and in its log, and the files of the hours and days before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::chunk::{self, Chunk, Column, Columns, combine};
+use crate::chunk::{self, Chunk, Column, Source, merge, source};
+use crate::current::{Current, INTERVALS};
 use crate::key::Key;
-use crate::log::{self, Interval, Log, Numbers};
-use crate::point::{FULL, GAP, Level, Point, decode, encode, roll_up};
+use crate::point::{Level, Point, roll_up};
 
-/// The largest number of series. An exchange with 1,000 members and 10,000 services has 60,000.
-pub const SERIES_MAX: usize = 100_000;
 /// Seconds of an hour, the time of a log and of a file of intervals.
 const HOUR: u64 = 3600;
 /// Seconds of a day, the time of a file of longer points.
 const DAY: u64 = 86_400;
 /// The points of an hour's and a day's files.
-const RAW_POINTS: usize = 360;
+const RAW_POINTS: usize = INTERVALS;
 const PIECE_POINTS: usize = 12;
 const FIVE_POINTS: usize = 288;
 const HOUR_POINTS: usize = 24;
@@ -100,48 +97,6 @@ fn parse(name: &str) -> Option<(Kind, u64)> {
     Some((kind, start.parse().ok()?))
 }
 
-/// The hour that has not ended.
-#[derive(Debug)]
-struct Current {
-    start: u64,
-    log: File,
-    numbers: Numbers,
-    /// The codes of the intervals.
-    columns: BTreeMap<Key, Box<[u16; RAW_POINTS]>>,
-}
-
-impl Current {
-    fn points(&self, key: Key) -> Column {
-        let point = |code: &u16| {
-            decode(*code).map_or(Point::UNKNOWN, |value| Point {
-                value,
-                coverage: FULL,
-            })
-        };
-        let codes = self.columns.get(&key);
-        codes.map_or_else(
-            || vec![Point::UNKNOWN; RAW_POINTS],
-            |codes| codes.iter().map(point).collect(),
-        )
-    }
-
-    fn put(&mut self, interval: &Interval) {
-        let Some(at) = interval.start.checked_sub(self.start) else {
-            return;
-        };
-        let at = usize::try_from(at / Level::Raw.step()).unwrap_or(usize::MAX);
-        for (key, code) in &interval.values {
-            let column = self
-                .columns
-                .entry(*key)
-                .or_insert_with(|| Box::new([GAP; RAW_POINTS]));
-            if let Some(slot) = column.get_mut(at) {
-                *slot = *code;
-            }
-        }
-    }
-}
-
 /// Time series in a folder.
 #[derive(Debug)]
 pub struct Store {
@@ -203,35 +158,21 @@ impl Store {
         if self.current.as_ref().is_none_or(|current| current.start != hour) {
             self.change_hour(hour)?;
         }
-        let Some(current) = &mut self.current else {
-            return Ok(());
-        };
-        let mut interval = Interval {
-            start,
-            values: Vec::with_capacity(values.len()),
-        };
-        let mut len = current.columns.len();
-        let mut seen = BTreeSet::new();
-        for (key, value) in values.iter().filter(|(key, _)| seen.insert(*key)) {
-            let is_new = !current.columns.contains_key(key);
-            if is_new && len >= SERIES_MAX {
-                self.refused += 1;
-                continue;
-            }
-            len += usize::from(is_new);
-            interval.values.push((*key, encode(*value)));
+        if let Some(current) = &mut self.current {
+            let pushed = current.push(start, values);
+            self.refused += pushed.map_err(failure(&self.folder.join(log_name(hour))))?;
         }
-        current.put(&interval);
-        let record = log::record(&interval, &mut current.numbers);
-        let path = self.folder.join(log_name(hour));
-        let written = current
-            .log
-            .write_all(&record)
-            .and_then(|()| current.log.sync_data());
-        written.map_err(failure(&path))
+        Ok(())
     }
 
-    /// Returns the number of values that were refused, because there were [`SERIES_MAX`] series.
+    /// Takes the series of ends that do not exist any more from memory. Their points stay in the files, from which they are read.
+    pub fn forget_ends(&mut self, exists: impl Fn(u32) -> bool) {
+        if let Some(current) = &mut self.current {
+            current.forget_ends(exists);
+        }
+    }
+
+    /// Returns the number of values that were refused, because there were [`SERIES_MAX`] series in an hour.
     pub const fn refused(&self) -> u64 {
         self.refused
     }
@@ -244,77 +185,41 @@ impl Store {
     /// Ends the current hour, and begins or continues another one.
     fn change_hour(&mut self, hour: u64) -> Result<(), SeriesError> {
         if let Some(current) = self.current.take() {
-            self.seal(&current)?;
+            self.seal(current)?;
         }
         let path = self.folder.join(log_name(hour));
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(&path)
-            .map_err(failure(&path))?;
-        let bytes = std::fs::read(&path).map_err(failure(&path))?;
-        let Log {
-            intervals,
-            numbers,
-            size,
-        } = log::read(&bytes);
-        if size < bytes.len() {
-            log.set_len(size as u64).map_err(failure(&path))?;
-        }
-        let mut current = Current {
-            start: hour,
-            log,
-            numbers,
-            columns: BTreeMap::new(),
-        };
-        for interval in &intervals {
-            current.put(interval);
-        }
-        self.current = Some(current);
+        self.current = Some(Current::open(&path, hour).map_err(failure(&path))?);
         self.merge_days(hour)?;
         self.forget()
     }
 
     /// Writes the files of an hour, and removes its log.
-    fn seal(&mut self, current: &Current) -> Result<(), SeriesError> {
-        let raw: Columns = current
-            .columns
-            .keys()
-            .map(|key| (*key, current.points(*key)))
-            .collect();
-        let pieces = raw
-            .iter()
-            .map(|(key, column)| {
-                (
-                    *key,
-                    column.chunks(RAW_POINTS / PIECE_POINTS).map(roll_up).collect(),
-                )
-            })
-            .collect();
-        self.write(Kind::Piece, current.start, pieces)?;
-        self.write(Kind::Raw, current.start, raw)?;
-        let path = self.folder.join(log_name(current.start));
-        std::fs::remove_file(&path).map_err(failure(&path))
+    fn seal(&mut self, current: Current) -> Result<(), SeriesError> {
+        let start = current.start;
+        let pieces = current
+            .columns()
+            .map(|(key, raw)| (key, rolled_up(&raw, PIECE_POINTS)));
+        self.write(Kind::Piece, start, source(pieces))?;
+        self.write(Kind::Raw, start, current.columns())?;
+        current
+            .remove()
+            .map_err(failure(&self.folder.join(log_name(start))))
     }
 
     /// Writes columns, with what an earlier file of this name has.
-    fn write(&mut self, kind: Kind, start: u64, mut columns: Columns) -> Result<(), SeriesError> {
+    fn write(&mut self, kind: Kind, start: u64, columns: Source<'_>) -> Result<(), SeriesError> {
         let path = self.folder.join(kind.file(start));
-        if let Some(chunk) = self
+        let earlier = self
             .files
             .contains_key(&(kind, start))
             .then(|| Chunk::open(&path))
             .flatten()
-        {
-            for (key, column) in chunk.columns() {
-                match columns.remove(&key) {
-                    Some(own) => columns.insert(key, combine(own, &column)),
-                    None => columns.insert(key, column),
-                };
-            }
-        }
+            .filter(|chunk| chunk.points == kind.points());
+        let mut sources = vec![columns];
+        sources.extend(earlier.map(|chunk| source(chunk.columns())));
         let points = u16::try_from(kind.points()).unwrap_or(u16::MAX);
-        let size = chunk::write(&path, kind.level(), start, points, &columns).map_err(failure(&path))?;
+        let size =
+            chunk::write(&path, kind.level(), start, points, merge(sources)).map_err(failure(&path))?;
         self.files.insert((kind, start), size);
         Ok(())
     }
@@ -329,39 +234,28 @@ impl Store {
             .filter(|day| *day != today)
             .collect();
         for day in days {
-            let mut five = Columns::new();
             let hours: Vec<u64> = self.pieces_of(day).collect();
-            for start in &hours {
-                let path = self.folder.join(Kind::Piece.file(*start));
-                let Some(chunk) = Chunk::open(&path).filter(|chunk| chunk.points == PIECE_POINTS) else {
-                    continue;
-                };
-                let first = usize::try_from((start - day) / Level::Five.step()).unwrap_or(usize::MAX);
-                for (key, points) in chunk.columns() {
-                    let column = five
-                        .entry(key)
-                        .or_insert_with(|| vec![Point::UNKNOWN; FIVE_POINTS]);
-                    for (slot, point) in column.iter_mut().skip(first).zip(points) {
+            let of_hour = |start: &u64| {
+                let chunk = Chunk::open(&self.folder.join(Kind::Piece.file(*start)))?;
+                let first = usize::try_from((start - day) / Level::Five.step()).ok()?;
+                let in_day = move |(key, piece): (Key, Column)| {
+                    let mut column = vec![Point::UNKNOWN; FIVE_POINTS];
+                    for (slot, point) in column.iter_mut().skip(first).zip(piece) {
                         *slot = point;
                     }
-                }
-            }
-            self.write(Kind::Five, day, five)?;
+                    (key, column)
+                };
+                (chunk.points == PIECE_POINTS).then(|| source(chunk.columns().map(in_day)))
+            };
+            let sources: Vec<Source<'_>> = hours.iter().filter_map(of_hour).collect();
+            self.write(Kind::Five, day, source(merge(sources)))?;
             // The hours follow from the file, which may have had more than the pieces that are left.
-            let path = self.folder.join(Kind::Five.file(day));
-            let five = Chunk::open(&path)
-                .map(|chunk| chunk.columns())
-                .unwrap_or_default();
+            let five = Chunk::open(&self.folder.join(Kind::Five.file(day)));
             let hourly = five
-                .into_iter()
-                .map(|(key, column)| {
-                    (
-                        key,
-                        column.chunks(FIVE_POINTS / HOUR_POINTS).map(roll_up).collect(),
-                    )
-                })
-                .collect();
-            self.write(Kind::Hour, day, hourly)?;
+                .iter()
+                .flat_map(Chunk::columns)
+                .map(|(key, five)| (key, rolled_up(&five, HOUR_POINTS)));
+            self.write(Kind::Hour, day, source(hourly))?;
             for start in hours {
                 self.remove(Kind::Piece, start)?;
             }
@@ -456,7 +350,7 @@ impl Store {
             let raw = current.points(key);
             let found: Column = match level {
                 Level::Raw => raw,
-                Level::Five => raw.chunks(RAW_POINTS / PIECE_POINTS).map(roll_up).collect(),
+                Level::Five => rolled_up(&raw, PIECE_POINTS),
                 Level::Hour => vec![roll_up(&raw)],
             };
             fill(current.start, &found);
@@ -472,14 +366,11 @@ impl Store {
         chunk.column(key)
     }
 
-    /// Returns the keys of all series with a point since the start of the day in which `since` is.
+    /// Returns the keys of all series with a point since the start of the day in which `since` is, but for ends that went in the
+    /// present hour.
     pub fn keys(&self, since: u64) -> BTreeSet<Key> {
         let day = since - since % DAY;
-        let mut keys: BTreeSet<Key> = self
-            .current
-            .iter()
-            .flat_map(|current| current.columns.keys().copied())
-            .collect();
+        let mut keys: BTreeSet<Key> = self.current.iter().flat_map(Current::keys).collect();
         for kind in [Kind::Piece, Kind::Five] {
             for (_, start) in self
                 .files
@@ -493,6 +384,12 @@ impl Store {
         }
         keys
     }
+}
+
+/// Returns the points of a column as `len` longer ones.
+fn rolled_up(column: &[Point], len: usize) -> Column {
+    let count = (column.len() / len).max(1);
+    column.chunks(count).map(roll_up).collect()
 }
 
 fn log_name(hour: u64) -> String {

@@ -8,6 +8,7 @@
 )]
 
 mod damage;
+mod ends;
 mod model;
 mod months;
 mod size;

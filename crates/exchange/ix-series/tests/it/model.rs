@@ -18,8 +18,10 @@ pub(crate) fn in_memory() -> tempfile::TempDir {
     }
 }
 
+/// Returns the key of a series: both directions of connections in turn.
 pub(crate) fn key(number: u32) -> Key {
-    Key::new(Subject::Connection(number), Measure::In)
+    let measure = Measure::COUNTED[number as usize % 2];
+    Key::new(Subject::Connection(number / 2), measure)
 }
 
 /// The values by series and start of the interval.
