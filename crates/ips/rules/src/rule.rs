@@ -137,8 +137,8 @@ pub(crate) fn parse(syntax: Syntax, file: &str, statement: &Statement) -> Result
             Reason::invalid("there is no option in parentheses", FORM),
         )
     })?;
-    let header = header::parse(syntax, &text[..open])
-        .map_err(|(offset, part, reason)| refuse(offset, part, reason))?;
+    let header =
+        header::parse(syntax, &text[..open]).map_err(|(offset, part, reason)| refuse(offset, part, reason));
     let body = without_trailer(text[open + 1..].trim_end());
     let body = body.strip_suffix(')').ok_or_else(|| {
         refuse(
@@ -146,17 +146,20 @@ pub(crate) fn parse(syntax: Syntax, file: &str, statement: &Statement) -> Result
             "rule",
             Reason::invalid("the closing parenthesis is missing", FORM),
         )
-    })?;
-    let raw =
-        lexer::options(syntax, body, open + 1).map_err(|(offset, reason)| refuse(offset, "rule", reason))?;
-    // A rule for other versions may have keywords that are not known here.
-    let requires = raw.iter().find(|option| {
+    });
+    let raw = body.and_then(|body| {
+        let options = lexer::options(syntax, body, open + 1);
+        options.map_err(|(offset, reason)| refuse(offset, "rule", reason))
+    });
+    // A rule for other versions may have protocols, actions and keywords that are not known here.
+    let is_unmet = |option: &&lexer::RawOption<'_>| {
         let is_it = keywords::normal(syntax, option.name) == "requires";
         is_it && syntax == Syntax::Suricata && !requirements::hold(option.value.unwrap_or_default())
-    });
-    if let Some(option) = requires {
+    };
+    if let Some(option) = raw.iter().flatten().find(is_unmet) {
         return Err(refuse(option.offset, "requires", Reason::Requirements));
     }
+    let (header, raw) = (header?, raw?);
     let mut options: Vec<RuleOption> = Vec::with_capacity(raw.len());
     let mut positions = Vec::with_capacity(raw.len());
     for option in raw {

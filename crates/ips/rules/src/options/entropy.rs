@@ -52,16 +52,21 @@ impl Entropy {
     }
 }
 
-/// Returns a decimal number in [`PARTS`].
+/// Number of decimals of [`PARTS`].
+const DECIMALS: usize = 6;
+
+/// Returns a decimal number in [`PARTS`], rounded as entropies are.
 fn parts(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    if fraction.len() > 6 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let fraction: u64 = format!("{fraction:0<6}").parse().ok()?;
+    let (first, rest) = fraction.split_at(fraction.len().min(DECIMALS));
+    let first: u64 = format!("{first:0<DECIMALS$}").parse().ok()?;
+    let carry = u64::from(rest.bytes().next().is_some_and(|digit| digit >= b'5'));
     // A byte has at most eight bits of entropy.
     let whole: u64 = whole.parse().ok().filter(|whole| *whole <= 8)?;
-    Some(whole * PARTS + fraction)
+    Some(whole * PARTS + first + carry)
 }
 
 /// Reads a comparison with decimal numbers.
@@ -109,6 +114,12 @@ mod tests {
                 "value > 4, bytes 100, offset 5",
                 expected(Some(100), 5, Comparison::Greater(4_000_000)),
             ),
+            (
+                "value 2.584962500721156",
+                expected(None, 0, Comparison::Equal(2_584_963)),
+            ),
+            ("value <1.9999996", expected(None, 0, Comparison::Less(2_000_000))),
+            ("value 1.99x", None),
             ("value 4, value 5", None),
             ("bytes 10", None),
             ("value >9", None),

@@ -136,6 +136,22 @@ fn a_rule_for_another_version_is_skipped_and_no_error() {
 }
 
 #[test]
+fn a_rule_for_another_version_may_have_a_header_that_is_not_known() {
+    let text = "alert tomorrow any any -> any any (requires:version >= 9; sid:1;)\n\
+        shout tcp any any -> any any (requires:keyword unheard; sid:2;)\n\
+        alert tomorrow any any -> any any (requires:version >= 8; sid:3;)\n\
+        alert tomorrow any any -> any any (sid:4;)\n";
+    let file = millrace_ips_rules::files::parse(Syntax::Suricata, "a", text.as_bytes());
+    let refused: Vec<_> = file
+        .refusals
+        .iter()
+        .map(|refusal| (refusal.sid, &refusal.option[..]))
+        .collect();
+    assert_eq!((file.rules.len(), file.skipped), (0, 2));
+    assert_eq!(refused, [(Some(3), "protocol"), (Some(4), "protocol")]);
+}
+
+#[test]
 fn a_comment_may_follow_a_row_of_the_threshold_table() {
     let text = "suppress gen_id 1, sig_id 2, track by_src, ip 10.0.0.1 # the scanner\n\
         threshold gen_id 1, sig_id 3, type limit, track by_src, count 1, seconds 60 # once a minute\n";
