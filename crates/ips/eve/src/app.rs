@@ -347,7 +347,7 @@ fn ssh(out: &mut Object<'_>, fields: &SshRecord) {
         if let Some((protocol, software)) = end {
             out.object(name, |out| {
                 out.bytes("proto_version", protocol)
-                    .bytes("software_version", software);
+                    .unless_empty("software_version", software);
                 if let Some((hash, string)) = hassh {
                     out.object("hassh", |out| {
                         out.bytes("hash", hash).bytes("string", string);

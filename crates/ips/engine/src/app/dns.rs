@@ -211,9 +211,9 @@ fn sections(reader: &mut Reader<'_>, head: &Header, message: &mut Message) -> Op
     ];
     for (count, list) in head.sections[1..].iter().zip(lists) {
         for _ in 0..*count {
-            let resource = resource(reader, &mut message.events)?;
+            let entry = resource(reader, &mut message.events)?;
             if list.len() < RECORDS {
-                list.push(resource);
+                list.push(entry);
             }
         }
     }

@@ -72,7 +72,7 @@ impl AppProtocol {
 
     /// Returns the protocol with a name.
     pub fn by_name(name: &str) -> Option<AppProtocol> {
-        // "ssl" is the older name of TLS in rules, and "http1" the exact one of HTTP 1.
+        // Rules have older names of TLS and IKE, the exact name of HTTP 1, and the name that events of BitTorrent have.
         let name = match name {
             "ssl" => "tls",
             "http1" => "http",

@@ -18,13 +18,23 @@ const HEADERS_SIZE: usize = 64 << 10;
 /// Largest size of a body that is kept.
 const BODY_SIZE: usize = 64 << 10;
 
+/// A body in progress.
+#[derive(Debug)]
+struct Body {
+    /// Bytes to come.
+    left: u64,
+    /// Number of the transaction.
+    transaction: u64,
+    /// Index of the buffer in the transaction.
+    buffer: usize,
+}
+
 /// The state of a direction over TCP.
 #[derive(Debug, Default)]
 struct Side {
     /// Bytes that do not complete the headers.
     pending: Vec<u8>,
-    /// The body in progress: its bytes to come, its transaction and its buffer.
-    body: Option<(u64, u64, usize)>,
+    body: Option<Body>,
     has_failed: bool,
 }
 
@@ -286,25 +296,25 @@ impl Sip {
         }
     }
 
-    /// Consumes bytes from the front of a stream and returns their number, or 0 if more are needed.
+    /// Consumes bytes from the front of a stream and returns their number; 0 if the message is incomplete or the side has failed.
     fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
-        if let Some((left, id, buffer)) = self.sides[direction.index()].body.take() {
-            let size = usize::try_from(left).unwrap_or(usize::MAX).min(data.len());
-            let left = left - size as u64;
-            if let Some(transaction) = out.by_id(id) {
-                transaction.append(buffer, &data[..size], BODY_SIZE);
+        if let Some(mut body) = self.sides[direction.index()].body.take() {
+            let size = usize::try_from(body.left).unwrap_or(usize::MAX).min(data.len());
+            body.left -= size as u64;
+            if let Some(transaction) = out.by_id(body.transaction) {
+                transaction.append(body.buffer, &data[..size], BODY_SIZE);
                 transaction.advance(direction, Progress::Body);
-                if left == 0 {
-                    transaction.close(buffer);
+                if body.left == 0 {
+                    transaction.close(body.buffer);
                     if self.reads_sdp || self.keeps_records {
-                        let body = transaction.bytes(buffer).to_vec();
-                        self.describe(&body, direction, transaction);
+                        let bytes = transaction.bytes(body.buffer).to_vec();
+                        self.describe(&bytes, direction, transaction);
                     }
                     transaction.advance(direction, Progress::Complete);
                 }
             }
-            if left > 0 {
-                self.sides[direction.index()].body = Some((left, id, buffer));
+            if body.left > 0 {
+                self.sides[direction.index()].body = Some(body);
             }
             return size;
         }
@@ -334,7 +344,11 @@ impl Sip {
             match length {
                 Length::Known(length) if length > 0 => {
                     let buffer = transaction.open(Buffer::SipBody, None, direction, 0);
-                    side.body = Some((length, id, buffer));
+                    side.body = Some(Body {
+                        left: length,
+                        transaction: id,
+                        buffer,
+                    });
                 }
                 Length::Known(_) | Length::None => transaction.advance(direction, Progress::Complete),
                 Length::Invalid => {
@@ -378,10 +392,10 @@ impl Parser for Sip {
     }
 
     fn end(&mut self, direction: Direction, out: &mut Transactions) {
-        if let Some((_, id, buffer)) = self.sides[direction.index()].body.take()
-            && let Some(transaction) = out.by_id(id)
+        if let Some(body) = self.sides[direction.index()].body.take()
+            && let Some(transaction) = out.by_id(body.transaction)
         {
-            transaction.close(buffer);
+            transaction.close(body.buffer);
             transaction.advance(direction, Progress::Complete);
         }
     }

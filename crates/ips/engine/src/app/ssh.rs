@@ -23,13 +23,22 @@ const KEX_INIT_SIZE: usize = 32 << 10;
 /// Largest size of the text of HASSH in records, in bytes.
 const HASSH_SIZE: usize = 2048;
 
+/// The kinds of lines before the first packet (RFC 4253, section 4.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineKind {
+    /// The line with the versions of protocol and software, which packets follow.
+    Version,
+    /// A line that a server sends before.
+    Other,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum State {
     /// Before the version line; a server may send other lines first.
     #[default]
     Banner,
-    /// In the rest of a line that is too long; true if it was the version line.
-    LongLine(bool),
+    /// In the rest of a line that is too long.
+    LongLine(LineKind),
     /// In plain packets.
     Packets,
     /// In the rest of a packet.
@@ -37,6 +46,16 @@ enum State {
     /// After the change of keys.
     Encrypted,
     Failed,
+}
+
+impl LineKind {
+    /// Returns the state behind a line.
+    fn next(self) -> State {
+        match self {
+            LineKind::Version => State::Packets,
+            LineKind::Other => State::Banner,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -72,7 +91,8 @@ impl Ssh {
         self.transaction.and_then(|id| out.by_id(id))
     }
 
-    /// Consumes bytes from the front of the pending ones and returns their number, or 0 if more are needed.
+    /// Consumes bytes from the front of the pending ones and returns their number; 0 if the message is incomplete or the side has
+    /// failed.
     fn step(&mut self, direction: Direction, data: &[u8], out: &mut Transactions) -> usize {
         let side = &mut self.sides[direction.index()];
         match side.state {
@@ -103,13 +123,15 @@ impl Ssh {
                 }
                 let line = &data[..end.unwrap_or(BANNER_SIZE)];
                 let text = line.strip_suffix(b"\r").unwrap_or(line);
-                let is_version = text.starts_with(b"SSH-");
-                side.state = match (is_long, is_version) {
-                    (true, _) => State::LongLine(is_version),
-                    (false, true) => State::Packets,
-                    (false, false) => State::Banner,
+                let kind = match text.starts_with(b"SSH-") {
+                    true => LineKind::Version,
+                    false => LineKind::Other,
                 };
-                if is_version {
+                side.state = match is_long {
+                    true => State::LongLine(kind),
+                    false => kind.next(),
+                };
+                if kind == LineKind::Version {
                     self.banner(direction, text, out);
                 }
                 if is_long && let Some(transaction) = self.transaction(out) {
@@ -117,12 +139,9 @@ impl Ssh {
                 }
                 line.len() + usize::from(!is_long)
             }
-            State::LongLine(is_version) => match data.iter().position(|&byte| byte == b'\n') {
+            State::LongLine(kind) => match data.iter().position(|&byte| byte == b'\n') {
                 Some(end) => {
-                    side.state = match is_version {
-                        true => State::Packets,
-                        false => State::Banner,
-                    };
+                    side.state = kind.next();
                     end + 1
                 }
                 None => data.len(),
