@@ -38,31 +38,20 @@ fn addresses(bytes: &[u8]) -> Vec<Vec<u8>> {
     bytes.chunks(4).filter_map(address).collect()
 }
 
-/// The name of an option that is requested (RFC 2132).
-fn parameter(code: u8) -> &'static str {
-    match code {
+/// Returns the name that Suricata writes for an option which is requested (RFC 2132); `None` for the options that it leaves out.
+fn parameter(code: u8) -> Option<&'static str> {
+    let name = match code {
         1 => "subnet_mask",
-        2 => "time_offset",
         3 => "router",
         6 => "dns_server",
-        12 => "hostname",
         15 => "domain",
-        28 => "broadcast",
-        35 => "arp_cache_timeout",
+        35 => "arp_timeout",
         42 => "ntp_server",
-        44 => "netbios_name_server",
-        47 => "netbios_scope",
-        50 => "requested_ip_address",
-        51 => "lease_time",
-        54 => "server_id",
-        58 => "renewal_time",
-        59 => "rebinding_time",
         66 => "tftp_server_name",
-        67 => "bootfile_name",
-        121 => "classless_static_route",
-        252 => "wpad",
-        _ => "unknown",
-    }
+        150 => "tftp_server_ip",
+        _ => return None,
+    };
+    Some(name)
 }
 
 impl Dhcp {
@@ -156,7 +145,8 @@ impl Dhcp {
                     true
                 }
                 55 => {
-                    record.texts("params", data.iter().map(|code| parameter(*code).as_bytes()));
+                    let names = data.iter().filter_map(|code| parameter(*code));
+                    record.texts("params", names.map(str::as_bytes));
                     true
                 }
                 60 => {
@@ -188,4 +178,26 @@ impl Parser for Dhcp {
     }
 
     fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::record::{Record, Value};
+
+    #[test]
+    fn requested_options_without_a_name_have_no_place_in_the_list() {
+        let mut message = vec![0; FIXED];
+        message[0] = 1;
+        message.extend(COOKIE);
+        message.extend([55, 7, 1, 2, 3, 150, 252, 35, 121, 255]);
+        let mut out = Transactions::default();
+        Dhcp.data(StreamChunk::of(Direction::ToServer, &message), &mut out);
+        let Record::Fields(fields) = &mut out.list[0].record else {
+            panic!("no record");
+        };
+        let names = ["subnet_mask", "router", "tftp_server_ip", "arp_timeout"];
+        let names = names.map(|name| name.as_bytes().to_vec()).to_vec();
+        assert_eq!(fields.value("params"), Some(&mut Value::Texts(names)));
+    }
 }

@@ -50,6 +50,95 @@ pub(crate) const WEAK: &[(u64, &str)] = &[
     (24, "rc4-hmac-exp"),
 ];
 
+/// Names of error codes (section 7.5.9), as EVE has them.
+const ERRORS: &[(u64, &str)] = &[
+    (0, "KDC_ERR_NONE"),
+    (1, "KDC_ERR_NAME_EXP"),
+    (2, "KDC_ERR_SERVICE_EXP"),
+    (3, "KDC_ERR_BAD_PVNO"),
+    (4, "KDC_ERR_C_OLD_MAST_KVNO"),
+    (5, "KDC_ERR_S_OLD_MAST_KVNO"),
+    (6, "KDC_ERR_C_PRINCIPAL_UNKNOWN"),
+    (7, "KDC_ERR_S_PRINCIPAL_UNKNOWN"),
+    (8, "KDC_ERR_PRINCIPAL_NOT_UNIQUE"),
+    (9, "KDC_ERR_NULL_KEY"),
+    (10, "KDC_ERR_CANNOT_POSTDATE"),
+    (11, "KDC_ERR_NEVER_VALID"),
+    (12, "KDC_ERR_POLICY"),
+    (13, "KDC_ERR_BADOPTION"),
+    (14, "KDC_ERR_ETYPE_NOSUPP"),
+    (15, "KDC_ERR_SUMTYPE_NOSUPP"),
+    (16, "KDC_ERR_PADATA_TYPE_NOSUPP"),
+    (17, "KDC_ERR_TRTYPE_NOSUPP"),
+    (18, "KDC_ERR_CLIENT_REVOKED"),
+    (19, "KDC_ERR_SERVICE_REVOKED"),
+    (20, "KDC_ERR_TGT_REVOKED"),
+    (21, "KDC_ERR_CLIENT_NOTYET"),
+    (22, "KDC_ERR_SERVICE_NOTYET"),
+    (23, "KDC_ERR_KEY_EXPIRED"),
+    (24, "KDC_ERR_PREAUTH_FAILED"),
+    (25, "KDC_ERR_PREAUTH_REQUIRED"),
+    (26, "KDC_ERR_SERVER_NOMATCH"),
+    (27, "KDC_ERR_MUST_USE_USER2USER"),
+    (28, "KDC_ERR_PATH_NOT_ACCEPTED"),
+    (29, "KDC_ERR_SVC_UNAVAILABLE"),
+    (31, "KRB_AP_ERR_BAD_INTEGRITY"),
+    (32, "KRB_AP_ERR_TKT_EXPIRED"),
+    (33, "KRB_AP_ERR_TKT_NYV"),
+    (34, "KRB_AP_ERR_REPEAT"),
+    (35, "KRB_AP_ERR_NOT_US"),
+    (36, "KRB_AP_ERR_BADMATCH"),
+    (37, "KRB_AP_ERR_SKEW"),
+    (38, "KRB_AP_ERR_BADADDR"),
+    (39, "KRB_AP_ERR_BADVERSION"),
+    (40, "KRB_AP_ERR_MSG_TYPE"),
+    (41, "KRB_AP_ERR_MODIFIED"),
+    (42, "KRB_AP_ERR_BADORDER"),
+    (44, "KRB_AP_ERR_BADKEYVER"),
+    (45, "KRB_AP_ERR_NOKEY"),
+    (46, "KRB_AP_ERR_MUT_FAIL"),
+    (47, "KRB_AP_ERR_BADDIRECTION"),
+    (48, "KRB_AP_ERR_METHOD"),
+    (49, "KRB_AP_ERR_BADSEQ"),
+    (50, "KRB_AP_ERR_INAPP_CKSUM"),
+    (51, "KRB_AP_PATH_NOT_ACCEPTED"),
+    (52, "KRB_ERR_RESPONSE_TOO_BIG"),
+    (60, "KRB_ERR_GENERIC"),
+    (61, "KRB_ERR_FIELD_TOOLONG"),
+    (62, "KDC_ERROR_CLIENT_NOT_TRUSTED"),
+    (63, "KDC_ERROR_KDC_NOT_TRUSTED"),
+    (64, "KDC_ERROR_INVALID_SIG"),
+    (65, "KDC_ERR_KEY_TOO_WEAK"),
+    (66, "KDC_ERR_CERTIFICATE_MISMATCH"),
+    (67, "KRB_AP_ERR_NO_TGT"),
+    (68, "KDC_ERR_WRONG_REALM"),
+    (69, "KRB_AP_ERR_USER_TO_USER_REQUIRED"),
+    (70, "KDC_ERR_CANT_VERIFY_CERTIFICATE"),
+    (71, "KDC_ERR_INVALID_CERTIFICATE"),
+    (72, "KDC_ERR_REVOKED_CERTIFICATE"),
+    (73, "KDC_ERR_REVOCATION_STATUS_UNKNOWN"),
+    (74, "KDC_ERR_REVOCATION_STATUS_UNAVAILABLE"),
+    (75, "KDC_ERR_CLIENT_NAME_MISMATCH"),
+    (76, "KDC_ERR_KDC_NAME_MISMATCH"),
+];
+
+/// Returns the name of an error code, or the code.
+fn error(code: u64) -> String {
+    let known = ERRORS.iter().find(|(known, _)| *known == code);
+    known.map_or_else(
+        || format!("ErrorCode({code} / 0x{code:x})"),
+        |(_, name)| (*name).to_owned(),
+    )
+}
+
+/// Returns the parts of a name or a realm as EVE has them.
+fn joined(parts: &[&[u8]]) -> Vec<u8> {
+    match parts.iter().all(|part| part.is_empty()) {
+        true => b"<empty>".to_vec(),
+        false => parts.join(&b'/'),
+    }
+}
+
 /// Returns the name of an encryption type, or its number.
 fn encryption(kind: u64) -> String {
     let mut all = STRONG.iter().chain(WEAK);
@@ -215,24 +304,17 @@ impl Krb5 {
                 Some(name) => out.text("msg_type", name.as_bytes()),
                 None => out.text("msg_type", kind.to_string().as_bytes()),
             };
-            if let Some(error) = message.error {
+            if let Some(code) = message.error {
                 let failed = name_of(request).unwrap_or("UNKNOWN");
                 out.text("failed_request", failed.as_bytes())
-                    .number("error_code", error);
+                    .text("error_code", error(code).as_bytes());
             }
-            if !message.cname.is_empty() {
-                out.text("cname", &message.cname.join(&b'/'));
-            }
-            if !message.realm.is_empty() {
-                out.text("realm", message.realm);
-            }
-            if !message.sname.is_empty() {
-                out.text("sname", &message.sname.join(&b'/'));
-            }
-            if let Some(kind) = message.encryption {
-                out.text("encryption", encryption(kind).as_bytes())
-                    .flag("weak_encryption", is_weak(kind));
-            }
+            let kind = message.encryption.map(encryption);
+            out.text("cname", &joined(&message.cname))
+                .text("realm", &joined(&[message.realm]))
+                .text("sname", &joined(&message.sname))
+                .text("encryption", kind.as_deref().unwrap_or("<none>").as_bytes())
+                .flag("weak_encryption", message.encryption.is_some_and(is_weak));
             if let Some(kind) = message.ticket_encryption {
                 out.text("ticket_encryption", encryption(kind).as_bytes())
                     .flag("ticket_weak_encryption", is_weak(kind));
@@ -269,4 +351,37 @@ impl Parser for Krb5 {
     }
 
     fn end(&mut self, _direction: Direction, _out: &mut Transactions) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::record::{Record, Value};
+
+    /// Returns an element of fewer than 128 bytes.
+    fn of(tag: u8, content: &[u8]) -> Vec<u8> {
+        [&[tag, content.len() as u8][..], content].concat()
+    }
+
+    #[test]
+    fn an_error_has_its_name_and_no_encryption() {
+        let of_code = |code: u8| {
+            let realm = of(0xa9, &of(GENERAL_STRING, b"A.EXAMPLE"));
+            let fields = [of(0xa6, &of(2, &[code])), realm].concat();
+            let bytes = of(0x7e, &of(SEQUENCE, &fields));
+            let mut out = Transactions::default();
+            Krb5::new(Transport::Udp).data(StreamChunk::of(Direction::ToClient, &bytes), &mut out);
+            let Record::Fields(record) = &mut out.list[0].record else {
+                panic!("no record");
+            };
+            ["error_code", "cname", "realm", "encryption"].map(|name| match record.value(name) {
+                Some(Value::Text(text)) => String::from_utf8(text.clone()).unwrap(),
+                _ => panic!("{name}"),
+            })
+        };
+        let rest = ["<empty>", "A.EXAMPLE", "<none>"];
+        assert_eq!(of_code(25)[0], "KDC_ERR_PREAUTH_REQUIRED");
+        assert_eq!(of_code(25)[1..], rest);
+        assert_eq!(of_code(30)[0], "ErrorCode(30 / 0x1e)");
+    }
 }

@@ -260,10 +260,10 @@ impl Rfb {
             State::Result => {
                 let result = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                 let name = match result {
-                    0 => "OK",
-                    1 => "FAIL",
-                    2 => "TOOMANY",
-                    _ => "UNKNOWN",
+                    0 => "OK".to_owned(),
+                    1 => "FAIL".to_owned(),
+                    2 => "TOOMANY".to_owned(),
+                    other => format!("UNKNOWN ({other})"),
                 };
                 if let Some(transaction) = self.transaction(out) {
                     transaction.number(NumberField::RfbSecResult, direction, result.min(3));

@@ -6,13 +6,13 @@
 //!                            └──+OK of STLS──▶ TLS
 //! ```
 //!
-//! A command and its reply are a transaction.
+//! A command and its reply are a transaction; the greeting is one without a command.
 
 use std::collections::VecDeque;
 
 use super::lines;
 use super::retrieval::{Delivery, word};
-use crate::app::framed::fields;
+use crate::app::framed::{self, fields};
 use crate::app::heap::{Heap, flat, heap};
 use crate::app::parser::{Outcome, Parser};
 use crate::app::record::{FIELD_LIST, FIELD_SIZE, Record, Value};
@@ -166,6 +166,8 @@ impl Pop3 {
     fn reply(&mut self, text: &[u8], out: &mut Transactions) {
         let is_ok = text.len() >= 3 && text[..3].eq_ignore_ascii_case(b"+OK");
         if !core::mem::replace(&mut self.has_greeting, true) && self.waiting.is_empty() {
+            let greeting = framed::message(AppProtocol::Pop3, SERVER, out);
+            note_reply(greeting, is_ok, text);
             return;
         }
         if self
@@ -186,21 +188,7 @@ impl Pop3 {
         self.current = Some(id);
         if let Some(transaction) = out.by_id(id) {
             transaction.advance(SERVER, Progress::Started);
-            let (status, header) = word(text);
-            fields(transaction, |out| {
-                out.object("response", |out| {
-                    out.flag("success", is_ok).text(
-                        "status",
-                        status
-                            .strip_prefix(b"+")
-                            .or(status.strip_prefix(b"-"))
-                            .unwrap_or(status),
-                    );
-                    if !header.is_empty() {
-                        out.text("header", header);
-                    }
-                });
-            });
+            note_reply(transaction, is_ok, text);
         }
         match command {
             Command::Mail if is_ok => self.reply = Reply::Mail(Box::new(Delivery::new())),
@@ -323,6 +311,23 @@ fn anomaly(verb: &[u8], argument: &[u8]) -> Option<AppEvent> {
     }
 }
 
+/// Writes the first line of a reply into the record of its transaction.
+fn note_reply(transaction: &mut Transaction, is_ok: bool, text: &[u8]) {
+    let (status, header) = word(text);
+    let status = status
+        .strip_prefix(b"+")
+        .or(status.strip_prefix(b"-"))
+        .unwrap_or(status);
+    fields(transaction, |out| {
+        out.object("response", |out| {
+            out.flag("success", is_ok).text("status", status);
+            if !header.is_empty() {
+                out.text("header", header);
+            }
+        });
+    });
+}
+
 /// Adds a line to the reply in the record of a transaction.
 fn add_line(transaction: &mut Transaction, line: &[u8]) {
     let Record::Fields(record) = &mut transaction.record else {
@@ -422,9 +427,14 @@ mod tests {
         ];
         for step in [1, 7, 1000] {
             let (out, _) = run(messages, step);
-            assert_eq!(out.list.len(), 3, "LIST, RETR, QUIT");
+            assert_eq!(out.list.len(), 4, "greeting, LIST, RETR, QUIT");
             assert!(out.list.iter().all(Transaction::is_complete));
-            let mail = &out.list[1];
+            let Record::Fields(greeting) = &out.list[0].record else {
+                panic!("no record");
+            };
+            let names: Vec<&str> = greeting.list.iter().map(|(name, _)| *name).collect();
+            assert_eq!(names, ["response"]);
+            let mail = &out.list[2];
             let data: Vec<&[u8]> = mail
                 .buffers(Buffer::FileData, SERVER)
                 .map(|view| view.bytes)
@@ -458,7 +468,8 @@ mod tests {
         feed(SERVER, b"+OK ready\r\n", &mut out);
         feed(CLIENT, b"RETR 1\r\nRETR 2\r\n", &mut out);
         feed(SERVER, b"+OK\r\nSubject: a\r\n", &mut out);
-        out.list.pop_front();
+        // The greeting and the first mail.
+        out.list.drain(..2);
         let long = [&[b'x'; 2 * lines::PIECE][..], b"\r\n.\r\n"].concat();
         feed(
             SERVER,
