@@ -54,6 +54,30 @@ const FUNCTIONS: [(u8, &str, &[&str]); 24] = [
 /// The functions of section 5.1 that are assigned; the rest of [`FUNCTIONS`] are those of old devices.
 const RESERVED: [u8; 6] = [9, 10, 13, 14, 18, 19];
 
+/// Names of the sub-functions of the diagnostic (section 6.8.1), as EVE has them; the numbers between are reserved.
+const SUBFUNCTIONS: [(u16, &str); 17] = [
+    (0, "RetQueryData"),
+    (1, "RestartCommOpt"),
+    (2, "RetDiagReg"),
+    (3, "ChangeInputDelimiter"),
+    (4, "ForceListenOnlyMode"),
+    (10, "ClearCtrDiagReg"),
+    (11, "RetBusMsgCount"),
+    (12, "RetBusCommErrCount"),
+    (13, "RetBusExcErrCount"),
+    (14, "RetServerMsgCount"),
+    (15, "RetServerNoRespCount"),
+    (16, "RetServerNAKCount"),
+    (17, "RetServerBusyCount"),
+    (18, "RetBusCharOverrunCount"),
+    (19, "RetOverrunErrCount"),
+    (20, "ClearOverrunCounterFlag"),
+    (21, "GetClearPlusStats"),
+];
+
+/// Names of the types of the encapsulated interface (section 6.19).
+const INTERFACES: [(u8, &str); 2] = [(0x0d, "CANOpenGenRefReqResp"), (0x0e, "RdDevId")];
+
 /// Names of exception codes (section 7).
 const EXCEPTIONS: [(u8, &str); 10] = [
     (1, "IllegalFunction"),
@@ -216,8 +240,11 @@ fn data(out: &mut Object<'_>, message: &ModbusMessage, side: Side) {
             });
         }
         (DIAGNOSTIC, _) => {
+            let Some(raw) = word(0) else { return };
+            let known = SUBFUNCTIONS.iter().find(|(known, _)| *known == raw);
             out.object("diagnostic", |out| {
-                number(out, "raw", word(0));
+                out.field("raw", raw)
+                    .field("code", known.map_or("Reserved", |(_, name)| name));
                 out.field("data", text(bytes.get(2..).unwrap_or_default()));
             });
         }
@@ -225,8 +252,11 @@ fn data(out: &mut Object<'_>, message: &ModbusMessage, side: Side) {
             let Some((kind, rest)) = bytes.split_first() else {
                 return;
             };
+            let known = INTERFACES.iter().find(|(known, _)| known == kind);
             out.object("mei", |out| {
-                out.field("raw", kind).field("data", text(rest));
+                out.field("raw", kind)
+                    .field("code", known.map_or("Unknown", |(_, name)| name))
+                    .field("data", text(rest));
             });
         }
         _ => {
@@ -290,6 +320,22 @@ mod tests {
             mask["request"]["write"],
             json!({"address": 4, "and_mask": 0xf2, "or_mask": 0x25})
         );
+    }
+
+    #[test]
+    fn subfunctions_and_interfaces_have_names() {
+        let of = |function, data: &[u8]| written([Some((function, data)), None])["request"].take();
+        assert_eq!(
+            of(DIAGNOSTIC, b"\0\x04\0\0")["diagnostic"],
+            json!({"raw": 4, "code": "ForceListenOnlyMode", "data": "\0\0"})
+        );
+        assert_eq!(of(DIAGNOSTIC, b"\0\x05")["diagnostic"]["code"], "Reserved");
+        assert_eq!(of(DIAGNOSTIC, b"\0").get("diagnostic"), None);
+        assert_eq!(
+            of(ENCAPSULATED, b"\x0e\x01\0")["mei"],
+            json!({"raw": 14, "code": "RdDevId", "data": "\u{1}\0"})
+        );
+        assert_eq!(of(ENCAPSULATED, b"\x01")["mei"]["code"], "Unknown");
     }
 
     #[test]
