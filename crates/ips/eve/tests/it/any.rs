@@ -118,7 +118,9 @@ fn http2_frames() -> impl Strategy<Value = Fields> {
         let mut fields = Fields::default();
         if let Some(priority) = priority {
             fields.number("priority", priority);
-            fields.text("error_code", b"CANCEL");
+            fields
+                .text("error_code", b"CANCEL")
+                .text("has_multiple", b"priority");
         }
         if let Some(value) = setting {
             let mut setting = pair("settings_id", b"SETTINGSENABLEPUSH");

@@ -237,6 +237,8 @@ impl Streams {
                 for (name, value) in values.list {
                     if known.value(name).is_none() {
                         known.list.push((name, value));
+                    } else if name != "settings" && known.value("has_multiple").is_none() {
+                        known.text("has_multiple", name.as_bytes());
                     }
                 }
             });

@@ -265,6 +265,7 @@ fn headers_settings_and_errors_are_in_records_in_any_segmentation() {
             with_preface(&[
                 frame(kind::SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]),
                 frame(kind::HEADERS, flags | flag::PRIORITY, 1, &block),
+                frame(kind::PRIORITY, 0, 1, &[0, 0, 0, 0, 16]),
             ]),
         ),
         (SERVER, frame(kind::HEADERS, flags, 1, &hex(RESPONSE))),
@@ -290,6 +291,8 @@ fn headers_settings_and_errors_are_in_records_in_any_segmentation() {
         };
         assert!(value(0, CLIENT, "settings").is_some(), "{step}");
         assert_eq!(value(1, CLIENT, "priority"), Some(Value::Number(15)), "{step}");
+        let multiple = Value::Text(b"priority".to_vec());
+        assert_eq!(value(1, CLIENT, "has_multiple"), Some(multiple), "{step}");
         let error = Value::Text(b"NOERROR".to_vec());
         assert_eq!(value(2, SERVER, "error_code"), Some(error), "{step}");
         let [request, response] = &record(&out, 1).headers;
