@@ -29,6 +29,8 @@ pub enum Action {
 pub enum DropReason {
     /// A rule matched.
     Rule,
+    /// A rule matched so often that a rate filter changed its action.
+    RateFilter,
     /// The flow is dropped because of an earlier packet.
     Flow,
     /// The normaliser found an invalid or ambiguous packet.

@@ -351,6 +351,7 @@ pub(crate) fn control_bits(out: &mut Object<'_>, flags: u8) {
 pub(crate) fn drop_reason(reason: DropReason) -> &'static str {
     match reason {
         DropReason::Rule => "rules",
+        DropReason::RateFilter => "threshold detection_filter",
         DropReason::Flow => "flow drop",
         DropReason::Normalizer => "stream error",
         DropReason::Memory => "stream memcap",

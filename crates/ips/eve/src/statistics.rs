@@ -107,6 +107,7 @@ const ALWAYS: &[&str] = &[
     "ips.drop_reason.stream_error",
     "ips.drop_reason.stream_memcap",
     "ips.drop_reason.stream_midstream",
+    "ips.drop_reason.threshold_detection_filter",
     "tcp.rst",
     "tcp.syn",
     "tcp.synack",

@@ -224,6 +224,7 @@ impl Codec for DropReason {
             DropReason::Normalizer => (2, None),
             DropReason::Memory => (3, None),
             DropReason::Policy(cause) => (4, Some(*cause)),
+            DropReason::RateFilter => (5, None),
         };
         (number as u8, cause).encode(out);
     }
@@ -235,6 +236,7 @@ impl Codec for DropReason {
             (2, None) => Some(DropReason::Normalizer),
             (3, None) => Some(DropReason::Memory),
             (4, Some(cause)) => Some(DropReason::Policy(cause)),
+            (5, None) => Some(DropReason::RateFilter),
             _ => None,
         }
     }

@@ -24,13 +24,13 @@ pub(super) struct Changed {
     pub(super) events: PacketEvents,
 }
 
-/// Returns the decision for an action that drops or rejects a packet.
-pub(super) fn rejection(action: Action) -> Verdict {
+/// Returns the decision for an action that drops or rejects a packet, and the reason of a drop.
+pub(super) fn rejection(action: Action, reason: DropReason) -> Verdict {
     let reject = |source, destination| Verdict::Reject { source, destination };
     match action {
         Action::RejectSource => reject(true, false),
         Action::RejectDestination => reject(false, true),
         Action::RejectBoth => reject(true, true),
-        _ => Verdict::Drop(DropReason::Rule),
+        _ => Verdict::Drop(reason),
     }
 }

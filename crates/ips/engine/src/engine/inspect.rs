@@ -288,7 +288,7 @@ impl Engine {
                 }
             }
         }
-        self.inline(rejection(action))
+        self.inline(rejection(action, self.detector.drop_reason()))
     }
 }
 

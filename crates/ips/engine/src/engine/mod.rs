@@ -493,7 +493,7 @@ impl Engine {
         };
         match self.detector.inspect_events(rules, inspection, out) {
             Action::None | Action::PassPacket | Action::PassFlow => Verdict::Pass,
-            action => self.inline(rejection(action)),
+            action => self.inline(rejection(action, self.detector.drop_reason())),
         }
     }
 
@@ -510,7 +510,7 @@ impl Engine {
         };
         match self.detector.inspect(rules, inspection, out) {
             Action::None | Action::PassPacket | Action::PassFlow => Verdict::Pass,
-            action => self.inline(rejection(action)),
+            action => self.inline(rejection(action, self.detector.drop_reason())),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Rates of rules (`threshold`, `detection_filter`, rows of the threshold table), and the state that matches change.
 
 use millrace_ips_engine::detect::{CompileSettings, compile};
+use millrace_ips_engine::verdict::{DropReason, Verdict};
 use millrace_ips_engine::{Mode, Settings};
 use millrace_ips_rules::{RuleSet, Syntax, Variables, files};
 use millrace_types::Duration;
@@ -88,6 +89,11 @@ fn a_bit_of_an_address_without_expire_lasts_thirty_seconds() {
 
 /// Returns an engine with rules and rows of the threshold table, and the refusals.
 fn with_rows(rules: &str, rows: &str) -> (TestBed, Vec<String>) {
+    with_rows_in(Settings::default().mode, rules, rows)
+}
+
+/// Returns an engine in a mode, and the refusals.
+fn with_rows_in(mode: Mode, rules: &str, rows: &str) -> (TestBed, Vec<String>) {
     let mut set = RuleSet::default();
     let file = files::parse(Syntax::Suricata, "a.rules", rules.as_bytes());
     set.add("a.rules", file, &Variables::usual());
@@ -99,7 +105,11 @@ fn with_rows(rules: &str, rows: &str) -> (TestBed, Vec<String>) {
     let (rules, refusals) = compile(&set, &settings);
     let refusals = table.refusals.iter().chain(set.refusals()).chain(&refusals);
     let refusals = refusals.map(ToString::to_string).collect();
-    (TestBed::of(Settings::default(), rules), refusals)
+    let settings = Settings {
+        mode,
+        ..Settings::default()
+    };
+    (TestBed::of(settings, rules), refusals)
 }
 
 /// Sends ten datagrams. Returns the positions, from 1, of those that raise alerts.
@@ -131,6 +141,24 @@ fn a_threshold_of_the_table_replaces_that_of_the_rule_that_it_names() {
     assert_eq!(alerted(own, &row(0, "limit", 3)), [1]);
     assert_eq!(alerted("", &row(0, "limit", 3)), [1, 2, 3]);
     assert_eq!(alerted("", &(row(0, "limit", 3) + &row(1, "limit", 2))), [1, 2]);
+}
+
+#[test]
+fn a_drop_by_a_rate_filter_has_a_reason_of_its_own() {
+    let rows =
+        "rate_filter gen_id 1, sig_id 1, track by_rule, count 2, seconds 60, new_action drop, timeout 10\n";
+    let text = "alert udp any any -> any any (content:\"word\"; sid:1;)\n\
+        drop udp any any -> any any (content:\"other\"; sid:2;)\n";
+    let (mut bed, refusals) = with_rows_in(Mode::Ips, text, rows);
+    assert!(refusals.is_empty(), "{refusals:?}");
+    let mut verdict = |port, payload: &[u8]| bed.send(udp(port, false, payload)).verdict;
+    let (by_rule, filtered) = (DropReason::Rule, DropReason::RateFilter);
+    assert_eq!(verdict(4001, b"word"), Verdict::Pass);
+    assert_eq!(verdict(4002, b"other"), Verdict::Drop(by_rule));
+    assert_eq!(verdict(4003, b"word"), Verdict::Pass);
+    assert_eq!(verdict(4004, b"word"), Verdict::Drop(filtered));
+    assert_eq!(verdict(4005, b"word"), Verdict::Drop(filtered));
+    assert_eq!(verdict(4006, b"other"), Verdict::Drop(by_rule));
 }
 
 #[test]

@@ -454,6 +454,7 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
     ]);
     let mut reasons = vec![
         DropReason::Rule,
+        DropReason::RateFilter,
         DropReason::Flow,
         DropReason::Normalizer,
         DropReason::Memory,

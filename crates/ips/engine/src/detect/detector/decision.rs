@@ -13,7 +13,7 @@ use crate::event::{self, Alert, Event, Events};
 use crate::flow::{Direction, Flow};
 use crate::mode::Mode;
 use crate::packet::Packet;
-use crate::verdict::Action;
+use crate::verdict::{Action, DropReason};
 
 impl Detector {
     /// Handles a rule whose conditions are satisfied: applies its changes of state, and adds it to the matches.
@@ -113,7 +113,10 @@ impl Detector {
                 }
                 break;
             }
-            decision = decision.max(action);
+            if action > decision {
+                self.is_rate_filtered = matches!(outcome, rate::Outcome::Alert(Some(_)));
+                decision = action;
+            }
             if rule.is_silent || rule.action == RuleAction::Sdrop || outcome == rate::Outcome::Silent {
                 continue;
             }
@@ -148,6 +151,14 @@ impl Detector {
                     json: None,
                 });
             }
+        }
+    }
+
+    /// Returns the reason of the last decision to drop a packet.
+    pub(crate) fn drop_reason(&self) -> DropReason {
+        match self.is_rate_filtered {
+            true => DropReason::RateFilter,
+            false => DropReason::Rule,
         }
     }
 

@@ -92,6 +92,8 @@ pub struct Detector {
     /// The JSON values of sets that matching rules found.
     found_json: Vec<Vec<FoundJson>>,
     counters: Counters,
+    /// True if a rate filter changed the action of the rule that decided last about a packet.
+    is_rate_filtered: bool,
     /// The steps of expressions for a packet and for a flow.
     budgets: (u64, u64),
     /// The packet of the budget in use, and the steps that are left for it.
@@ -168,6 +170,7 @@ impl Detector {
             matches: Vec::new(),
             found_json: Vec::new(),
             counters: Counters::default(),
+            is_rate_filtered: false,
             budgets: (settings.packet_steps, settings.flow_steps),
             budget: (0, 0),
             limited: None,
