@@ -128,5 +128,11 @@ pub(crate) fn value(out: &mut Object<'_>, name: &str, value: &Value) {
         Value::Numbers(numbers) => out.field(name, numbers),
         Value::Object(fields) => out.object(name, |out| values(out, fields)),
         Value::Objects(list) => out.array(name, list, values),
+        Value::Pairs(pairs) => {
+            for (key, value) in pairs {
+                out.bytes(&crate::text::text(key), value);
+            }
+            out
+        }
     };
 }

@@ -159,6 +159,7 @@ lists!(
     DnsResource,
     (Vec<u8>, u16, u16),
     (Vec<u8>, u16),
+    (Vec<u8>, Vec<u8>),
     (u32, u32),
     Dnp3Objects,
     u16,
@@ -350,6 +351,7 @@ fn value(input: &mut &[u8], depth: usize) -> Option<Value> {
         6 => Value::Signed(Codec::decode(input)?),
         7 => Value::Float(Codec::decode(input)?),
         8 => Value::Numbers(Codec::decode(input)?),
+        9 => Value::Pairs(Codec::decode(input)?),
         4 => Value::Object(fields(input, depth)?),
         5 => {
             let len = u8::decode(input)?;
@@ -375,6 +377,7 @@ impl Codec for Value {
             Value::Signed(number) => tagged(6, &[number], out),
             Value::Float(bits) => tagged(7, &[bits], out),
             Value::Numbers(numbers) => tagged(8, &[numbers], out),
+            Value::Pairs(pairs) => tagged(9, &[pairs], out),
         }
     }
 

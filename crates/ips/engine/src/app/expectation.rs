@@ -15,6 +15,8 @@ pub struct Expectation {
     pub file_name: Vec<u8>,
     /// Direction of the file in the expected connection.
     pub direction: Direction,
+    /// True if the FTP client receives the file (RETR), false if it sends it.
+    pub is_download: bool,
 }
 
 heap!(Expectation { file_name });

@@ -99,6 +99,7 @@ mod tests {
                 protocol: AppProtocol::FtpData,
                 file_name: Vec::new(),
                 direction: Direction::ToClient,
+                is_download: true,
             });
         }
         assert!(!is_met(&mut expectations, key(1, 40_000)));

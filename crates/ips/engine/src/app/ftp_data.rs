@@ -3,6 +3,7 @@
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
+use super::expectation::Expectation;
 use super::framed::fields;
 use super::parser::{Outcome, Parser};
 use super::transaction::{Progress, Transactions};
@@ -11,7 +12,7 @@ use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
 
-/// The values of `ftpdata_command`: the command that began the transfer, by the direction of the file.
+/// The values of `ftpdata_command`: the command that began the transfer.
 const RETR: u8 = 1;
 const STOR: u8 = 2;
 
@@ -20,18 +21,21 @@ const STOR: u8 = 2;
 pub(super) struct FtpData {
     settings: AppSettings,
     name: Vec<u8>,
+    /// Direction of the file. In active mode the FTP server opens the connection, so a download flows to the server of it.
     direction: Direction,
+    is_download: bool,
     transaction: Option<(u64, usize)>,
 }
 
 heap!(FtpData { name });
 
 impl FtpData {
-    pub(super) fn new(name: Vec<u8>, direction: Direction, settings: AppSettings) -> FtpData {
+    pub(super) fn new(expectation: Expectation, settings: AppSettings) -> FtpData {
         FtpData {
             settings,
-            name,
-            direction,
+            name: expectation.file_name,
+            direction: expectation.direction,
+            is_download: expectation.is_download,
             transaction: None,
         }
     }
@@ -48,14 +52,15 @@ impl Parser for FtpData {
             if !self.name.is_empty() {
                 transaction.publish(Buffer::FileName, self.direction, self.name.as_slice());
             }
-            let command = match self.direction {
-                Direction::ToClient => RETR,
-                Direction::ToServer => STOR,
+            let (command, name, direction) = match self.is_download {
+                true => (RETR, b"RETR", Direction::ToClient),
+                false => (STOR, b"STOR", Direction::ToServer),
             };
-            transaction.number(NumberField::FtpDataCommand, self.direction, command);
+            // In Suricata RETR matches to the client and STOR to the server, whichever end opened the connection.
+            transaction.number_once(NumberField::FtpDataCommand, self.direction, command);
+            transaction.number_once(NumberField::FtpDataCommand, direction, command);
             fields(transaction, |out| {
-                out.text("filename", &self.name)
-                    .text("command", if command == RETR { b"RETR" } else { b"STOR" });
+                out.text("filename", &self.name).text("command", name);
             });
             let buffer = transaction.open(Buffer::FileData, None, self.direction, 0);
             transaction
@@ -97,10 +102,26 @@ impl Parser for FtpData {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::FlowKey;
 
     #[test]
     fn a_data_connection_is_a_file() {
-        let mut parser = FtpData::new(b"x".to_vec(), Direction::ToClient, AppSettings::default());
+        let expectation = Expectation {
+            key: FlowKey {
+                client: [192, 0, 2, 1].into(),
+                server: [192, 0, 2, 2].into(),
+                client_port: 0,
+                server_port: 1025,
+                protocol: 6,
+                vlans: [0; 3],
+                tunnel_depth: 0,
+            },
+            protocol: AppProtocol::FtpData,
+            file_name: b"x".to_vec(),
+            direction: Direction::ToClient,
+            is_download: true,
+        };
+        let mut parser = FtpData::new(expectation, AppSettings::default());
         let mut out = Transactions::default();
         for bytes in [&b"%PDF"[..], b"-1.4"] {
             let chunk = StreamChunk::of(Direction::ToClient, bytes);

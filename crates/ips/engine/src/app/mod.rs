@@ -25,7 +25,7 @@ mod ftp_data;
 pub mod heap;
 mod held;
 mod http;
-mod ike;
+pub(crate) mod ike;
 mod interfaces;
 pub(crate) mod krb5;
 mod ldap;
@@ -262,7 +262,7 @@ impl AppState {
     pub(crate) fn apply_expectation(&mut self, expectation: Expectation) {
         if expectation.protocol == AppProtocol::FtpData {
             self.protocol = Some(AppProtocol::FtpData);
-            let parser = ftp_data::FtpData::new(expectation.file_name, expectation.direction, self.settings);
+            let parser = ftp_data::FtpData::new(expectation, self.settings);
             self.mode = Mode::Parsing(Box::new(parser));
         }
     }
@@ -408,10 +408,10 @@ impl AppState {
             let progress = transaction.progress[direction.index()];
             let is_complete = usize::from(progress == Progress::Complete);
             match transaction.app {
-                AppProtocol::Tls => {
-                    let (has_hello, has_certificate) =
-                        (progress >= Progress::Headers, progress >= Progress::Body);
-                    usize::from(has_hello) + usize::from(has_certificate) + is_complete
+                // Hello, certificate and end of a handshake; request and acknowledgments of an exchange.
+                AppProtocol::Tls | AppProtocol::Mqtt => {
+                    let (has_first, has_second) = (progress >= Progress::Headers, progress >= Progress::Body);
+                    usize::from(has_first) + usize::from(has_second) + is_complete
                 }
                 _ => is_complete,
             }

@@ -1,14 +1,20 @@
-//! MQTT 3.1, 3.1.1 and 5.0 (OASIS, "MQTT Version 5.0"): each control packet is a transaction. The record of a request has its answers,
-//! too, as Suricata documents.
+//! MQTT 3.1, 3.1.1 and 5.0 (OASIS, "MQTT Version 5.0"). A transaction is a request with its acknowledgments, or a control packet
+//! that needs none. Rules test all its packets together, as those of Suricata do:
+//!
+//! ```text
+//!  CONNECT ───▶ CONNACK            PUBLISH (QoS 1) ─▶ PUBACK
+//!  SUBSCRIBE ─▶ SUBACK             PUBLISH (QoS 2) ─▶ PUBREC ─▶ PUBREL ─▶ PUBCOMP
+//!  UNSUBSCRIBE ▶ UNSUBACK          PUBLISH (QoS 0), PINGREQ, PINGRESP, DISCONNECT, AUTH
+//! ```
 
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
+use super::AppProtocol;
 use super::framed::{self, Framed, Size, fields, hex, number, take};
 use super::parser::{Outcome, Parser};
 use super::record::{Fields, Value};
 use super::transaction::{Progress, Transaction, Transactions};
-use super::{AppProtocol, AppSettings};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
@@ -36,6 +42,10 @@ const NAMES: [&str; 16] = [
 const CONNECT: u8 = 1;
 const CONNACK: u8 = 2;
 const PUBLISH: u8 = 3;
+const PUBACK: u8 = 4;
+const PUBREC: u8 = 5;
+const PUBREL: u8 = 6;
+const PUBCOMP: u8 = 7;
 const SUBSCRIBE: u8 = 8;
 const SUBACK: u8 = 9;
 const UNSUBSCRIBE: u8 = 10;
@@ -43,8 +53,34 @@ const UNSUBACK: u8 = 11;
 const DISCONNECT: u8 = 14;
 const AUTH: u8 = 15;
 
-/// Largest number of identifiers of packets without an answer that are kept.
+/// Largest number of requests without an acknowledgment that are kept.
 const WAITING: usize = 256;
+
+/// A request that waits for its acknowledgment.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    /// Type of its control packet.
+    kind: u8,
+    /// Packet identifier; 0 for CONNECT, which has none.
+    identifier: u16,
+    /// Number of the transaction.
+    transaction: u64,
+    direction: Direction,
+}
+
+heap!(Request {});
+
+/// Returns the type of the request that a control packet acknowledges, and true if no other acknowledgment follows.
+fn request_of(kind: u8) -> Option<(u8, bool)> {
+    match kind {
+        CONNACK => Some((CONNECT, true)),
+        SUBACK => Some((SUBSCRIBE, true)),
+        UNSUBACK => Some((UNSUBSCRIBE, true)),
+        PUBACK | PUBCOMP => Some((PUBLISH, true)),
+        PUBREC | PUBREL => Some((PUBLISH, false)),
+        _ => None,
+    }
+}
 
 /// The parser of a connection.
 #[derive(Debug, Default)]
@@ -53,18 +89,10 @@ pub(super) struct Mqtt {
     /// The version of CONNECT; 0 before.
     version: u8,
     has_connack: bool,
-    /// Identifiers of PUBLISH, SUBSCRIBE and UNSUBSCRIBE without an answer, each with the type.
-    waiting: Vec<(u8, u16)>,
-    /// The transactions whose records wait for answers: type, identifier and number.
-    open: Vec<(u8, u16, u64)>,
-    keeps_records: bool,
+    waiting: Vec<Request>,
 }
 
-heap!(Mqtt {
-    framed,
-    waiting,
-    open
-});
+heap!(Mqtt { framed, waiting });
 
 /// Returns the size of a control packet: type, and a size in up to four groups of seven bits (section 2.1.4).
 fn size(bytes: &[u8]) -> Size {
@@ -97,7 +125,7 @@ enum Form {
     Text,
     /// Bytes, in hexadecimal digits.
     Binary,
-    /// Two texts; records do not have them.
+    /// A key and a value, both texts.
     Pair,
 }
 
@@ -172,8 +200,11 @@ fn property(rest: &mut &[u8], out: &mut Fields) -> Option<()> {
         Form::Text => value.text(name, text(rest)?),
         Form::Binary => value.text(name, &hex(text(rest)?)),
         Form::Pair => {
-            text(rest)?;
-            text(rest)?;
+            let (key, value) = (text(rest)?, text(rest)?);
+            // A field of a record has one value, and those of the protocol have the names of its table.
+            if PROPERTIES.iter().all(|(_, known, _)| known.as_bytes() != key) {
+                out.pair(name, (key, value));
+            }
             return Some(());
         }
     };
@@ -184,23 +215,80 @@ fn property(rest: &mut &[u8], out: &mut Fields) -> Option<()> {
 }
 
 impl Mqtt {
-    pub(super) fn new(settings: AppSettings) -> Mqtt {
-        Mqtt {
-            keeps_records: settings.keeps_records,
-            ..Mqtt::default()
-        }
-    }
-
     fn packet(&mut self, direction: Direction, bytes: &[u8], out: &mut Transactions) -> Option<()> {
         let mut rest = bytes;
         let first = number(&mut rest, 1)? as u8;
         while number(&mut rest, 1)? & 0x80 != 0 {}
         let (kind, flags) = (first >> 4, first & 0x0f);
+        let request = self.request(kind, rest);
+        let known = request.and_then(|(request, _)| out.by_id(request.transaction).map(|_| request));
+        let (id, side) = match known {
+            Some(request) => (request.transaction, request.direction),
+            None => (framed::message(AppProtocol::Mqtt, direction, out).id, direction),
+        };
+        let transaction = out.by_id(id)?;
+        let result = self.read(kind, flags, side, rest, transaction);
+        if request_of(kind).is_some() && request.is_none() {
+            raise_missing(kind, transaction);
+        }
+        match request {
+            Some((_, is_last)) => acknowledge(transaction, direction, is_last),
+            None if needs_acknowledgment(kind, flags) && result.is_some() => {
+                self.wait(kind, rest, direction, id, out);
+            }
+            None => {}
+        }
+        result
+    }
+
+    /// Returns the request that a control packet acknowledges, and true if no other acknowledgment follows; the request then waits
+    /// no more.
+    fn request(&mut self, kind: u8, body: &[u8]) -> Option<(Request, bool)> {
+        let (asked, is_last) = request_of(kind)?;
+        let identifier = match kind {
+            CONNACK => 0,
+            _ => number(&mut &*body, 2)? as u16,
+        };
+        let is_it = |request: &Request| (request.kind, request.identifier) == (asked, identifier);
+        let at = self.waiting.iter().position(is_it)?;
+        let request = self.waiting[at];
+        if is_last {
+            self.waiting.remove(at);
+        }
+        Some((request, is_last))
+    }
+
+    /// Keeps a request until its acknowledgment comes. If there are too many, the oldest ends.
+    fn wait(&mut self, kind: u8, body: &[u8], direction: Direction, id: u64, out: &mut Transactions) {
+        if self.waiting.len() >= WAITING {
+            let oldest = self.waiting.remove(0);
+            end(oldest.transaction, out);
+        }
+        let identifier = identifier_of(kind, body).unwrap_or_default();
+        self.waiting.push(Request {
+            kind,
+            identifier,
+            transaction: id,
+            direction,
+        });
+        if let Some(transaction) = out.by_id(id) {
+            transaction.begin_exchange(direction);
+        }
+    }
+
+    /// Reads a control packet into a transaction, whose numbers and buffers are those of `side`.
+    fn read(
+        &mut self,
+        kind: u8,
+        flags: u8,
+        side: Direction,
+        rest: &[u8],
+        transaction: &mut Transaction,
+    ) -> Option<()> {
         let qos = flags >> 1 & 3;
-        let transaction = framed::message(AppProtocol::Mqtt, direction, out);
-        transaction.number(NumberField::MqttType, direction, kind);
-        transaction.number(NumberField::MqttFlags, direction, flags);
-        transaction.number(NumberField::MqttQos, direction, qos);
+        transaction.number(NumberField::MqttType, side, kind);
+        transaction.number(NumberField::MqttFlags, side, flags);
+        transaction.number(NumberField::MqttQos, side, qos);
         if qos == 3 {
             transaction.raise("mqtt.invalid_qos_level");
         }
@@ -220,38 +308,27 @@ impl Mqtt {
                 if self.version != 0 {
                     transaction.raise("mqtt.double_connect");
                 }
-                self.connect(direction, rest, transaction, &mut inner)
+                self.connect(side, rest, transaction, &mut inner)
             }
             CONNACK => {
                 self.has_connack = true;
-                connack(self.version, direction, rest, transaction, &mut inner)
+                connack(self.version, side, rest, transaction, &mut inner)
             }
             _ => {
                 if is_first || !self.has_connack && kind != AUTH && kind != DISCONNECT {
                     transaction.raise("mqtt.unintroduced_message");
                 }
-                self.other(kind, qos, direction, rest, transaction, &mut inner)
+                self.other(kind, qos, side, rest, transaction, &mut inner)
             }
         };
         if self.version != 0 {
-            transaction.number(NumberField::MqttProtocolVersion, direction, self.version);
+            transaction.number_once(NumberField::MqttProtocolVersion, side, self.version);
         }
-        let id = transaction.id;
         fields(transaction, |fields| {
-            fields.list.push((name, Value::Object(inner.clone())));
+            if fields.value(name).is_none() {
+                fields.list.push((name, Value::Object(inner)));
+            }
         });
-        let identifier = match inner.value("message_id") {
-            Some(Value::Number(identifier)) => *identifier as u16,
-            _ => 0,
-        };
-        let is_joined = match kind {
-            CONNECT | CONNACK | 4..=7 | SUBSCRIBE | SUBACK | UNSUBSCRIBE | UNSUBACK => true,
-            PUBLISH => qos > 0,
-            _ => false,
-        };
-        if self.keeps_records && is_joined {
-            self.join(direction, (kind, identifier, id), (name, inner), out);
-        }
         result
     }
 
@@ -319,14 +396,14 @@ impl Mqtt {
                 transaction.publish(Buffer::MqttPublishTopic, direction, topic);
                 out.text("topic", topic);
                 if qos > 0 {
-                    self.identifier(kind, &mut rest, transaction, out)?;
+                    identifier(&mut rest, transaction, out)?;
                 }
                 properties(self.version, &mut rest, out)?;
                 transaction.publish(Buffer::MqttPublishMessage, direction, rest);
                 out.text("message", rest);
             }
             SUBSCRIBE | UNSUBSCRIBE => {
-                self.identifier(kind, &mut rest, transaction, out)?;
+                identifier(&mut rest, transaction, out)?;
                 properties(self.version, &mut rest, out)?;
                 let mut topics = Vec::new();
                 let mut names = Vec::new();
@@ -350,130 +427,109 @@ impl Mqtt {
                     _ => out.texts("topics", names),
                 };
             }
-            SUBACK | UNSUBACK | 4..=7 => {
-                let (asked, event) = match kind {
-                    SUBACK => (SUBSCRIBE, "mqtt.missing_subscribe"),
-                    UNSUBACK => (UNSUBSCRIBE, "mqtt.missing_unsubscribe"),
-                    _ => (PUBLISH, "mqtt.missing_publish"),
-                };
-                let identifier = number(&mut rest, 2)? as u16;
-                out.number("message_id", identifier);
-                let known = self
-                    .waiting
-                    .iter()
-                    .position(|waiting| *waiting == (asked, identifier));
-                match known {
-                    // PUBREC is followed by PUBREL and PUBCOMP (section 4.3.3).
-                    Some(at) if !matches!(kind, 5 | 6) => {
-                        self.waiting.swap_remove(at);
-                    }
-                    Some(_) => {}
-                    None => transaction.raise(event),
-                }
-                if matches!(kind, SUBACK | UNSUBACK) {
+            SUBACK => {
+                out.number("message_id", number(&mut rest, 2)?);
+                properties(self.version, &mut rest, out)?;
+                reason_codes(transaction, direction, rest);
+                out.numbers("qos_granted", first_numbers(rest));
+            }
+            UNSUBACK => {
+                out.number("message_id", number(&mut rest, 2)?);
+                if self.version >= 5 {
                     properties(self.version, &mut rest, out)?;
-                }
-                if self.version >= 5 || kind == SUBACK {
-                    let codes = if matches!(kind, SUBACK | UNSUBACK) {
-                        rest.len()
-                    } else {
-                        1
-                    };
-                    for code in rest.iter().take(codes) {
-                        transaction.number(NumberField::MqttReasonCode, direction, *code);
-                    }
-                    match (kind, rest.first()) {
-                        (SUBACK, _) => {
-                            let granted = rest.iter().take(super::record::FIELD_LIST);
-                            out.numbers("qos_granted", granted.map(|qos| u64::from(*qos)).collect());
-                        }
-                        (_, Some(code)) => {
-                            out.number("reason_code", *code);
-                        }
-                        _ => {}
+                    reason_codes(transaction, direction, rest);
+                    if !rest.is_empty() {
+                        out.numbers("reason_codes", first_numbers(rest));
                     }
                 }
             }
-            DISCONNECT | AUTH if self.version >= 5 => {
-                let code = rest.first().copied().unwrap_or(0);
-                transaction.number(NumberField::MqttReasonCode, direction, code);
-                out.number("reason_code", code);
-                let mut rest = rest.get(1..).unwrap_or_default();
-                let _ = properties(self.version, &mut rest, out);
+            PUBACK..=PUBCOMP => {
+                out.number("message_id", number(&mut rest, 2)?);
+                self.reason(direction, rest, transaction, out);
             }
+            DISCONNECT | AUTH => self.reason(direction, rest, transaction, out),
             _ => {}
         }
         Some(())
     }
 
-    /// Adds the answer of a request to the request's record, which then is the only one of both. `id` is the transaction of the
-    /// packet. The record of a request without an answer ends with the connection.
-    fn join(
-        &mut self,
-        direction: Direction,
-        (kind, identifier, id): (u8, u16, u64),
-        (name, inner): (&'static str, Fields),
-        out: &mut Transactions,
-    ) {
-        let (asked, is_last) = match kind {
-            CONNACK => (CONNECT, true),
-            SUBACK => (SUBSCRIBE, true),
-            UNSUBACK => (UNSUBSCRIBE, true),
-            // PUBREC is followed by PUBREL and PUBCOMP (section 4.3.3).
-            4 | 7 => (PUBLISH, true),
-            5 | 6 => (PUBLISH, false),
-            _ => {
-                if self.open.len() >= WAITING {
-                    let (.., oldest) = self.open.remove(0);
-                    end(oldest, out);
-                }
-                self.open.push((kind, identifier, id));
-                if let Some(transaction) = out.by_id(id) {
-                    transaction.progress[direction.reverse().index()] = Progress::Started;
-                }
-                return;
-            }
-        };
-        let is_it = |(kind, known, _): &(u8, u16, u64)| (*kind, *known) == (asked, identifier);
-        let Some(at) = self.open.iter().position(is_it) else {
+    /// Reads a reason code and properties at the end of a packet of version 5. A packet without a code means code 0 (sections
+    /// 3.4.2.1, 3.14.2.1 and 3.15.2.1).
+    fn reason(&self, direction: Direction, mut rest: &[u8], transaction: &mut Transaction, out: &mut Fields) {
+        if self.version < 5 {
             return;
-        };
-        let (.., request) = self.open[at];
-        let Some(transaction) = out.by_id(request) else {
-            self.open.remove(at);
-            return;
-        };
-        fields(transaction, |fields| {
-            if fields.value(name).is_none() {
-                fields.list.push((name, Value::Object(inner)));
-            }
-        });
-        if let Some(own) = out.by_id(id) {
-            own.is_unlogged = true;
         }
-        if is_last {
-            self.open.remove(at);
-            end(request, out);
-        }
+        let code = number(&mut rest, 1).unwrap_or(0);
+        transaction.number(NumberField::MqttReasonCode, direction, code);
+        out.number("reason_code", code);
+        // The code was read; a packet without properties is complete.
+        let _ = properties(self.version, &mut rest, out);
     }
+}
 
-    fn identifier(
-        &mut self,
-        kind: u8,
-        rest: &mut &[u8],
-        transaction: &mut Transaction,
-        out: &mut Fields,
-    ) -> Option<()> {
-        let identifier = number(rest, 2)? as u16;
-        out.number("message_id", identifier);
-        if identifier == 0 {
-            transaction.raise("mqtt.missing_msg_id");
+/// Publishes the reason codes of SUBACK or UNSUBACK (section 3.9.3).
+fn reason_codes(transaction: &mut Transaction, direction: Direction, codes: &[u8]) {
+    for code in codes {
+        transaction.number(NumberField::MqttReasonCode, direction, *code);
+    }
+}
+
+/// Returns the first bytes as numbers, as many as a list of a record has.
+fn first_numbers(bytes: &[u8]) -> Vec<u64> {
+    let first = bytes.iter().take(super::record::FIELD_LIST);
+    first.map(|byte| u64::from(*byte)).collect()
+}
+
+/// Returns true if a packet is a request.
+fn needs_acknowledgment(kind: u8, flags: u8) -> bool {
+    match kind {
+        CONNECT | SUBSCRIBE | UNSUBSCRIBE => true,
+        PUBLISH => flags >> 1 & 3 > 0,
+        _ => false,
+    }
+}
+
+/// Returns the packet identifier of a request (section 2.2.1), which follows the topic of PUBLISH; `None` for CONNECT.
+fn identifier_of(kind: u8, mut body: &[u8]) -> Option<u16> {
+    match kind {
+        CONNECT => return None,
+        PUBLISH => {
+            text(&mut body)?;
         }
-        if self.waiting.len() >= WAITING {
-            self.waiting.remove(0);
+        _ => {}
+    }
+    number(&mut body, 2).map(|identifier| identifier as u16)
+}
+
+/// Reads the identifier of a request.
+fn identifier(rest: &mut &[u8], transaction: &mut Transaction, out: &mut Fields) -> Option<()> {
+    let identifier = number(rest, 2)?;
+    out.number("message_id", identifier);
+    if identifier == 0 {
+        transaction.raise("mqtt.missing_msg_id");
+    }
+    Some(())
+}
+
+/// Raises the event of an acknowledgment without a request. The parser has always seen the CONNECT of a CONNACK.
+fn raise_missing(kind: u8, transaction: &mut Transaction) {
+    match kind {
+        SUBACK => transaction.raise("mqtt.missing_subscribe"),
+        UNSUBACK => transaction.raise("mqtt.missing_unsubscribe"),
+        PUBACK..=PUBCOMP => transaction.raise("mqtt.missing_publish"),
+        _ => {}
+    }
+}
+
+/// Notes that an acknowledgment came in a direction.
+fn acknowledge(transaction: &mut Transaction, direction: Direction, is_last: bool) {
+    match is_last {
+        true => {
+            for side in Direction::BOTH {
+                transaction.advance(side, Progress::Complete);
+            }
         }
-        self.waiting.push((kind, identifier));
-        Some(())
+        false => transaction.advance(direction, Progress::Body),
     }
 }
 
@@ -520,8 +576,8 @@ impl Parser for Mqtt {
 
     fn end(&mut self, direction: Direction, out: &mut Transactions) {
         if direction == Direction::ToClient {
-            for (.., id) in core::mem::take(&mut self.open) {
-                end(id, out);
+            for request in core::mem::take(&mut self.waiting) {
+                end(request.transaction, out);
             }
         }
     }

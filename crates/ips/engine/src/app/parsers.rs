@@ -33,7 +33,7 @@ pub(super) fn parser_of(
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),
         AppProtocol::Ldap => Some(Box::new(ldap::Ldap::new(transport))),
-        AppProtocol::Mqtt => Some(Box::new(mqtt::Mqtt::new(settings))),
+        AppProtocol::Mqtt => Some(Box::new(mqtt::Mqtt::default())),
         AppProtocol::Krb5 => Some(Box::new(krb5::Krb5::new(transport))),
         AppProtocol::Rdp => Some(Box::<rdp::Rdp>::default()),
         AppProtocol::Rfb => Some(Box::<rfb::Rfb>::default()),

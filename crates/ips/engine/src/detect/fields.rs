@@ -11,6 +11,7 @@ use millrace_types::Time;
 use super::modbus::{Message, holds};
 use super::program::{AppTest, compare, compare_all};
 use crate::app::file::{File, FileState};
+use crate::app::ike::SECURITY_ASSOCIATION;
 use crate::app::krb5;
 use crate::app::record::{DcerpcCall, Dnp3Record, DnsRecord, Record, TlsRecord, Value};
 use crate::app::{Progress, Transaction};
@@ -141,6 +142,7 @@ fn has(
             let number = number.trim().parse::<u64>().ok();
             let name = format!("{}_raw", name.trim());
             direction == Direction::ToClient
+                && has_own_association(transaction)
                 && matches!(field_of(transaction, &name), Some(Value::Number(found)) if Some(*found) == number)
         }),
         TextField::Krb5TicketEncryption => match field_of(transaction, "ticket_encryption") {
@@ -175,6 +177,13 @@ fn field_of<'a>(transaction: &'a Transaction, name: &str) -> Option<&'a Value> {
             .map(|(_, value)| value),
         _ => None,
     }
+}
+
+/// Returns true if a message of IKE has a security association. Records of version 1 have the chosen attributes of the flow in later
+/// messages, too.
+fn has_own_association(transaction: &Transaction) -> bool {
+    let name = SECURITY_ASSOCIATION.as_bytes();
+    matches!(field_of(transaction, "payload"), Some(Value::Texts(names)) if names.iter().any(|known| known == name))
 }
 
 /// Returns true if the name of an encryption type is in a list of names, numbers and `weak`; a `!` negates a part.

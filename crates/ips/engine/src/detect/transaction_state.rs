@@ -47,6 +47,8 @@ pub(super) struct Seen {
     pub(super) version: u32,
     /// The state of the flow.
     pub(super) flow: FlowState,
+    /// The direction of the packet, which is not that of the state for the answer of an exchange; `None` before the first packet.
+    pub(super) packet: Option<Direction>,
 }
 
 /// Detection state of one direction of a transaction.

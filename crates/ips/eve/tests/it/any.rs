@@ -316,6 +316,7 @@ fn fields(depth: u32) -> BoxedStrategy<Fields> {
             any::<bool>().prop_map(Value::Flag),
             text().prop_map(Value::Text),
             texts().prop_map(Value::Texts),
+            text().prop_map(|value| Value::Pairs(vec![(b"a key".to_vec(), value)])),
         ]
     };
     let value = match depth.checked_sub(1) {

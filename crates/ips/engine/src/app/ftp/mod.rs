@@ -222,6 +222,7 @@ impl Ftp {
             protocol: AppProtocol::FtpData,
             file_name: name.to_vec(),
             direction,
+            is_download,
         });
     }
 
@@ -329,12 +330,16 @@ fn note_reply(transaction: &mut Transaction, code: Option<[u8; 3]>, text: &[u8],
     match &mut transaction.record {
         Record::Ftp(record) if record.replies.len() < REPLIES => {
             record.completion_codes.extend(code.map(|code| code.to_vec()));
-            record.replies.push(reply.to_vec());
+            if !reply.is_empty() {
+                record.replies.push(reply.to_vec());
+            }
             record.is_reply_cut |= is_cut;
         }
         _ => return,
     }
-    transaction.publish(Buffer::FtpReply, Direction::ToClient, reply);
+    if !reply.is_empty() {
+        transaction.publish(Buffer::FtpReply, Direction::ToClient, reply);
+    }
     if let Some(code) = code {
         transaction.publish(Buffer::FtpCompletionCode, Direction::ToClient, &code[..]);
     }

@@ -35,6 +35,7 @@ fn expectation(is_passive: bool, port: u16, name: &[u8], direction: Direction) -
         protocol: AppProtocol::FtpData,
         file_name: name.to_vec(),
         direction,
+        is_download: is_passive == (direction == Direction::ToClient),
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod names;
 
+use std::collections::BTreeSet;
+
 use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
@@ -13,6 +15,7 @@ use super::transaction::{Transaction, Transactions};
 use crate::app::heap::heap;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+pub(crate) use names::SECURITY_ASSOCIATION;
 
 /// Size of the header in bytes (RFC 7296, section 3.1).
 const HEADER: usize = 28;
@@ -38,13 +41,11 @@ const RECORDED: usize = 512;
 /// Largest number of proposals and of vendors that records have.
 const LISTED: usize = 16;
 
-/// The payloads of version 1 that an end has sent.
+/// The payloads of version 1 that an end sent in its last message that was not encrypted.
 #[derive(Debug, Default)]
 struct End {
     key_exchange: Vec<u8>,
     nonce: Vec<u8>,
-    /// The attributes of each transform.
-    transforms: Vec<Vec<(&'static str, u64)>>,
 }
 
 heap!(End { key_exchange, nonce });
@@ -54,13 +55,13 @@ heap!(End { key_exchange, nonce });
 pub(super) struct Ike {
     /// Payloads of version 1 of both ends, by [`Direction::index`].
     ends: [End; 2],
-    /// Vendors of version 1.
-    vendors: Vec<Vec<u8>>,
+    /// Attributes in the last security association of the server; in version 1 those of its first transform.
+    chosen: Vec<(&'static str, u64)>,
     /// The domain of interpretation of version 1.
     domain: Option<u64>,
 }
 
-heap!(Ike { ends, vendors });
+heap!(Ike { ends, chosen });
 
 /// Removes the marker of NAT traversal (RFC 3948, section 2.2).
 fn without_marker(bytes: &[u8]) -> &[u8] {
@@ -107,33 +108,17 @@ fn payloads<'a>(version: u8, mut next: u8, mut rest: &'a [u8], found: &mut Found
         take(&mut rest, 1)?;
         let size = number(&mut rest, 2)? as usize;
         let body = take(&mut rest, size.checked_sub(4)?)?;
-        let name = match (version, kind) {
-            (1, 1) | (2, 33) => {
-                match version {
-                    1 => {
-                        proposals_1(body, found)?;
-                        found.names.extend(["Transform", "Proposal"]);
-                    }
-                    _ => proposals_2(body, found)?,
-                }
-                "SecurityAssociation"
+        match (version, kind) {
+            (1, 1) => {
+                proposals_1(body, found)?;
+                found.names.extend(["Transform", "Proposal"]);
             }
-            (1, 4) | (2, 34) => {
-                // Version 2 has the group and two reserved bytes before the data (section 3.4).
-                found.key_exchange = Some(if version == 1 { body } else { body.get(4..)? });
-                "KeyExchange"
-            }
-            (1, 10) | (2, 40) => {
-                found.nonce = Some(body);
-                "Nonce"
-            }
-            (1, 13) | (2, 43) => {
-                found.vendors.push(body);
-                "VendorID"
-            }
-            (1, 5) => "Identification",
-            (1, 8) => "Hash",
-            (1, 11) => "Notification",
+            (2, 33) => proposals_2(body, found)?,
+            (1, 4) => found.key_exchange = Some(body),
+            // Version 2 has the group and two reserved bytes before the data (section 3.4).
+            (2, 34) => found.key_exchange = Some(body.get(4..)?),
+            (1, 10) | (2, 40) => found.nonce = Some(body),
+            (1, 13) | (2, 43) => found.vendors.push(body),
             (2, 41) => {
                 // Protocol and size of the SPI precede the kind (RFC 7296, section 3.10).
                 let mut rest = body;
@@ -142,30 +127,14 @@ fn payloads<'a>(version: u8, mut next: u8, mut rest: &'a [u8], found: &mut Found
                 if found.notifications.len() < LISTED {
                     found.notifications.push(kind);
                 }
-                "Notify"
             }
-            (1, 9) => "Signature",
-            (1, 14) => "AttributeList",
-            (1, 20) => "NatDiscovery",
-            (1, 21) => "NatOriginalAddress",
-            (2, 47) => "Configuration",
-            (2, 48) => "ExtensibleAuthentication",
-            (1, 12) | (2, 42) => "Delete",
-            (2, 35) => "IdentInitiator",
-            (2, 36) => "IdentResponder",
-            (2, 37) | (1, 6) => "Certificate",
-            (2, 38) | (1, 7) => "CertificateRequest",
-            (2, 39) => "Authentication",
-            (2, 44) => "TrafficSelectorInitiator",
-            (2, 45) => "TrafficSelectorResponder",
-            // The rest is encrypted (section 3.14).
-            (2, 46 | 53) => {
-                found.names.push("EncryptedAndAuthenticated");
-                return Some(());
-            }
-            _ => "Other",
-        };
-        found.names.push(name);
+            _ => {}
+        }
+        found.names.push(names::payload(version, kind));
+        // The rest is encrypted (section 3.14).
+        if matches!((version, kind), (2, 46 | 53)) {
+            return Some(());
+        }
     }
     Some(())
 }
@@ -306,36 +275,51 @@ fn raw_name(name: &str) -> &'static str {
     }
 }
 
+/// Returns the attributes of each transform of version 1.
+fn transforms(found: &Found<'_>) -> Vec<Fields> {
+    let one = |list: &Vec<(&'static str, u64)>| {
+        let mut out = Fields::default();
+        attributes(1, list, &mut out);
+        out
+    };
+    found.transforms.iter().map(one).collect()
+}
+
 impl Ike {
-    /// Keeps what a message of version 1 adds for the records of the flow.
+    /// Keeps the payloads of a message of version 1 for the records of the flow. As in Suricata, a message without a payload removes
+    /// that of an earlier one.
     fn keep(&mut self, direction: Direction, found: &Found<'_>) {
-        let end = &mut self.ends[direction.index()];
-        let cut = |bytes: &[u8]| bytes[..bytes.len().min(RECORDED)].to_vec();
-        if let Some(data) = found.key_exchange {
-            end.key_exchange = cut(data);
-        }
-        if let Some(data) = found.nonce {
-            end.nonce = cut(data);
-        }
-        if !found.transforms.is_empty() {
-            end.transforms.clone_from(&found.transforms);
-        }
-        for vendor in found.vendors.iter().map(|vendor| hex(vendor)) {
-            if self.vendors.len() < LISTED && !self.vendors.contains(&vendor) {
-                self.vendors.push(vendor);
-            }
-        }
+        let cut = |data: Option<&[u8]>| {
+            let data = data.unwrap_or_default();
+            data[..data.len().min(RECORDED)].to_vec()
+        };
+        self.ends[direction.index()] = End {
+            key_exchange: cut(found.key_exchange),
+            nonce: cut(found.nonce),
+        };
         self.domain = found.domain.or(self.domain);
     }
 
-    /// Writes what both ends have sent in version 1.
-    fn version_1(&self, is_encrypted: bool, out: &mut Fields) {
+    /// Keeps what the server chooses in a security association for the records of later messages.
+    fn choose(&mut self, found: &Found<'_>) {
+        if found.names.contains(&SECURITY_ASSOCIATION) {
+            let list = found.transforms.first().unwrap_or(&found.attributes);
+            self.chosen = list[..list.len().min(FIELD_LIST)].to_vec();
+        }
+    }
+
+    /// Writes the payloads of a message of version 1 and of the messages before it; nothing more than the domain of interpretation if
+    /// it is encrypted.
+    fn version_1(&self, direction: Direction, is_encrypted: bool, found: &Found<'_>, out: &mut Fields) {
         if let Some(domain) = self.domain {
             out.number("doi", domain);
         }
         out.flag("encrypted_payloads", is_encrypted);
-        for (name, direction) in [("client", Direction::ToServer), ("server", Direction::ToClient)] {
-            let end = &self.ends[direction.index()];
+        if is_encrypted {
+            return;
+        }
+        for (name, side) in [("client", Direction::ToServer), ("server", Direction::ToClient)] {
+            let end = &self.ends[side.index()];
             out.object(name, |out| {
                 if !end.key_exchange.is_empty() {
                     out.text("key_exchange_payload", &hex(&end.key_exchange))
@@ -345,18 +329,16 @@ impl Ike {
                     out.text("nonce_payload", &hex(&end.nonce))
                         .number("nonce_payload_length", end.nonce.len() as u64);
                 }
-                if direction == Direction::ToServer && !end.transforms.is_empty() {
-                    let proposals = end.transforms.iter().map(|list| {
-                        let mut proposal = Fields::default();
-                        attributes(1, list, &mut proposal);
-                        proposal
-                    });
-                    out.objects("proposals", proposals.collect());
+                if (direction, side) == (Direction::ToServer, Direction::ToServer)
+                    && !found.transforms.is_empty()
+                {
+                    out.objects("proposals", transforms(found));
                 }
             });
         }
-        if !self.vendors.is_empty() {
-            out.texts("vendor_ids", self.vendors.iter().map(Vec::as_slice));
+        if !found.vendors.is_empty() {
+            let vendors: Vec<Vec<u8>> = found.vendors.iter().take(LISTED).map(|id| hex(id)).collect();
+            out.texts("vendor_ids", vendors.iter().map(Vec::as_slice));
         }
     }
 
@@ -372,7 +354,9 @@ impl Ike {
         let mut found = Found::default();
         // Payloads of version 1 may be encrypted (RFC 2408, section 3.1).
         let is_encrypted = major == 1 && flags & 1 != 0;
-        if !is_encrypted && payloads(major, next, &bytes[HEADER..], &mut found).is_none() {
+        if is_encrypted {
+            found.names.push(names::payload(major, next));
+        } else if payloads(major, next, &bytes[HEADER..], &mut found).is_none() {
             transaction.raise("ike.malformed_data");
         }
         transaction.publish(Buffer::IkeInitSpi, direction, initiator.clone());
@@ -389,11 +373,20 @@ impl Ike {
             transaction.publish(Buffer::IkeNonce, direction, data);
             transaction.number(NumberField::IkeNonceLength, direction, data.len() as u64);
         }
-        if major == 2 && direction == Direction::ToClient {
-            raise_weak(&found, transaction);
+        if direction == Direction::ToClient {
+            match major {
+                2 => raise_weak(&found, transaction),
+                _ if found.transforms.len() > 1 => transaction.raise("ike.multiple_server_proposal"),
+                _ => {}
+            }
+            self.choose(&found);
         }
         if major == 1 {
-            self.keep(direction, &found);
+            if !is_encrypted {
+                self.keep(direction, &found);
+            }
+            let mut seen = BTreeSet::new();
+            found.names.retain(|name| seen.insert(*name));
         }
         fields(transaction, |out| {
             out.number("version_major", major)
@@ -405,18 +398,22 @@ impl Ike {
             if let Some(name) = names::exchange(major, exchange) {
                 out.text("exchange_type_verbose", name.as_bytes());
             }
-            if direction == Direction::ToClient {
-                let chosen = found.transforms.first().unwrap_or(&found.attributes);
-                attributes(major, &chosen[..chosen.len().min(FIELD_LIST)], out);
+            let is_initiator = flags & 0x08 != 0;
+            if major == 1 || !is_initiator {
+                attributes(major, &self.chosen, out);
+            }
+            if (major, direction) == (1, Direction::ToClient) && found.transforms.len() > 1 {
+                out.objects("server_proposals", transforms(&found));
             }
             // The responder's messages of version 2 have the bit I clear (section 3.1).
             if major == 2 {
-                let is_initiator = flags & 0x08 != 0;
                 out.text("role", if is_initiator { b"initiator" } else { b"responder" });
             }
             out.texts("payload", found.names.iter().map(|name| name.as_bytes()));
             if major == 1 {
-                out.object("ikev1", |out| self.version_1(is_encrypted, out));
+                out.object("ikev1", |out| {
+                    self.version_1(direction, is_encrypted, &found, out);
+                });
             } else {
                 let notifications: Vec<String> = found
                     .notifications

@@ -1,5 +1,8 @@
 //! The names of numbers of IKE in records (IANA, Internet Key Exchange Attributes and Parameters), as Suricata writes them.
 
+/// The name of the payload whose transforms are proposals, or the server's choice.
+pub(crate) const SECURITY_ASSOCIATION: &str = "SecurityAssociation";
+
 /// A table of numbers and names.
 type Names = &'static [(u64, &'static str)];
 
@@ -26,6 +29,36 @@ pub(super) fn exchange(major: u8, exchange: u8) -> Option<&'static str> {
         if major == 1 { VERSION_1 } else { VERSION_2 },
         u64::from(exchange),
     )
+}
+
+/// Returns the name of a payload (RFC 2408, section 3.1; RFC 7296, section 3.2).
+pub(super) fn payload(major: u8, kind: u8) -> &'static str {
+    match (major, kind) {
+        (1, 1) | (2, 33) => SECURITY_ASSOCIATION,
+        (1, 4) | (2, 34) => "KeyExchange",
+        (1, 10) | (2, 40) => "Nonce",
+        (1, 13) | (2, 43) => "VendorID",
+        (1, 5) => "Identification",
+        (1, 8) => "Hash",
+        (1, 11) => "Notification",
+        (2, 41) => "Notify",
+        (1, 9) => "Signature",
+        (1, 14) => "AttributeList",
+        (1, 20) => "NatDiscovery",
+        (1, 21) => "NatOriginalAddress",
+        (2, 47) => "Configuration",
+        (2, 48) => "ExtensibleAuthentication",
+        (1, 12) | (2, 42) => "Delete",
+        (2, 35) => "IdentInitiator",
+        (2, 36) => "IdentResponder",
+        (2, 37) | (1, 6) => "Certificate",
+        (2, 38) | (1, 7) => "CertificateRequest",
+        (2, 39) => "Authentication",
+        (2, 44) => "TrafficSelectorInitiator",
+        (2, 45) => "TrafficSelectorResponder",
+        (2, 46 | 53) => "EncryptedAndAuthenticated",
+        _ => "Other",
+    }
 }
 
 /// Returns the name of the value of an attribute.

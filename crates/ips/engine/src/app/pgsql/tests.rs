@@ -148,3 +148,33 @@ fn messages_of_sasl_and_copied_data_are_records_in_any_segmentation() {
         assert_eq!(records(&messages, size), whole, "{size}");
     }
 }
+
+#[test]
+fn parameters_have_the_names_of_records_or_their_own() {
+    let body = b"user\0me\0DateStyle\0ISO\0datestyle\0iso\0search_path\0public\0\0";
+    let startup = [&(8 + body.len() as u32).to_be_bytes()[..], &[0, 3, 0, 0], body].concat();
+    let of = |name: &[u8], value: &[u8]| {
+        let mut one = Fields::default();
+        one.pair("parameter", (name, value));
+        one
+    };
+    let expected = vec![
+        of(b"date_style", b"ISO"),
+        of(b"datestyle", b"iso"),
+        of(b"search_path", b"public"),
+    ];
+    for size in 1..=startup.len() {
+        let mut found = records(&[(Direction::ToServer, startup.clone())], size);
+        let Some(Value::Object(request)) = found[0].value("request") else {
+            panic!("no request");
+        };
+        let Some(Value::Object(parameters)) = request.value("startup_parameters") else {
+            panic!("no parameters");
+        };
+        assert_eq!(
+            parameters.value("optional_parameters"),
+            Some(&mut Value::Objects(expected.clone())),
+            "{size}"
+        );
+    }
+}

@@ -8,39 +8,18 @@ pub(super) fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// The names of parameters in records, by their names in messages (section 20.11, section 53.2.7).
-const PARAMETERS: &[(&str, &str)] = &[
-    ("application_name", "application_name"),
-    ("client_encoding", "client_encoding"),
-    ("database", "database"),
-    ("DateStyle", "date_style"),
-    ("datestyle", "date_style"),
-    ("default_transaction_read_only", "default_transaction_read_only"),
-    ("extra_float_digits", "extra_float_digits"),
-    ("in_hot_standby", "in_hot_standby"),
-    ("integer_datetimes", "integer_datetimes"),
-    ("IntervalStyle", "interval_style"),
-    ("is_superuser", "is_superuser"),
-    ("options", "options"),
-    ("replication", "replication"),
-    ("scram_iterations", "scram_iterations"),
-    ("search_path", "search_path"),
-    ("server_encoding", "server_encoding"),
-    ("server_version", "server_version"),
-    ("session_authorization", "session_authorization"),
-    ("standard_conforming_strings", "standard_conforming_strings"),
-    ("TimeZone", "time_zone"),
-    ("timezone", "time_zone"),
-    ("user", "user"),
+/// The parameters whose names in records differ from those in messages (section 20.11); names are compared exactly, as in Suricata.
+const RENAMED: &[(&[u8], &[u8])] = &[
+    (b"DateStyle", b"date_style"),
+    (b"IntervalStyle", b"interval_style"),
+    (b"TimeZone", b"time_zone"),
 ];
 
-/// Returns a parameter as an object with its name and its value.
+/// Returns a parameter as an object with its value by its name.
 pub(super) fn parameter(name: &[u8], value: &[u8]) -> Fields {
+    let known = RENAMED.iter().find(|(known, _)| *known == name);
     let mut one = Fields::default();
-    match PARAMETERS.iter().find(|(known, _)| known.as_bytes() == name) {
-        Some((_, known)) => one.text(known, value),
-        None => one.text("name", name).text("value", value),
-    };
+    one.pair("parameter", (known.map_or(name, |(_, known)| known), value));
     one
 }
 

@@ -21,6 +21,8 @@ pub enum Value {
     Numbers(Vec<u64>),
     Object(Fields),
     Objects(Vec<Fields>),
+    /// Texts by keys that the message carries, each key once. They are fields beside the others, without the name of the list.
+    Pairs(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
 /// Largest size of a text of [`Fields`] in bytes; longer ones are cut.
@@ -92,6 +94,23 @@ impl Fields {
         self
     }
 
+    /// Adds a text by a key of the message to a list, unless the list is full or has the key.
+    pub fn pair(&mut self, list: &'static str, (key, value): (&[u8], &[u8])) -> &mut Fields {
+        let [key, value] = [key, value].map(|text| &text[..text.len().min(FIELD_SIZE)]);
+        match self.value(list) {
+            Some(Value::Pairs(pairs)) => {
+                if pairs.len() < FIELD_LIST && pairs.iter().all(|(known, _)| known != key) {
+                    pairs.push((key.to_vec(), value.to_vec()));
+                }
+            }
+            _ => {
+                let pairs = vec![(key.to_vec(), value.to_vec())];
+                self.list.push((list, Value::Pairs(pairs)));
+            }
+        }
+        self
+    }
+
     /// Returns the value of a field.
     pub fn value(&mut self, name: &str) -> Option<&mut Value> {
         self.list
@@ -110,6 +129,7 @@ impl Heap for Value {
             Value::Numbers(numbers) => numbers.heap(),
             Value::Object(fields) => fields.heap(),
             Value::Objects(list) => list.heap(),
+            Value::Pairs(pairs) => pairs.heap(),
         }
     }
 }

@@ -104,6 +104,9 @@ pub struct Transaction {
     /// Offset in the stream of the first byte of the message of each direction, by [`Direction::index`]; `None` if no parser
     /// tells it. Transactions with the same offset are readings of the same message.
     pub(crate) begin: [Option<u64>; 2],
+    /// Direction of the request of an exchange whose messages rules test together: the transaction has the buffers and numbers of
+    /// all messages in this direction. `None` if rules test each direction by itself.
+    pub(crate) exchange: Option<Direction>,
     /// The frame that the transaction stands for; `None` for a transaction of a parser.
     pub(crate) frame: Option<FrameView>,
     /// True by [`Direction::index`] if bytes of the direction were parsed since its last inspection.
@@ -146,6 +149,7 @@ impl Transaction {
             is_ambiguous: false,
             is_reading: false,
             begin: [None; 2],
+            exchange: None,
             frame: None,
             is_new: [false; 2],
             is_unlogged: false,
@@ -170,6 +174,20 @@ impl Transaction {
     /// searched yet.
     pub(crate) fn replaced(&self, direction: Direction) -> u32 {
         self.replaced[direction.index()]
+    }
+
+    /// Returns the direction whose buffers and numbers rules test on a packet of a direction.
+    pub(crate) fn tested(&self, packet: Direction) -> Direction {
+        self.exchange.unwrap_or(packet)
+    }
+
+    /// Makes the transaction of a complete request one that waits for an answer, which rules test together with the request.
+    pub(super) fn begin_exchange(&mut self, request: Direction) {
+        let answer = request.reverse();
+        self.exchange = Some(request);
+        self.progress[request.index()] = Progress::Headers;
+        self.progress[answer.index()] = Progress::Idle;
+        self.is_inspected[answer.index()] = false;
     }
 
     /// Marks the transaction as changed.

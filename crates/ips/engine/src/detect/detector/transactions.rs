@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::number::NumberField;
 use millrace_ips_rules::options::words::TextField;
 
 use super::{Context, Detector, GroupId};
@@ -138,7 +139,7 @@ impl Detector {
         flow: &mut Flow,
         transaction: &mut Transaction,
     ) {
-        let direction = context.direction;
+        let direction = transaction.tested(context.direction);
         let Some((hooks, always)) = rules.prefilter.transaction(transaction, direction) else {
             return;
         };
@@ -146,6 +147,7 @@ impl Detector {
         let now = Seen {
             version: transaction.version(),
             flow: flow.state,
+            packet: Some(context.direction),
         };
         if state.seen == now && !state.has_varying {
             transaction.detect.directions[direction.index()] = state;
@@ -175,7 +177,7 @@ impl Detector {
             self.end_rule(sample, candidate.rule, is_match);
             if is_match {
                 candidate.is_done = true;
-                if (asks_for_request(rule) || rule.spans_transaction)
+                if matches_once(rule)
                     && transaction
                         .detect
                         .has_matched(candidate.rule, direction.reverse())
@@ -253,7 +255,8 @@ impl Detector {
         if !self.common(rule, context, Some(flow), Some(transaction.app)) {
             return false;
         }
-        let at = (context.direction, context.packet.time, flow.key.client);
+        let direction = transaction.tested(context.direction);
+        let at = (direction, context.packet.time, flow.key.client);
         let fields = rule
             .app
             .iter()
@@ -291,7 +294,7 @@ impl Detector {
             let is_match = transaction::matches(
                 test,
                 transaction,
-                (context.direction, since),
+                (direction, since),
                 &mut self.scratch,
                 &mut self.memory.1,
             );
@@ -326,11 +329,18 @@ fn keep(kept: &mut Vec<(u32, Variables)>, rule: u32, variables: Variables) {
     }
 }
 
-/// Returns true if a rule asks for a request and names no direction: it matches the request or, if that does not match, its answer.
-/// Suricata inspects the keyword `modbus` on requests alone.
-fn asks_for_request(rule: &Rule) -> bool {
-    let is_modbus = |test: &AppTest| matches!(test, AppTest::Field(TextField::Modbus, _));
-    rule.flow.direction.is_none() && rule.app.iter().any(is_modbus)
+/// Returns true if a rule matches one direction of a transaction: the first in which it does.
+///
+/// A rule over a request and its response is one. Suricata inspects the keyword `modbus` on requests alone, and `ftpdata_command` in
+/// the direction of the command alone, which is not that of the file in active mode.
+fn matches_once(rule: &Rule) -> bool {
+    let is_of_one_side = |test: &AppTest| {
+        matches!(
+            test,
+            AppTest::Field(TextField::Modbus, _) | AppTest::Number(NumberField::FtpDataCommand, ..)
+        )
+    };
+    rule.spans_transaction || rule.flow.direction.is_none() && rule.app.iter().any(is_of_one_side)
 }
 
 /// Notes the rules that matched a message before it turned out to have further readings, on which they match no more.

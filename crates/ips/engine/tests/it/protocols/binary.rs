@@ -60,6 +60,13 @@ pub(super) fn mqtt_case() -> Case {
             "mqtt.publish.topic; content:\"mytopic\";",
             "mqtt.subscribe.topic; content:\"c\"; bsize:1;",
             "mqtt.unsubscribe.topic; content:\"a/b\";",
+            // The packets of an exchange are one transaction.
+            "mqtt.type:SUBACK; mqtt.subscribe.topic; content:\"c\"; mqtt.reason_code:128;",
+            "mqtt.type:SUBSCRIBE; mqtt.type:SUBACK;",
+            "flow:to_client; mqtt.connect.clientid; content:\"my\"; mqtt.connack.return_code:0;",
+            "mqtt.publish.topic; content:\"mytopic\"; mqtt.type:PUBACK;",
+            "flow:to_server; mqtt.type:CONNACK;",
+            "flow:to_client; mqtt.type:UNSUBACK;",
             "app-layer-protocol:mqtt;",
         ],
         fail: vec![
@@ -70,6 +77,8 @@ pub(super) fn mqtt_case() -> Case {
             "mqtt.connect.flags:will_retain;",
             "mqtt.connect.username; content:\"swordfish\";",
             "mqtt.connack.session_present:no;",
+            "mqtt.type:SUBACK; mqtt.type:CONNACK;",
+            "mqtt.unsubscribe.topic; content:\"a/b\"; mqtt.type:SUBACK;",
         ],
     }
 }

@@ -1,7 +1,9 @@
 //! Keywords over bodies and frames that parsers look at only if rules ask for them: mails, SDP, NTLM, HTTP/2.
 
+use millrace_ips_engine::app::AppProtocol;
+use millrace_ips_engine::app::record::{Record, Value};
 use millrace_ips_engine::detect::CompileSettings;
-use millrace_ips_engine::{Mode, Settings};
+use millrace_ips_engine::{Event, Mode, Settings};
 
 use super::http2::{PREFACE, block, frame};
 use super::{Case, client, server, text};
@@ -285,7 +287,73 @@ fn ftp_modes() -> Case {
 }
 
 #[test]
-fn the_command_of_a_data_connection_is_known_by_its_direction() {
+fn the_command_of_a_data_connection_is_the_one_that_opened_it_in_either_mode() {
+    let text = "alert ftp-data any any -> any any (flow:to_client; ftpdata_command:retr; sid:1;)\n\
+        alert ftp-data any any -> any any (flow:to_server; ftpdata_command:stor; sid:2;)\n\
+        alert ftp-data any any -> any any (ftpdata_command:retr; sid:3;)\n\
+        alert ftp-data any any -> any any (ftpdata_command:stor; sid:4;)\n\
+        alert ftp-data any any -> any any (ftpdata_command:retr; file.data; content:\"bytes\"; sid:5;)\n";
+    let cases = [
+        ("RETR x", false, vec![1, 3, 5]),
+        ("RETR x", true, vec![1, 3, 5]),
+        ("STOR x", false, vec![2, 4]),
+        ("STOR x", true, vec![2, 4]),
+    ];
+    for (command, is_active, expected) in cases {
+        for mode in [Mode::Ids, Mode::Ips] {
+            let settings = Settings {
+                mode,
+                records: true,
+                ..Settings::default()
+            };
+            let mut bed = TestBed::with(settings, text);
+            let mut control = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 21));
+            control.server(&mut bed, b"220 x\r\n");
+            let mut data = if is_active {
+                control.client(&mut bed, b"PORT 10,0,0,1,7,208\r\n");
+                control.server(&mut bed, b"200 ok\r\n");
+                control.client(&mut bed, format!("{command}\r\n").as_bytes());
+                Conversation::open(&mut bed, (HOST_B, 20), (HOST_A, 2000))
+            } else {
+                control.client(&mut bed, b"EPSV\r\n");
+                control.server(&mut bed, b"229 Entering Extended Passive Mode (|||2000|)\r\n");
+                control.client(&mut bed, format!("{command}\r\n").as_bytes());
+                Conversation::open(&mut bed, (HOST_A, 40_001), (HOST_B, 2000))
+            };
+            let is_to_client = (command == "RETR x") != is_active;
+            for byte in b"bytes" {
+                match is_to_client {
+                    true => data.server(&mut bed, &[*byte]),
+                    false => data.client(&mut bed, &[*byte]),
+                };
+            }
+            data.close(&mut bed);
+            bed.finish();
+            let what = format!("{command} {is_active} {mode:?}");
+            let sids: Vec<u32> = bed.sids().into_iter().collect();
+            assert_eq!((&sids, bed.alerts()), (&expected, expected.len()), "{what}");
+            let commands: Vec<_> = bed.events().iter().filter_map(ftp_data_command).collect();
+            assert_eq!(commands, [command[..4].as_bytes()], "{what}");
+        }
+    }
+}
+
+/// Returns the command in the record of a data connection of FTP.
+fn ftp_data_command(event: &Event) -> Option<Vec<u8>> {
+    let Event::Transaction(transaction) = event else {
+        return None;
+    };
+    match (transaction.app, &transaction.record) {
+        (AppProtocol::FtpData, Record::Fields(fields)) => match fields.clone().value("command") {
+            Some(Value::Text(command)) => Some(command.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+#[test]
+fn the_command_of_a_data_connection_is_known_in_passive_mode() {
     let text = "alert ftp-data any any -> any any (ftpdata_command:retr; sid:1;)\n\
         alert ftp-data any any -> any any (ftpdata_command:stor; sid:2;)\n";
     for (command, expected) in [("RETR x", 1), ("STOR x", 2)] {

@@ -7,6 +7,8 @@ mod binary;
 mod bodies;
 mod frames;
 mod http2;
+mod ike;
+mod mqtt;
 mod quic;
 mod records;
 mod streams;

@@ -188,13 +188,15 @@ impl Detector {
                 if matches!(test, AppTest::Protocol(_)) {
                     continue;
                 }
-                let at = (context.direction, context.packet.time, flow.key.client);
+                let direction = transaction.tested(context.direction);
+                let at = (direction, context.packet.time, flow.key.client);
                 let holds = fields::satisfies(test, transaction, at);
                 steps.add(words::app(test), holds, String::new);
             }
             self.scratch.begin();
             for test in &rule.buffers {
-                self.trace_buffer(test, transaction, context.direction, &mut steps);
+                let direction = transaction.tested(context.direction);
+                self.trace_buffer(test, transaction, direction, &mut steps);
             }
             if !rule.payload.is_empty() {
                 self.trace_payload(rule, context, Some(flow), &mut steps);
