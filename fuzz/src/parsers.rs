@@ -34,7 +34,8 @@ fn transactions(protocol: AppProtocol, messages: &[Message<'_>], step: usize) ->
         server: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
         client_port: 40_000,
         server_port: 40_001,
-        protocol: 6,
+        // Over TCP, DCE/RPC is that of pipes of SMB.
+        protocol: if protocol == AppProtocol::Dcerpc { 17 } else { 6 },
         vlans: [0; 3],
         tunnel_depth: 0,
     };
@@ -128,7 +129,7 @@ pub(crate) fn smb(bytes: &[u8]) {
 
 /// Parses the bytes as one of the other protocols, which the first byte chooses.
 pub(crate) fn others(bytes: &[u8]) {
-    const PROTOCOLS: [AppProtocol; 23] = [
+    const PROTOCOLS: [AppProtocol; 24] = [
         AppProtocol::Pop3,
         AppProtocol::Imap,
         AppProtocol::Sip,
@@ -152,6 +153,7 @@ pub(crate) fn others(bytes: &[u8]) {
         AppProtocol::BittorrentDht,
         AppProtocol::Http2,
         AppProtocol::Rdp,
+        AppProtocol::Dcerpc,
     ];
     let Some((first, rest)) = bytes.split_first() else {
         return;
@@ -163,7 +165,8 @@ pub(crate) fn others(bytes: &[u8]) {
         | AppProtocol::Dhcp
         | AppProtocol::Ike
         | AppProtocol::Quic
-        | AppProtocol::BittorrentDht) => {
+        | AppProtocol::BittorrentDht
+        | AppProtocol::Dcerpc) => {
             if let Some((_, messages)) = messages(rest) {
                 transactions(protocol, &messages, usize::MAX);
             }

@@ -83,7 +83,8 @@ pub(crate) fn record(
             (AppProtocol::Dcerpc, Some(call)) => {
                 out.object("dcerpc", |out| {
                     dcerpc(out, call);
-                    out.field("rpc_version", "5.0");
+                    let version = if call.activity.is_some() { "4.0" } else { "5.0" };
+                    out.field("rpc_version", version);
                 });
             }
             _ => {
@@ -418,8 +419,15 @@ fn dcerpc(out: &mut Object<'_>, call: &DcerpcCall) {
     const RESPONSE: u8 = 2;
     let name = |kind: u8| PDUS.get(usize::from(kind)).copied().unwrap_or("UNKNOWN");
     let [to_server, to_client] = [0, 1].map(|side| (call.fragments[side], call.stub_sizes[side]));
-    out.field("request", name(call.request.unwrap_or(REQUEST)));
-    if call.request.is_none_or(|kind| kind == REQUEST) {
+    // Of a call over UDP, the request may have been lost.
+    let is_lost = call.activity.is_some() && to_server.0 == 0;
+    let request = if is_lost {
+        "REQUEST_LOST"
+    } else {
+        name(call.request.unwrap_or(REQUEST))
+    };
+    out.field("request", request);
+    if !is_lost && call.request.is_none_or(|kind| kind == REQUEST) {
         out.object("req", |out| {
             out.field("opnum", call.operation)
                 .field("frag_cnt", to_server.0)
@@ -445,5 +453,8 @@ fn dcerpc(out: &mut Object<'_>, call: &DcerpcCall) {
                 .field("stub_data_size", to_client.1);
         });
     }
-    out.field("call_id", call.identifier);
+    match &call.activity {
+        Some(activity) => out.bytes("activityuuid", activity).field("seqnum", call.sequence),
+        None => out.field("call_id", call.identifier),
+    };
 }

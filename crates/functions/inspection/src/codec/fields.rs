@@ -74,7 +74,7 @@ structures! {
     }
     FtpRecord { command, argument, completion_codes, replies, dynamic_port, is_command_cut, is_reply_cut }
     SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc, more }
-    DcerpcCall { interfaces, operation, request, answer, identifier, fragments, stub_sizes, results }
+    DcerpcCall { interfaces, operation, request, answer, identifier, fragments, stub_sizes, results, activity, sequence }
     SipRecord { method, uri, version, code, reason, sdp }
     ModbusMessage { protocol, unit, function, data }
     Dnp3Record { link_control, source, destination, control, function, indications, objects, is_complete }

@@ -2,7 +2,7 @@
 //! flow at most [`LIVE_SIZE`], with one message beyond it.
 //!
 //! Messages with a size in front are kept up to [`framed::KEPT`] in each direction; every list of requests that wait for an answer
-//! has at most 256 entries of 24 bytes. Each byte is copied at most twice before its message is parsed, and parsing is linear in
+//! has at most 256 entries of 80 bytes. Each byte is copied at most twice before its message is parsed, and parsing is linear in
 //! the message: nesting and the numbers of elements have bounds of their own in each parser.
 
 use core::net::IpAddr;
@@ -18,8 +18,9 @@ use crate::tcp::StreamChunk;
 const PARSER: usize = 2 * 2 * KEPT + (512 << 10);
 
 /// The protocols that have one file or folder beside this one, a corpus each, and their transport.
-const PROTOCOLS: [(AppProtocol, &str, u8); 18] = [
+const PROTOCOLS: [(AppProtocol, &str, u8); 19] = [
     (AppProtocol::BittorrentDht, "bittorrent", 17),
+    (AppProtocol::Dcerpc, "dcerpc", 17),
     (AppProtocol::Dhcp, "dhcp", 17),
     (AppProtocol::Dnp3, "dnp3", 6),
     (AppProtocol::Enip, "enip", 6),

@@ -29,6 +29,9 @@ pub(super) fn parser_of(
         AppProtocol::Modbus => Some(Box::<modbus::Modbus>::default()),
         AppProtocol::Dnp3 => Some(Box::<dnp3::Dnp3>::default()),
         AppProtocol::Smb => Some(Box::new(smb::Smb::new(settings))),
+        AppProtocol::Dcerpc if transport == Transport::Udp => {
+            Some(Box::<smb::dcerpc::connectionless::Connectionless>::default())
+        }
         AppProtocol::Dcerpc => Some(Box::<smb::dcerpc::Dcerpc>::default()),
         AppProtocol::Ssh => Some(Box::<ssh::Ssh>::default()),
         AppProtocol::Ftp => Some(Box::new(ftp::Ftp::new(*key))),

@@ -394,9 +394,13 @@ pub struct DcerpcCall {
     pub stub_sizes: [u64; 2],
     /// Results of the contexts that a bind proposed, in their order.
     pub results: Vec<u16>,
+    /// UUID of the activity of a call over UDP, as text; `None` for other calls.
+    pub activity: Option<Vec<u8>>,
+    /// Sequence number of a call over UDP.
+    pub sequence: u32,
 }
 
-heap!(DcerpcCall { results });
+heap!(DcerpcCall { results, activity });
 
 /// A SIP message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -280,6 +280,8 @@ prop_compose! {
             results: vec![operation; usize::from(operation % 5)],
             interfaces: interfaces.into_iter().collect(),
             operation,
+            activity: (operation % 7 == 0).then(|| b"01020304-0506-0708-090a-0b0c0d0e0f10".to_vec()),
+            fragments: [u32::from(operation % 2), 1],
             ..DcerpcCall::default()
         });
         let mut names = Fields::default();

@@ -239,7 +239,11 @@ pub fn detect_protocol(
         ProtocolDetection::Found(protocol) => ProtocolDetection::Found(protocol),
         ProtocolDetection::Undecided => ProtocolDetection::Undecided,
         ProtocolDetection::Unknown if is_undecided => ProtocolDetection::Undecided,
-        ProtocolDetection::Unknown => ProtocolDetection::Unknown,
+        // DCE/RPC has no port; its header is less certain than the protocol of a port.
+        ProtocolDetection::Unknown => yes(
+            AppProtocol::Dcerpc,
+            transport == Transport::Udp && super::smb::dcerpc::connectionless::is_message(data, direction),
+        ),
     }
 }
 

@@ -1,6 +1,8 @@
 //! DCE/RPC (C706, chapter 12): calls over TCP, and inside SMB pipes. A call and its answer are a transaction; the stub
 //! data of its fragments are joined.
 
+pub(in crate::app) mod connectionless;
+
 use std::collections::VecDeque;
 
 use millrace_ips_rules::buffers::Buffer;

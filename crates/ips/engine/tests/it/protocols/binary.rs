@@ -466,3 +466,43 @@ pub(super) fn pgsql_case() -> Case {
         fail: vec!["pgsql.query; content:\"DELETE\";"],
     }
 }
+
+/// Returns a PDU of DCE/RPC over UDP: its type and its stub data.
+fn dcerpc_datagram(kind: u8, stub: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![4, kind, 0, 0, 0x10, 0, 0, 0];
+    bytes.extend([0; 16]);
+    bytes.extend([4, 3, 2, 1, 6, 5, 8, 7, 9, 10, 11, 12, 13, 14, 15, 16]);
+    bytes.extend([0x40; 16]);
+    bytes.extend([0, 0, 0, 0, 2, 0, 1, 0, 7, 0, 0, 0, 3, 0, 0xff, 0xff, 0xff, 0xff]);
+    bytes.extend((stub.len() as u16).to_le_bytes());
+    bytes.extend([0, 0, 0, 0]);
+    [bytes, stub.to_vec()].concat()
+}
+
+pub(super) fn dcerpc_udp_case() -> Case {
+    Case {
+        protocol: "dcerpc",
+        is_udp: true,
+        port: 34_964,
+        messages: vec![
+            client(dcerpc_datagram(0, b"\x2a\0\0\0stub")),
+            server(dcerpc_datagram(2, b"answer")),
+        ],
+        hold: vec![
+            "dcerpc.iface:01020304-0506-0708-090a-0b0c0d0e0f10;",
+            "dcerpc.iface:01020304-0506-0708-090a-0b0c0d0e0f10,=2;",
+            "dcerpc.opnum:3;",
+            "dcerpc.opnum:1-3;",
+            "dcerpc.stub_data; content:\"stub\";",
+            "dcerpc.stub_data; byte_test:4,=,42,0,dce;",
+            "flow:to_client; dcerpc.stub_data; content:\"answer\"; bsize:6;",
+            "app-layer-protocol:dcerpc;",
+        ],
+        fail: vec![
+            "dcerpc.iface:01020304-0506-0708-090a-0b0c0d0e0f11;",
+            "dcerpc.iface:01020304-0506-0708-090a-0b0c0d0e0f10,>2;",
+            "dcerpc.opnum:4;",
+            "flow:to_server; dcerpc.stub_data; content:\"answer\";",
+        ],
+    }
+}

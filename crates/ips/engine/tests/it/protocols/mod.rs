@@ -65,6 +65,7 @@ pub(crate) fn cases() -> Vec<Case> {
         binary::nfs_case(),
         binary::websocket_case(),
         binary::pgsql_case(),
+        binary::dcerpc_udp_case(),
         records::ldap_case(),
         records::enip_case(),
         text::quic_case(),
