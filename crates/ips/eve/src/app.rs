@@ -23,7 +23,7 @@ pub(crate) fn event_type(protocol: AppProtocol) -> &'static str {
         AppProtocol::FtpData => "ftp_data",
         AppProtocol::BittorrentDht => "bittorrent_dht",
         // Both versions have one type.
-        AppProtocol::Http2 => "http",
+        AppProtocol::Http2 | AppProtocol::Doh2 => "http",
         other => other.name(),
     }
 }

@@ -100,6 +100,8 @@ words! {
         Nfs "nfs";
         /// HTTP/2.
         Http2 "http2";
+        /// DNS over HTTP/2 (RFC 8484).
+        Doh2 "doh2";
         Rdp "rdp";
         Telnet "telnet";
         /// WebSocket (RFC 6455).
@@ -372,7 +374,7 @@ fn action(syntax: Syntax, word: &str) -> Result<Action, Reason> {
 }
 
 /// Protocols of the rule language for which the engine has no parser.
-const OTHER_PROTOCOLS: &[&str] = &["doh2", "arp", "ether", "user", "template", "llmnr", "pop2"];
+const OTHER_PROTOCOLS: &[&str] = &["arp", "ether", "user", "template", "llmnr", "pop2"];
 
 fn protocol(syntax: Syntax, word: &str) -> Result<(Protocol, Option<Hook>), Reason> {
     let lower = word.to_ascii_lowercase();

@@ -118,6 +118,8 @@ pub struct AppState {
     /// True once data of the flow escaped inspection: a strict parser refused bytes, a transaction was removed before
     /// its inspection, or a transaction exceeded a limit. In mode `ips` the policy for parser errors applies.
     pub has_failed: bool,
+    /// True once a stream of HTTP/2 has carried a message of DNS (RFC 8484).
+    pub(crate) carries_dns: bool,
     /// True once a message was inspected that recipients read in different ways. In mode `ips` the policy for ambiguous messages
     /// applies.
     pub is_ambiguous: bool,
@@ -172,6 +174,7 @@ impl AppState {
             flushes_raw,
             encrypted_from,
             has_failed,
+            carries_dns,
             is_ambiguous,
             caught_up,
             stores,
@@ -207,6 +210,7 @@ impl AppState {
         (*expects, *failed_direction, *frames, *other, *second) = (None, None, None, None, None);
         (*flushes_raw, *encrypted_from, *stores, *received, *has_ended) = Default::default();
         (*has_failed, *is_ambiguous, *has_unknown_datagram, *is_changed) = (false, false, false, false);
+        *carries_dns = false;
         *settings = AppSettings::default();
     }
 
@@ -443,6 +447,7 @@ impl AppState {
             return;
         };
         let outcome = parser.data(chunk, &mut self.transactions);
+        self.carries_dns |= self.transactions.carries_dns;
         if core::mem::take(&mut self.transactions.has_lost) {
             // Bytes that escape inspection may hide an attack, as those that cannot be parsed may.
             self.has_failed = true;

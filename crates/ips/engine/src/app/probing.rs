@@ -296,6 +296,14 @@ impl AppState {
         }
     }
 
+    /// Returns the name in events of a protocol of the flow: HTTP/2 has another one once it has carried DNS.
+    pub(crate) fn reported(&self, protocol: Option<AppProtocol>) -> Option<AppProtocol> {
+        match protocol {
+            Some(AppProtocol::Http2) if self.carries_dns => Some(AppProtocol::Doh2),
+            protocol => protocol,
+        }
+    }
+
     /// Passes bytes to the parser of a direction that speaks another protocol, or to the detection of that protocol.
     pub(super) fn parse_other(&mut self, key: &FlowKey, chunk: StreamChunk<'_>) {
         if let Some(other) = self.other.take_if(|other| other.direction == chunk.direction) {

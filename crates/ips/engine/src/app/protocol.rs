@@ -56,6 +56,7 @@ protocols! {
     Enip "enip" "EtherNet/IP.";
     BittorrentDht "bittorrent-dht" "The distributed hash table of BitTorrent.";
     Mdns "mdns" "DNS by multicast.";
+    Doh2 "doh2" "HTTP/2 that carries DNS (RFC 8484): the name of such flows. Their transactions are those of HTTP/2 and of DNS.";
     Failed "failed" "The bytes are of no known protocol.";
 }
 

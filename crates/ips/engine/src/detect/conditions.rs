@@ -25,19 +25,21 @@ fn is_in(ranges: &[(u128, u128)], number: u128) -> bool {
 /// transaction.
 pub(super) fn protocol(test: &ProtocolOfFlow, app: Option<AppProtocol>, flow: Option<&Flow>) -> bool {
     let of_side = |side| flow.and_then(|flow| flow.app.detected_in(side));
+    let carries_dns = flow.is_some_and(|flow| flow.app.carries_dns);
+    let takes = |app| test.takes(app, carries_dns);
     match test.of {
-        ProtocolOf::Packet => test.takes(app),
-        ProtocolOf::Client => test.takes(of_side(Direction::ToServer)),
-        ProtocolOf::Server => test.takes(of_side(Direction::ToClient)),
+        ProtocolOf::Packet => takes(app),
+        ProtocolOf::Client => takes(of_side(Direction::ToServer)),
+        ProtocolOf::Server => takes(of_side(Direction::ToClient)),
         ProtocolOf::Either => {
             let sides = Direction::BOTH.map(of_side);
             match test.is_negated {
-                true => sides.into_iter().all(|app| test.takes(app)),
-                false => sides.into_iter().any(|app| test.takes(app)),
+                true => sides.into_iter().all(takes),
+                false => sides.into_iter().any(takes),
             }
         }
-        ProtocolOf::Flow => test.takes(flow.and_then(|flow| flow.app.detected())),
-        ProtocolOf::Original => test.takes(flow.and_then(|flow| flow.app.original_protocol)),
+        ProtocolOf::Flow => takes(flow.and_then(|flow| flow.app.detected())),
+        ProtocolOf::Original => takes(flow.and_then(|flow| flow.app.original_protocol)),
     }
 }
 

@@ -46,6 +46,8 @@ pub struct Transactions {
     /// True once bytes escape inspection: a transaction with uninspected bytes was removed, bytes belong to a transaction that
     /// was removed, or a parser has no room for what decides how later bytes are read.
     pub(in crate::app) has_lost: bool,
+    /// True once a stream of HTTP/2 has carried a message of DNS.
+    pub(in crate::app) carries_dns: bool,
     /// The [`Direction::index`] of the bytes that are being parsed.
     pub(in crate::app) side: usize,
     /// The size of all transactions, once there are at least [`SIZED`].
@@ -89,6 +91,7 @@ impl Transactions {
         self.events.clear();
         self.sizes = None;
         (self.next, self.evicted, self.evicted_to, self.has_lost) = (0, 0, 0, false);
+        self.carries_dns = false;
     }
 
     /// Frees all transactions.

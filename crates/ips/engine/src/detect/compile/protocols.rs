@@ -39,6 +39,9 @@ const FILES: &[AppProtocol] = &[
 /// The versions of HTTP, which have the same buffers.
 const HTTP: &[AppProtocol] = &[AppProtocol::Http, AppProtocol::Http2];
 
+/// The protocols of the transactions of a flow that carries DNS over HTTP/2.
+pub(super) const DOH2: &[AppProtocol] = &[AppProtocol::Http2, AppProtocol::Dns];
+
 /// Compiles the protocol of a header.
 pub(super) fn header(protocol: Protocol) -> ProtocolTest {
     let ip = |ip: &[u8]| ProtocolTest {
@@ -78,6 +81,11 @@ pub(super) fn header(protocol: Protocol) -> ProtocolTest {
             ..ProtocolTest::default()
         },
         Protocol::Dns => app(AppProtocol::Dns),
+        Protocol::Doh2 => ProtocolTest {
+            app: DOH2.to_vec(),
+            carries_dns: true,
+            ..ProtocolTest::default()
+        },
         Protocol::Tls => app(AppProtocol::Tls),
         Protocol::Smtp => app(AppProtocol::Smtp),
         Protocol::Ftp => app(AppProtocol::Ftp),

@@ -393,7 +393,9 @@ impl Detector {
             has_stream_data,
             ..
         } = context;
-        let is_app = rule.protocol.app.is_empty() || app.is_some_and(|app| rule.protocol.app.contains(&app));
+        let is_app = rule.protocol.app.is_empty()
+            || app.is_some_and(|app| rule.protocol.app.contains(&app))
+                && (!rule.protocol.carries_dns || flow.is_some_and(|flow| flow.app.carries_dns));
         // The fastest tests come first; tests of addresses are the slowest.
         is_app
             && conditions::flow(rule, packet, flow, direction)

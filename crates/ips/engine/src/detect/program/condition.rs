@@ -205,10 +205,17 @@ pub struct ProtocolOfFlow {
 }
 
 impl ProtocolOfFlow {
-    /// Returns true if a protocol satisfies the condition; `None` stands for one that is not known yet.
-    pub(in crate::detect) fn takes(&self, app: Option<AppProtocol>) -> bool {
+    /// Returns true if a protocol satisfies the condition; `None` stands for one that is not known yet. A flow of HTTP/2 that carries
+    /// DNS is one of both protocols.
+    pub(in crate::detect) fn takes(&self, app: Option<AppProtocol>, carries_dns: bool) -> bool {
+        const BOTH: [AppProtocol; 3] = [AppProtocol::Http2, AppProtocol::Dns, AppProtocol::Doh2];
+        let is_of_both = |app: AppProtocol| carries_dns && BOTH.contains(&app);
+        let is_in = |app: AppProtocol| {
+            self.protocols.contains(&app)
+                || is_of_both(app) && BOTH.iter().any(|other| self.protocols.contains(other))
+        };
         match app {
-            Some(app) => self.protocols.contains(&app) != self.is_negated,
+            Some(app) => is_in(app) != self.is_negated,
             None => self.takes_unknown,
         }
     }

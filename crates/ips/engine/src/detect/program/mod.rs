@@ -66,6 +66,8 @@ pub struct ProtocolTest {
     pub version: Option<u8>,
     /// Application protocols; empty for any.
     pub app: Vec<AppProtocol>,
+    /// True if the flow must be one of HTTP/2 that carries DNS.
+    pub carries_dns: bool,
 }
 
 /// The addresses and ports of one end of a header.

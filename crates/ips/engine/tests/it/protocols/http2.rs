@@ -180,6 +180,23 @@ pub(super) fn dns_case() -> Case {
     }
 }
 
+/// Returns the case of rules of DNS over HTTP/2.
+pub(super) fn doh2_case() -> Case {
+    Case {
+        protocol: "doh2",
+        hold: vec![
+            "dns.query; content:\"example.com\";",
+            "dns.rcode:0;",
+            "http.uri; content:\"/dns-query\";",
+            "http.stat_code; content:\"200\";",
+            "app-layer-protocol:doh2;",
+            "app-layer-protocol:http2;",
+        ],
+        fail: vec!["dns.rcode:3;", "http.uri; content:\"/other\";"],
+        ..dns_case()
+    }
+}
+
 /// Returns the flow that raises an anomaly of HTTP/2.
 pub(super) fn anomaly(event: &str) -> Vec<Message> {
     let messages = |frames: &[Vec<u8>]| vec![client([PREFACE, &frames.concat()].concat())];

@@ -78,6 +78,7 @@ pub(crate) fn cases() -> Vec<Case> {
         text::http_case(),
         http2::http2_case(),
         http2::dns_case(),
+        http2::doh2_case(),
     ];
     cases.extend(binary::krb5_cases());
     cases.extend(frames::cases());
@@ -129,6 +130,43 @@ fn rules_over_each_keyword_hold_as_documented_in_any_segmentation() {
                     );
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn rules_of_dns_over_http_hold_on_no_other_flow_and_events_have_its_name() {
+    use millrace_ips_engine::Event;
+    use millrace_ips_engine::app::AppProtocol;
+    let text = "alert doh2 any any -> any any (sid:1;)\n\
+        alert tcp any any -> any any (app-layer-protocol:doh2; sid:2;)\n\
+        alert tcp any any -> any any (app-layer-protocol:!doh2; flow:to_server; sid:3;)\n";
+    for (case, expected, app) in [
+        (http2::http2_case(), &[3][..], AppProtocol::Http2),
+        (http2::doh2_case(), &[1, 2], AppProtocol::Doh2),
+    ] {
+        for mode in [Mode::Ids, Mode::Ips] {
+            let settings = millrace_ips_engine::Settings {
+                mode,
+                records: true,
+                ..millrace_ips_engine::Settings::default()
+            };
+            let mut bed = crate::bed::TestBed::with(settings, text);
+            bed.send_all(tcp(case.port, &case.messages, 1000));
+            bed.finish();
+            let flows: Vec<_> = bed
+                .events()
+                .iter()
+                .filter_map(|event| match event {
+                    Event::Flow(flow, ..) => flow.app,
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(flows, [app], "{mode:?}");
+            let mut found: Vec<u32> = bed.sids().into_iter().collect();
+            // Rule 3 holds on the first packets, before DNS is known.
+            found.retain(|sid| *sid != 3 || app != AppProtocol::Doh2);
+            assert_eq!(found, expected, "{app:?} {mode:?}");
         }
     }
 }

@@ -148,6 +148,7 @@ impl Streams {
             .and_then(dns_query)
             .filter(|_| direction == Direction::ToServer);
         if let Some(message) = query {
+            out.carries_dns = true;
             dns::message(&message, direction, out);
         }
     }
@@ -349,6 +350,7 @@ impl Streams {
             self.list.remove(at);
         }
         if let Some(message) = message.filter(|_| is_complete) {
+            out.carries_dns = true;
             dns::message(&message, direction, out);
         }
     }

@@ -4,6 +4,7 @@ use millrace_ips_rules::options::protocols::ProtocolOf;
 use millrace_ips_rules::{Reason, Syntax};
 
 use super::builder::Builder;
+use crate::app::AppProtocol;
 use crate::detect::compile::bytes::List;
 use crate::detect::compile::protocols;
 use crate::detect::program::{Absence, AppTest, BufferTest, Operation, ProtocolOfFlow};
@@ -72,7 +73,10 @@ impl Builder<'_> {
             _ => None,
         });
         let header = protocols::header(self.protocol).app;
-        let is_in_header = |app| header.contains(app);
+        let is_in_header = |app: &AppProtocol| {
+            let is_doh = *app == AppProtocol::Doh2 && protocols::DOH2.iter().any(|app| header.contains(app));
+            header.contains(app) || is_doh
+        };
         let is_outside = match test.is_negated {
             _ if header.is_empty() || test.of != ProtocolOf::Packet => false,
             true => header.iter().all(|app| test.protocols.contains(app)),

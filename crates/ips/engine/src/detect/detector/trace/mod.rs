@@ -241,8 +241,12 @@ impl Detector {
             packet, direction, ..
         } = context;
         if !rule.protocol.app.is_empty() {
-            let names: Vec<&str> = rule.protocol.app.iter().map(|app| app.name()).collect();
-            let holds = app.is_some_and(|app| rule.protocol.app.contains(&app));
+            let mut names: Vec<&str> = rule.protocol.app.iter().map(|app| app.name()).collect();
+            let mut holds = app.is_some_and(|app| rule.protocol.app.contains(&app));
+            if rule.protocol.carries_dns {
+                names = vec![AppProtocol::Doh2.name()];
+                holds &= flow.is_some_and(|flow| flow.app.carries_dns);
+            }
             steps.add(
                 format!("the application protocol is {}", names.join(" or ")),
                 holds,
