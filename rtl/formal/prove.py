@@ -49,7 +49,7 @@ PROOFS = [
     Proof("sequencer", "a table is written, and a fence is sent, only while a command is executed; rows have even parity",
           ["mem", "sequencer"], engine="ind", steps=4, defines=["PROOF_WITHOUT_CONTENTS", "PROOF_WITHOUT_BLOCKS"]),
     Proof("ingress", "heads, ends and beats of each frame that is not dropped; markers are between heads",
-          ["mem", "fifo", "ingress"], engine="ind", steps=4, defines=["PROOF_WITHOUT_CONTENTS", "PROOF_WITHOUT_BLOCKS"]),
+          ["mem", "fifo", "last_beat", "ingress"], engine="ind", steps=4, defines=["PROOF_WITHOUT_CONTENTS", "PROOF_WITHOUT_BLOCKS"]),
     Proof("order", "results leave the parser in the order of arrival, and none passes a command", ["mem", "fifo", "parser"]),
     Proof("engine", "a walk takes at most 24 steps, and slots are given back once", ["mem", "parser_window", "ipv4_sum", "parser_fields", "parser_engine"],
           engine="ind", steps=4, defines=["PROOF_WITHOUT_CONTENTS", "PROOF_WITHOUT_BLOCKS"]),

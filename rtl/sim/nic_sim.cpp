@@ -139,9 +139,11 @@ static void wait_quiet() {
     }
 }
 
-static void send_frame(const uint8_t* bytes, size_t size, int port, bool bad_fcs, bool pauses) {
+// `empty_end`: a frame that fills its last beat is ended by one without bytes.
+static void send_frame(const uint8_t* bytes, size_t size, int port, bool bad_fcs, bool pauses, bool empty_end) {
     size_t at = 0;
-    do {
+    bool ended = false;
+    while (!ended) {
         size_t here = size - at < size_t(BYTES) ? size - at : BYTES;
         uint8_t beat[BYTES] = {};
         memcpy(beat, bytes + at, here);
@@ -151,13 +153,14 @@ static void send_frame(const uint8_t* bytes, size_t size, int port, bool bad_fcs
             top.rx_data[word] = uint32_t(b[0]) << 24 | b[1] << 16 | b[2] << 8 | b[3];
         }
         at += here;
+        ended = at == size && !(empty_end && here == size_t(BYTES));
         top.rx_valid = 1;
-        top.rx_last = at == size;
+        top.rx_last = ended;
         top.rx_bytes = here;
         top.rx_bad_fcs = bad_fcs;
         top.rx_port = port;
         tick();
-    } while (at < size);
+    }
 }
 
 static void send_command(const uint8_t* bytes) {
@@ -263,7 +266,7 @@ static int run_wire(const std::vector<std::vector<uint8_t>>& frames, double gbps
         size_t size = body.size() - 4;
         while (double(cycles) < due) tick();
         arrivals.push_back(cycles);
-        send_frame(&body[4], size, body[0], false, false);
+        send_frame(&body[4], size, body[0], false, false, false);
         // FCS, preamble and the gap between frames are 24 bytes.
         due += (size + 24) * 8.0 / gbps * mhz / 1000.0;
     }
@@ -309,9 +312,9 @@ int main(int argc, char** argv) {
                     frames.emplace_back(b, b + size);
                     break;
                 }
-                idle(half(2) & 0x7fff);
+                idle(half(2) & 0x3fff);
                 while (!top.rx_room) tick();
-                send_frame(b + 4, size - 4, b[0], b[1] & 1, half(2) >> 15);
+                send_frame(b + 4, size - 4, b[0], b[1] & 1, half(2) >> 15, half(2) >> 14 & 1);
                 break;
             case COMMAND: idle(half(0)); send_command(b + 2); break;
             case BUFFERS:

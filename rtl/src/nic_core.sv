@@ -121,12 +121,12 @@ module nic_core #(
     wire [13:0] end_length;
     wire [31:0] end_time;
     reg marked;                               // the command has its place
-    wire marker_ready;
+    wire marker_ready, rx_holds;
     assign command_accepted = command_valid && ready && !marked && marker_ready;
     ingress #(.WIDTH(WIDTH), .FRAMES_LOG2(FRAMES_LOG2), .HEADS_LOG2(HEADS_LOG2)) entry (
         .clk(clk), .reset(core_reset), .now(now), .rx_valid(rx_valid && rx_taken), .rx_data(rx_data), .rx_last(rx_last),
-        .rx_bytes(rx_bytes), .rx_bad_fcs(rx_bad_fcs), .rx_port(rx_port), .rx_room(rx_room), .rx_dropped(rx_dropped),
-        .marker_valid(command_valid && ready && !marked), .marker_ready(marker_ready),
+        .rx_bytes(rx_bytes), .rx_bad_fcs(rx_bad_fcs), .rx_port(rx_port), .rx_room(rx_room), .rx_holds(rx_holds),
+        .rx_dropped(rx_dropped), .marker_valid(command_valid && ready && !marked), .marker_ready(marker_ready),
         .head_valid(head_valid), .head_data(head_data), .head_first(head_first), .head_last(head_last),
         .head_size(head_size), .head_longer(head_longer), .head_port(head_port), .head_marker(head_marker),
         .head_pop(head_pop), .end_valid(end_valid), .end_length(end_length), .end_bad_fcs(end_bad_fcs),
@@ -298,6 +298,6 @@ module nic_core #(
     );
     // The end FIFO has one entry for each frame inside that the parser still has.
     assign quiet = ready && nothing_under_way && !end_valid && !head_valid && !result_valid && !frame_valid && !marked
-                && !(rx_valid && rx_taken) && !rx_inside;
+                && !(rx_valid && rx_taken) && !rx_inside && !rx_holds;
 endmodule
 `default_nettype wire

@@ -86,7 +86,7 @@ pub(crate) fn record(interval: &Interval, numbers: &mut Numbers) -> Vec<u8> {
     record
 }
 
-/// What a log has beside its intervals.
+/// The numbers and the size of a log that was read.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
     pub(crate) numbers: Numbers,

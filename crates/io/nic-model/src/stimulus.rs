@@ -11,6 +11,9 @@ use crate::parser::parse;
 
 /// Number of frames after which all queues get buffers and completions back.
 const ROUND: usize = 64;
+/// Bits of the stall of a frame: idle cycles between its beats, and a last beat without bytes.
+const PAUSES: u16 = 1 << 15;
+const EMPTY_END: u16 = 1 << 14;
 /// Number of different frames that entries are made for.
 const KNOWN: usize = 24;
 
@@ -109,20 +112,29 @@ impl Stimulus {
             });
         }
         let known = self.random.below(self.known.len());
-        let bytes = match self.random.below(3) {
+        let mut bytes = match self.random.below(3) {
             _ if self.random.once_in(200) => vec![0x5a; self.random.pick(&[1, 13, 9601, 9700])],
             0 => frames::mutated(&mut self.random),
             _ => self.known[known].clone(),
         };
-        let stall = if self.random.once_in(3) {
+        let mut stall = if self.random.once_in(3) {
             self.random.below(60) as u16
         } else {
             0
         };
+        if self.random.once_in(8) {
+            stall |= PAUSES;
+        }
+        if self.random.once_in(8) {
+            // A frame that fills its beats; the head ends with one of them if it has 128 bytes.
+            stall |= EMPTY_END;
+            let size = bytes.len().next_multiple_of(self.random.pick(&[16, 64, 128]));
+            bytes.resize(size, 0);
+        }
         out.push(Input::Frame {
             port: self.random.below(self.capabilities.ports.into()) as u8,
             bad_fcs: self.random.once_in(60),
-            stall: stall | if self.random.once_in(8) { 0x8000 } else { 0 },
+            stall,
             bytes,
         });
     }

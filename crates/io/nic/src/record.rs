@@ -15,8 +15,9 @@
 //!  0x08 END
 //! ```
 //! All integers are little endian. The order of input is the order in which the device sees it.
-//! * `stall` is the number of cycles that the input is idle before the record; in FRAME, bit 15 asks for random idle cycles
-//!   between beats. It changes no output.
+//! * `stall` is the number of cycles that the input is idle before the record. In FRAME, bit 15 asks for random idle cycles
+//!   between beats, and bit 14 for a last beat without bytes where the one before it is full, as a MAC gives it that cuts the
+//!   FCS off. It changes no output.
 //! * Bit 0 of the flags of a FRAME says that its FCS is wrong.
 //! * BUFFERS posts free buffers to a queue, TAKE frees completions of a queue (the driver has read them), and FLIP inverts
 //!   one bit of a row of the exact table. They take effect when everything before them has been put out.
