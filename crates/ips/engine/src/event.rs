@@ -271,9 +271,36 @@ pub enum TcpState {
     Established,
     /// The server sent a FIN.
     FinWait1,
+    /// The client acknowledged the FIN of the server.
+    FinWait2,
+    /// Both sent a FIN, the server first, and neither is acknowledged.
+    Closing,
+    /// Both sent a FIN, the server first, and that of the client is not acknowledged.
+    TimeWait,
     /// The client sent a FIN.
     CloseWait,
+    /// Both sent a FIN, the client first, and that of the server is not acknowledged.
+    LastAck,
     Closed,
+}
+
+impl TcpState {
+    /// Returns the name of the state, as Suricata writes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            TcpState::SynSent => "syn_sent",
+            TcpState::SynReceived => "syn_recv",
+            TcpState::Established => "established",
+            TcpState::FinWait1 => "fin_wait1",
+            TcpState::FinWait2 => "fin_wait2",
+            TcpState::Closing => "closing",
+            TcpState::TimeWait => "time_wait",
+            TcpState::CloseWait => "close_wait",
+            TcpState::LastAck => "last_ack",
+            TcpState::Closed => "closed",
+        }
+    }
 }
 
 /// A file of a transaction.

@@ -13,7 +13,7 @@ use crate::event::{
 use crate::flow::{Direction, Flow, FlowState};
 use crate::packet::Packet;
 use crate::packet::tunnel::Tunnels;
-use crate::tcp::Stream;
+use crate::tcp::{Session, Stream};
 use crate::verdict::{DropReason, Verdict};
 
 impl FlowSummary {
@@ -40,23 +40,47 @@ impl FlowSummary {
 
 impl TcpSummary {
     fn of(flow: &Flow) -> TcpSummary {
-        let [client, server] = flow.tcp_flags.map(u16::from);
+        let [_, server] = flow.tcp_flags.map(u16::from);
         let session = flow.tcp.as_deref();
         TcpSummary {
             flags: flow.tcp_flags,
             state: session.map(|session| match session.state() {
                 FlowState::New if server & flags::SYN == 0 => TcpState::SynSent,
                 FlowState::New => TcpState::SynReceived,
-                FlowState::Established if client & flags::FIN != 0 => TcpState::CloseWait,
-                FlowState::Established if server & flags::FIN != 0 => TcpState::FinWait1,
-                FlowState::Established => TcpState::Established,
-                FlowState::Closed => TcpState::Closed,
+                FlowState::Closed if session.is_reset() => TcpState::Closed,
+                FlowState::Established | FlowState::Closed => closing_state(session),
             }),
             has_gaps: Direction::BOTH.map(|direction| {
                 let stream = session.and_then(|session| session.stream(direction));
                 stream.is_some_and(Stream::has_gaps)
             }),
         }
+    }
+}
+
+/// Returns the state of a connection that is established: by which end sent the first FIN, and which FINs are acknowledged (RFC 9293,
+/// section 3.3.2, from the server's view).
+fn closing_state(session: &Session) -> TcpState {
+    let fin = |sender| session.stream(sender).and_then(Stream::fin);
+    let is_acknowledged = |sender| {
+        let acked = session.stream(sender).map_or(0, Stream::acked);
+        fin(sender).is_some_and(|fin| acked > fin)
+    };
+    let (client, server) = (Direction::ToServer, Direction::ToClient);
+    match session.first_fin() {
+        None => TcpState::Established,
+        Some(Direction::ToServer) => match fin(server) {
+            None => TcpState::CloseWait,
+            Some(_) if !is_acknowledged(server) => TcpState::LastAck,
+            Some(_) => TcpState::Closed,
+        },
+        Some(Direction::ToClient) => match (fin(client), is_acknowledged(server)) {
+            (None, false) => TcpState::FinWait1,
+            (None, true) => TcpState::FinWait2,
+            (Some(_), _) if is_acknowledged(client) => TcpState::Closed,
+            (Some(_), false) => TcpState::Closing,
+            (Some(_), true) => TcpState::TimeWait,
+        },
     }
 }
 

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{
-    FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId, Subject, TcpState, TcpSummary,
-    TransactionEvent,
+    FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId, Subject, TcpSummary, TransactionEvent,
 };
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::packet::events::PacketEvents;
@@ -319,17 +318,7 @@ fn tcp(out: &mut Object<'_>, summary: &TcpSummary) {
     }
     control_bits(out, all);
     if let Some(state) = summary.state {
-        out.field(
-            "state",
-            match state {
-                TcpState::SynSent => "syn_sent",
-                TcpState::SynReceived => "syn_recv",
-                TcpState::Established => "established",
-                TcpState::FinWait1 => "fin_wait1",
-                TcpState::CloseWait => "close_wait",
-                TcpState::Closed => "closed",
-            },
-        );
+        out.field("state", state.name());
     }
     for (name, has_gaps) in ["ts_gap", "tc_gap"].into_iter().zip(summary.has_gaps) {
         if has_gaps {

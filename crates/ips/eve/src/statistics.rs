@@ -220,15 +220,7 @@ impl Census {
         };
         self.add(&format!("flow.end.state.{state}"));
         if transport == TCP {
-            let state = match flow.tcp.and_then(|tcp| tcp.state) {
-                None => "none",
-                Some(TcpState::SynSent) => "syn_sent",
-                Some(TcpState::SynReceived) => "syn_recv",
-                Some(TcpState::Established) => "established",
-                Some(TcpState::FinWait1) => "fin_wait1",
-                Some(TcpState::CloseWait) => "close_wait",
-                Some(TcpState::Closed) => "closed",
-            };
+            let state = flow.tcp.and_then(|tcp| tcp.state).map_or("none", TcpState::name);
             self.add(&format!("flow.end.tcp_state.{state}"));
         }
         for app in [flow.original_app, flow.app].into_iter().flatten() {

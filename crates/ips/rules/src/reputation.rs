@@ -15,7 +15,7 @@ use crate::text::quote;
 
 /// Largest number of a category.
 const CATEGORY_MAX: u8 = 60;
-/// Largest score; 0 is none.
+/// Largest score. 0 is a score, too.
 const SCORE_MAX: u8 = 127;
 /// Bits before an IPv4 address that is written as one of IPv6 (RFC 4291, section 2.5.5.2).
 const MAPPED: u8 = 96;
@@ -114,8 +114,7 @@ impl Reputation {
         self.categories.get(&name.to_ascii_lowercase()).copied()
     }
 
-    /// Returns the score of an address in a category: that of the longest network with one; `None` without a score, and for
-    /// the score 0.
+    /// Returns the score of an address in a category: that of the longest network with one; `None` if no row has one.
     pub fn score(&self, address: IpAddr, category: u8) -> Option<u8> {
         let bits = bits(address);
         let of = |(core::cmp::Reverse(prefix), networks): (&core::cmp::Reverse<u8>, &Networks)| {
@@ -125,7 +124,7 @@ impl Reputation {
                 .find(|(known, _)| *known == category)
                 .map(|(_, score)| *score)
         };
-        self.networks.iter().find_map(of).filter(|score| *score > 0)
+        self.networks.iter().find_map(of)
     }
 }
 
@@ -187,8 +186,11 @@ mod tests {
             None,
             "a network of IPv4 has no address of IPv6"
         );
-        // The score 0 says that the host has none.
-        assert_eq!(score("192.0.2.8", bad), None);
+        assert_eq!(
+            score("192.0.2.8", bad),
+            Some(0),
+            "0 is a score, and not that of the network"
+        );
     }
 
     #[test]

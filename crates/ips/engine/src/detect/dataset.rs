@@ -5,10 +5,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use data_encoding::{BASE64, BASE64_NOPAD};
 use millrace_ips_rules::Reason;
 use millrace_ips_rules::options::dataset::{Enrichment, JsonForm, SetCommand, SetTest, SetType};
 
-use super::bytes;
 pub use super::program::{JsonSet, Values};
 use super::program::{SetLookup, compare};
 
@@ -194,21 +194,30 @@ pub(super) fn read(kind: SetType, has_reputation: bool, text: &[u8]) -> Result<V
         };
         let reputation = match (has_reputation, reputation) {
             (true, Some(reputation)) => reputation.parse().map_err(|_| wrong())?,
-            (true, None) => return Err(wrong()),
-            (false, _) => 0,
+            (true, None) | (false, Some(_)) => return Err(wrong()),
+            (false, None) => 0,
         };
         let value = match kind {
-            SetType::String => {
-                let mut decoded = Vec::new();
-                bytes::decode_base64(value.as_bytes(), &mut decoded);
-                (!decoded.is_empty()).then_some(decoded)
-            }
+            SetType::String => strict_base64(value).filter(|decoded| !decoded.is_empty()),
             SetType::Md5 | SetType::Sha256 => unhex(value).and_then(|value| key(kind, &value)),
             SetType::Ipv4 | SetType::Ip => key(kind, value.as_bytes()),
         };
         values.insert(value.ok_or_else(wrong)?, reputation);
     }
     Ok(values)
+}
+
+/// Returns what a text in Base64 stands for (RFC 4648, section 4); `None` if a character, the length or the padding is wrong.
+fn strict_base64(text: &str) -> Option<Vec<u8>> {
+    if text.trim_end_matches('=').contains('=') {
+        return None;
+    }
+    let encoding = if text.len().is_multiple_of(4) {
+        &BASE64
+    } else {
+        &BASE64_NOPAD
+    };
+    encoding.decode(text.as_bytes()).ok()
 }
 
 /// Returns the value of a key with dots between nested keys.
@@ -296,7 +305,8 @@ pub(super) fn read_json(
             return Err(wrong(format!("object {} has {} bytes", at + 1, text.len())));
         }
         values.insert(value.clone(), 0);
-        json.values.insert(value, text);
+        // Of equal values, the first object counts.
+        json.values.entry(value).or_insert(text);
     }
     match values.is_empty() {
         true => Err(wrong(format!("no object has the key {}", form.value_key))),
@@ -368,6 +378,41 @@ mod tests {
         }
         assert!(!changes.look_up(&set, b"more"));
         assert_eq!(changes.lost, 1);
+    }
+
+    #[test]
+    fn a_line_that_is_no_value_of_the_set_is_refused() {
+        let strings = |text: &str| read(SetType::String, false, text.as_bytes());
+        for right in ["Y3VybC83", "YWJj\n# comment\n", "YQ==", "YQ"] {
+            assert!(strings(right).is_ok(), "{right}");
+        }
+        // A character that is none of Base64, a wrong length, a padding inside, and a list of a set with numbers.
+        for wrong in [
+            "Y3VybC83Lj!QzLjA=",
+            "Z29vZ2xlLm;NvbQ==",
+            "Y",
+            "YQ==YQ==",
+            "YQ==,1",
+            "YR==",
+        ] {
+            assert!(strings(wrong).is_err(), "{wrong}");
+        }
+        let scored = |text: &str| read(SetType::String, true, text.as_bytes());
+        assert!(scored("YQ==,1").is_ok() && scored("YQ==").is_err());
+        let twice = b"{\"host\":{\"name\":\"a\"},\"year\":2005}\n{\"host\":{\"name\":\"a\"},\"year\":2010}\n";
+        let form = Enrichment {
+            form: JsonForm::Lines,
+            key: None,
+            is_extra: false,
+            value_key: "host.name".to_owned(),
+            array_key: None,
+            removes_key: true,
+        };
+        let (_, json) = read_json(SetType::String, "set", &form, twice).unwrap();
+        assert!(
+            json.values[&b"a"[..]].contains("2005"),
+            "of two, the first counts"
+        );
     }
 
     #[test]

@@ -238,3 +238,13 @@ fn clear_options(mut options: &mut [u8]) {
         options = rest;
     }
 }
+
+/// Refuses a segment without any control bit, and a SYN with FIN or RST.
+pub(super) fn check_flags(tcp: &TcpHeader<'_>) -> Result<(), TcpProblem> {
+    let control = tcp.flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK);
+    let has_two = tcp.has(flags::SYN | flags::FIN) || tcp.has(flags::SYN | flags::RST);
+    if control == 0 || has_two {
+        return Err(TcpProblem::Flags);
+    }
+    Ok(())
+}

@@ -11,7 +11,7 @@
 use millrace_wire::tcp::flags;
 
 use super::half::Half;
-use super::normalize::{Edits, TcpCounters, TcpProblem};
+use super::normalize::{Edits, TcpCounters, TcpProblem, check_flags};
 use super::options::Options;
 use super::stream::InspectionBuffer;
 use super::{Stream, StreamChunk, TcpSettings, urgent};
@@ -33,6 +33,8 @@ pub struct Session {
     /// True once the connection is closing: the client sent a FIN, both ends sent a FIN, or one end sent a
     /// reset.
     is_closing: bool,
+    /// The direction of the first FIN.
+    first_fin: Option<Direction>,
     /// Memory that was charged to the pool of segments, in bytes.
     pub(crate) charged: usize,
 }
@@ -60,8 +62,14 @@ impl Session {
             is_reset: false,
             is_repeated: false,
             is_closing: false,
+            first_fin: None,
             charged: 0,
         })
+    }
+
+    /// Returns the direction of the first FIN, if one was sent.
+    pub(crate) fn first_fin(&self) -> Option<Direction> {
+        self.first_fin
     }
 
     /// Returns true if the client has repeated the SYN of the connection after the end of the connection.
@@ -89,6 +97,7 @@ impl Session {
                 is_reset: false,
                 is_repeated: false,
                 is_closing: false,
+                first_fin: None,
                 charged: 0,
             })
         })
@@ -464,6 +473,7 @@ impl Session {
         if has_fin && !is_old_fin {
             stream.finish(end);
             self.is_closing |= direction == Direction::ToServer && stream.is_complete();
+            self.first_fin.get_or_insert(direction);
         }
         self.close_if_done();
         Ok(())
@@ -586,13 +596,4 @@ fn scale(own: Option<u8>, other: Option<u8>) -> u8 {
 fn is_bare_ack(packet: &Packet<'_>, tcp: &TcpHeader<'_>) -> bool {
     let control = tcp.flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK);
     control == flags::ACK && packet.payload.is_empty()
-}
-
-fn check_flags(tcp: &TcpHeader<'_>) -> Result<(), TcpProblem> {
-    let control = tcp.flags & (flags::SYN | flags::FIN | flags::RST | flags::ACK);
-    let has_two = tcp.has(flags::SYN | flags::FIN) || tcp.has(flags::SYN | flags::RST);
-    if control == 0 || has_two {
-        return Err(TcpProblem::Flags);
-    }
-    Ok(())
 }

@@ -32,7 +32,7 @@ impl Conversation {
     }
 
     /// Sends a segment; returns true if it was dropped.
-    fn send(&mut self, bed: &mut TestBed, from: usize, flags: u16, data: &[u8]) -> bool {
+    pub(crate) fn send(&mut self, bed: &mut TestBed, from: usize, flags: u16, data: &[u8]) -> bool {
         let (src, dst) = (self.ends[from], self.ends[1 - from]);
         let repr = tcp::Repr {
             src: src.1,

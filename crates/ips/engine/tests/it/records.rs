@@ -1,9 +1,11 @@
 //! Of records and alerts: where their packets come from, which end is their source, and the counters of flows.
 
-use millrace_ips_engine::event::PacketSource;
+use millrace_ips_engine::event::{PacketSource, TcpState};
 use millrace_ips_engine::{Event, Mode, Settings};
+use millrace_wire::tcp::flags::{ACK, FIN, RST};
 
-use crate::bed::{ATTACK, TestBed, datagram, fragments, geneve, gre, ip, six_in_four, vxlan};
+use crate::bed::{ATTACK, HOST_A, HOST_B, TestBed, datagram, fragments, geneve, gre, ip, six_in_four, vxlan};
+use crate::conversation::Conversation;
 use crate::frames::{ipv4, tcp, udp};
 use crate::protocols::cases;
 
@@ -47,6 +49,37 @@ fn the_source_of_a_packet_is_a_frame_fragments_or_the_innermost_tunnel() {
     ];
     for (packets, expected) in cases {
         assert_eq!(sources(packets)[0], expected);
+    }
+}
+
+#[test]
+fn a_connection_that_ends_has_the_state_of_its_last_segment() {
+    let (client, server) = (0, 1);
+    let fin = FIN | ACK;
+    for (segments, expected) in [
+        (&[][..], TcpState::Established),
+        (&[(client, fin)], TcpState::CloseWait),
+        (&[(client, fin), (server, ACK)], TcpState::CloseWait),
+        (&[(client, fin), (server, fin)], TcpState::LastAck),
+        (&[(client, fin), (server, fin), (client, ACK)], TcpState::Closed),
+        (&[(server, fin)], TcpState::FinWait1),
+        (&[(server, fin), (client, ACK)], TcpState::FinWait2),
+        (&[(server, fin), (client, fin)], TcpState::TimeWait),
+        (&[(server, fin), (client, fin), (server, ACK)], TcpState::Closed),
+        (&[(client, fin), (server, RST | ACK)], TcpState::Closed),
+    ] {
+        let mut bed = recording("");
+        let mut conversation = Conversation::open(&mut bed, (HOST_A, 40_000), (HOST_B, 80));
+        for (from, flags) in segments {
+            assert!(!conversation.send(&mut bed, *from, *flags, &[]));
+        }
+        bed.finish();
+        let of = |event: &Event| match event {
+            Event::Flow(flow, ..) => flow.tcp.and_then(|tcp| tcp.state),
+            _ => None,
+        };
+        let states: Vec<TcpState> = bed.events().iter().filter_map(of).collect();
+        assert_eq!(states, [expected], "{segments:?}");
     }
 }
 

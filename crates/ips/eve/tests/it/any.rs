@@ -63,13 +63,19 @@ prop_compose! {
 }
 
 fn tcp() -> impl Strategy<Value = TcpSummary> {
-    use TcpState::{CloseWait, Closed, Established, FinWait1, SynReceived, SynSent};
+    use TcpState::{
+        CloseWait, Closed, Closing, Established, FinWait1, FinWait2, LastAck, SynReceived, SynSent, TimeWait,
+    };
     let state = option::of(select(vec![
         SynSent,
         SynReceived,
         Established,
         FinWait1,
+        FinWait2,
+        Closing,
+        TimeWait,
         CloseWait,
+        LastAck,
         Closed,
     ]));
     (any::<[u8; 2]>(), state, any::<[bool; 2]>()).prop_map(|(flags, state, has_gaps)| TcpSummary {

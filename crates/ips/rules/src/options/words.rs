@@ -96,7 +96,7 @@ fields! {
     Prefilter "prefilter" "the prefilter chooses its pattern by itself" "nothing";
     AlertToo "alert" "a match raises an alert, too" "nothing";
     Absent "absent" "the buffer is not there" "nothing, or or_else";
-    AddressReputation "iprep" "the reputation of the address is" "src|dst|any|both,CATEGORY,<|>|=|<=|>=,SCORE to 127, or src|dst|any|both,CATEGORY,isset|isnotset";
+    AddressReputation "iprep" "the reputation of the address is" "src|dst|any|both,CATEGORY,<|>|=|<=|>=|!=,SCORE to 127, or src|dst|any|both,CATEGORY,isset|isnotset";
     Country "geoip" "the country of the address is" "[src|dst|both|any,] and codes of up to 64 countries of two letters with commas between them, all or none with a !";
     Entropy "entropy" "the entropy of the buffer is" "[bytes N][, offset N], value COMPARISON, in bits for a byte, as in value >= 4.037";
     Rpc "rpc" "the payload is an RPC call of" "PROGRAM[,VERSION|*[,PROCEDURE|*]]";
@@ -281,7 +281,7 @@ impl TextField {
                 [side, category, ref test @ ..] if is_word(category) => {
                     let is_test = match *test {
                         ["isset" | "isnotset"] => true,
-                        ["<" | ">" | "=" | "<=" | ">=", score] => {
+                        ["<" | ">" | "=" | "<=" | ">=" | "!=", score] => {
                             score.parse::<u8>().is_ok_and(|score| score <= 127)
                         }
                         _ => false,

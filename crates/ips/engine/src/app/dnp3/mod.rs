@@ -38,7 +38,7 @@ const READ: u8 = 1;
 const RESPONSE: u8 = 129;
 const AUTHENTICATION_RESPONSE: u8 = 131;
 /// Number of requests without a response above which Suricata raises an event.
-const FLOOD: u32 = 500;
+const FLOOD: u32 = 32;
 
 /// The state of a direction.
 #[derive(Debug, Default)]

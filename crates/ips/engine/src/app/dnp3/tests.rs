@@ -269,7 +269,7 @@ fn more_requests_without_a_response_than_suricata_accepts_are_a_flood_once() {
             .filter(|transaction| transaction.events.contains(&"dnp3.flooded"));
         raised.count()
     };
-    assert_eq!(floods(300), 0);
+    assert_eq!([32, 33, 300].map(floods), [0, 1, 1]);
     let mut dnp3 = Dnp3::default();
     let mut raised = 0;
     for _ in 0..1200 {

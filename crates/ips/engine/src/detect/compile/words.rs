@@ -43,6 +43,7 @@ pub(super) fn reputation(text: &str, table: &Arc<Reputation>) -> Result<Reputati
                 "<=" => Comparison::LessOrEqual(score),
                 ">" => Comparison::Greater(score),
                 ">=" => Comparison::GreaterOrEqual(score),
+                "!=" => Comparison::NotEqual(score),
                 _ => Comparison::Equal(score),
             })
         }

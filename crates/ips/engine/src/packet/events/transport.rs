@@ -63,11 +63,11 @@ fn tcp(bytes: &[u8], events: &mut PacketEvents) {
 
 fn udp(bytes: &[u8], events: &mut PacketEvents) {
     let Some(header) = bytes.first_chunk::<8>() else {
-        return events.decode("udp.pkt_too_small");
+        return events.decode("udp.hlen_too_small");
     };
     let size = usize::from(u16::from_be_bytes([header[4], header[5]]));
     if size > bytes.len() {
-        return events.decode("udp.hlen_too_small");
+        return events.decode("udp.pkt_too_small");
     }
     if size < 8 {
         events.decode("udp.len_invalid");
