@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 required=(
     build-essential pkg-config libclang-dev clang ca-certificates curl
     libdpdk-dev dpdk dpdk-dev libpcap-dev libsqlite3-dev libpcre2-dev
-    iproute2 procps python3 python3-dev python3-venv
+    iproute2 procps python3 python3-dev python3-venv tzdata
 )
 # Peers and tools of tests and demonstrations, which are left out where a distribution has none.
 peers=(

@@ -44,7 +44,7 @@ pub(crate) fn open(settings: &Series, database: &Path) -> Result<Option<Shared>>
     }
     let beside = database.with_extension("series");
     let folder = settings.folder.as_deref().unwrap_or(&beside);
-    Ok(Some(Shared::open(folder, settings.utc_offset_minutes()?)?))
+    Ok(Some(Shared::open(folder, settings.zone()?)?))
 }
 
 /// Returns the figures of all connections for a month, or for the present one, as the command line gets them.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use millrace_controller::driver::{Target, TlsFiles};
 use millrace_ix_api::RouteServer;
+use millrace_ix_series::{Offset, TimeZone};
 use serde::Deserialize;
 
 use crate::routing::{Bgp, Irr, Rpki};
@@ -54,8 +55,8 @@ pub(crate) struct Series {
     pub(crate) enabled: bool,
     /// The folder of the files; beside the database by default.
     pub(crate) folder: Option<PathBuf>,
-    /// The offset of the exchange's time from UTC, at which months begin: `+09:00`.
-    pub(crate) utc_offset: String,
+    /// The time zone of the exchange, in which months begin: `Europe/Berlin`, or an offset from UTC such as `+09:00`.
+    pub(crate) time_zone: String,
 }
 
 impl Default for Series {
@@ -63,35 +64,41 @@ impl Default for Series {
         Series {
             enabled: true,
             folder: None,
-            utc_offset: "+00:00".to_owned(),
+            time_zone: "+00:00".to_owned(),
         }
     }
 }
 
 impl Series {
-    /// Returns the offset from UTC in minutes.
-    pub(crate) fn utc_offset_minutes(&self) -> Result<i16> {
-        let parse = |text: &str| -> Option<i16> {
-            let (sign, rest) = match text.split_at_checked(1)? {
-                ("+", rest) => (1, rest),
-                ("-", rest) => (-1, rest),
-                _ => return None,
-            };
-            let (hours, minutes) = rest.split_once(':')?;
-            let is_number = |text: &str| text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
-            if !is_number(hours) || !is_number(minutes) {
-                return None;
-            }
-            let (hours, minutes): (i16, i16) = (hours.parse().ok()?, minutes.parse().ok()?);
-            (hours <= 14 && minutes < 60).then_some(sign * (hours * 60 + minutes))
-        };
-        parse(&self.utc_offset).with_context(|| {
-            format!(
-                "series.utc_offset {:?}: expected an offset from UTC such as \"+09:00\" or \"-03:30\"",
-                self.utc_offset
-            )
+    /// Returns the time zone.
+    pub(crate) fn zone(&self) -> Result<TimeZone> {
+        let name = &self.time_zone;
+        if !name.starts_with(['+', '-']) {
+            return TimeZone::get(name).with_context(|| {
+                format!(
+                    "series.time_zone {name:?}: expected a name of the database of time zones (/usr/share/zoneinfo, package tzdata) \
+                     such as \"Europe/Berlin\", or an offset from UTC such as \"+09:00\""
+                )
+            });
+        }
+        let offset = offset_seconds(name).and_then(|seconds| Offset::from_seconds(seconds).ok());
+        offset.map(TimeZone::fixed).with_context(|| {
+            format!("series.time_zone {name:?}: expected an offset from UTC such as \"+09:00\" or \"-03:30\"")
         })
     }
+}
+
+/// Returns the seconds of an offset from UTC, `+HH:MM` or `-HH:MM`.
+fn offset_seconds(text: &str) -> Option<i32> {
+    let (sign, rest) = text.split_at_checked(1)?;
+    let (hours, minutes) = rest.split_once(':')?;
+    let number = |text: &str| {
+        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse::<i32>().ok()).flatten()
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    let seconds = (hours * 60 + minutes) * 60;
+    (hours <= 14 && minutes < 60).then_some(if sign == "-" { -seconds } else { seconds })
 }
 
 /// `[sflow]`
@@ -428,21 +435,20 @@ mod tests {
     }
 
     #[test]
-    fn months_begin_at_an_offset_from_utc() {
-        let minutes = |text: &str| {
-            let utc_offset = text.to_owned();
+    fn months_begin_in_a_time_zone_or_at_an_offset_from_utc() {
+        let zone = |text: &str| {
+            let time_zone = text.to_owned();
             Series {
-                utc_offset,
+                time_zone,
                 ..Series::default()
             }
-            .utc_offset_minutes()
-            .ok()
+            .zone()
         };
-        assert_eq!(Series::default().utc_offset_minutes().unwrap(), 0);
-        assert_eq!(
-            (minutes("+09:00"), minutes("-03:30"), minutes("+14:00")),
-            (Some(540), Some(-210), Some(840))
-        );
+        let fixed = |minutes: i32| TimeZone::fixed(Offset::from_seconds(minutes * 60).unwrap());
+        assert_eq!(Series::default().zone().unwrap(), fixed(0));
+        for (text, minutes) in [("+09:00", 540), ("-03:30", -210), ("+14:00", 840)] {
+            assert_eq!(zone(text).unwrap(), fixed(minutes), "{text}");
+        }
         for wrong in [
             "09:00",
             "+9:00",
@@ -450,10 +456,14 @@ mod tests {
             "+15:00",
             "+09:60",
             "+0x:00",
-            "Asia/Tokyo",
+            "Mars/Olympus",
             "",
         ] {
-            assert_eq!(minutes(wrong), None, "{wrong}");
+            let error = zone(wrong).unwrap_err().to_string();
+            assert!(error.starts_with("series.time_zone"), "{wrong}: {error}");
+        }
+        if std::path::Path::new("/usr/share/zoneinfo/Europe/Berlin").exists() {
+            assert_eq!(zone("Europe/Berlin").unwrap().iana_name(), Some("Europe/Berlin"));
         }
     }
 

@@ -100,7 +100,7 @@ async fn freeze(series: &Shared, exchange: &Exchange, handle: &Handle, month: Mo
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-    use millrace_ix_series::{Key, Measure, Subject};
+    use millrace_ix_series::{Key, Measure, Subject, TimeZone};
 
     use super::*;
 
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_month_has_the_figures_of_connections_that_were_deleted_in_it_and_is_frozen_once() {
         let folder = tempfile::tempdir().unwrap();
-        let series = Shared::open(folder.path(), 0).unwrap();
+        let series = Shared::open(folder.path(), TimeZone::UTC).unwrap();
         let push = |at: u64, connections: &[u32]| {
             let of = |id: &u32| {
                 [Measure::In, Measure::Out].map(|measure| {

@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::io::stdin;
 
-use millrace_ix_series::{Figure, Key, Measure, Month, Store, Subject};
+use millrace_ix_series::{Figure, Key, Measure, Month, Offset, Store, Subject, TimeZone};
 
 /// The connection of the rates.
 const CONNECTION: u32 = 7;
@@ -20,7 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [month, offset] = &arguments[..] else {
         return Err("expected a month and the offset from UTC in minutes, such as `2026-02 540`".into());
     };
-    let (month, offset): (Month, i16) = (month.parse()?, offset.parse()?);
+    let (month, offset): (Month, i32) = (month.parse()?, offset.parse()?);
+    let zone = TimeZone::fixed(Offset::from_seconds(offset * 60)?);
     // The store writes to its medium with each push: a month of them takes minutes on a disk.
     let folder = tempfile::tempdir_in("/dev/shm")?;
     let mut store = Store::open(folder.path())?;
@@ -35,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             store.push(at, &[(key(Measure::In), incoming), (key(Measure::Out), outgoing)])?;
         }
     }
-    let figure = Figure::of(&store, CONNECTION, month, offset, month.next().start(offset));
+    let figure = Figure::of(&store, CONNECTION, month, &zone, month.next().start(&zone));
     let value = |found: Option<u64>| found.map_or_else(|| "none".to_owned(), |value| value.to_string());
     println!(
         "{} {} {}",

@@ -6,6 +6,10 @@
 use core::fmt;
 use core::str::FromStr;
 
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
 use crate::key::{Key, Measure, Subject};
 use crate::point::{FULL, Level, Point};
 use crate::store::Store;
@@ -18,37 +22,28 @@ pub struct Month {
     month: u8,
 }
 
-/// Seconds of a day and of a minute.
-const DAY: i64 = 86_400;
-const MINUTE: i64 = 60;
-
 impl Month {
-    /// Returns the month in which a time is, in seconds since the Unix epoch, at an offset from UTC in minutes.
-    pub fn of(time: u64, utc_offset_minutes: i16) -> Month {
-        let local = i64::try_from(time).unwrap_or(i64::MAX / 2) + i64::from(utc_offset_minutes) * MINUTE;
-        // The civil calendar from days: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-        let days = local.div_euclid(DAY) + 719_468;
-        let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-        let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let shifted = (5 * of_year + 2) / 153;
-        let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
+    /// Returns the month in which a time is, in seconds since the Unix epoch.
+    pub fn of(time: u64, zone: &TimeZone) -> Month {
+        let time = i64::try_from(time)
+            .ok()
+            .and_then(|time| Timestamp::from_second(time).ok());
+        let local = zone.to_datetime(time.unwrap_or(Timestamp::MAX));
         Month {
-            year: u16::try_from(year).unwrap_or(u16::MAX),
-            month: u8::try_from(month).unwrap_or(1),
+            year: local.year().unsigned_abs(),
+            month: local.month().unsigned_abs(),
         }
     }
 
-    /// Returns the first second of the month since the Unix epoch, at an offset from UTC in minutes.
-    pub fn start(self, utc_offset_minutes: i16) -> u64 {
-        let month = i64::from(self.month);
-        let year = i64::from(self.year) - i64::from(month <= 2);
-        let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-        let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5;
-        let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
-        let days = era * 146_097 + of_era - 719_468;
-        u64::try_from(days * DAY - i64::from(utc_offset_minutes) * MINUTE).unwrap_or(0)
+    /// Returns the first second of the month since the Unix epoch. It is after midnight where clocks are put forward then.
+    pub fn start(self, zone: &TimeZone) -> u64 {
+        let first = i16::try_from(self.year)
+            .ok()
+            .zip(i8::try_from(self.month).ok())
+            .and_then(|(year, month)| Date::new(year, month, 1).ok())
+            .and_then(|first| first.to_zoned(zone.clone()).ok());
+        let first = first.map_or(Timestamp::MAX, |first| first.timestamp());
+        u64::try_from(first.as_second()).unwrap_or(0)
     }
 
     /// Returns the next month.
@@ -154,12 +149,9 @@ pub struct Figure {
 
 impl Figure {
     /// Returns the figure of a connection for the part of a month before `now`.
-    pub fn of(store: &Store, connection: u32, month: Month, utc_offset_minutes: i16, now: u64) -> Figure {
-        let from = month.start(utc_offset_minutes);
-        let to = month
-            .next()
-            .start(utc_offset_minutes)
-            .min(now - now % Level::Five.step());
+    pub fn of(store: &Store, connection: u32, month: Month, zone: &TimeZone, now: u64) -> Figure {
+        let from = month.start(zone);
+        let to = month.next().start(zone).min(now - now % Level::Five.step());
         let of = |measure| {
             let key = Key::new(Subject::Connection(connection), measure);
             percentile(&store.read(key, Level::Five, from, to))
@@ -194,6 +186,7 @@ impl Figure {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use jiff::tz::Offset;
     use proptest::prelude::*;
 
     use super::*;
@@ -201,11 +194,15 @@ mod tests {
     #[test]
     fn months_begin_at_midnight_of_the_exchange() {
         let month: Month = "2026-11".parse().unwrap();
+        let tokyo = zone(540);
         // 2026-11-01T00:00:00Z and 2026-10-31T15:00:00Z.
-        assert_eq!(month.start(0), 1_793_491_200);
-        assert_eq!(month.start(540), 1_793_491_200 - 9 * 3600);
-        assert_eq!(Month::of(1_793_491_200 - 1, 0).to_string(), "2026-10");
-        assert_eq!(Month::of(1_793_491_200 - 1, 540), month);
+        assert_eq!(month.start(&TimeZone::UTC), 1_793_491_200);
+        assert_eq!(month.start(&tokyo), 1_793_491_200 - 9 * 3600);
+        assert_eq!(
+            Month::of(1_793_491_200 - 1, &TimeZone::UTC).to_string(),
+            "2026-10"
+        );
+        assert_eq!(Month::of(1_793_491_200 - 1, &tokyo), month);
         assert_eq!("2026-12".parse::<Month>().unwrap().next().to_string(), "2027-01");
         assert_eq!(
             "2027-01".parse::<Month>().unwrap().previous().to_string(),
@@ -225,11 +222,37 @@ mod tests {
         }
     }
 
+    fn zone(offset_minutes: i32) -> TimeZone {
+        TimeZone::fixed(Offset::from_seconds(offset_minutes * 60).unwrap())
+    }
+
+    /// Berlin's rule, as a file of the database of time zones has it.
+    fn berlin() -> TimeZone {
+        TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap()
+    }
+
+    #[test]
+    fn months_with_a_change_of_clocks_have_an_hour_less_or_more() {
+        let hours = |month: &str| {
+            let month: Month = month.parse().unwrap();
+            (month.next().start(&berlin()) - month.start(&berlin())) / 3600
+        };
+        assert_eq!(hours("2026-03"), 31 * 24 - 1);
+        assert_eq!(hours("2026-10"), 31 * 24 + 1);
+        assert_eq!(hours("2026-11"), 30 * 24);
+        let last: Month = "9999-12".parse().unwrap();
+        assert!(last.start(&berlin()) < last.next().start(&berlin()));
+        assert_eq!(Month::of(u64::MAX, &TimeZone::UTC), last);
+    }
+
     proptest! {
         #[test]
-        fn each_second_is_in_the_month_that_begins_before_it(time in 0..7_000_000_000u64, offset in -720..840i16) {
-            let month = Month::of(time + 86_400, offset);
-            prop_assert!(month.start(offset) <= time + 86_400 && time + 86_400 < month.next().start(offset));
+        fn each_second_is_in_the_month_that_begins_before_it(time in 0..7_000_000_000u64, offset in -720..840i32) {
+            for zone in [zone(offset), berlin()] {
+                let month = Month::of(time + 86_400, &zone);
+                prop_assert!(month.start(&zone) <= time + 86_400 && time + 86_400 < month.next().start(&zone));
+            }
+            let month = Month::of(time, &TimeZone::UTC);
             prop_assert_eq!(month.next().previous(), month);
             prop_assert_eq!(month.to_string().parse(), Ok(month));
         }

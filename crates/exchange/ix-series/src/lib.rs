@@ -27,6 +27,7 @@ mod store;
 pub use billing::{Figure, Month, Percentile, percentile};
 pub use current::SERIES_MAX;
 pub use graph::{GraphPoint, Period};
+pub use jiff::tz::{Offset, TimeZone};
 pub use key::{Key, Measure, Subject};
 pub use point::{Level, Point, decode, encode};
 pub use shared::Shared;

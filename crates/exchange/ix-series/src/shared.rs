@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use jiff::tz::TimeZone;
 use parking_lot::Mutex;
 
 use crate::billing::{Figure, Month};
@@ -26,20 +27,20 @@ pub struct Shared {
     folder: Arc<PathBuf>,
     /// The number of intervals that were written.
     written: Arc<AtomicU64>,
-    utc_offset_minutes: i16,
+    zone: TimeZone,
 }
 
 impl Shared {
-    /// Opens the store in a folder. Months begin at midnight at an offset from UTC in minutes.
+    /// Opens the store in a folder. Months begin at midnight of a time zone.
     ///
     /// # Errors
     /// [`SeriesError`].
-    pub fn open(folder: &Path, utc_offset_minutes: i16) -> Result<Shared, SeriesError> {
+    pub fn open(folder: &Path, zone: TimeZone) -> Result<Shared, SeriesError> {
         Ok(Shared {
             store: Arc::new(Mutex::new(Store::open(folder)?)),
             folder: Arc::new(folder.to_owned()),
             written: Arc::default(),
-            utc_offset_minutes,
+            zone,
         })
     }
 
@@ -111,23 +112,17 @@ impl Shared {
 
     /// Returns the month in which a time is.
     pub fn month_of(&self, time: u64) -> Month {
-        Month::of(time, self.utc_offset_minutes)
+        Month::of(time, &self.zone)
     }
 
     /// Returns the first second of a month.
     pub fn start_of(&self, month: Month) -> u64 {
-        month.start(self.utc_offset_minutes)
+        month.start(&self.zone)
     }
 
     /// Returns the figure of a connection for the part of a month before `now`, computed from the points.
     pub fn figure(&self, connection: u32, month: Month, now: u64) -> Figure {
-        Figure::of(
-            &self.store.lock(),
-            connection,
-            month,
-            self.utc_offset_minutes,
-            now,
-        )
+        Figure::of(&self.store.lock(), connection, month, &self.zone, now)
     }
 
     /// Returns the figures of a frozen month by connection; `None` if it is not frozen.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use millrace_ix_model::{Exchange, Timestamp};
-use millrace_ix_series::{Figure, Key, Measure, Month, Percentile, SeriesError, Shared, Subject};
+use millrace_ix_series::{Figure, Key, Measure, Month, Percentile, SeriesError, Shared, Subject, TimeZone};
 
 /// The time between two values: each point of a day's graph has one.
 const STEP: u64 = 300;
@@ -63,7 +63,7 @@ fn keys(exchange: &Exchange) -> Vec<Key> {
 
 /// Records the values of the last day in a folder, and freezes the figures of the month before.
 pub(super) fn record(folder: &Path, exchange: &Exchange, now: Timestamp) -> Result<Shared, SeriesError> {
-    let series = Shared::open(folder, 0)?;
+    let series = Shared::open(folder, TimeZone::UTC)?;
     let (keys, now) = (keys(exchange), now.millis() / 1000);
     let first = (now - DAY).next_multiple_of(STEP);
     for at in (first..=now).step_by(STEP as usize) {

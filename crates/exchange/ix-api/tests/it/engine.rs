@@ -13,7 +13,7 @@ use millrace_ix_api::{App, router};
 use millrace_ix_engine::Event;
 use millrace_ix_model::{Actor, ConfigId, ObjectId, Operation, SwitchId, Timestamp, UserId};
 use millrace_ix_plan::layout::{CookieFields, CookieKind};
-use millrace_ix_series::{Key, Measure, Shared, Subject};
+use millrace_ix_series::{Key, Measure, Shared, Subject, TimeZone};
 use millrace_ix_service::{Handle, OrderOptions, Service, Settings};
 use millrace_ix_store::Sqlite;
 use millrace_sflow::{CounterSample, Datagram, InterfaceCounters, OpenFlowPort, Sample};
@@ -444,7 +444,7 @@ async fn graphs_and_figures_are_those_of_the_series_and_a_deleted_connection_sta
     assert!(!app.billing(None).await.measured);
 
     let folder = tempfile::tempdir().unwrap();
-    let series = Shared::open(folder.path(), 0).unwrap();
+    let series = Shared::open(folder.path(), TimeZone::UTC).unwrap();
     let now = world.engine.now().millis() / 1000;
     let values = |number: u32| {
         let key = |measure| Key::new(Subject::Connection(number), measure);

@@ -1,7 +1,7 @@
 //! Graphs, figures and the public status: whose values they show, and to whom.
 
 use millrace_ix_api::demo::demo;
-use millrace_ix_series::Month;
+use millrace_ix_series::{Month, TimeZone};
 use serde_json::Value;
 
 use crate::support::Api;
@@ -110,7 +110,10 @@ async fn figures_are_of_own_connections_and_the_csv_has_the_same() {
     let (bil, ops) = (api.key("bil"), api.key("ops"));
     let now = api.world.engine.now().millis() / 1000;
     // The second before the first one of this month.
-    let month = Month::of(Month::of(now, 0).start(0) - 1, 0);
+    let month = Month::of(
+        Month::of(now, &TimeZone::UTC).start(&TimeZone::UTC) - 1,
+        &TimeZone::UTC,
+    );
     let own = api
         .get(&bil, &format!("/api/v1/billing?month={month}"))
         .await

@@ -1,6 +1,6 @@
 //! The 95th percentiles of synthetic months beside exact ones: nearest rank, and the interpolation of numpy.
 
-use millrace_ix_series::{Figure, Key, Measure, Month, Store, Subject};
+use millrace_ix_series::{Figure, Key, Measure, Month, Offset, Store, Subject, TimeZone};
 
 use crate::model::in_memory;
 
@@ -28,7 +28,8 @@ fn interpolated(sorted: &[f64]) -> f64 {
 fn the_percentiles_of_three_months_are_within_a_thousandth_of_exact_ones() {
     for (seed, month, offset) in [(1, "2026-02", 0), (2, "2026-11", 540), (3, "2024-12", -210)] {
         let (month, mut random): (Month, Random) = (month.parse().unwrap(), Random(seed));
-        let (start, end) = (month.start(offset), month.next().start(offset));
+        let zone = TimeZone::fixed(Offset::from_seconds(offset * 60).unwrap());
+        let (start, end) = (month.start(&zone), month.next().start(&zone));
         let folder = in_memory();
         let mut store = Store::open(folder.path()).unwrap();
         let key = |measure| Key::new(Subject::Connection(7), measure);
@@ -69,7 +70,7 @@ fn the_percentiles_of_three_months_are_within_a_thousandth_of_exact_ones() {
                 )
                 .unwrap();
         }
-        let figure = Figure::of(&store, 7, month, offset, end + 86_400);
+        let figure = Figure::of(&store, 7, month, &zone, end + 86_400);
         for (all, found) in exact.iter_mut().zip([figure.incoming, figure.outgoing]) {
             all.sort_by(f64::total_cmp);
             let nearest = all[(all.len() * 95).div_ceil(100) - 1];
