@@ -36,8 +36,8 @@ static const int WIDTH = 128, ROW_BITS = 9, BANKS = 4, RULES = 32;
 #endif
 
 static const int BYTES = WIDTH / 8, QUEUES = 32, RING = 256;
-enum { FRAME = 1, COMMAND, BUFFERS, TAKE, STALL, FLIP, CONFIG, END };
-enum { COMPLETION = 0x81, DROP, COMMAND_COMPLETION, COUNT };
+enum { FRAME = 1, COMMAND, BUFFERS, TAKE, STALL, FLIP, CONFIG, END, SYNC };
+enum { COMPLETION = 0x81, DROP, COMMAND_COMPLETION, COUNT, SYNCED };
 static const int COUNT_FIFO_FULL = 1, OP_READ_COUNT = 10, CONTROL = 0x18;
 
 static Top top;
@@ -128,10 +128,11 @@ static void idle(uint64_t number) {
     while (number--) tick();
 }
 
+// A core that is not enabled is quiet.
 static void wait_quiet() {
     for (int calm = 0, waited = 0; calm < 6; waited++) {
         tick();
-        calm = top.quiet && !top.command_valid ? calm + 1 : 0;
+        calm = (top.quiet || !top.ready) && !top.command_valid ? calm + 1 : 0;
         if (waited > 10'000'000) {
             fprintf(stderr, "nic_sim: the core is not quiet after 10,000,000 cycles\n");
             exit(3);
@@ -335,6 +336,11 @@ int main(int argc, char** argv) {
                     top.rootp->ROWS[uint32_t(b[0]) << ROW_BITS | word(1)][half(5) / 32] ^= 1u << half(5) % 32;
                 break;
             case CONFIG: configure(half(0), word(2)); break;
+            case SYNC:
+                wait_quiet();
+                put(SYNCED, {b[0], b[1], b[2], b[3]});
+                write_out();
+                break;
             case END: {
                 if (wire) return run_wire(frames, atof(argv[2]), atof(argv[3]), strtoull(argv[4], nullptr, 10));
                 wait_quiet();

@@ -1,11 +1,15 @@
 """A switch whose first port has a device that marks packets: senders, receivers, and what the switch says of its offload."""
 
 import contextlib
+import signal
 import socket
 import struct
+import subprocess
 
-from namespaces import SO_RCVBUFFORCE
-from switches import Millrace, wait_for
+from namespaces import SO_RCVBUFFORCE, cables
+from switches import TARGET, Millrace, wait_for
+
+NIC = TARGET / "millrace-nic"
 
 FLOWS = 4
 BATCH = 1024
@@ -150,3 +154,58 @@ class Bed:
     def close(self):
         for one in (self.wire, *self.ends):
             one.close()
+
+
+def tagged(flow, number):
+    """Returns a packet of a flow behind a VLAN tag and a service tag."""
+    return frame(flow, number, between=struct.pack("!HHHH", 0x88A8, 5, 0x8100, 7))
+
+
+class Wired(Bed):
+    """A NIC in software on one end of a cable, and a switch behind it."""
+
+    def __init__(self, folder, mode, options):
+        self.path, self.options, self.nic = folder / "nic.sock", options, None
+        self.log = folder / "nic.log"
+        ends = [("of1a", "of1b"), ("of2a", "of2b")]
+        super().__init__(folder, f"nic:{self.path}", mode, "of0p", ends, tagged, 'workers = 2\nspread = "off"')
+
+    def start_nic(self):
+        command = [NIC, "--wire", "kernel:of0w", "--socket", self.path, *self.options]
+        with self.log.open("a") as log:
+            self.nic = subprocess.Popen(command, stdout=log, stderr=log)
+        # The switch connects again until the device listens: a connection of the test would be taken for a switch's.
+        wait_for("the socket of millrace-nic", self.path.exists)
+
+    def stop_nic(self):
+        self.nic.send_signal(signal.SIGCONT)
+        self.nic.kill()
+        self.nic.wait(timeout=60)
+        self.path.unlink(missing_ok=True)
+
+    def close(self):
+        if self.nic:
+            self.stop_nic()
+        super().close()
+
+
+def options_of(fault):
+    """Returns the options of a NIC with four queues that may have a fault."""
+    return ["--queues", "4", *(["--fault", fault] if fault else [])]
+
+
+@contextlib.contextmanager
+def wired(folder, mode="trust", fault=None, options=None):
+    """Begins with links up and a flow entry for each flow. `options` are those of a NIC without faults."""
+    options = options or options_of(fault)
+    with cables(("of0w", "of0p"), ("of1a", "of1b"), ("of2a", "of2b")):
+        bed = Wired(folder, mode, options)
+        try:
+            bed.start_nic()
+            with bed.switch as switch:
+                for flow in range(FLOWS):
+                    switch.ofctl("add-flow", f"priority=5,ip,nw_dst=10.0.1.{flow},actions=output:{2 + flow % 2}")
+                wait_for("the link of p1", bed.is_up)
+                yield bed
+        finally:
+            bed.close()

@@ -6,18 +6,15 @@ import contextlib
 import itertools
 import os
 import signal
-import struct
 import subprocess
 import time
 
 import pytest
 
 import openflow as of
-from namespaces import cables
-from offloading import BATCH, FLOWS, Bed, flow_of, frame
+from offloading import BATCH, FLOWS, NIC, flow_of, options_of, tagged, wired
 from switches import TARGET, wait_for
 
-NIC = TARGET / "millrace-nic"
 LONG = bool(os.environ.get("MILLRACE_NIC_LONG"))
 FAULTS = ["wrong-marks", "kept-rows", "refused-rows", "double-answers"]
 if LONG:
@@ -32,55 +29,6 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="kernel: needs root"),
     pytest.mark.skipif(not NIC.exists(), reason="millrace-nic is not built"),
 ]
-
-
-def tagged(flow, number):
-    """Returns a packet of a flow behind a VLAN tag and a service tag."""
-    return frame(flow, number, between=struct.pack("!HHHH", 0x88A8, 5, 0x8100, 7))
-
-
-class Wired(Bed):
-    """A NIC in software on one end of a cable, and a switch behind it."""
-
-    def __init__(self, folder, mode, fault):
-        self.path, self.fault, self.nic = folder / "nic.sock", fault, None
-        self.log = folder / "nic.log"
-        ends = [("of1a", "of1b"), ("of2a", "of2b")]
-        super().__init__(folder, f"nic:{self.path}", mode, "of0p", ends, tagged, 'workers = 2\nspread = "off"')
-
-    def start_nic(self):
-        fault = ["--fault", self.fault] if self.fault else []
-        command = [NIC, "--wire", "kernel:of0w", "--socket", self.path, "--queues", "4", *fault]
-        with self.log.open("a") as log:
-            self.nic = subprocess.Popen(command, stdout=log, stderr=log)
-        # The switch connects again until the device listens: a connection of the test would be taken for a switch's.
-        wait_for("the socket of millrace-nic", self.path.exists)
-
-    def stop_nic(self):
-        self.nic.send_signal(signal.SIGCONT)
-        self.nic.kill()
-        self.nic.wait(timeout=60)
-        self.path.unlink(missing_ok=True)
-
-    def close(self):
-        if self.nic:
-            self.stop_nic()
-        super().close()
-
-
-@contextlib.contextmanager
-def wired(folder, mode="trust", fault=None):
-    with cables(("of0w", "of0p"), ("of1a", "of1b"), ("of2a", "of2b")):
-        bed = Wired(folder, mode, fault)
-        try:
-            bed.start_nic()
-            with bed.switch as switch:
-                for flow in range(FLOWS):
-                    switch.ofctl("add-flow", f"priority=5,ip,nw_dst=10.0.1.{flow},actions=output:{2 + flow % 2}")
-                wait_for("the link of p1", bed.is_up)
-                yield bed
-        finally:
-            bed.close()
 
 
 def test_marks_of_heavy_flows_replace_lookups_and_no_packet_goes_another_way(tmp_path):
@@ -140,7 +88,7 @@ def test_no_fault_makes_a_wrong_packet_while_marks_are_verified(tmp_path):
             wrong = 0
             bed.stop_nic()
             wait_for("the link of p1 is down", lambda: not bed.is_up())
-            bed.fault = fault
+            bed.options = options_of(fault)
             bed.start_nic()
             wait_for("the link of p1", bed.is_up)
             if fault in FROM_START:

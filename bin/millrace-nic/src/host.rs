@@ -1,9 +1,9 @@
 //! The host side: the socket, and one driver at a time.
 
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use millrace_datapath::io::{SocketAccess, SocketFile};
 use millrace_nic::connection::{Received, receive, send_memory};
 use millrace_nic::memory::{Layout, Memory};
@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
+
+use crate::rtl::Simulator;
 
 /// Number of polls after which the sockets are looked at.
 const POLLS: u32 = 256;
@@ -25,6 +27,8 @@ pub(crate) struct Host {
     driver: Option<Driver>,
     polls: u32,
     buffer: Vec<u8>,
+    /// The simulator of the RTL, and the file of its input.
+    rtl: Option<(PathBuf, Option<PathBuf>)>,
     /// Removes the socket file when it is dropped.
     _file: SocketFile,
 }
@@ -50,8 +54,14 @@ impl Host {
             driver: None,
             polls: 0,
             buffer: Vec::new(),
+            rtl: None,
             _file: file,
         })
+    }
+
+    /// Runs the simulator of the RTL beside the model from the next driver on. Its input is written to `records`.
+    pub(crate) fn compare_with(&mut self, program: &Path, records: Option<&Path>) {
+        self.rtl = Some((program.to_owned(), records.map(Path::to_owned)));
     }
 
     /// Sets the fault of the device from now on, or ends it.
@@ -71,6 +81,9 @@ impl Host {
             return Ok(0);
         };
         let commands = driver.nic.poll();
+        if let Some(difference) = driver.nic.difference() {
+            bail!("the RTL differs from the model:\n{difference}");
+        }
         let violations = driver.nic.violations();
         if driver.violations != violations {
             tracing::warn!(
@@ -99,7 +112,10 @@ impl Host {
             return Ok(());
         }
         let (memory, file) = Memory::create(self.layout)?;
-        let nic = SoftwareNic::new(memory)?;
+        let mut nic = SoftwareNic::new(memory)?;
+        if let Some((program, records)) = &self.rtl {
+            nic = nic.with_twin(Box::new(Simulator::start(program, records.as_deref())?));
+        }
         if let Err(error) = send_memory(&socket, &file) {
             tracing::warn!(%error, "a driver was gone before it had the memory");
             return Ok(());

@@ -3,11 +3,13 @@
 //! ```text
 //!   wire (kernel:, tap:, pcap:, memif:) <--> classifier model <--> memory <--> millraced, port with device "nic:PATH"
 //! ```
-//! The classifier is the bit-exact model of the hardware (docs/nic-interface.md).
+//! The classifier is the bit-exact model of the hardware (docs/nic-interface.md). With `--rtl`, the RTL runs beside it in its
+//! simulator, and the program ends where they differ.
 
 #![forbid(unsafe_code)]
 
 mod host;
+mod rtl;
 mod wire;
 
 use std::path::PathBuf;
@@ -20,12 +22,14 @@ use anyhow::{Context as _, Result};
 use clap::{CommandFactory as _, Parser, ValueEnum};
 use millrace_nic::Capabilities;
 use millrace_nic::memory::Layout;
+use millrace_nic::record::COMPLETIONS;
 use millrace_nic_model::Fault;
 use millrace_program::{log_filter, print_man_page, start_log};
 use millrace_types::ErrorChain;
 use nix::sys::signal::{SigSet, Signal};
 
 use self::host::Host;
+use self::rtl::Simulator;
 use self::wire::Wire;
 
 /// Time without frames and commands after which the program sleeps between polls.
@@ -65,6 +69,13 @@ struct Options {
     /// "list", is answered with the names
     #[arg(long, value_name = "NAME", value_parser = fault)]
     fault: Option<Fault>,
+    /// The simulator of the RTL that gets each frame and command, too: the program ends at the first difference. It has 32
+    /// queues and rings of 256 entries, and takes some thousand frames a second
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["fault", "queues"])]
+    rtl: Option<PathBuf>,
+    /// A file for the input of the simulator, with which it does the same again
+    #[arg(long, value_name = "FILE", requires = "rtl")]
+    records: Option<PathBuf>,
     /// The log on standard error: error, warn, info, debug, or a filter as in RUST_LOG
     #[arg(long, value_name = "FILTER", default_value = "info", value_parser = log_filter)]
     log: String,
@@ -140,21 +151,32 @@ fn run(options: &Options) -> Result<()> {
         Sizes::Ten => Capabilities::TEN,
         Sizes::Forty => Capabilities::FORTY,
     };
+    // The RTL has no drop counters; the model has one for each entry.
+    let (queues, drops, ring_bits) = match options.rtl {
+        None => (options.queues, sizes.rows() as u32, 9),
+        Some(_) => (sizes.queues, 0, COMPLETIONS.ilog2() as u8),
+    };
     let layout = Layout {
         capabilities: Capabilities {
-            queues: options.queues,
+            queues,
             ports: 1,
-            // The RTL has no drop counters yet; the model has one for each entry.
-            drops: sizes.rows() as u32,
+            drops,
             ..sizes
         },
-        ring_bits: 9,
+        ring_bits,
         buffer_size: options.frame_size.next_multiple_of(64),
     };
+    if let Some(program) = &options.rtl {
+        // A wrong path is an error now, and not when the switch comes.
+        Simulator::start(program, None)?;
+    }
     let Flags { stop, is_faulty } = flags()?;
     let mut wire = Wire::open(&options.wire)?;
     let mut host = Host::listen(&options.socket, layout)?;
-    tracing::info!(wire = %options.wire, socket = %options.socket.display(), queues = options.queues, "ready");
+    if let Some(program) = &options.rtl {
+        host.compare_with(program, options.records.as_deref());
+    }
+    tracing::info!(wire = %options.wire, socket = %options.socket.display(), queues, "ready");
     let epoch = Instant::now();
     let mut busy_until = epoch;
     while !stop.load(Ordering::Acquire) {

@@ -1,9 +1,10 @@
 //! `millrace doctor`: checks of this machine, each with the command that corrects a problem.
 //!
-//! A check of the machine reads files below a root directory only, so that tests can give it any machine; the check of
-//! the ports (`offloads`) asks the daemon and the kernel. A finding is `bad` if the switch cannot run, a `note` if it runs
+//! A check of the machine reads files below a root directory only, so that tests can give it any machine; the checks of
+//! the ports (`offloads`, `classifiers`) ask the daemon and the kernel. A finding is `bad` if the switch cannot run, a `note` if it runs
 //! with restrictions, `good` otherwise.
 
+mod classifiers;
 mod cpu;
 mod daemon;
 mod dpdk;
@@ -37,6 +38,7 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
         namespace::own(),
     ));
     findings.extend(offloads::of_ports(session));
+    findings.extend(classifiers::of_ports(session));
     findings.push(daemon::answers(session));
     session.print(&findings, |findings| text(findings))?;
     let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);

@@ -17,10 +17,10 @@ use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
+use millrace_nic::Capabilities;
 use millrace_nic::record::{Input, Output};
-use millrace_nic::{Capabilities, Completion};
-use millrace_nic_model::Simulator;
 use millrace_nic_model::stimulus::Stimulus;
+use millrace_nic_model::{Simulator, differences};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -100,53 +100,6 @@ fn read_all<T>(
     } else {
         Err(format!("{} bytes after the last record", bytes.len()).into())
     }
-}
-
-/// The stream in which the order of a record counts.
-fn stream(record: &Output) -> (u8, u8) {
-    match record {
-        Output::Completion { queue, .. } | Output::Drop { counter: 6, queue } => (0, *queue),
-        // Drops that no queue counts come in the order of frames.
-        Output::Drop { .. } => (1, 0),
-        Output::Command { .. } => (2, 0),
-        Output::Count { .. } => (3, 0),
-    }
-}
-
-fn text(record: Option<&Output>) -> String {
-    match record {
-        None => "nothing".to_owned(),
-        Some(Output::Completion { queue, bytes }) => {
-            format!("queue {queue}: {:x?}", Completion::from_bytes(bytes))
-        }
-        Some(other) => format!("{other:x?}"),
-    }
-}
-
-/// Returns the first difference of each stream, for people.
-fn differences(expected: &[Output], found: &[Output]) -> Vec<String> {
-    let mut streams: Vec<(u8, u8)> = expected.iter().chain(found).map(stream).collect();
-    streams.sort_unstable();
-    streams.dedup();
-    let of = |records: &[Output], which| {
-        records
-            .iter()
-            .filter(|record| stream(record) == which)
-            .cloned()
-            .collect::<Vec<_>>()
-    };
-    let mut differences = Vec::new();
-    for which in streams {
-        let (expected, found) = (of(expected, which), of(found, which));
-        let len = expected.len().max(found.len());
-        if let Some(at) = (0..len).find(|at| expected.get(*at) != found.get(*at)) {
-            let (expected, found) = (text(expected.get(at)), text(found.get(at)));
-            differences.push(format!(
-                "stream {which:?}, record {at}:\n  model     {expected}\n  simulator {found}"
-            ));
-        }
-    }
-    differences
 }
 
 fn run() -> Result<bool, Failure> {

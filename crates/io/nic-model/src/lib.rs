@@ -8,7 +8,7 @@
 //!                              exact table   ternary table --> action (mark, queue, drop, class) ------> dispatcher
 //! ```
 //! docs/nic-interface.md is the specification. The model is pure: it has no clock (the time of a completion is an argument) and
-//! no IO. The parser is another implementation of the flow hash and of the flow key than those of the switch, on purpose:
+//! no IO; a [`Twin`] gets what a NIC in software gets, and is compared with it. The parser is another implementation of the flow hash and of the flow key than those of the switch, on purpose:
 //! tests compare them.
 
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@ mod simulator;
 mod software;
 pub mod stimulus;
 mod table;
+mod twin;
 mod view;
 
 pub use device::{Classified, Model, Outcome};
@@ -29,3 +30,4 @@ pub use fault::Fault;
 pub use parser::{Parsed, parse};
 pub use simulator::Simulator;
 pub use software::SoftwareNic;
+pub use twin::{Twin, differences};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_nic::record::{COMPLETIONS, Input, Output};
 use millrace_nic::register::by_name;
-use millrace_nic::{Capabilities, Config, Counter};
+use millrace_nic::{Capabilities, CommandCompletion, Completion, Config, Counter};
 
 use crate::device::{Model, Outcome};
 
@@ -33,10 +33,13 @@ impl Simulator {
         self.model.as_ref()
     }
 
-    /// Takes a record, and adds what the device puts out. A device that is not enabled takes CONFIG only.
+    /// Takes a record, and adds what the device puts out. A device that is not enabled takes CONFIG and SYNC
+    /// only.
     pub fn take(&mut self, input: &Input, out: &mut Vec<Output>) {
-        if let Input::Config { offset, value } = input {
-            return self.configure(*offset, *value);
+        match input {
+            Input::Config { offset, value } => return self.configure(*offset, *value),
+            Input::Sync { number } => return out.push(Output::Synced { number: *number }),
+            _ => {}
         }
         let Some(model) = &mut self.model else { return };
         match input {
@@ -48,28 +51,11 @@ impl Simulator {
                 } else {
                     model.frame(*port, bytes, 0)
                 };
-                out.push(match outcome {
-                    Outcome::Received { queue, completion } => Output::Completion {
-                        queue,
-                        bytes: completion.to_bytes(),
-                    },
-                    Outcome::Dropped { counter, queue } => Output::Drop {
-                        counter: counter as u8,
-                        queue,
-                    },
-                });
+                out.push(of_frame(&outcome));
             }
             Input::Command { bytes, .. } => {
                 let (completion, fence) = model.command(bytes);
-                if let Some(fence) = fence {
-                    let bytes = fence.to_bytes();
-                    out.extend(
-                        (0..self.capabilities.queues).map(|queue| Output::Completion { queue, bytes }),
-                    );
-                }
-                out.push(Output::Command {
-                    bytes: completion.to_bytes(),
-                });
+                out.extend(of_command(completion, fence, self.capabilities.queues));
             }
             Input::Buffers { queue, buffers } => {
                 buffers
@@ -79,7 +65,7 @@ impl Simulator {
             Input::Take { queue, number } => model.take(*queue, usize::from(*number), COMPLETIONS),
             Input::Flip { way, row, bit } => model.flip(*way, *row, *bit),
             Input::End => out.extend(counts(model, self.capabilities.queues)),
-            Input::Stall { .. } | Input::Config { .. } => {}
+            Input::Stall { .. } | Input::Config { .. } | Input::Sync { .. } => {}
         }
     }
 
@@ -98,6 +84,37 @@ impl Simulator {
             (true, Some(_)) => {}
         }
     }
+}
+
+/// Returns the record of a frame. Its time is 0.
+pub(crate) fn of_frame(outcome: &Outcome) -> Output {
+    match outcome {
+        Outcome::Received { queue, completion } => Output::Completion {
+            queue: *queue,
+            bytes: Completion {
+                time: 0,
+                ..*completion
+            }
+            .to_bytes(),
+        },
+        Outcome::Dropped { counter, queue } => Output::Drop {
+            counter: *counter as u8,
+            queue: *queue,
+        },
+    }
+}
+
+/// Returns the records of a command: those of its fence in each queue, and its completion.
+pub(crate) fn of_command(
+    completion: CommandCompletion,
+    fence: Option<Completion>,
+    queues: u8,
+) -> impl Iterator<Item = Output> {
+    let fence = fence.map(|fence| fence.to_bytes());
+    let fences = (0..queues).filter_map(move |queue| Some(Output::Completion { queue, bytes: fence? }));
+    fences.chain([Output::Command {
+        bytes: completion.to_bytes(),
+    }])
 }
 
 fn counts(model: &Model, queues: u8) -> Vec<Output> {

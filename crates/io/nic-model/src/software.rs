@@ -6,10 +6,13 @@
 use millrace_nic::completion::flag;
 use millrace_nic::device::Device;
 use millrace_nic::memory::{Memory, MemoryError};
+use millrace_nic::record::{Input, Output};
 use millrace_nic::{Config, FRAME_SIZE_MIN};
 
 use crate::device::{Model, Outcome};
 use crate::fault::{Delayed, Fault, Faults};
+use crate::simulator::{of_command, of_frame};
+use crate::twin::{Twin, differences};
 
 /// The most commands that one call of [`SoftwareNic::poll`] takes.
 const COMMANDS_MAX: usize = 64;
@@ -25,6 +28,31 @@ pub struct SoftwareNic {
     /// The queue whose frames are sent next.
     next_queue: u8,
     faults: Faults,
+    beside: Option<Beside>,
+}
+
+/// A twin of the model.
+#[derive(Debug)]
+struct Beside {
+    twin: Box<dyn Twin>,
+    /// The first difference, or the reason why the twin does not answer.
+    failure: Option<String>,
+}
+
+impl Beside {
+    /// Gives the twin what the model got, and compares what it puts out.
+    fn run(&mut self, inputs: &[Input], expected: &[Output]) {
+        if self.failure.is_some() || inputs.is_empty() {
+            return;
+        }
+        self.failure = match self.twin.run(inputs) {
+            Ok(found) => {
+                let found = differences(expected, &found);
+                (!found.is_empty()).then(|| found.join("\n"))
+            }
+            Err(reason) => Some(reason),
+        };
+    }
 }
 
 impl SoftwareNic {
@@ -39,7 +67,22 @@ impl SoftwareNic {
             too_long: 0,
             next_queue: 0,
             faults: Faults::default(),
+            beside: None,
         })
+    }
+
+    /// Compares the model with a twin from now on. The device must have no fault, 32 queues, as the twin has, and rings of
+    /// [`COMPLETIONS`](millrace_nic::record::COMPLETIONS) entries.
+    #[must_use]
+    pub fn with_twin(mut self, twin: Box<dyn Twin>) -> SoftwareNic {
+        self.beside = Some(Beside { twin, failure: None });
+        self
+    }
+
+    /// Returns the first difference between the model and its twin; `None` if there was none, or if there is no twin.
+    #[must_use]
+    pub fn difference(&self) -> Option<&str> {
+        self.beside.as_ref()?.failure.as_deref()
     }
 
     /// Sets the fault of the device from now on, or ends it.
@@ -66,14 +109,22 @@ impl SoftwareNic {
         let len = usize::from(layout.ring_len());
         let is_enabled = memory.read_register("CONTROL", 0) & 1 == 1;
         if !is_enabled {
-            self.model = None;
+            if self.model.take().is_some()
+                && let Some(beside) = &mut self.beside
+            {
+                beside.run(&[Input::control(0)], &[]);
+            }
             self.faults.forget();
             return 0;
         }
         self.release();
         let memory = self.device.memory();
+        let mut inputs = Vec::new();
         let model = self.model.get_or_insert_with(|| {
             let config = Config::from_registers(|offset| memory.read_at(offset));
+            let registers = config.registers().into_iter();
+            inputs.extend(registers.map(|(offset, value)| Input::Config { offset, value }));
+            inputs.push(Input::control(1));
             // Keys are secret: nobody reads them again.
             for (name, len) in [("HASH_KEY", 12), ("TABLE_KEY", 16)] {
                 (0..len).for_each(|at| memory.write_register(name, at, 0));
@@ -85,8 +136,23 @@ impl SoftwareNic {
         for queue in 0..layout.capabilities.queues {
             let read = self.device.take_read(queue);
             model.take(queue, read, len);
-            self.device
-                .take_buffers(queue, |buffer| model.post(queue, buffer, len));
+            let mut buffers = Vec::new();
+            self.device.take_buffers(queue, |buffer| {
+                model.post(queue, buffer, len);
+                if self.beside.is_some() {
+                    buffers.push(buffer);
+                }
+            });
+            if read > 0 {
+                let number = u16::try_from(read).unwrap_or(u16::MAX);
+                inputs.push(Input::Take { queue, number });
+            }
+            if !buffers.is_empty() {
+                inputs.push(Input::Buffers { queue, buffers });
+            }
+        }
+        if let Some(beside) = &mut self.beside {
+            beside.run(&inputs, &[]);
         }
         let mut commands = 0;
         let max = self.faults.commands_max(COMMANDS_MAX);
@@ -97,6 +163,11 @@ impl SoftwareNic {
                 Some(completion) => (completion, None),
                 None => model.command(&bytes),
             };
+            if let Some(beside) = &mut self.beside {
+                let expected: Vec<Output> =
+                    of_command(completion, fence, layout.capabilities.queues).collect();
+                beside.run(&[Input::Command { stall: 0, bytes }], &expected);
+            }
             if let Some(fence) = fence.and_then(|fence| self.faults.fence(fence)) {
                 (0..layout.capabilities.queues).for_each(|queue| self.device.complete(queue, &fence, &[]));
             }
@@ -134,7 +205,17 @@ impl SoftwareNic {
         }
         let (faults, queues) = (&self.faults, model.capabilities().queues);
         let other_mark = faults.mark_of(|| model.classify(port, frame).parsed.key);
-        match model.frame_to(port, frame, time, |queue| faults.redirect(queue, queues)) {
+        let outcome = model.frame_to(port, frame, time, |queue| faults.redirect(queue, queues));
+        if let Some(beside) = &mut self.beside {
+            let input = Input::Frame {
+                port,
+                bad_fcs: false,
+                stall: 0,
+                bytes: frame.to_vec(),
+            };
+            beside.run(&[input], &[of_frame(&outcome)]);
+        }
+        match outcome {
             Outcome::Received {
                 queue,
                 mut completion,

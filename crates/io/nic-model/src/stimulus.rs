@@ -3,7 +3,6 @@
 use millrace_nic::hash::rows;
 use millrace_nic::key::Key;
 use millrace_nic::record::{COMPLETIONS, Input};
-use millrace_nic::register::by_name;
 use millrace_nic::{Action, BUCKETS, Capabilities, Command, Config, Counter, HashKeys, command};
 
 use crate::frames::{self, Random};
@@ -14,22 +13,20 @@ const ROUND: usize = 64;
 /// Bits of the stall of a frame: idle cycles between its beats, and a last beat without bytes.
 const PAUSES: u16 = 1 << 15;
 const EMPTY_END: u16 = 1 << 14;
+/// Number of frames between two resets, on average.
+const RESETS: usize = 4000;
 /// Number of different frames that entries are made for.
 const KNOWN: usize = 24;
 
 /// Returns the records that configure a device, give its queues buffers, and enable it.
 #[must_use]
 pub fn prologue(capabilities: &Capabilities, config: &Config) -> Vec<Input> {
-    let control = by_name("CONTROL").map_or(0, |register| register.offset as u16);
     let mut records: Vec<Input> = config
         .registers()
         .into_iter()
         .map(|(offset, value)| Input::Config { offset, value })
         .collect();
-    records.push(Input::Config {
-        offset: control,
-        value: 1,
-    });
+    records.push(Input::control(1));
     records.extend((0..capabilities.queues).map(|queue| Input::Buffers {
         queue,
         buffers: (0..ROUND as u16).collect(),
@@ -90,6 +87,13 @@ impl Stimulus {
 
     /// Adds the next records: a frame, and what goes before it.
     pub fn next(&mut self, out: &mut Vec<Input>) {
+        if self.random.once_in(RESETS) {
+            // The driver resets the device, and gives it other keys. What is inside would be lost at any place.
+            out.extend([Input::Sync { number: self.tag }, Input::control(0)]);
+            self.config = Config::new(HashKeys::new(self.random.bits()));
+            out.extend(self.prologue());
+            self.since_round = 0;
+        }
         self.since_round += 1;
         if self.since_round >= ROUND && self.random.once_in(4) {
             self.since_round = 0;

@@ -8,11 +8,12 @@
 //!                bytes of the frame without FCS     0x82 DROP        counter u8, queue u8
 //!  0x02 COMMAND  stall u16, command (64 bytes)      0x83 COMMAND     completion (16 bytes)
 //!  0x03 BUFFERS  queue u8, numbers u16 each         0x84 COUNT       counter u8, queue u8, value u64
-//!  0x04 TAKE     queue u8, number u16
+//!  0x04 TAKE     queue u8, number u16               0x85 SYNCED      number u32
 //!  0x05 STALL    queue u8, cycles u16
 //!  0x06 FLIP     way u8, row u32, bit u16
 //!  0x07 CONFIG   offset u16, value u32
 //!  0x08 END
+//!  0x09 SYNC     number u32
 //! ```
 //! All integers are little endian. The order of input is the order in which the device sees it.
 //! * `stall` is the number of cycles that the input is idle before the record. In FRAME, bit 15 asks for random idle cycles
@@ -22,14 +23,17 @@
 //! * BUFFERS posts free buffers to a queue, TAKE frees completions of a queue (the driver has read them), and FLIP inverts
 //!   one bit of a row of the exact table. They take effect when everything before them has been put out.
 //! * STALL lets a queue accept no output for some cycles. It changes no output, only its time.
-//! * CONFIG writes a register. CONTROL.enable is written last, before the first FRAME.
+//! * CONFIG writes a register. CONTROL.enable is written last, before the first FRAME. A device that is disabled loses what is
+//!   inside, with its tables, counters, buffers and completions.
 //! * END asks for all COUNT records, and ends the program.
+//! * SYNC asks for SYNCED with its number, behind everything that the records before it cause.
 //!
 //! Completions have phase 0 and time 0. Records of one queue are in order, and so are those of commands; between queues and
 //! commands any order is right. A queue of the simulator has [`COMPLETIONS`] completions, of which
 //! [`FENCE_RESERVE`](crate::FENCE_RESERVE) are for fences, and at most [`COMPLETIONS`] free buffers; more are ignored.
 
 use crate::completion;
+use crate::register::by_name;
 use crate::{command, command_completion};
 
 /// Number of completions of each queue of a simulator.
@@ -73,6 +77,9 @@ pub enum Input {
         value: u32,
     },
     End,
+    Sync {
+        number: u32,
+    },
 }
 
 /// A record of output.
@@ -94,6 +101,9 @@ pub enum Output {
         counter: u8,
         queue: u8,
         value: u64,
+    },
+    Synced {
+        number: u32,
     },
 }
 
@@ -144,6 +154,13 @@ fn split(bytes: &[u8]) -> Result<Option<Split<'_>>, RecordError> {
 }
 
 impl Input {
+    /// Returns the record that writes CONTROL: 1 enables the device, 0 resets it.
+    #[must_use]
+    pub fn control(value: u32) -> Input {
+        let offset = by_name("CONTROL").map_or(0, |register| register.offset as u16);
+        Input::Config { offset, value }
+    }
+
     /// Appends the bytes of the record.
     pub fn emit(&self, out: &mut Vec<u8>) {
         match self {
@@ -173,6 +190,7 @@ impl Input {
                 emit(0x07, &[&offset.to_le_bytes(), &value.to_le_bytes()], out);
             }
             Input::End => emit(0x08, &[], out),
+            Input::Sync { number } => emit(0x09, &[&number.to_le_bytes()], out),
         }
     }
 
@@ -230,6 +248,7 @@ impl Input {
                 value: word(2),
             },
             (0x08, 0) => Input::End,
+            (0x09, 4) => Input::Sync { number: word(0) },
             (kind, size) => return Err(RecordError::Body { kind, size }),
         };
         Ok(Some((record, size)))
@@ -248,6 +267,7 @@ impl Output {
                 queue,
                 value,
             } => emit(0x84, &[&[*counter, *queue], &value.to_le_bytes()], out),
+            Output::Synced { number } => emit(0x85, &[&number.to_le_bytes()], out),
         }
     }
 
@@ -286,6 +306,9 @@ impl Output {
                     value: u64::from_le_bytes(value),
                 }
             }
+            (0x85, 4) => Output::Synced {
+                number: u32::from_le_bytes([body[0], body[1], body[2], body[3]]),
+            },
             (kind, size) => return Err(RecordError::Body { kind, size }),
         };
         Ok(Some((record, size)))
@@ -328,6 +351,7 @@ mod tests {
                 value: 0x1_8100,
             },
             Input::End,
+            Input::Sync { number: 0x0102_0304 },
         ];
         for record in all {
             let mut bytes = Vec::new();
@@ -351,6 +375,7 @@ mod tests {
                 queue: 0,
                 value: u64::MAX,
             },
+            Output::Synced { number: 7 },
         ];
         for record in all {
             let mut bytes = Vec::new();

@@ -21,7 +21,7 @@ fn outputs(seed: u64, frames: usize) -> Vec<Output> {
 #[test]
 fn seeded_records_reach_marks_drops_fences_and_each_status() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    for output in outputs(1, 6000) {
+    for output in outputs(1, 12_000) {
         let name = match &output {
             Output::Completion { bytes, .. } => match Completion::from_bytes(bytes) {
                 completion if completion.has(flag::FENCE) => "fence",
@@ -45,6 +45,7 @@ fn seeded_records_reach_marks_drops_fences_and_each_status() {
                 2 => "range",
                 _ => "busy",
             },
+            Output::Synced { .. } => "reset",
             Output::Count {
                 counter: 4, value, ..
             } if *value > 0 => "parity",
@@ -66,6 +67,7 @@ fn seeded_records_reach_marks_drops_fences_and_each_status() {
         "unknown",
         "range",
         "busy",
+        "reset",
         "parity",
         "count",
     ] {

@@ -5,6 +5,7 @@
 //! of one worker times their number.
 
 pub mod cli;
+mod device;
 mod governed;
 mod record;
 mod recorder;
@@ -164,6 +165,30 @@ fn record(recorder: &mut Recorder<'_>, round: usize, text: &str) -> Result<(), P
                     let size = smallest_frame(nanos, workers, gigabits);
                     recorder.value(&case(quantity, asked, Gate::None, "bytes"), round, size)?;
                 }
+            }
+            if level == "trust" {
+                modelled(recorder, round, nanos)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Records the rates behind a NIC of each configuration, by frame size. A packet takes `nanos` with trusted marks.
+fn modelled(recorder: &mut Recorder<'_>, round: usize, nanos: f64) -> Result<(), ProgramError> {
+    for core in &device::CORES {
+        for workers in [1, 4] {
+            for size in device::SIZES {
+                let rate = device::rate(core, size, workers, nanos);
+                let quantity = format!(
+                    "E10, {} with trusted marks, {size} bytes, workers: {workers}, modelled",
+                    core.name
+                );
+                let asked = format!(
+                    "limited by: {}; wire and core by their cycles, PCI Express 3.0 with 8 lanes (assumed), workers as measured without I/O",
+                    rate.limit
+                );
+                recorder.value(&case(quantity, asked, Gate::None, "Mpps"), round, rate.mpps)?;
             }
         }
     }

@@ -58,7 +58,7 @@ pub(super) fn all_rows() -> impl Iterator<Item = Case> {
 
 /// Bytes of preamble and inter-frame gap, and of the frame check sequence that frames here lack, are on the wire beside a frame
 /// (IEEE 802.3-2022, section 4.4.2); the published result counts frames with their FCS, so 20 bytes are added.
-const WIRE_OVERHEAD: f64 = 20.0;
+pub(super) const WIRE_OVERHEAD: f64 = 20.0;
 
 /// Returns the smallest frame in bytes, with FCS, at which packets of `nanos` each on each of `workers` fill a link; 64 at
 /// least.
