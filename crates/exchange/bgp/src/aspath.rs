@@ -120,6 +120,13 @@ impl AsPath {
         self.outside().count() != self.0.len()
     }
 
+    /// Returns true if the path has an AS_SET or AS_CONFED_SET, which nobody sends any more (RFC 9774).
+    pub(crate) fn has_set(&self) -> bool {
+        self.0
+            .iter()
+            .any(|segment| matches!(segment.kind, SegmentKind::Set | SegmentKind::ConfedSet))
+    }
+
     fn outside(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         self.0
             .iter()

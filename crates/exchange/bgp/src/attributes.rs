@@ -167,6 +167,12 @@ impl AttributeParser {
         }
     }
 
+    /// Returns AS_PATH or AS4_PATH if it has an AS_SET or AS_CONFED_SET.
+    pub(crate) fn path_with_set(&self) -> Option<&AsPath> {
+        let paths = [Some(&self.attributes.as_path), self.as4_path.as_ref()];
+        paths.into_iter().flatten().find(|path| path.has_set())
+    }
+
     /// Reads an attribute other than MP_REACH_NLRI and MP_UNREACH_NLRI. The arms cite sections of RFC 7606.
     pub(crate) fn read(
         &mut self,

@@ -80,8 +80,9 @@ impl Open {
 /// Reads all optional parameters as (type, value). Returns `None` if a length is wrong or bytes follow the
 /// parameters.
 fn read_parameters<'a>(reader: &mut Reader<'a>, short: u8) -> Option<Vec<(u8, &'a [u8])>> {
-    // A length of 255, followed by the type 255, means that lengths are two bytes long (RFC 9072).
-    let is_extended = short == 255 && reader.0.first() == Some(&255);
+    // A length other than 0, followed by the type 255, means that lengths are two bytes long. A speaker writes 255 as that length, and
+    // a receiver does not look at it (RFC 9072, section 2).
+    let is_extended = short != 0 && reader.0.first() == Some(&255);
     let len = if is_extended {
         reader.u8()?;
         usize::from(reader.u16()?)
@@ -148,7 +149,13 @@ mod tests {
         long.push(2);
         long.extend((capabilities.len() as u16).to_be_bytes());
         long.extend(capabilities);
-        assert_eq!(Open::decode(&long), Ok(open()));
+        for ignored in [255, 1, 30] {
+            long[9] = ignored;
+            assert_eq!(Open::decode(&long), Ok(open()), "{ignored}");
+        }
+        // Without parameters there is nothing behind the length.
+        long[9] = 0;
+        assert_eq!(Open::decode(&long).unwrap_err().subcode, 0);
     }
 
     #[test]

@@ -308,6 +308,10 @@ impl Decoder<'_> {
             if self.session.is_internal {
                 self.missing(LOCAL_PREF, "LOCAL_PREF");
             }
+            if let Some(path) = self.collected.path_with_set() {
+                let text = format!("\"{path}\" has an AS_SET or AS_CONFED_SET (RFC 9774)");
+                self.problem(AS_PATH, Treatment::TreatAsWithdraw, text);
+            }
             let path = &self.collected.attributes.as_path;
             if !self.session.is_internal && path.has_confederation() {
                 let text = format!(
@@ -375,6 +379,51 @@ mod tests {
             let update = Update::decode(&body, &session).unwrap();
             assert_eq!(update.end_of_rib, None, "{family}");
         }
+    }
+
+    #[test]
+    fn routes_whose_as_path_or_as4_path_has_a_set_are_withdrawn() {
+        // ORIGIN, NEXT_HOP, and LOCAL_PREF, which a session inside of an AS needs.
+        let others = [0x40, 1, 1, 0, 0x40, 3, 4, 192, 0, 2, 2, 0x40, 5, 4, 0, 0, 0, 100];
+        let withdrawn = |has_four_octets: bool, is_internal: bool, paths: &[u8]| {
+            let session = Negotiated {
+                families: FamilySet::ALL,
+                add_path: FamilySet::default(),
+                has_four_octets,
+                has_extended_messages: false,
+                is_internal,
+                first_as: None,
+            };
+            let attributes = [&others[..], paths].concat();
+            let mut body = vec![0, 0, 0, attributes.len() as u8];
+            body.extend(attributes);
+            body.extend([24, 203, 0, 113]);
+            let update = Update::decode(&body, &session).unwrap();
+            assert_eq!(update.withdrawn.len() + update.announced.len(), 1);
+            update.withdrawn.len() == 1
+        };
+        // AS_PATH 64501, then a segment of this type with 64502.
+        let path = |kind: u8| [0x40, 2, 8, 2, 1, 0xfb, 0xf5, kind, 1, 0xfb, 0xf6];
+        let path_of_four = |kind: u8| {
+            let segments = [2, 1, 0, 0, 0xfb, 0xf5, kind, 1, 0, 0, 0xfb, 0xf6];
+            [&[0x40, 2, 12][..], &segments].concat()
+        };
+        for (kind, is_set) in [(1, true), (2, false), (4, true)] {
+            for is_internal in [false, true] {
+                assert_eq!(withdrawn(false, is_internal, &path(kind)), is_set, "{kind}");
+                assert_eq!(
+                    withdrawn(true, is_internal, &path_of_four(kind)),
+                    is_set,
+                    "{kind}"
+                );
+            }
+            let as4 = [0xc0, 17, 6, kind, 1, 0xfa, 0x56, 0xea, 0];
+            let paths = [&path(2)[..], &as4].concat();
+            assert_eq!(withdrawn(false, false, &paths), is_set, "AS4_PATH, {kind}");
+        }
+        // A session with numbers of four octets ignores AS4_PATH.
+        let paths = [&path_of_four(2)[..], &[0xc0, 17, 6, 1, 1, 0xfa, 0x56, 0xea, 0]].concat();
+        assert!(!withdrawn(true, false, &paths));
     }
 
     #[test]

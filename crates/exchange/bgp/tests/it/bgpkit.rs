@@ -75,7 +75,8 @@ impl Random {
     fn path(&mut self) -> Vec<u8> {
         let mut path = Vec::new();
         for at in 0..1 + self.below(3) {
-            let kind = if at == 0 { 2 } else { 1 + self.below(2) as u8 };
+            // A path with an AS_SET is refused (RFC 9774).
+            let kind = if at > 0 && self.chance(3) { 1 } else { 2 };
             let len = 1 + self.below(5);
             path.extend([kind, len as u8]);
             for _ in 0..len {
