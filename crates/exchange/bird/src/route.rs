@@ -182,18 +182,20 @@ impl RouteParser {
     }
 }
 
-/// Reads an attribute `key: value` into a route.
+/// Reads an attribute `key: value` into a route. BIRD 3 names attributes as its filters do.
 fn attribute(text: &str, causes: &Causes, route: &mut Route) {
     let Some((key, value)) = text.split_once(':') else {
         return;
     };
     match key {
-        "BGP.as_path" => route.as_path = bounded(value),
+        "BGP.as_path" | "bgp_path" => route.as_path = bounded(value),
         // A link-local address may follow the global address.
-        "BGP.next_hop" => {
+        "BGP.next_hop" | "bgp_next_hop" => {
             route.next_hop = value.split_whitespace().next().and_then(|text| text.parse().ok());
         }
-        "BGP.community" | "BGP.large_community" => causes.read(value, &mut route.causes),
+        "BGP.community" | "BGP.large_community" | "bgp_community" | "bgp_large_community" => {
+            causes.read(value, &mut route.causes);
+        }
         _ => {}
     }
 }

@@ -61,6 +61,31 @@ fn rejected(report: &Report, name: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_names_of_bird_3_for_attributes_are_read_as_those_of_bird_2() {
+    let names = [
+        ("BGP.as_path:", "bgp_path:"),
+        ("BGP.next_hop:", "bgp_next_hop:"),
+        ("BGP.community:", "bgp_community:"),
+        ("BGP.large_community:", "bgp_large_community:"),
+    ];
+    let as_3 = |answer: &str| {
+        names
+            .iter()
+            .fold(answer.to_owned(), |text, (old, new)| text.replace(old, new))
+    };
+    let (tagged, filtered) = (as_3(TAGGED), as_3(FILTERED));
+    assert!(
+        names
+            .iter()
+            .all(|(_, new)| tagged.contains(new) || filtered.contains(new))
+    );
+    assert_eq!(
+        report(&[GREETING, RESTRICTED, PROTOCOLS, &tagged, &filtered]),
+        report(&[GREETING, RESTRICTED, PROTOCOLS, TAGGED, FILTERED])
+    );
+}
+
+#[test]
 fn a_round_reads_the_sessions_and_the_rejected_routes_of_both_forms() {
     let report = report(&[GREETING, RESTRICTED, PROTOCOLS, TAGGED, FILTERED]);
     assert_eq!(report.version, "BIRD 2.0.12");
