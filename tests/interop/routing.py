@@ -253,21 +253,35 @@ class StayRtr(Daemon):
 
 
 class Registry:
-    """A routing registry that speaks IRRd's protocol: AS-SETs, and the prefixes of each origin."""
+    """A routing registry that speaks IRRd's protocol: AS-SETs, and the prefixes of each origin.
+
+    A set under a pair of source and name is in that source only.
+    """
+
+    usual = ("RADB", "RIPE")
 
     def __init__(self):
-        self.sets, self.origins, self.is_silent, self.queries = {}, {}, False, []
+        self.sets, self.origins, self.is_silent, self.queries, self.sources_of = {}, {}, False, [], {}
         registry = self
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self):
+                sources = registry.usual
                 for line in self.rfile:
                     query = line.decode().strip()
                     registry.queries.append(query)
                     if registry.is_silent or query == "!q":
                         return
-                    if query != "!!":
-                        self.wfile.write(registry.answer(query))
+                    registry.sources_of[query] = sources
+                    if query == "!s-lc":
+                        self.wfile.write(registry.data(",".join(sources)))
+                    elif query.startswith("!s"):
+                        chosen = tuple(query[2:].split(","))
+                        is_known = set(chosen) <= set(registry.usual)
+                        sources = chosen if is_known else sources
+                        self.wfile.write(b"C\n" if is_known else b"F One or more selected sources are unavailable.\n")
+                    elif query != "!!":
+                        self.wfile.write(registry.answer(query, sources))
 
         class Server(socketserver.ThreadingTCPServer):
             allow_reuse_address, daemon_threads = True, True
@@ -275,11 +289,14 @@ class Registry:
         self.server = Server(("127.0.0.1", 0), Handler)
         self.address = f"127.0.0.1:{self.server.server_address[1]}"
 
-    def answer(self, query):
-        if query.startswith("!s"):
-            return b"C\n"
+    def data(self, text):
+        return b"A%d\n%s\nC\n" % (len(text) + 1, text.encode())
+
+    def answer(self, query, sources):
         if query.startswith("!i"):
-            found = self.sets.get(query[2:].split(",")[0])
+            name = query[2:].split(",")[0]
+            names = [name, *((source, name) for source in sources)]
+            found = next((self.sets[name] for name in names if name in self.sets), None)
         elif query.startswith(("!g", "!6")):
             is_six = query[1] == "6"
             found = [prefix for prefix in self.origins.get(int(query[4:]), []) if (":" in prefix) == is_six]
@@ -287,8 +304,7 @@ class Registry:
             return b"F unknown query\n"
         if not found:
             return b"D\n" if found is None else b"C\n"
-        data = (" ".join(found) + "\n").encode()
-        return b"A%d\n%sC\n" % (len(data), data)
+        return self.data(" ".join(found))
 
     def __enter__(self):
         threading.Thread(target=self.server.serve_forever, daemon=True).start()

@@ -274,6 +274,22 @@ def test_ownership_by_roas_route_objects_and_live_routes_equals_an_oracle(tmp_pa
             assert len(verdicts) == 4, verdicts
 
 
+def test_an_as_set_is_asked_for_in_its_registry_and_one_that_nobody_has_is_named(tmp_path):
+    port = free_port()
+    with routing.Registry() as registry:
+        registry.sets = {("RADB", "AS-V"): ["AS64599"], ("RIPE", "AS-V"): ["AS64510"], ("RADB", "AS-W"): ["AS64520"]}
+        with Exchange(tmp_path, engine=routing.settings(port, {}, registry)) as exchange:
+            for name, asn, as_set, expected in (("V", 64501, "RIPE::AS-V", {64501, 64510}), ("W", 64502, "AS-W", {64502, 64520}),
+                                                ("X", 64503, "RIPE::AS-W", {64503}), ("Y", 64504, "ARIN::AS-W", {64504})):
+                registry.queries.clear()
+                exchange.order({"operation": "create_account", "name": name, "kind": "member", "asns": [asn], "as_set": as_set})
+                wait_for(f"the queries about {as_set}", lambda: "!q" in registry.queries)
+                assert {int(query[4:]) for query in registry.queries if query.startswith("!g")} == expected, registry.queries
+                assert registry.sources_of[f"!gAS{asn}"] == registry.usual, "route objects are those of the usual sources"
+                is_missing = expected == {asn}
+                assert (f"as_set={as_set}" in exchange.log.read_text()) == is_missing, as_set
+
+
 def frame(packet, mark):
     """Returns the frame of a packet, with a mark in its payload."""
     is_six = ":" in packet.destination

@@ -99,7 +99,7 @@ async fn query(irr: &Irr, (numbers, as_set): &Subject) -> Result<RouteObjects> {
     let mut stream = BufReader::new(stream);
     stream.write_all(b"!!\n").await?;
     if !irr.sources.is_empty() {
-        ask(&mut stream, &format!("!s{}", irr.sources)).await?;
+        choose(&mut stream, &irr.sources).await?;
     }
     let mut objects = RouteObjects {
         asns: numbers.clone(),
@@ -107,13 +107,18 @@ async fn query(irr: &Irr, (numbers, as_set): &Subject) -> Result<RouteObjects> {
     };
     if let Some(name) = as_set {
         let name: AsSet = name.parse().with_context(|| format!("{name:?} is no AS-SET"))?;
-        objects
-            .asns
-            .extend(asns(&ask(&mut stream, &format!("!i{name},1")).await?));
+        match members(&mut stream, irr, &name).await? {
+            Some(members) => objects.asns.extend(members),
+            None => tracing::warn!(
+                as_set = %name,
+                "the routing registry {} has no such AS-SET: only the AS numbers of the account count",
+                irr.server
+            ),
+        }
     }
     for asn in &objects.asns {
         for query in [format!("!gAS{asn}"), format!("!6AS{asn}")] {
-            for prefix in prefixes(&ask(&mut stream, &query).await?) {
+            for prefix in prefixes(&ask(&mut stream, &query).await?.unwrap_or_default()) {
                 objects.origins.entry(prefix).or_default().insert(*asn);
             }
             if objects.origins.len() > PREFIXES_MAX {
@@ -127,14 +132,50 @@ async fn query(irr: &Irr, (numbers, as_set): &Subject) -> Result<RouteObjects> {
     Ok(objects)
 }
 
-/// Returns the data of an answer; empty if there are none or the object does not exist.
-async fn ask(stream: &mut BufReader<TcpStream>, query: &str) -> Result<String> {
+/// Chooses the sources of further answers.
+async fn choose(stream: &mut BufReader<TcpStream>, sources: &str) -> Result<()> {
+    ask(stream, &format!("!s{sources}")).await?;
+    Ok(())
+}
+
+/// Returns the members of an AS-SET, recursively; `None` if it does not exist. The name in a query has no registry (RFC 2622,
+/// section 5.1): the registry is chosen before, and the usual sources again behind it.
+async fn members(
+    stream: &mut BufReader<TcpStream>,
+    irr: &Irr,
+    name: &AsSet,
+) -> Result<Option<BTreeSet<u32>>> {
+    let query = format!("!i{},1", name.name());
+    let Some(source) = name.source() else {
+        return Ok(ask(stream, &query).await?.as_deref().map(asns));
+    };
+    let usual = if irr.sources.is_empty() {
+        ask(stream, "!s-lc").await?.unwrap_or_default().trim().to_owned()
+    } else {
+        irr.sources.clone()
+    };
+    let found = match choose(stream, source).await {
+        Ok(()) => ask(stream, &query).await?,
+        Err(error) => {
+            tracing::warn!(as_set = %name, error = format!("{error:#}"), "routing registry {}", irr.server);
+            None
+        }
+    };
+    if !usual.is_empty() {
+        choose(stream, &usual).await?;
+    }
+    Ok(found.as_deref().map(asns))
+}
+
+/// Returns the data of an answer, which may be empty; `None` if the object does not exist.
+async fn ask(stream: &mut BufReader<TcpStream>, query: &str) -> Result<Option<String>> {
     let answer = async {
         stream.write_all(format!("{query}\n").as_bytes()).await?;
         let mut line = String::new();
         read_line(stream, &mut line).await?;
         match head(&line).with_context(|| format!("{line:?} is no answer of IRRd"))? {
-            Head::Empty | Head::NotFound => Ok(String::new()),
+            Head::NotFound => Ok(None),
+            Head::Empty => Ok(Some(String::new())),
             Head::Refused(text) => bail!("{text}"),
             Head::Data(size) => {
                 let mut data = vec![0; size];
@@ -144,7 +185,7 @@ async fn ask(stream: &mut BufReader<TcpStream>, query: &str) -> Result<String> {
                 if head(&line) != Some(Head::Empty) {
                     bail!("{line:?} behind the data: expected C");
                 }
-                Ok(String::from_utf8_lossy(&data).into_owned())
+                Ok(Some(String::from_utf8_lossy(&data).into_owned()))
             }
         }
     };

@@ -3,6 +3,7 @@
 //! ```text
 //!   !!              keeps the connection open          A12        data of 12 bytes follow, then C
 //!   !sRIPE,RADB     chooses sources                    C          success without data
+//!   !s-lc           lists the chosen sources
 //!   !iAS-FOO,1      members of an AS-SET, recursively  D          the object does not exist
 //!   !gAS64500       prefixes of route objects          F text     the query is not understood
 //!   !6AS64500       prefixes of route6 objects

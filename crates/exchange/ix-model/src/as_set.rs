@@ -31,6 +31,11 @@ impl AsSet {
         self.name.split(':').next().and_then(number)
     }
 
+    /// Returns the registry; `None` for a name that any may have.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
     /// Returns the name without the registry.
     pub fn name(&self) -> &str {
         &self.name
@@ -102,6 +107,9 @@ mod tests {
         let of = |text: &str| text.parse::<AsSet>().unwrap();
         assert_eq!(of("as-Example@ripe"), of("RIPE::AS-EXAMPLE"));
         assert_eq!(of("RIPE::AS-EXAMPLE").to_string(), "RIPE::AS-EXAMPLE");
+        let set = of("AS-Example@ripe");
+        assert_eq!((set.source(), set.name()), (Some("RIPE"), "AS-EXAMPLE"));
+        assert_eq!(of("AS-EXAMPLE").source(), None);
         assert_ne!(of("RADB::AS-EXAMPLE"), of("RIPE::AS-EXAMPLE"));
         assert_ne!(of("AS-EXAMPLE"), of("RIPE::AS-EXAMPLE"));
         assert_eq!(of("AS64500:AS-CUSTOMERS:AS64501").owner(), Some(64_500));
