@@ -74,7 +74,7 @@ impl fmt::Display for MacParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "`{}` is not a MAC address: expected six hex octets as in 02:00:00:00:00:01, or 0200.0000.0001",
+            "`{}` is not a MAC address: expected six hex octets as in 02:00:00:00:00:01, 0200.0000.0001 or 020000000001",
             self.0
         )
     }
@@ -85,12 +85,12 @@ impl core::error::Error for MacParseError {}
 impl FromStr for Mac {
     type Err = MacParseError;
 
-    /// Parses six octets with colons or hyphens between them, or three groups of four digits with dots between them, as
-    /// Cisco IOS writes them.
+    /// Parses six octets with colons or hyphens between them, three groups of four digits with dots or hyphens between them, as Cisco
+    /// IOS and Huawei write them, or twelve digits.
     fn from_str(text: &str) -> Result<Mac, MacParseError> {
         let bad = || MacParseError(text.to_owned());
-        if text.len() == 14 && text.contains('.') {
-            return dotted(text).ok_or_else(bad);
+        if let Some(mac) = grouped(text) {
+            return Ok(mac);
         }
         let mut bytes = [0u8; 6];
         let mut octets = text.split([':', '-']);
@@ -109,18 +109,21 @@ impl FromStr for Mac {
     }
 }
 
-/// Returns the address of three groups of four hex digits: `0200.5e00.5301`.
-fn dotted(text: &str) -> Option<Mac> {
-    let mut bytes = [0u8; 6];
-    let mut groups = text.split('.');
-    for pair in bytes.chunks_exact_mut(2) {
-        let group = groups.next()?;
-        if group.len() != 4 || !group.bytes().all(|c| c.is_ascii_hexdigit()) {
-            return None;
+/// Returns the address of three groups of four hex digits: `0200.5e00.5301`, `0200-5e00-5301` or `02005e005301`.
+fn grouped(text: &str) -> Option<Mac> {
+    let bytes = text.as_bytes();
+    let step = match (bytes.len(), bytes.get(4), bytes.get(9)) {
+        (12, ..) => 4,
+        (14, Some(b'.'), Some(b'.')) | (14, Some(b'-'), Some(b'-')) => 5,
+        _ => return None,
+    };
+    let mut value = 0;
+    for start in [0, step, 2 * step] {
+        for byte in bytes.get(start..start + 4)? {
+            value = value << 4 | u64::from(char::from(*byte).to_digit(16)?);
         }
-        pair.copy_from_slice(&u16::from_str_radix(group, 16).ok()?.to_be_bytes());
     }
-    groups.next().is_none().then_some(Mac(bytes))
+    Some(Mac::from_u64(value))
 }
 
 #[cfg(test)]
@@ -142,7 +145,10 @@ mod tests {
             "02-00-5E-10-FF-01",
             "0200.5e10.ff01",
             "0200.5E10.FF01",
+            "0200-5e10-ff01",
+            "02005E10ff01",
             "2:0:5e:10:ff:1",
+            "2-0-5e-10-ff-1",
         ] {
             assert_eq!(text.parse(), Ok(mac), "{text}");
         }
@@ -162,6 +168,11 @@ mod tests {
             "02.005e.10ff01",
             "0200.5e1g.ff01",
             "0200.+e10.ff01",
+            "0200-5e10.ff01",
+            "02005e10ff0",
+            "02005e10ff011",
+            "02005e10ffg1",
+            "02005e1é0ff",
         ] {
             let error = text.parse::<Mac>().unwrap_err();
             assert!(error.to_string().contains(text));

@@ -11,14 +11,15 @@ use millrace_types::calendar;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A time in milliseconds since 1970-01-01T00:00:00Z. Its text form is RFC 3339 in UTC, with milliseconds.
+/// A time in milliseconds since 1970-01-01T00:00:00Z. Its text form is RFC 3339 in UTC, with milliseconds; it is also read with
+/// another offset and with other fractions of a second, which are cut to milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Timestamp(u64);
 
 /// A text that is no time.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("\"{0}\" is no time: expected RFC 3339 in UTC, such as 2026-11-23T21:50:00Z")]
+#[error("\"{0}\" is no time: expected RFC 3339, such as 2026-11-23T21:50:00Z or 2026-11-23T22:50:00+01:00")]
 pub struct TimestampParseError(String);
 
 const DAY_MILLIS: u64 = 86_400_000;
@@ -84,7 +85,8 @@ impl FromStr for Timestamp {
 }
 
 fn parse(text: &str) -> Option<Timestamp> {
-    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (date, time) = text.split_once(['T', 't'])?;
+    let (time, offset_minutes) = offset(time)?;
     let number = |text: &str, len: usize| {
         let is_number = text.len() == len && text.bytes().all(|byte| byte.is_ascii_digit());
         is_number.then(|| text.parse::<u64>().ok()).flatten()
@@ -96,7 +98,7 @@ fn parse(text: &str) -> Option<Timestamp> {
         number(date.next()?, 2)?,
     );
     let (time, millis) = match time.split_once('.') {
-        Some((time, millis)) => (time, number(millis, 3)?),
+        Some((time, fraction)) => (time, milliseconds(fraction)?),
         None => (time, 0),
     };
     let mut time = time.split(':');
@@ -124,8 +126,41 @@ fn parse(text: &str) -> Option<Timestamp> {
             high = middle;
         }
     }
-    (calendar::civil(low) == (year, month, day))
-        .then(|| Timestamp(low * DAY_MILLIS + (hour * 3600 + minute * 60 + second) * 1000 + millis))
+    if calendar::civil(low) != (year, month, day) {
+        return None;
+    }
+    let local = low * DAY_MILLIS + (hour * 3600 + minute * 60 + second) * 1000 + millis;
+    let utc = local.checked_add_signed(-offset_minutes * 60_000)?;
+    (utc < DAYS_END * DAY_MILLIS).then_some(Timestamp(utc))
+}
+
+/// Returns the time of a day without its offset from UTC, and the offset in minutes.
+fn offset(time: &str) -> Option<(&str, i64)> {
+    if let Some(time) = time.strip_suffix(['Z', 'z']) {
+        return Some((time, 0));
+    }
+    let (time, offset) = time.split_at_checked(time.len().checked_sub(6)?)?;
+    let (sign, hours, minutes) = match offset.as_bytes() {
+        [sign, h1, h2, b':', m1, m2] => (*sign, [*h1, *h2], [*m1, *m2]),
+        _ => return None,
+    };
+    let number = |digits: [u8; 2], max: i64| {
+        let [tens, ones] = digits.map(|digit| char::from(digit).to_digit(10).map(i64::from));
+        Some(tens? * 10 + ones?).filter(|number| *number <= max)
+    };
+    let minutes = number(hours, 23)? * 60 + number(minutes, 59)?;
+    match sign {
+        b'+' => Some((time, minutes)),
+        b'-' => Some((time, -minutes)),
+        _ => None,
+    }
+}
+
+/// Returns the milliseconds of the digits behind the point of a second.
+fn milliseconds(fraction: &str) -> Option<u64> {
+    let is_fraction = !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = fraction.bytes().chain([b'0'; 2]).take(3);
+    is_fraction.then(|| digits.fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
 }
 
 impl TryFrom<String> for Timestamp {
@@ -158,13 +193,40 @@ mod tests {
             "2026-11-23",
             "2026-02-29T00:00:00Z",
             "2026-11-23T24:00:00Z",
-            "2026-11-23T21:40:00+01:00",
-            "2026-11-23T21:40:00.1Z",
+            "2026-11-23T21:40:00",
+            "2026-11-23T21:40:00+0100",
+            "2026-11-23T21:40:00+24:00",
+            "2026-11-23T21:40:00+01:60",
+            "2026-11-23T21:40:00 01:00",
+            "2026-11-23T21:40:00+é1:0",
+            "2026-11-23T21:40:00.Z",
+            "2026-11-23T21:40:00.1x2Z",
             "1969-12-31T23:59:59Z",
+            "1970-01-01T00:00:00+00:01",
+            "9999-12-31T23:59:59-00:01",
             "2026-11-23T21:40Z",
             "2026-1-23T21:40:00Z",
         ] {
             assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_with_an_offset_or_another_fraction_is_read() {
+        let time = Timestamp::from_secs(1_795_470_000);
+        for (text, millis) in [
+            ("2026-11-23T22:40:00+01:00", 0),
+            ("2026-11-24T06:40:00.5+09:00", 500),
+            ("2026-11-23T16:10:00.123456789-05:30", 123),
+            ("2026-11-23T21:40:00.07Z", 70),
+            ("2026-11-23t21:40:00.0004-00:00", 0),
+            ("2026-11-23T21:40:00z", 0),
+        ] {
+            assert_eq!(
+                text.parse(),
+                Ok(Timestamp::from_millis(time.millis() + millis)),
+                "{text}"
+            );
         }
     }
 
