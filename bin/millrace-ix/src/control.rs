@@ -287,6 +287,7 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 idempotency,
                 dry_run,
                 confirm_within: confirm_within.map(Duration::from_secs),
+                granted: Vec::new(),
             };
             let count = operations.len();
             let ordered = handle.order(operations, actor, options).await;
@@ -312,7 +313,16 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
                 dry_run,
                 ..OrderOptions::default()
             };
-            answers::order(&handle.apply(*document, how, actor, options).await?)
+            app.check_kept(&document, overwrite).map_err(anyhow::Error::msg)?;
+            let ordered = handle
+                .apply(Document::clone(&document), how, actor, options)
+                .await?;
+            let mut answer = answers::order(&ordered);
+            // A dry run of a text that is refused still counts.
+            let kept = app.apply_kept(&document, dry_run).await;
+            let kept = kept.map_err(anyhow::Error::msg)?;
+            answer["kept"] = json!({"added": kept.added, "removed": kept.removed});
+            answer
         }
         Request::Confirm { change } => {
             handle.confirm(change, actor).await?;
@@ -413,7 +423,8 @@ async fn answer(request: Request, handle: &Handle, app: &App, filters: Option<&F
             };
             handle.record(entry).await?;
             let snapshot = handle.snapshot();
-            serde_json::to_value(Document::exported(&snapshot.exchange, snapshot.revision))?
+            let text = Document::exported(&snapshot.exchange, snapshot.revision);
+            serde_json::to_value(text.with_kept(app.kept()))?
         }
     })
 }

@@ -167,6 +167,15 @@ pub(crate) fn ordered(value: &Value) -> String {
             counts["added"], counts["changed"], counts["removed"]
         );
     }
+    let count = |name: &str| value["kept"][name].as_u64().unwrap_or(0);
+    if count("added") + count("removed") > 0 {
+        let _always = writeln!(
+            text,
+            "contacts, joining rules and sessions with route servers: {} added, {} removed",
+            count("added"),
+            count("removed")
+        );
+    }
     let effects: Vec<String> = items(&value["effects"]).map(word).collect();
     for effect in effects.iter().take(EFFECTS_MAX) {
         let _always = writeln!(text, "{effect}");

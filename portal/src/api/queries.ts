@@ -241,6 +241,13 @@ export const rejectedRoutes = (end: string) =>
     refetchInterval: OBSERVED,
   });
 
+export const memberRoutes = (end: string) =>
+  queryOptions({
+    queryKey: ["route-servers", end, "routes"],
+    queryFn: () => everything((after) => result(client.GET("/api/v1/configs/{id}/route-server-routes", { params: { path: { id: end }, query: { limit: PAGE, after } } }))),
+    refetchInterval: OBSERVED,
+  });
+
 export const impact = (trunk: string, wanted: boolean) =>
   queryOptions({
     queryKey: ["trunks", trunk, "impact"],
@@ -257,6 +264,11 @@ export const notices = queryOptions({
   queryKey: ["notices"],
   queryFn: () => everything((after) => result(client.GET("/api/v1/notices", { params: { query: { limit: PAGE, after } } }))),
   refetchInterval: 60_000,
+});
+
+export const policies = queryOptions({
+  queryKey: ["policies"],
+  queryFn: () => everything((after) => result(client.GET("/api/v1/policies", { params: { query: { limit: PAGE, after } } }))),
 });
 
 export const crossConnects = queryOptions({
@@ -387,6 +399,7 @@ export const changeOrder = {
 
 /** Orders of filters, peering LANs, keys and second persons. */
 export const filterOrder = {
+  tried: (body: NewFilter) => result<Ordered>(client.POST("/api/v1/filters", { body, params: { query: { dry_run: true } } })),
   create: (body: NewFilter, key: string) =>
     result<Ordered>(client.POST("/api/v1/filters", { body, params: { header: { "idempotency-key": key } } })),
   extend: (filter: string, revision: number, minutes: number) =>
@@ -478,6 +491,8 @@ export const groupOrder = {
   add: (body: { name: string; end: EndOrder; members: string[] }, key: string) =>
     result<Ordered>(client.POST("/api/v1/groups", { body, params: { header: { "idempotency-key": key } } })),
   members: (group: string, members: string[]) => result(client.PUT("/api/v1/groups/{id}/members", { body: { members }, params: { path: { id: group } } })),
+  remove: (group: string, account: string, key: string) =>
+    result<Ordered>(client.DELETE("/api/v1/groups/{id}/members/{account}", { params: { path: { id: group, account }, header: { "idempotency-key": key } } })),
   join: (group: string, end: EndOrder, key: string) =>
     result<Ordered>(client.POST("/api/v1/groups/{id}/join", { body: { end }, params: { path: { id: group }, header: { "idempotency-key": key } } })),
 };

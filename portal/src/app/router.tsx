@@ -73,6 +73,7 @@ const tree = root.addChildren([
   route("/notices", later(() => import("../screens/notices"), "Notices")),
   route("/cross-connects", later(() => import("../screens/crossconnects"), "CrossConnects")),
   route("/groups", later(() => import("../screens/groups"), "Groups")),
+  route("/policies", later(() => import("../screens/policies"), "Policies")),
   route("/matrix", later(() => import("../screens/matrix"), "PeeringMatrix")),
   route(PUBLIC[0], later(() => import("../screens/public"), "PublicStatus")),
   route(PUBLIC[1], later(() => import("../screens/public"), "LookingGlass")),

@@ -67,13 +67,19 @@ const OPERATOR: Entry[] = [
   { letter: "m", to: "/members", name: "nav.members" },
 ];
 const AUDIT: Entry = { letter: "a", to: "/audit", name: "nav.audit" };
+/** The entries of a regulator beside the audit: status, incidents and policies. */
+const REGULATOR: Entry[] = [
+  { letter: "s", to: "/status", name: "nav.status" },
+  { letter: "n", to: "/notices", name: "nav.notices" },
+  { letter: "p", to: "/policies", name: "nav.policies" },
+];
 
 /** Returns the entries of the navigation for a user, by group. */
 export function navigation(me: Whoami): { title: MessageId; entries: Entry[] }[] {
   const groups: { title: MessageId; entries: Entry[] }[] = [];
   const permitted = (entry: Entry) => entry.needs === undefined || me.can.includes(entry.needs);
   const audit = me.can.includes("read_audit") ? [AUDIT] : [];
-  if (me.roles.includes("regulator")) return [{ title: "nav.supervision", entries: audit }];
+  if (me.roles.includes("regulator")) return [{ title: "nav.supervision", entries: [...audit, ...REGULATOR] }];
   if (me.operator) {
     groups.push({ title: "nav.exchange", entries: [...OPERATOR.filter(permitted), ...audit] });
     groups.push({ title: "nav.all", entries: MEMBER.filter((entry) => entry.to !== "/order" && entry.to !== "/attack") });
@@ -242,6 +248,7 @@ function Frame({ me }: { me: Whoami }) {
         <StaleBanner />
         {error === undefined ? null : <Notice tone="bad" title={t("session.stillIn", { reason: explain(t, error) })} live />}
         <main className="main" id="main" tabIndex={-1} ref={main}>
+          {me.roles.includes("regulator") ? <Notice tone="off" title={t("supervision.hidden")} /> : null}
           <Outlet />
         </main>
       </div>

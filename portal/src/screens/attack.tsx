@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { client, idempotencyKey, result } from "../api/client";
 import { attack as attackQuery, filterOrder, observedFilters, useOrder } from "../api/queries";
-import type { AttackView, Filter, NewFilter, Ordered, Suggestion, Traffic } from "../api/types";
+import type { AttackView, Conflict, Filter, NewFilter, Ordered, Suggestion, Traffic } from "../api/types";
 import { Rate } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useLanguage, useText } from "../i18n/text";
@@ -191,6 +191,8 @@ export function ManualFilter({ destination, make, label }: { destination: string
   const t = useText();
   const [draft, setDraft] = useState<FilterDraft>({ ...EMPTY_FILTER, destination });
   const [errors, setErrors] = useState<FilterErrors>({});
+  /** The conflicts of an order with active filters, which a second confirmation accepts. */
+  const [told, setTold] = useState<{ order: string; conflicts: Conflict[] }>();
   return (
     <ConfirmedAct
       label={label}
@@ -200,19 +202,39 @@ export function ManualFilter({ destination, make, label }: { destination: string
       onOpen={() => {
         setDraft({ ...EMPTY_FILTER, destination });
         setErrors({});
+        setTold(undefined);
       }}
       act={(keyOf) => {
         const found = checkFilter(t, draft);
         setErrors(found);
         if (Object.keys(found).length > 0) return Promise.reject(new InvalidField(t("form.incomplete")));
         const body = filterOf(draft);
-        return make(body, keyOf(body)).catch((error: unknown) => {
-          setErrors(filterErrors(t, error));
-          throw error;
-        });
+        const order = JSON.stringify(body);
+        // What the dry run cannot say, the order says.
+        const tried = told?.order === order ? Promise.resolve(undefined) : filterOrder.tried(body).catch(() => undefined);
+        return tried
+          .then((outcome) => {
+            const conflicts = outcome?.conflicts ?? [];
+            if (conflicts.length > 0) {
+              setTold({ order, conflicts });
+              throw new InvalidField(t("filterForm.conflicts"));
+            }
+            return make(body, keyOf(body));
+          })
+          .catch((error: unknown) => {
+            setErrors(filterErrors(t, error));
+            throw error;
+          });
       }}
     >
       <FilterFields value={draft} onChange={setDraft} errors={errors} />
+      {told ? (
+        <ul>
+          {told.conflicts.map((conflict) => (
+            <li key={conflict.filter}>{t.reason(conflict.coded, conflict.text)}</li>
+          ))}
+        </ul>
+      ) : null}
     </ConfirmedAct>
   );
 }

@@ -3,7 +3,7 @@ import { useState } from "react";
 import { Checkbox, CheckboxGroup, Label } from "react-aria-components";
 
 import { accounts as accountsQuery, groupOrder, groups as groupsQuery, useOrder } from "../api/queries";
-import type { Group } from "../api/types";
+import type { Group, GroupMember } from "../api/types";
 import { useMe } from "../app/shell";
 import { useText } from "../i18n/text";
 import { ConfirmedAct } from "../ui/dialog";
@@ -126,6 +126,22 @@ function GroupActs({ group }: { group: Group }) {
   );
 }
 
+/** The act by which the owner removes a member from the list, with the member's ends. */
+function RemoveMember({ group, member }: { group: Group; member: GroupMember }) {
+  const t = useText();
+  const remove = useOrder(groupOrder.remove);
+  return (
+    <ConfirmedAct
+      label={t("group.remove")}
+      title={t("group.removeTitle", { member: member.account.name, name: group.name })}
+      sentence={t(member.joined ? "group.removeAbout" : "group.removeListed")}
+      kind="danger"
+      explain={(error) => explain(t, error)}
+      act={(keyOf) => remove.mutateAsync([group.id, member.account.id, keyOf(member.account.id)])}
+    />
+  );
+}
+
 /** Closed groups: one service of several members, who are listed by the one that ordered it. */
 export function Groups() {
   const t = useText();
@@ -149,6 +165,7 @@ export function Groups() {
                       columns={[
                         { title: t("members.name"), cell: (member) => member.account.name },
                         { title: t("services.state"), cell: (member) => <State tone={member.joined ? "ok" : "wait"}>{t(member.joined ? "group.joined" : "group.listed")}</State> },
+                        ...(group.can.includes("create_service_key") ? [{ title: t("group.remove"), cell: (member: GroupMember) => <RemoveMember group={group} member={member} /> }] : []),
                       ]}
                     />
                   </div>

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { rejectedRoutes, routeServerSessions } from "../api/queries";
-import type { RejectedRoute, RouteServerSession } from "../api/types";
+import { memberRoutes, rejectedRoutes, routeServerSessions } from "../api/queries";
+import type { MemberRoute, RejectedRoute, RouteServerSession } from "../api/types";
 import { Age } from "../i18n/format";
 import type { MessageId } from "../i18n/messages";
 import { useText, type Translate } from "../i18n/text";
@@ -137,6 +137,84 @@ export function RejectedTable({ routes }: { routes: RejectedRoute[] }) {
   );
 }
 
+/** The words of the states of a route by RPKI. */
+const VALIDITY: Record<string, { tone: Tone; word: MessageId }> = {
+  valid: { tone: "ok", word: "glass.rpkiValid" },
+  invalid: { tone: "bad", word: "glass.rpkiInvalid" },
+  not_found: { tone: "off", word: "glass.rpkiUnknown" },
+};
+
+/** All routes of an end at the route servers, accepted and rejected, with their states by RPKI and in the registry. */
+export function RoutesTable({ routes }: { routes: MemberRoute[] }) {
+  const t = useText();
+  const [all, setAll] = useState(false);
+  const shown = all ? routes : routes.slice(0, FIRST);
+  const unknown = <span className="quiet">{t("rs.unknown")}</span>;
+  return (
+    <>
+      <div className="table-wrap">
+        <Table
+          label={t("rs.routes")}
+          rows={shown}
+          keyOf={(route) => `${route.server ?? ""} ${route.prefix} ${route.as_path} ${route.next_hop ?? ""} ${route.accepted ? "accepted" : "rejected"}`}
+          columns={[
+            { title: t("rs.prefix"), cell: (route) => <code>{route.prefix}</code> },
+            {
+              title: t("services.state"),
+              cell: (route) => (
+                <span className="stack tight">
+                  <State tone={route.accepted ? "ok" : "bad"}>{t(route.accepted ? "glass.accepted" : "glass.rejected")}</State>
+                  {route.causes.map((cause) => (
+                    <span key={cause.community ?? ""}>{t.reason(cause.coded, cause.text)}</span>
+                  ))}
+                </span>
+              ),
+            },
+            {
+              title: t("rs.rpki"),
+              cell: (route) => {
+                const state = VALIDITY[route.rpki ?? ""];
+                return state ? <State tone={state.tone}>{t(state.word)}</State> : unknown;
+              },
+            },
+            { title: t("rs.irr"), cell: (route) => (route.irr === null ? unknown : <State tone={route.irr ? "ok" : "bad"}>{t(route.irr ? "glass.irrThere" : "glass.irrMissing")}</State>) },
+            { title: t("rs.asPath"), cell: (route) => <span className="breaks">{route.as_path}</span> },
+            { title: t("rs.communities"), cell: (route) => (route.communities === null ? unknown : <span className="breaks">{route.communities.join(" ")}</span>) },
+            { title: t("rs.server"), cell: (route) => route.server },
+          ]}
+        />
+      </div>
+      {shown.length < routes.length ? (
+        <div className="buttons">
+          <Button onPress={() => setAll(true)}>{t("rs.showAll", { count: routes.length })}</Button>
+        </div>
+      ) : null}
+    </>
+  );
+}
+
+/** The routes of an end, which are read while somebody has them open: there can be thousands. */
+function Routes({ end }: { end: string }) {
+  const t = useText();
+  const [open, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{t("rs.routes")}</summary>
+      {open ? <OpenRoutes end={end} /> : null}
+    </details>
+  );
+}
+
+function OpenRoutes({ end }: { end: string }) {
+  const t = useText();
+  const query = useQuery(memberRoutes(end));
+  return (
+    <Loaded query={query} lines={3} empty={{ when: (list) => list.length === 0, show: <p className="quiet">{t("rs.noRoutes")}</p> }}>
+      {(routes) => <RoutesTable routes={routes} />}
+    </Loaded>
+  );
+}
+
 function Rejected({ end, truncated }: { end: string; truncated: boolean }) {
   const t = useText();
   const query = useQuery(rejectedRoutes(end));
@@ -161,6 +239,7 @@ function Sessions({ end }: { end: string }) {
           <Freshness sessions={sessions} />
           <SessionTable sessions={sessions} />
           {sessions.some((session) => session.read_at !== null) ? <Rejected end={end} truncated={sessions.some((session) => session.truncated)} /> : null}
+          <Routes end={end} />
         </>
       )}
     </Loaded>

@@ -12,6 +12,34 @@ export function DryRun({ tried }: { tried: Tried }) {
   return "outcome" in tried ? <Planned outcome={tried.outcome} /> : <Notice tone="bad" title={explain(t, tried.error)} live />;
 }
 
+/** The number of sentences that are shown at once; the others open on request. */
+const SHOWN = 10;
+
+/** The frames that take other ways, each in a sentence. The engine's sentences are in English. */
+function Effects({ effects }: { effects: string[] }) {
+  const t = useText();
+  const list = (some: string[]) => (
+    <ul lang="en">
+      {some.map((effect) => (
+        <li key={effect}>{effect}</li>
+      ))}
+    </ul>
+  );
+  if (effects.length === 0) return null;
+  return (
+    <>
+      <p>{t("plan.effects")}</p>
+      {list(effects.slice(0, SHOWN))}
+      {effects.length > SHOWN ? (
+        <details>
+          <summary>{t("plan.more", { count: effects.length - SHOWN })}</summary>
+          {list(effects.slice(SHOWN))}
+        </details>
+      ) : null}
+    </>
+  );
+}
+
 /** What an order would do, in words and numbers. */
 export function Planned({ outcome }: { outcome: Ordered }) {
   const t = useText();
@@ -28,6 +56,7 @@ export function Planned({ outcome }: { outcome: Ordered }) {
             ))}
           </ul>
         )}
+        <Effects effects={outcome.effects ?? []} />
       </div>
     </Notice>
   );

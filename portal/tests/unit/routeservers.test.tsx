@@ -3,10 +3,10 @@ import { fireEvent, render, screen } from "@testing-library/react";
 import { expect, it, vi } from "vitest";
 
 import { newQueryClient } from "../../src/api/queries";
-import type { RejectedRoute, RouteServerSession } from "../../src/api/types";
+import type { MemberRoute, RejectedRoute, RouteServerSession } from "../../src/api/types";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
-import { RejectedTable, RouteServers, SessionTable } from "../../src/screens/routeservers";
+import { RejectedTable, RoutesTable, RouteServers, SessionTable } from "../../src/screens/routeservers";
 
 const wrapper = ({ children }: { children: React.ReactNode }) => (
   <Localized language="en" messages={en}>
@@ -53,6 +53,15 @@ it("each session has its state as a word, its error, and if there are more rejec
   expect(rows[1]).toMatch(/OpenSent.*1000\+$/);
   expect(rows[2]).toContain(en["rs.absent"]);
   expect(rows[3]).toContain("IdleBGP Error: Bad peer AS".replace("Idle", "Idle "));
+});
+
+it("a route is accepted or rejected, with its states by RPKI and in the registry and its communities as far as known", () => {
+  const accepted: MemberRoute = { server: "rs1.ix.example", prefix: "203.0.113.0/24", next_hop: "192.0.2.10", as_path: "64500", communities: ["64999:1", "64999:1:2"], rpki: "valid", irr: true, accepted: true, causes: [] };
+  const rejected: MemberRoute = { ...accepted, prefix: "192.0.2.0/25", communities: null, rpki: null, irr: false, accepted: false, causes: route.causes };
+  render(<RoutesTable routes={[accepted, rejected]} />, { wrapper });
+  const rows = screen.getAllByRole("row").slice(1).map((row) => row.textContent);
+  for (const part of [en["glass.accepted"], en["glass.rpkiValid"], en["glass.irrThere"], "64999:1 64999:1:2"]) expect(rows[0]).toContain(part);
+  for (const part of [en["glass.rejected"], "bogon", en["rs.unknown"], en["glass.irrMissing"]]) expect(rows[1]).toContain(part);
 });
 
 it("a rejected route has its causes in words with their communities", () => {

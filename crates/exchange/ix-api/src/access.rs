@@ -88,11 +88,7 @@ impl Principal {
 
     /// Returns true if the actor may perform an operation on an object.
     pub(crate) fn may(&self, kind: OperationKind, object: impl Into<ObjectId>) -> bool {
-        is_permitted(
-            &self.actor,
-            kind,
-            self.snapshot.exchange.relation(&self.actor, object.into()),
-        )
+        self.snapshot.exchange.permits(&self.actor, kind, object.into())
     }
 
     /// Returns true if the actor's roles permit the operation on at least some objects.

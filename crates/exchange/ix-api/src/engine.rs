@@ -2,10 +2,11 @@
 //! observes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
-use millrace_ix_filter::{FoundRoute, SessionKind, SessionStatus, Verdict};
+use millrace_ix_filter::{FoundRoute, SessionKind, SessionStatus, Validity, Verdict};
 use millrace_ix_model::{
     AccountId, Actor, FilterId, FilterMatch, ObjectId, Prefix, SwitchId, Timestamp, reason,
 };
@@ -185,6 +186,28 @@ impl Engine {
         let filters = self.filters.as_ref()?;
         let exchange = &self.handle.snapshot().exchange;
         Some(filters.lookup(exchange, SessionKind::RouteServer, prefix, self.now()))
+    }
+
+    /// Returns the routes that route servers have accepted from a member with some addresses as next hop.
+    pub fn routes_of(&self, account: AccountId, addresses: &BTreeSet<IpAddr>) -> Vec<FoundRoute> {
+        let exchange = &self.handle.snapshot().exchange;
+        let filters = self.filters.as_ref();
+        filters.map_or_else(Vec::new, |filters| {
+            filters.routes_of(exchange, account, addresses, self.now())
+        })
+    }
+
+    /// Returns the states of prefixes with their origins by RPKI and in the registry, in the order of the prefixes; nothing is
+    /// known without BGP sessions.
+    pub fn route_states(
+        &self,
+        account: AccountId,
+        routes: &[(Prefix, Option<u32>)],
+    ) -> Vec<(Option<Validity>, Option<bool>)> {
+        self.filters.as_ref().map_or_else(
+            || vec![(None, None); routes.len()],
+            |filters| filters.states(account, routes, self.now()),
+        )
     }
 
     /// Returns the counters of active filters, as far as they are known.

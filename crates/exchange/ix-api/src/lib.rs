@@ -25,6 +25,7 @@ mod events;
 mod guard;
 mod idempotency;
 mod index;
+mod kept;
 mod mail;
 mod metrics;
 mod names;
@@ -54,6 +55,7 @@ pub mod view;
 mod webhooks;
 
 pub use app::{App, SetCredentialError, Settings};
+pub use kept::KeptChanges;
 pub use mail::{MailError, MailSettings};
 pub use oidc::OidcSettings;
 pub use page::Page;

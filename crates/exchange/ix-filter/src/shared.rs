@@ -1,12 +1,14 @@
 //! Access to the filter controller from several threads.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_ix_model::{AccountId, Exchange, FilterMatch, Prefix, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::controller::{FilterController, SessionKind, SessionStatus};
+use crate::evidence::Validity;
 use crate::lookup::FoundRoute;
 use crate::ownership::Verdict;
 
@@ -46,6 +48,31 @@ impl Shared {
         now: Timestamp,
     ) -> Vec<FoundRoute> {
         self.lock().lookup(exchange, kind, prefix, now)
+    }
+
+    /// Returns the routes that route servers have accepted from a member.
+    pub fn routes_of(
+        &self,
+        exchange: &Exchange,
+        account: AccountId,
+        addresses: &BTreeSet<IpAddr>,
+        now: Timestamp,
+    ) -> Vec<FoundRoute> {
+        self.lock().routes_of(exchange, account, addresses, now)
+    }
+
+    /// Returns the states of prefixes with their origins by RPKI and in the registry: [`FilterController::states`].
+    pub fn states(
+        &self,
+        account: AccountId,
+        routes: &[(Prefix, Option<u32>)],
+        now: Timestamp,
+    ) -> Vec<(Option<Validity>, Option<bool>)> {
+        let controller = self.lock();
+        let states = routes
+            .iter()
+            .map(|(prefix, origin)| controller.states(account, *prefix, *origin, now));
+        states.collect()
     }
 
     /// Returns the state of all BGP sessions.

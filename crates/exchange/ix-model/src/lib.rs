@@ -15,6 +15,7 @@ pub mod allocate;
 mod apply;
 mod approval;
 mod as_set;
+mod conflict;
 mod exchange;
 mod fabric;
 mod filter;
@@ -41,6 +42,7 @@ pub use account::{Account, AccountKind, Actor, Limits, Role, User, is_mail_addre
 pub use apply::{Drafted, Steps};
 pub use approval::Approval;
 pub use as_set::{AsSet, AsSetError};
+pub use conflict::FilterConflict;
 pub use exchange::{Applied, ChangeSet, Draft, Exchange, Key, Object, ObjectId};
 pub use fabric::{PortId, PortIdParseError, Site, Switch, SwitchPort, TRUNK_MTU_MIN, Trunk, TrunkKind};
 pub use filter::{

@@ -279,6 +279,25 @@ impl Draft<'_> {
         self.ends_of(service).any(|(_, config)| config.account == account)
     }
 
+    /// Returns true if the actor may execute an operation on an object that exists: by the permission table, or because who may
+    /// delete a multipoint service may delete each end of it, whoever has joined with it.
+    pub fn permits(&self, actor: &Actor, kind: OperationKind, object: ObjectId) -> bool {
+        if is_permitted(actor, kind, self.relation(actor, object)) {
+            return true;
+        }
+        let ObjectId::Config(end) = object else {
+            return false;
+        };
+        let service = self.find(end).map(|config| config.service);
+        let Some(found) = service.and_then(|service| self.find(service)) else {
+            return false;
+        };
+        let relation = self.relation_to_account(actor, found.account);
+        kind == OperationKind::DeleteEnd
+            && matches!(found.kind, ServiceKind::P2mpVc | ServiceKind::Mp2mpVc)
+            && is_permitted(actor, OperationKind::DeleteService, relation)
+    }
+
     /// Checks that the actor may execute an operation on an object.
     ///
     /// # Errors
@@ -293,7 +312,7 @@ impl Draft<'_> {
             _ => self.owner(object).is_some(),
         };
         let relation = self.relation(actor, object);
-        if exists && is_permitted(actor, kind, relation) {
+        if exists && self.permits(actor, kind, object) {
             return Ok(());
         }
         if !exists || !is_permitted(actor, read_kind(object), relation) {
@@ -326,6 +345,11 @@ impl Exchange {
     /// Returns the relation of the actor to an object.
     pub fn relation(&self, actor: &Actor, object: ObjectId) -> Relation {
         Draft::new(self).relation(actor, object)
+    }
+
+    /// Returns true if the actor may execute an operation on an object that exists.
+    pub fn permits(&self, actor: &Actor, kind: OperationKind, object: ObjectId) -> bool {
+        Draft::new(self).permits(actor, kind, object)
     }
 }
 

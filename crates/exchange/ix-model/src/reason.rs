@@ -227,6 +227,10 @@ reasons! {
     filters_full(account, max) = "{account} has {max} filters: delete some, or use shorter prefixes";
     filter_entries_full(max) = "the account's filters need more than {max} entries: use prefixes and exact ports";
     filter_ended(filter) = "{filter}: the filter has ended: order a new one";
+    filter_identical(filter) = "{filter} matches the same packets already";
+    filter_shadowed(filter) = "{filter} applies first to all packets of the new filter, which has no effect beside it";
+    filter_shadows(filter) = "the new filter applies first to all packets of {filter}, which has no effect beside it";
+    filter_overlaps(filter) = "{filter} matches some of the same packets, and treats them otherwise";
     filter_validity() = "expected an end of validity in the future, at most 30 days away";
     ports_order(first, last) = "{first} is above {last}: expected first and last port";
     ports_protocol() = "ports need protocol 6 (TCP), 17 (UDP) or 132 (SCTP)";

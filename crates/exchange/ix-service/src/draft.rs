@@ -29,10 +29,27 @@ impl Core {
         actor: &Actor,
         now: Now,
     ) -> Result<Drafted, OrderError> {
+        self.draft_granted(&[], operations, actor, now)
+    }
+
+    /// Executes operations on a copy of the exchange, after others that the engine itself executes.
+    pub(crate) fn draft_granted(
+        &self,
+        granted: &[Operation],
+        operations: Vec<Operation>,
+        actor: &Actor,
+        now: Now,
+    ) -> Result<Drafted, OrderError> {
         let down = self.trunks_down().into_iter().collect();
-        Ok(self
-            .exchange
-            .draft_all(actor, now.timestamp(), operations, &down)?)
+        let mut steps = Steps::new(&self.exchange, actor, now.timestamp(), &down);
+        for operation in granted {
+            steps.execute_as(&Actor::system(), operation.clone())?;
+        }
+        for (number, operation) in (1..).zip(operations) {
+            let executed = steps.execute(operation);
+            executed.map_err(|refusal| refusal.step(number))?;
+        }
+        Ok(steps.finish())
     }
 
     /// Executes what a document asks for on a copy of the exchange.
@@ -44,8 +61,9 @@ impl Core {
     ) -> Result<Drafted, OrderError> {
         let down = self.trunks_down().into_iter().collect();
         let mut steps = Steps::new(&self.exchange, actor, now.timestamp(), &down);
+        let document = document.without_ended(now.timestamp());
         for _ in 0..text::ROUNDS_MAX {
-            let operations = text::operations(document, steps.exchange())?;
+            let operations = text::operations(&document, steps.exchange())?;
             if operations.is_empty() {
                 return Ok(steps.finish());
             }

@@ -28,7 +28,7 @@ use crate::order::{ApplyOptions, OrderOptions, OrderRequest, Ordered};
 use crate::phases::{Phases, counts};
 use crate::revisions::Revisions;
 use crate::text::{self, Document};
-use crate::verify::Preview;
+use crate::verify::{Preview, reader};
 use crate::wording::{actor_name, answer, audit, describe, repeated};
 
 /// The orders of a group so far.
@@ -219,7 +219,7 @@ impl Core {
             Script::Document(document, how) => Some((document.base().cloned(), *how)),
             _ => None,
         };
-        let (drafted, described) = self.draft_script(script, actor, now)?;
+        let (drafted, described) = self.draft_script(script, actor, options, now)?;
         let Drafted {
             after,
             changes,
@@ -273,6 +273,7 @@ impl Core {
                     at: planned_at,
                     objects: changes.objects.keys().copied().collect(),
                     phases,
+                    reader: reader(&self.exchange, actor),
                 }));
             }
             return Ok(ordered);
@@ -369,11 +370,18 @@ impl Core {
     }
 
     /// Applies a script to a copy of the exchange. Returns the outcome, and the description for journal and audit chain.
-    fn draft_script(&self, script: Script, actor: &Actor, now: Now) -> Result<(Drafted, Value), OrderError> {
+    fn draft_script(
+        &self,
+        script: Script,
+        actor: &Actor,
+        options: &OrderOptions,
+        now: Now,
+    ) -> Result<(Drafted, Value), OrderError> {
         Ok(match script {
             Script::Operations(operations) => {
                 let described = describe(&operations);
-                (self.draft(operations, actor, now)?, described)
+                let drafted = self.draft_granted(&options.granted, operations, actor, now)?;
+                (drafted, described)
             }
             Script::Document(document, _) => {
                 let drafted = self.draft_document(&document, actor, now)?;

@@ -50,8 +50,10 @@ pub struct Handle {
     events: broadcast::Sender<Arc<ServiceEvent>>,
     newest_head: watch::Receiver<Option<SignedHead>>,
     standing: watch::Receiver<Standing>,
-    /// The verifier, if changes are verified.
-    verifier: Option<mpsc::Sender<VerifyRequest>>,
+    /// The verifier, which also tells the effects of dry runs.
+    verifier: mpsc::Sender<VerifyRequest>,
+    /// True if changes are verified.
+    verifies: bool,
 }
 
 /// The answer to a job that has not been done yet.
@@ -74,7 +76,7 @@ impl Handle {
         snapshot: Arc<RwLock<Arc<Snapshot>>>,
         events: broadcast::Sender<Arc<ServiceEvent>>,
         (newest_head, standing): (watch::Receiver<Option<SignedHead>>, watch::Receiver<Standing>),
-        verifier: Option<mpsc::Sender<VerifyRequest>>,
+        (verifier, verifies): (mpsc::Sender<VerifyRequest>, bool),
     ) -> Handle {
         Handle {
             commands,
@@ -84,17 +86,18 @@ impl Handle {
             newest_head,
             standing,
             verifier,
+            verifies,
         }
     }
 
     /// Fills in the effects of a dry run.
     async fn with_effects(&self, mut ordered: Ordered) -> Ordered {
-        let (Some(preview), Some(verifier)) = (ordered.preview.take(), &self.verifier) else {
+        let Some(preview) = ordered.preview.take() else {
             return ordered;
         };
         let (sender, receiver) = oneshot::channel();
         // Without the verifier's thread the sender is dropped, and there are no effects.
-        let _ended = verifier.send(VerifyRequest::Effects(preview, sender));
+        let _ended = self.verifier.send(VerifyRequest::Effects(preview, sender));
         ordered.effects = receiver.await.unwrap_or_default();
         ordered
     }
@@ -102,7 +105,9 @@ impl Handle {
     /// Verifies everything that the switches report, against the exchange without changes that have not flipped. Returns the
     /// violations; `None` if changes are not verified.
     pub async fn verify(&self) -> Option<Vec<Violation>> {
-        self.verifier.as_ref()?;
+        if !self.verifies {
+            return None;
+        }
         let (sender, receiver) = oneshot::channel();
         let asked = self.call(move |core, _| core.ask_about_all(sender)).wait();
         asked.await.ok()?;

@@ -22,6 +22,8 @@ pub struct OrderOptions {
     pub dry_run: bool,
     /// The time after which the change is undone unless somebody confirms it.
     pub confirm_within: Option<Duration>,
+    /// The operations that the engine itself executes first, in the same change: what permits those of the actor.
+    pub granted: Vec<Operation>,
 }
 
 /// The conditions under which a text is applied.

@@ -29,6 +29,9 @@ const EXPIRE_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between two removals of old answers and sessions.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
+/// The time after a dry run for which the plan of all switches is kept for the next one.
+const PLANS_KEPT: std::time::Duration = std::time::Duration::from_secs(300);
+
 /// The interval at which a shared database is asked who leads.
 const STANDING_INTERVAL: Duration = Duration::from_millis(250);
 /// The pause of a follower between two readings, as a multiple of the time of a reading.
@@ -80,7 +83,7 @@ impl Service {
     ) -> Result<Service, StartError> {
         let clock = Clock::new(clocks, store.newest_time()?);
         // The newest signature is sent again after a start, because the engine may have ended before it was sent.
-        let newest_head = store.signed_heads().map_err(StartError::Store)?.pop();
+        let newest_head = store.newest_head().map_err(StartError::Store)?;
         let verifies = settings.engine.verification.is_some();
         let standing = store.standing();
         let core = match &standing.role {
@@ -96,14 +99,20 @@ impl Service {
         let (heads, newest_head) = watch::channel(newest_head);
         let begun = standing.clone();
         let (standings, standing) = watch::channel(standing);
-        let verifier = verifies.then(|| start_verifier(commands.clone())).transpose()?;
+        // Without verification of changes, the thread reports nothing to the engine, and ends with the last handle.
+        let (first, reports) = if verifies {
+            (Verifier::default(), Some(commands.clone()))
+        } else {
+            (Verifier::of_plans(settings.extensions), None)
+        };
+        let verifier = start_verifier(first, reports)?;
         let handle = Handle::new(
             commands,
             clock.clone(),
             Arc::clone(&snapshot),
             events.clone(),
             (newest_head, standing),
-            verifier.clone(),
+            (verifier.clone(), verifies),
         );
         let audit_key = settings.audit_key;
         let worker = Worker {
@@ -117,7 +126,7 @@ impl Service {
             heads,
             standings,
             next_reading: Time::ZERO,
-            verifier,
+            verifier: verifies.then_some(verifier),
         };
         let thread = std::thread::Builder::new()
             .name("ix-engine".to_owned())
@@ -163,16 +172,27 @@ struct Worker<F> {
     standings: watch::Sender<Standing>,
     /// The earliest time at which a follower reads the database again.
     next_reading: Time,
+    /// The verifier, if changes are verified.
     verifier: Option<mpsc::Sender<VerifyRequest>>,
 }
 
-/// Starts the thread that verifies changes. It ends with the last sender of its requests.
-fn start_verifier(commands: mpsc::Sender<Command>) -> Result<mpsc::Sender<VerifyRequest>, StartError> {
+/// Starts the thread that verifies changes, and that tells the effects of dry runs. It ends with the last sender of its requests.
+fn start_verifier(
+    mut verifier: Verifier,
+    reports: Option<mpsc::Sender<Command>>,
+) -> Result<mpsc::Sender<VerifyRequest>, StartError> {
     let (sender, requests) = mpsc::channel();
     let run = move || {
-        let mut verifier = Verifier::default();
-        for request in requests {
-            let Some(event) = verifier.handle(request) else {
+        loop {
+            let request = match requests.recv_timeout(PLANS_KEPT) {
+                Ok(request) => request,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    verifier.forget_plans();
+                    continue;
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            };
+            let (Some(event), Some(commands)) = (verifier.handle(request), &reports) else {
                 continue;
             };
             let job = Command::Job(Box::new(move |core, now| {

@@ -17,13 +17,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_ix_engine::Event;
-use millrace_ix_model::{Exchange, ObjectId, Timestamp};
+use millrace_ix_model::{AccountId, Actor, Exchange, ObjectId, Role, Timestamp};
 use millrace_ix_verify::Finding;
 use tokio::sync::oneshot;
 
 use crate::core::Core;
 use crate::fabric::Fabric;
 use crate::output::{FabricRequest, Output};
+
+/// Returns the accounts about which an actor may read the effects of its dry run; `None` for staff, who read all.
+pub(crate) fn reader(exchange: &Exchange, actor: &Actor) -> Option<BTreeSet<AccountId>> {
+    if actor.is_system() || actor.is_operator() {
+        return None;
+    }
+    let Some(own) = actor.account else {
+        return Some(BTreeSet::new());
+    };
+    Some(if actor.roles.contains(&Role::Reseller) {
+        exchange.descendants(own)
+    } else {
+        BTreeSet::from([own])
+    })
+}
 
 impl Core {
     /// Asks for the verification of a change.

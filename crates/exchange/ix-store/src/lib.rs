@@ -148,6 +148,12 @@ pub trait Store: Send {
     /// [`StoreError`] if the database cannot be read.
     fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError>;
 
+    /// Returns the newest signature of the chain's head; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the database cannot be read.
+    fn newest_head(&self) -> Result<Option<SignedHead>, StoreError>;
+
     /// Returns up to `limit` changes with identifiers below `before`, newest first, finished ones included.
     ///
     /// # Errors

@@ -194,6 +194,18 @@ pub(crate) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(index).map(i64::cast_unsigned)
 }
 
+const SIGNED_HEADS: &str = "SELECT serial, hash, at, public_key, signature FROM audit_head";
+
+fn signed_head(row: &Row<'_>) -> rusqlite::Result<SignedHead> {
+    Ok(SignedHead {
+        serial: unsigned(row, 0)?,
+        hash: row.get(1)?,
+        at: UnixMillis(unsigned(row, 2)?),
+        public_key: row.get(3)?,
+        signature: row.get(4)?,
+    })
+}
+
 fn json(text: &str) -> Result<Value, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(error.to_string()))
 }
@@ -418,18 +430,14 @@ impl Store for Sqlite {
     }
 
     fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError> {
-        let sql = "SELECT serial, hash, at, public_key, signature FROM audit_head ORDER BY serial";
-        let mut statement = self.connection.prepare_cached(sql)?;
-        let rows = statement.query_map([], |row| {
-            Ok(SignedHead {
-                serial: unsigned(row, 0)?,
-                hash: row.get(1)?,
-                at: UnixMillis(unsigned(row, 2)?),
-                public_key: row.get(3)?,
-                signature: row.get(4)?,
-            })
-        })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let sql = format!("{SIGNED_HEADS} ORDER BY serial");
+        let mut statement = self.connection.prepare_cached(&sql)?;
+        Ok(statement.query_map([], signed_head)?.collect::<Result<_, _>>()?)
+    }
+
+    fn newest_head(&self) -> Result<Option<SignedHead>, StoreError> {
+        let sql = format!("{SIGNED_HEADS} ORDER BY serial DESC LIMIT 1");
+        Ok(self.connection.query_row(&sql, [], signed_head).optional()?)
     }
 
     fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {

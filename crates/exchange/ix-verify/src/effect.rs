@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_ix_model::{ConfigId, ServiceId};
 
 use crate::check::Checker;
+use crate::reader::{Reader, Told};
 use crate::register::Register;
 use crate::space::{Cube, Space, Var};
 use crate::trace::{Fabric, Outcome, SwitchNumber, Way};
@@ -37,12 +38,17 @@ struct FollowedEnd {
     /// The end and its service in words.
     name: String,
     /// Each way with its outcome in words.
-    ways: Vec<(Way, String)>,
+    ways: Vec<(Way, Told)>,
 }
 
-/// Returns the ways of the frames of some ends. An end that the register does not have is looked up in the other register:
-/// that of the exchange after or before a change.
-pub fn follow(fabric: &Fabric, register: &Register, other: &Register, ends: &BTreeSet<ConfigId>) -> Followed {
+/// Returns the ways of the frames of some ends, in the words of a reader. An end that the register does not have is looked up in
+/// the other register: that of the exchange after or before a change.
+pub fn follow(
+    fabric: &Fabric,
+    (register, other): (&Register, &Register),
+    ends: &BTreeSet<ConfigId>,
+    reader: &Reader<'_>,
+) -> Followed {
     let mut followed = BTreeMap::new();
     for id in ends {
         let Some(end) = register.ends.get(id).or_else(|| other.ends.get(id)) else {
@@ -59,37 +65,47 @@ pub fn follow(fabric: &Fabric, register: &Register, other: &Register, ends: &BTr
         let entry = FollowedEnd {
             service: end.service,
             port: (end.switch, port),
-            name: format!(
-                "{} of \"{}\"",
-                end.name,
-                circuit.map_or("", |circuit| &circuit.name)
-            ),
-            ways: real.map(|way| (way.clone(), checker.outcome(&way))).collect(),
+            name: reader.end(*id, &end.name, circuit.map_or("", |circuit| &circuit.name)),
+            ways: real
+                .map(|way| {
+                    let told = reader.outcome(&checker, &way);
+                    (way, told)
+                })
+                .collect(),
         };
         followed.insert(*id, entry);
     }
     Followed(followed)
 }
 
-/// Returns the frames that take other ways after a change than before, both followed from the same ends.
-pub fn effects(before: &Followed, after: &Followed) -> Vec<Effect> {
+/// Returns the frames that take other ways after a change than before, both followed from the same ends for the same reader.
+pub fn effects(before: &Followed, after: &Followed, reader: &Reader<'_>) -> Vec<Effect> {
     let mut found = BTreeMap::new();
+    let elsewhere = Told {
+        words: "do not leave there".to_owned(),
+        is_receiver: false,
+    };
     for (id, was) in &before.0 {
         let Some(is) = after.0.get(id).filter(|is| is.service == was.service) else {
             continue;
         };
         let (lost, gained) = (left_over(&was.ways, &is.ways), left_over(&is.ways, &was.ways));
-        let mut tell = |space: &Space, then: &str, now: &str| {
-            if then == now || found.len() >= EFFECTS_MAX {
+        let (sends, owns) = (reader.owns_end(*id), reader.owns_service(was.service));
+        let mut tell = |space: &Space, then: &Told, now: &Told| {
+            let receives = then.is_receiver || now.is_receiver;
+            let is_concerned = sends || receives || owns;
+            if then.words == now.words || !is_concerned || found.len() >= EFFECTS_MAX {
                 return;
             }
             // Ends with two tags have an entry for each priority; the frames of all have one way.
             let cube = space.cube.without_fields(|var| matches!(var, Var::Pcp(_)));
             let shown = cube.without_fields(|var| matches!(var, Var::Vid(_)));
             let text = format!(
-                "{} from {}: before, they {then}; after, they {now}",
-                words::packets(&shown),
+                "{} from {}: before, they {}; after, they {}",
+                words::packets(&reader.headers(&shown, sends, receives)),
                 was.name,
+                then.words,
+                now.words,
             );
             let effect = Effect {
                 from: *id,
@@ -105,7 +121,7 @@ pub fn effects(before: &Followed, after: &Followed) -> Vec<Effect> {
                 tell(both, then, now);
             }
             if met.is_empty() {
-                tell(space, then, "do not leave there");
+                tell(space, then, &elsewhere);
             }
         }
         for (space, now) in &gained {
@@ -114,7 +130,7 @@ pub fn effects(before: &Followed, after: &Followed) -> Vec<Effect> {
                 tell(both, then, now);
             }
             if met.is_empty() {
-                tell(space, "do not leave there", now);
+                tell(space, &elsewhere, now);
             }
         }
     }
@@ -126,14 +142,14 @@ const fn leaves(way: &Way) -> bool {
 }
 
 /// Returns the frames of ways that leave nowhere.
-fn nowhere(ways: &[(Way, String)]) -> Vec<(Space, String)> {
+fn nowhere(ways: &[(Way, Told)]) -> Vec<(Space, Told)> {
     let ways = ways.iter().filter(|(way, _)| !leaves(way));
     ways.map(|(way, words)| (way.frames.space.clone(), words.clone()))
         .collect()
 }
 
 /// Returns the packets that a space has in common with others, each with its words.
-fn common<'a>(space: &Space, others: impl Iterator<Item = &'a (Space, String)>) -> Vec<(Space, String)> {
+fn common<'a>(space: &Space, others: impl Iterator<Item = &'a (Space, Told)>) -> Vec<(Space, Told)> {
     others
         .filter_map(|(other, words)| {
             let mut both = space.within(&other.cube)?;
@@ -144,7 +160,7 @@ fn common<'a>(space: &Space, others: impl Iterator<Item = &'a (Space, String)>) 
 }
 
 /// Returns the frames of ways that leave, and that do not leave so by the other ways.
-fn left_over(ways: &[(Way, String)], others: &[(Way, String)]) -> Vec<(Space, String)> {
+fn left_over(ways: &[(Way, Told)], others: &[(Way, Told)]) -> Vec<(Space, Told)> {
     let mut all = Vec::new();
     for (way, words) in ways.iter().filter(|(way, _)| leaves(way)) {
         let mut rest = vec![way.frames.space.clone()];

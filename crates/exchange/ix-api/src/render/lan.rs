@@ -107,18 +107,7 @@ impl ViewContext<'_> {
     /// Returns the rules of a peering LAN.
     pub(super) fn rules(&self, service: &Service) -> Option<view::LanRules> {
         let policy = self.snapshot.exchange.policies.get(&service.policy?)?;
-        Some(view::LanRules {
-            name: policy.name.clone(),
-            ethertypes: policy
-                .ethertypes
-                .iter()
-                .map(|ethertype| format!("{ethertype:#06x}"))
-                .collect(),
-            macs_max: policy.macs_max,
-            broadcast_pps: policy.broadcast_pps,
-            multicast_pps: policy.multicast_pps,
-            quarantine_secs: policy.quarantine_secs,
-        })
+        Some(view::LanRules::of(policy))
     }
 
     /// Returns the discoverable members of a peering LAN and the principal's own account, with their ends

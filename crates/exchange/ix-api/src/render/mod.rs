@@ -16,7 +16,7 @@ use millrace_ix_model::{
     OperationKind, Quarantine, Reason, Service, ServiceId, ServiceKind, SiteId, Timestamp, User, UserId,
     VlanConfig,
 };
-pub(crate) use route_servers::{RouteServerReading, causes, rejections};
+pub(crate) use route_servers::{RouteServerReading, causes, member_routes, rejections, validity};
 use serde::Serialize;
 
 use crate::access::Principal;

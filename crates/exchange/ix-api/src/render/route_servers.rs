@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_bird::{Cause, Report, Route, Scheme, Session};
-use millrace_ix_model::{Config, ConfigId, Reason, Timestamp, reason};
+use millrace_ix_filter::{FoundRoute, Validity};
+use millrace_ix_model::{Config, ConfigId, Prefix, Reason, Timestamp, reason};
 
 use super::ViewContext;
 use crate::route_servers::{RouteServer, RouteServerStatus};
@@ -20,7 +21,7 @@ pub(crate) struct RouteServerReading<'a> {
 
 /// The addresses and AS numbers by which the sessions of an end are recognised.
 pub(crate) struct EndIdentity {
-    addresses: Vec<IpAddr>,
+    pub(crate) addresses: Vec<IpAddr>,
     /// The AS numbers of the end; if it has none, those of its account.
     asns: BTreeSet<u32>,
 }
@@ -158,6 +159,77 @@ impl RejectedRouteRef<'_> {
             read_at: self.read_at.to_string(),
         }
     }
+}
+
+/// Returns the name of a validity by RPKI in the API.
+pub(crate) const fn validity(validity: Validity) -> &'static str {
+    match validity {
+        Validity::Valid => "valid",
+        Validity::Invalid => "invalid",
+        Validity::NotFound => "not_found",
+    }
+}
+
+/// Returns the accepted and the rejected routes of an end, by prefix. `accepted` are those that the engine has from route servers;
+/// `states` returns the states of the rejected ones by RPKI and in the registry.
+pub(crate) fn member_routes(
+    readings: &[RouteServerReading<'_>],
+    owner: &EndIdentity,
+    accepted: Vec<FoundRoute>,
+    states: impl FnOnce(&[(Prefix, Option<u32>)]) -> Vec<(Option<Validity>, Option<bool>)>,
+) -> Vec<view::MemberRoute> {
+    let server = |peer: IpAddr| {
+        let named = readings
+            .iter()
+            .find(|reading| reading.server.addresses().contains(&peer));
+        // The only route server of a LAN has no other session with the engine.
+        let only = readings.first().filter(|_| readings.len() == 1);
+        named.or(only).map(|reading| reading.server.fqdn.clone())
+    };
+    let mut all: Vec<(Prefix, view::MemberRoute)> = Vec::new();
+    all.extend(accepted.into_iter().map(|route| {
+        let shown = view::MemberRoute {
+            server: server(route.peer),
+            prefix: route.prefix.to_string(),
+            next_hop: route.next_hop.map(|address| address.to_string()),
+            as_path: route.as_path,
+            communities: Some(route.communities),
+            rpki: route.rpki.map(|state| validity(state).to_owned()),
+            irr: route.irr,
+            accepted: true,
+            causes: Vec::new(),
+        };
+        (route.prefix, shown)
+    }));
+    let rejected = rejections(readings, owner);
+    let rejected: Vec<_> = rejected
+        .iter()
+        .filter_map(|found| {
+            let prefix = found.route.prefix;
+            let prefix = Prefix::new(prefix.address(), prefix.len()).ok()?;
+            let last = found.route.as_path.split_whitespace().next_back();
+            Some((found, (prefix, last.and_then(|asn| asn.parse::<u32>().ok()))))
+        })
+        .collect();
+    let asked: Vec<_> = rejected.iter().map(|(_, asked)| *asked).collect();
+    let states = states(&asked);
+    for ((found, (prefix, _)), (rpki, irr)) in rejected.into_iter().zip(states) {
+        let told = found.view();
+        let shown = view::MemberRoute {
+            server: Some(told.server),
+            prefix: told.prefix,
+            next_hop: told.next_hop,
+            as_path: told.as_path,
+            communities: None,
+            rpki: rpki.map(|state| validity(state).to_owned()),
+            irr,
+            accepted: false,
+            causes: told.causes,
+        };
+        all.push((prefix, shown));
+    }
+    all.sort_by_key(|(prefix, _)| *prefix);
+    all.into_iter().map(|(_, route)| route).collect()
 }
 
 /// Returns the causes for which a route is rejected; one that says so if the route server gives none.

@@ -68,7 +68,7 @@ pub(crate) struct ContactOrder {
 }
 
 /// Returns the roles of a contact.
-fn roles_of(app: &App, contact: &str) -> Vec<String> {
+pub(crate) fn roles_of(app: &App, contact: &str) -> Vec<String> {
     let assignments = app.records.all::<AssignmentRequest>().into_iter();
     let own = assignments.filter(|(_, assignment)| assignment.contact == contact);
     let mut roles: Vec<String> = own
@@ -111,9 +111,9 @@ fn view(
 }
 
 /// Refuses roles that do not exist, or whose properties the contact lacks.
-fn check_roles(given: &ContactOrder, contact: &ContactRequest) -> Result<(), Problem> {
+pub(crate) fn check_roles(roles: &[String], contact: &ContactRequest) -> Result<(), Problem> {
     let fields = json!(contact);
-    for role in &given.roles {
+    for role in roles {
         let found = ROLES.iter().find(|(name, _)| name == role);
         let Some((_, required)) = found else {
             let shown: String = role.chars().take(40).collect();
@@ -131,7 +131,12 @@ fn check_roles(given: &ContactOrder, contact: &ContactRequest) -> Result<(), Pro
 }
 
 /// Makes the roles of a contact equal to the given ones.
-async fn set_roles(app: &App, contact: &str, given: &[String], mark: &RequestMark) -> Result<(), Problem> {
+pub(crate) async fn set_roles(
+    app: &App,
+    contact: &str,
+    given: &[String],
+    mark: &RequestMark,
+) -> Result<(), Problem> {
     let present = roles_of(app, contact);
     for (id, assignment) in app.records.all::<AssignmentRequest>() {
         let role = assignment.role.trim_start_matches(ROLE_PREFIX);
@@ -200,7 +205,7 @@ pub(crate) async fn create(
         telephone: given.telephone.clone(),
     };
     contact.check()?;
-    check_roles(&given, &contact)?;
+    check_roles(&given.roles, &contact)?;
     check_room(&app, |other: &ContactRequest| other.account() == Some(account))?;
     app.record(
         &principal.audit_name(),
@@ -233,7 +238,7 @@ pub(crate) async fn replace(
     contact.email.clone_from(&given.email);
     contact.telephone.clone_from(&given.telephone);
     contact.check()?;
-    check_roles(&given, &contact)?;
+    check_roles(&given.roles, &contact)?;
     app.record(
         &principal.audit_name(),
         "update_contact",

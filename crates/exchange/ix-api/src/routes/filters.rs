@@ -10,17 +10,18 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use millrace_ix_filter::{Packet, SessionKind};
 use millrace_ix_model::{
-    AccountId, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch, Operation,
-    OperationKind, Ports, Prefix, TcpFlagsMatch, reason,
+    AccountId, Filter, FilterAction, FilterId, FilterMatch, FilterOrigin, FilterState, FragmentMatch,
+    Operation, OperationKind, Ports, Prefix, TcpFlagsMatch, filter_rank, reason,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::ends::order_object;
 use super::objects::{Tagged, readable, tagged};
-use super::orders::order;
+use super::orders::{Additions, order_with};
 use crate::access::{Access, Principal, bearer};
 use crate::app::App;
+use crate::names::Names;
 use crate::problem::{Problem, ProblemKind};
 use crate::render::{ViewContext, target as target_view, word};
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
@@ -155,23 +156,19 @@ pub(crate) async fn create(
     }
     let minutes = u64::from(given.minutes.unwrap_or(MINUTES));
     let action = action(&given)?;
-    let operation = Operation::CreateFilter {
-        account: Some(account),
+    let origin = if bearer(&headers).is_some() {
+        FilterOrigin::Api
+    } else {
+        FilterOrigin::Page
+    };
+    let filter = Filter {
+        account,
         matching,
         alternatives: Vec::new(),
         peers,
         action,
-        origin: if bearer(&headers).is_some() {
-            FilterOrigin::Api
-        } else {
-            FilterOrigin::Page
-        },
-        // Among the filters of an account, drop is compared before shape, and shape before count.
-        rank: match action {
-            FilterAction::Drop => 100,
-            FilterAction::Shape { .. } => 200,
-            FilterAction::Count => 400,
-        },
+        origin,
+        rank: filter_rank(origin, action),
         order: String::new(),
         exempt_until: None,
         state: FilterState::Active,
@@ -179,7 +176,43 @@ pub(crate) async fn create(
         comment: given.comment.clone(),
         external_ref: None,
     };
-    order(&app, &principal, &conditions, None, vec![(operation, "")], &given).await
+    let additions = Additions {
+        conflicts: conflicts(&principal, &filter),
+        ..Additions::default()
+    };
+    let operation = Operation::CreateFilter {
+        account: Some(account),
+        matching: filter.matching,
+        alternatives: filter.alternatives,
+        peers: filter.peers,
+        action: filter.action,
+        origin: filter.origin,
+        rank: filter.rank,
+        order: filter.order,
+        exempt_until: filter.exempt_until,
+        state: filter.state,
+        valid_until: filter.valid_until,
+        comment: filter.comment,
+        external_ref: filter.external_ref,
+    };
+    let steps = (additions, vec![(operation, "")]);
+    order_with(&app, &principal, &conditions, None, steps, &given).await
+}
+
+/// Returns the conflicts of a new filter with the active ones of its account, in words.
+fn conflicts(principal: &Principal, filter: &Filter) -> Vec<view::Conflict> {
+    let others = principal.snapshot.exchange.filters.iter();
+    let found = others.filter_map(|(id, other)| Some((*id, filter.conflict_with(other)?)));
+    let told = found.map(|(id, conflict)| {
+        let reason = Names(principal).reason(conflict.reason(id));
+        view::Conflict {
+            relation: conflict.name().to_owned(),
+            filter: id.to_string(),
+            text: reason.text,
+            coded: coded(&reason.coded),
+        }
+    });
+    told.collect()
 }
 
 /// A time to live.

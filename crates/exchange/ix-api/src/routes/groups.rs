@@ -3,17 +3,15 @@
 //!
 //! The list is the joining rules of IX-API: an account that a rule allows may join, by either API.
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use millrace_ix_model::{AccountId, Operation, OperationKind, Service, ServiceId, ServiceKind};
+use millrace_ix_model::{AccountId, ConfigId, Operation, OperationKind, Service, ServiceId, ServiceKind};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::orders::{CREATED_SERVICE, END_POINTER_PREFIX, order};
+use super::orders::{Additions, CREATED_SERVICE, END_POINTER_PREFIX, order, order_with};
 use super::services::EndOrder;
 use crate::access::Principal;
 use crate::app::App;
@@ -27,8 +25,6 @@ use crate::view::{AccountName, List, Ordered};
 
 /// The largest number of members of a group.
 const MEMBERS_MAX: usize = 200;
-/// The validity of the service key by which a member of the list joins.
-const JOINING: Duration = Duration::from_secs(60);
 
 /// A closed group.
 #[derive(Debug, Serialize, ToSchema)]
@@ -246,7 +242,7 @@ async fn set_members(
 /// The accounts that may join a closed group.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupMembers {
-    /// The accounts. They replace the present ones; who has joined stays until it leaves.
+    /// The accounts. They replace the present ones; who has joined stays until it leaves or is removed.
     members: Vec<String>,
 }
 
@@ -257,6 +253,15 @@ fn find<'a>(app: &App, principal: &'a Principal, text: &str) -> Result<(ServiceI
     found
         .filter(|(id, service)| view(app, principal, *id, service).is_some())
         .ok_or_else(|| Problem::absent(text.chars().take(40).collect::<String>()))
+}
+
+/// Rejects a request about the members of a group from somebody who does not manage it.
+fn require_owner(principal: &Principal, id: ServiceId) -> Result<(), Problem> {
+    if principal.may(OperationKind::CreateServiceKey, id) {
+        return Ok(());
+    }
+    let reason = millrace_ix_model::reason::forbidden();
+    Err(Problem::because(ProblemKind::Forbidden, reason).with_code("forbidden"))
 }
 
 /// Replace the list of accounts that may join a closed group
@@ -270,10 +275,7 @@ pub(crate) async fn members(
     Body(given): Body<GroupMembers>,
 ) -> Result<Json<Group>, Problem> {
     let (id, service) = find(&app, &principal, &id)?;
-    if !principal.may(OperationKind::CreateServiceKey, id) {
-        let reason = millrace_ix_model::reason::forbidden();
-        return Err(Problem::because(ProblemKind::Forbidden, reason).with_code("forbidden"));
-    }
+    require_owner(&principal, id)?;
     let members = accounts(&principal, &given.members, &joining::allowed(&app, id))?;
     set_members(&app, &principal, (id, service), &members, &mark).await?;
     view(&app, &principal, id, service)
@@ -323,19 +325,50 @@ pub(crate) async fn join(
         .await;
     };
     let rate = given.end.capacity();
-    let (key, redeem) =
-        joining::key(&app, &principal, (id, bounds), (connection, vlan, rate), JOINING).await?;
-    let ordered = order(
-        &app,
-        &principal,
-        &conditions,
-        None,
-        vec![(redeem, END_POINTER_PREFIX)],
-        &given,
-    )
-    .await;
-    if ordered.is_err() || conditions.dry_run {
-        joining::withdraw(&app, key).await;
+    let (make, redeem) = joining::key(&app, &principal, (id, bounds), (connection, vlan, rate))?;
+    let additions = Additions {
+        granted: vec![make],
+        ..Additions::default()
+    };
+    let steps = (additions, vec![(redeem, END_POINTER_PREFIX)]);
+    order_with(&app, &principal, &conditions, None, steps, &given).await
+}
+
+/// Remove a member from a closed group: from the list, with all of its ends
+#[utoipa::path(delete, path = "/api/v1/groups/{id}/members/{account}", tag = "services",
+    params(OrderParams, ("id" = String, Path, description = "The group"), ("account" = String, Path, description = "The member's account"),
+        ("idempotency-key" = Option<String>, Header, description = "Makes the order repeatable")),
+    responses((status = 200, body = Ordered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn remove(
+    State(app): State<App>,
+    principal: Principal,
+    Path((id, account)): Path<(String, String)>,
+    conditions: Conditions,
+) -> Result<Response, Problem> {
+    let (id, service) = find(&app, &principal, &id)?;
+    require_owner(&principal, id)?;
+    let shown: String = account.chars().take(40).collect();
+    let member = account.parse::<AccountId>().ok();
+    let exchange = &principal.snapshot.exchange;
+    let ends: Vec<ConfigId> = exchange
+        .ends(id)
+        .filter(|(_, config)| Some(config.account) == member)
+        .map(|(end, _)| end)
+        .collect();
+    let listed = joining::allowed(&app, id);
+    let member = member
+        .filter(|member| *member != service.account && (listed.contains(member) || !ends.is_empty()))
+        .ok_or_else(|| Problem::absent(shown))?;
+    let steps = ends.into_iter().map(|end| {
+        let target = end.into();
+        (Operation::Delete { target }, "")
+    });
+    let answer = order(&app, &principal, &conditions, None, steps.collect(), &()).await?;
+    if !conditions.dry_run && listed.contains(&member) {
+        let detail = json!({ "added": [], "removed": [member] });
+        app.record(&principal.audit_name(), "set_group_members", id, detail)
+            .await?;
+        joining::forbid(&app, id, &[member]).await?;
     }
-    ordered
+    Ok(answer)
 }

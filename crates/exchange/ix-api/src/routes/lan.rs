@@ -10,12 +10,49 @@ use utoipa::ToSchema;
 use super::ends::order_object;
 use super::orders::{END_POINTER_PREFIX, order_about};
 use super::services::EndOrder;
-use crate::access::Access;
+use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
 use crate::render::ViewContext;
 use crate::request::{Body, Conditions, OrderParams, PageParams, Query};
 use crate::view::{self, List, Ordered};
+
+/// A policy of peering LANs.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Policy {
+    /// The identifier.
+    id: String,
+    /// The rules.
+    rules: view::LanRules,
+    /// The names of the LANs that have the policy.
+    lans: Vec<String>,
+}
+
+/// List the policies of peering LANs
+#[utoipa::path(get, path = "/api/v1/policies", tag = "services", params(PageParams),
+    responses((status = 200, body = List<Policy>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn policies(
+    principal: Principal,
+    Query(page): Query<PageParams>,
+) -> Result<Json<List<Policy>>, Problem> {
+    principal.require(OperationKind::ReadPolicy)?;
+    let exchange = &principal.snapshot.exchange;
+    let all: Vec<_> = exchange
+        .policies
+        .iter()
+        .map(|(id, policy)| (*id, policy))
+        .collect();
+    page.page(&all, |id, policy| {
+        let lans = exchange.services.values();
+        let lans = lans.filter(|service| service.policy == Some(id) && service.state.is_carried());
+        Policy {
+            id: id.to_string(),
+            rules: view::LanRules::of(policy),
+            lans: lans.map(|service| service.name.clone()).collect(),
+        }
+    })
+    .map(Json)
+}
 
 /// The end that joins a service.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

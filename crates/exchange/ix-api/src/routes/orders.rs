@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::names::Names;
 use crate::problem::Problem;
 use crate::request::Conditions;
-use crate::view::{Ordered, PlannedSwitch};
+use crate::view::{Conflict, Ordered, PlannedSwitch};
 
 /// An operation, and the prefix of its fields in the request body.
 pub(crate) type Step = (Operation, &'static str);
@@ -36,6 +36,28 @@ pub(crate) async fn order(
     steps: Vec<Step>,
     body: &impl Serialize,
 ) -> Result<Response, Problem> {
+    let additions = Additions::default();
+    order_with(app, principal, conditions, expected, (additions, steps), body).await
+}
+
+/// Parts of an order beside its steps.
+#[derive(Default)]
+pub(crate) struct Additions {
+    /// The operations that the engine itself executes first: what permits the rest.
+    pub(crate) granted: Vec<Operation>,
+    /// The conflicts of a new filter with others.
+    pub(crate) conflicts: Vec<Conflict>,
+}
+
+/// Passes an order with additions to the engine, and returns the response.
+pub(crate) async fn order_with(
+    app: &App,
+    principal: &Principal,
+    conditions: &Conditions,
+    expected: Option<(ObjectId, u64)>,
+    (additions, steps): (Additions, Vec<Step>),
+    body: &impl Serialize,
+) -> Result<Response, Problem> {
     let user = principal
         .actor
         .user
@@ -49,6 +71,7 @@ pub(crate) async fn order(
             idempotency: conditions.idempotency(&user, body),
             dry_run: conditions.dry_run,
             confirm_within: conditions.confirm_within,
+            granted: additions.granted,
         },
     };
     let outcome = match app.engine.order(order).await {
@@ -60,7 +83,8 @@ pub(crate) async fn order(
     };
     // A DELETE that waits for a second person creates an approval, but is answered like any DELETE.
     let created = conditions.is_post() && !conditions.dry_run && !outcome.applied.created.is_empty();
-    let ordered = view(conditions.dry_run, &outcome);
+    let mut ordered = view(conditions.dry_run, &outcome);
+    ordered.conflicts = additions.conflicts;
     let status = if created {
         StatusCode::CREATED
     } else {
@@ -126,6 +150,11 @@ fn refused(mut refusal: Refusal, prefix: &str) -> Problem {
 
 fn view(dry_run: bool, outcome: &millrace_ix_service::Ordered) -> Ordered {
     let exchange = &outcome.after;
+    // A service key that the same order has redeemed is of no use to anybody.
+    let is_open = |key: &ServiceKeyId| {
+        let found = exchange.service_keys.get(key);
+        found.is_none_or(|key| key.redeemed_by.is_none())
+    };
     let texts = |objects: &[ObjectId]| objects.iter().map(ToString::to_string).collect::<Vec<_>>();
     let Applied {
         created,
@@ -139,11 +168,17 @@ fn view(dry_run: bool, outcome: &millrace_ix_service::Ordered) -> Ordered {
     let key = outcome
         .applied
         .first::<ServiceKeyId>()
+        .filter(is_open)
         .and_then(|key| exchange.service_keys.get(&key));
+    let created: Vec<ObjectId> = created
+        .iter()
+        .copied()
+        .filter(|object| !matches!(object, ObjectId::ServiceKey(key) if !is_open(key)))
+        .collect();
     Ordered {
         dry_run,
         change: outcome.change.map(|change| format!("ch-{change}")),
-        created: texts(created),
+        created: texts(&created),
         changed: texts(changed),
         deleted: texts(deleted),
         plan: outcome
@@ -159,6 +194,8 @@ fn view(dry_run: bool, outcome: &millrace_ix_service::Ordered) -> Ordered {
                 removed: entries.removed,
             })
             .collect(),
+        effects: outcome.effects.clone(),
+        conflicts: Vec::new(),
         vlan: end.map(|config| config.vlan.to_string()),
         secret: key.filter(|_| !dry_run).map(|key| key.secret.clone()),
     }

@@ -12,7 +12,6 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use millrace_bird::SessionState;
-use millrace_ix_filter::Validity;
 use millrace_ix_model::{AccountId, Config, ConfigId, Exchange, Prefix, ServiceKind, SiteId};
 use serde::Serialize;
 use tokio::sync::SemaphorePermit;
@@ -23,6 +22,7 @@ use crate::app::App;
 use crate::mail::calendar::xml;
 use crate::notices::{Notice, NoticeKind, calendar, host};
 use crate::problem::{Problem, ProblemKind};
+use crate::render::validity;
 use crate::request::Query;
 use crate::service::{Snapshot, SwitchState};
 use crate::view::RejectCause;
@@ -451,11 +451,7 @@ pub(crate) async fn routes(
             prefix: route.prefix.to_string(),
             as_path: route.as_path,
             member: (*members.get(&route.account?)?).to_owned(),
-            rpki: route.rpki.map(|validity| match validity {
-                Validity::Valid => "valid",
-                Validity::Invalid => "invalid",
-                Validity::NotFound => "not_found",
-            }),
+            rpki: route.rpki.map(validity),
             irr: route.irr,
         })
     });

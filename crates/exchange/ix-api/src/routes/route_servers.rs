@@ -8,7 +8,7 @@ use millrace_ix_model::{ConfigId, OperationKind, ServiceKind};
 use crate::access::Access;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::render::{RouteServerReading, ViewContext, rejections};
+use crate::render::{RouteServerReading, ViewContext, member_routes, rejections};
 use crate::request::{PageParams, Query};
 use crate::view::{self, List};
 
@@ -60,4 +60,25 @@ pub(crate) async fn rejected_routes(
     let owner = ViewContext::new(access.principal(), app.now()).owner(access.id(), access.object()?);
     let numbered: Vec<_> = rejections(&readings, &owner).into_iter().enumerate().collect();
     page.page(&numbered, |_, rejection| rejection.view()).map(Json)
+}
+
+/// List the routes of an end of a peering LAN that the route servers accept and reject, by prefix
+///
+/// Accepted routes are those that the engine has from the route servers with an address of the end as next hop, at most 10,000.
+#[utoipa::path(get, path = "/api/v1/configs/{id}/route-server-routes", tag = "services", params(PageParams, ("id" = String, Path, description = "The end")),
+    responses((status = 200, body = List<view::MemberRoute>), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub(crate) async fn routes(
+    State(app): State<App>,
+    access: Access<ConfigId>,
+    Query(page): Query<PageParams>,
+) -> Result<Json<List<view::MemberRoute>>, Problem> {
+    let readings = readings(&app, &access)?;
+    let end = access.object()?;
+    let owner = ViewContext::new(access.principal(), app.now()).owner(access.id(), end);
+    let addresses = owner.addresses.iter().copied().collect();
+    let accepted = app.engine.routes_of(end.account, &addresses);
+    let states = |routes: &[_]| app.engine.route_states(end.account, routes);
+    let all = member_routes(&readings, &owner, accepted, states);
+    let numbered: Vec<_> = all.into_iter().enumerate().collect();
+    page.page(&numbered, |_, route| route.clone()).map(Json)
 }

@@ -160,19 +160,19 @@ pub(crate) struct SessionProperties {
     pub(crate) as_set_v6: Option<String>,
     /// The largest number of IPv4 prefixes.
     #[serde(default)]
-    max_prefix_v4: Option<u32>,
+    pub(crate) max_prefix_v4: Option<u32>,
     /// The largest number of IPv6 prefixes.
     #[serde(default)]
     pub(crate) max_prefix_v6: Option<u32>,
     /// True if the route server's AS is inserted into the AS path.
     #[serde(default)]
-    insert_ixp_asn: bool,
+    pub(crate) insert_ixp_asn: bool,
     /// The autonomous system of the member.
     pub(crate) asn: u32,
     /// The kind of the session.
-    session_mode: SessionMode,
+    pub(crate) session_mode: SessionMode,
     /// The side that opens the connection.
-    bgp_session_type: BgpSessionType,
+    pub(crate) bgp_session_type: BgpSessionType,
     /// The IP address of the member, by its identifier.
     pub(crate) ip: String,
 }
@@ -182,13 +182,13 @@ pub(crate) struct SessionProperties {
 pub(crate) struct FeatureConfigRequest {
     /// `route_server`.
     #[serde(rename = "type")]
-    kind: FeatureType,
+    pub(crate) kind: FeatureType,
     #[serde(flatten)]
-    owned: Owned,
+    pub(crate) owned: Owned,
     #[serde(flatten)]
-    billed: Billed,
+    pub(crate) billed: Billed,
     /// The route server.
-    network_feature: String,
+    pub(crate) network_feature: String,
     /// The end of the peering LAN.
     pub(crate) network_service_config: String,
     #[serde(flatten)]
@@ -196,7 +196,7 @@ pub(crate) struct FeatureConfigRequest {
     /// The password of the session (TCP MD5). It is stored sealed, and not shown.
     #[serde(default, skip_serializing_if = "crate::v2::view::is_secret")]
     #[schema(max_length = 128, write_only)]
-    password: Option<String>,
+    pub(crate) password: Option<String>,
 }
 
 /// The type of a feature.
@@ -213,7 +213,7 @@ pub(crate) struct FeatureConfigRecord {
     pub(crate) request: FeatureConfigRequest,
     /// The sealed password.
     #[serde(default)]
-    sealed: Option<Vec<u8>>,
+    pub(crate) sealed: Option<Vec<u8>>,
 }
 
 impl Record for FeatureConfigRecord {
@@ -265,7 +265,7 @@ fn has_end(snapshot: &Snapshot, record: &FeatureConfigRecord) -> bool {
 
 /// Returns the records of ends that exist. The records of a deleted end stay until [`sweep`]: if a switch refuses the
 /// deletion, the end and its sessions are there again.
-fn existing(app: &App) -> impl Iterator<Item = (String, FeatureConfigRecord)> + use<> {
+pub(crate) fn existing(app: &App) -> impl Iterator<Item = (String, FeatureConfigRecord)> + use<> {
     let snapshot = app.snapshot();
     let all = app.records.all().into_iter();
     all.filter(move |(_, record)| has_end(&snapshot, record))

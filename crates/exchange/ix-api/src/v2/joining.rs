@@ -9,13 +9,13 @@ use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use millrace_ix_model::{
-    AccountId, ConnectionId, Operation, OperationKind, ServiceId, ServiceKeyId, ServiceKind, VlanRequest,
+    AccountId, ConnectionId, Operation, OperationKind, ServiceId, ServiceKind, VlanRequest,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::orders::{check_room, created, ix_api_properties, order_as_system};
+use super::orders::{check_room, ix_api_properties};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
@@ -25,6 +25,9 @@ use crate::app::App;
 use crate::idempotency::RequestMark;
 use crate::problem::{Problem, ProblemKind};
 use crate::request::Body;
+
+/// The validity of the service key by which an account joins under a rule. It is redeemed in the order that makes it.
+const VALIDITY: Duration = Duration::from_secs(60);
 
 /// The effect of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -39,19 +42,19 @@ pub(crate) enum Effect {
 pub(crate) struct RuleRequest {
     /// The effect.
     #[serde(rename = "type")]
-    effect: Effect,
+    pub(crate) effect: Effect,
     #[serde(flatten)]
-    owned: Owned,
+    pub(crate) owned: Owned,
     /// The service.
-    network_service: String,
+    pub(crate) network_service: String,
     /// The lowest rate in Mbit/s with which the account may join.
     #[serde(default)]
     #[schema(minimum = 1)]
-    capacity_min: Option<u32>,
+    pub(crate) capacity_min: Option<u32>,
     /// The highest rate in Mbit/s with which the account may join.
     #[serde(default)]
     #[schema(minimum = 1)]
-    capacity_max: Option<u32>,
+    pub(crate) capacity_max: Option<u32>,
 }
 
 impl Record for RuleRequest {
@@ -83,7 +86,7 @@ impl RuleRequest {
         }
     }
 
-    fn service(&self) -> Option<ServiceId> {
+    pub(crate) fn service(&self) -> Option<ServiceId> {
         self.network_service.parse().ok()
     }
 
@@ -172,15 +175,14 @@ pub(crate) async fn forbid(app: &App, service: ServiceId, accounts: &[AccountId]
     Ok(())
 }
 
-/// Makes a service key with which the principal joins a service under a rule, and returns the operation that redeems it. A key that
-/// is not redeemed ends by itself.
-pub(crate) async fn key(
+/// Returns the operation by which the engine makes a service key for a principal that joins a service under a rule, and the
+/// operation by which the principal redeems it. One order has both, so that no key is left over.
+pub(crate) fn key(
     app: &App,
     principal: &Principal,
     (service, bounds): (ServiceId, Bounds),
     (connection, vlan, rate): (ConnectionId, VlanRequest, Option<u32>),
-    validity: Duration,
-) -> Result<(ServiceKeyId, Operation), Problem> {
+) -> Result<(Operation, Operation), Problem> {
     let rate = rate.or(bounds.max);
     if let (Some(rate), Some(min)) = (rate, bounds.min)
         && rate < min
@@ -202,11 +204,10 @@ pub(crate) async fn key(
     let make = Operation::CreateServiceKey {
         service,
         secret: secret.clone(),
-        valid_until: app.now().after(validity),
+        valid_until: app.now().after(VALIDITY),
         vlans: None,
         capacity_mbps: bounds.max,
     };
-    let applied = order_as_system(app, vec![make]).await?;
     let redeem = Operation::RedeemServiceKey {
         secret,
         connection,
@@ -214,12 +215,7 @@ pub(crate) async fn key(
         capacity_mbps: rate,
         asns: BTreeSet::new(),
     };
-    Ok((created::<ServiceKeyId>(&applied)?, redeem))
-}
-
-/// Withdraws the key of an order that was not carried out. A failure is harmless: nobody else can use the key, and it ends soon.
-pub(crate) async fn withdraw(app: &App, key: ServiceKeyId) {
-    let _ = order_as_system(app, vec![Operation::RevokeServiceKey { key }]).await;
+    Ok((make, redeem))
 }
 
 /// Returns true if an account needs a joining rule or a service key for an end in a service: the service is a

@@ -27,6 +27,17 @@ pub(crate) async fn order(
     operations: Vec<Operation>,
     body: &impl Serialize,
 ) -> Result<Applied, Problem> {
+    order_granted(app, principal, conditions, (Vec::new(), operations), body).await
+}
+
+/// Sends an order to the engine, which first executes operations of its own: what permits the rest.
+pub(crate) async fn order_granted(
+    app: &App,
+    principal: &Principal,
+    conditions: &Conditions,
+    (granted, operations): (Vec<Operation>, Vec<Operation>),
+    body: &impl Serialize,
+) -> Result<Applied, Problem> {
     if operations.is_empty() {
         return Ok(Applied::default());
     }
@@ -40,6 +51,7 @@ pub(crate) async fn order(
         actor: principal.actor.clone(),
         options: OrderOptions {
             idempotency: conditions.idempotency(&user, body),
+            granted,
             ..OrderOptions::default()
         },
     };

@@ -1,5 +1,6 @@
 //! Peering LANs, service keys and orders that need two persons, as JSON values.
 
+use millrace_ix_model::LanPolicy;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -33,6 +34,21 @@ pub struct LanRules {
     pub multicast_pps: u32,
     /// The time without an offending frame that ends the quarantine, in seconds.
     pub quarantine_secs: u32,
+}
+
+impl LanRules {
+    /// Returns the rules of a policy.
+    pub(crate) fn of(policy: &LanPolicy) -> LanRules {
+        let ethertypes = policy.ethertypes.iter();
+        LanRules {
+            name: policy.name.clone(),
+            ethertypes: ethertypes.map(|ethertype| format!("{ethertype:#06x}")).collect(),
+            macs_max: policy.macs_max,
+            broadcast_pps: policy.broadcast_pps,
+            multicast_pps: policy.multicast_pps,
+            quarantine_secs: policy.quarantine_secs,
+        }
+    }
 }
 
 /// The checklist of an end in quarantine.

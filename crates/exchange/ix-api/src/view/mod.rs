@@ -4,6 +4,7 @@
 mod fabric;
 mod filters;
 mod lan;
+mod ordered;
 mod route_servers;
 mod series;
 mod traffic;
@@ -19,7 +20,8 @@ pub use filters::{
     PortRange, Share, Suggestion, Target, TcpFlags, Traffic,
 };
 pub use lan::{Approval, Check, Checklist, Finding, LanRules, Presence, RegisteredIp, ServiceKey};
-pub use route_servers::{RejectCause, RejectedRoute, RouteServerSession};
+pub use ordered::{Conflict, Ordered, PlannedSwitch};
+pub use route_servers::{MemberRoute, RejectCause, RejectedRoute, RouteServerSession};
 pub use series::{Billing, BillingRow, Graph, GraphLine, Period, PublicLink, PublicTraffic};
 pub use traffic::{AccountTraffic, Flow, Matrix, MatrixPair, PeerTraffic};
 
@@ -95,7 +97,7 @@ pub struct Status {
 }
 
 /// A sentence as a code with parameters, which the page translates.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Coded {
     /// The code, such as `vlan-taken`.
     pub code: String,
@@ -463,43 +465,6 @@ pub struct AuditEntry {
     pub detail: serde_json::Value,
     /// The SHA-256 of the entry in the chain, in hexadecimal.
     pub hash: String,
-}
-
-/// The answer to an order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Ordered {
-    /// True if nothing was done.
-    pub dry_run: bool,
-    /// The change that updates the switches; null for a dry run, or if no switch is affected.
-    #[schema(required)]
-    pub change: Option<String>,
-    /// The objects that were, or would be, created.
-    pub created: Vec<String>,
-    /// The objects that were, or would be, changed.
-    pub changed: Vec<String>,
-    /// The objects that were, or would be, deleted.
-    pub deleted: Vec<String>,
-    /// The numbers of entries to add, change and remove in each switch.
-    pub plan: Vec<PlannedSwitch>,
-    /// The tags that were, or would be, chosen for the end.
-    #[schema(required)]
-    pub vlan: Option<String>,
-    /// The secret of a new service key; it is shown once.
-    #[schema(required)]
-    pub secret: Option<String>,
-}
-
-/// The numbers of entries that an order adds, changes and removes in a switch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PlannedSwitch {
-    /// The name of the switch.
-    pub switch: String,
-    /// The number of entries, groups and meters that are added.
-    pub added: usize,
-    /// The number of entries, groups and meters that are changed.
-    pub changed: usize,
-    /// The number of entries, groups and meters that are removed.
-    pub removed: usize,
 }
 
 /// The waiting tasks, and the counts for the overview page.

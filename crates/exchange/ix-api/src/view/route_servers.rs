@@ -67,6 +67,34 @@ pub struct RejectedRoute {
     pub read_at: String,
 }
 
+/// A route that an end of a peering LAN announces to a route server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct MemberRoute {
+    /// The name of the route server; null if the route came over a session of the engine that has no name.
+    #[schema(required)]
+    pub server: Option<String>,
+    /// The prefix.
+    pub prefix: String,
+    /// The next hop.
+    #[schema(required)]
+    pub next_hop: Option<String>,
+    /// The AS path: numbers, and sets in braces.
+    pub as_path: String,
+    /// The communities, standard and large ones; null if they are not known, as of rejected routes.
+    #[schema(required)]
+    pub communities: Option<Vec<String>>,
+    /// The validity by RPKI: `valid`, `invalid`, `not_found`; null without a fresh cache.
+    #[schema(required)]
+    pub rpki: Option<String>,
+    /// True if a route object of the member's AS-SET has prefix and origin; null without fresh objects.
+    #[schema(required)]
+    pub irr: Option<bool>,
+    /// True if the route server passes the route on; false if it rejects it.
+    pub accepted: bool,
+    /// The causes of a rejection; empty for an accepted route.
+    pub causes: Vec<RejectCause>,
+}
+
 /// A cause of a rejection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct RejectCause {

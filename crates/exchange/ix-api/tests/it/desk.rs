@@ -240,6 +240,19 @@ async fn a_notice_that_is_not_public_and_touches_nothing_of_a_member_is_absent_f
 }
 
 #[tokio::test]
+async fn everybody_reads_the_policies_of_the_peering_lans() {
+    let api = Api::new().await;
+    for name in ["ann", "ops", "reg"] {
+        let read = api.get(&api.key(name), "/api/v1/policies").await;
+        assert_eq!(read.status, 200, "{}", read.text());
+        let read = read.json();
+        assert_eq!(read["items"][0]["lans"], json!(["Tokyo peering LAN"]), "{read}");
+        let ethertypes = read["items"][0]["rules"]["ethertypes"].as_array().unwrap();
+        assert!(ethertypes.contains(&json!("0x0806")), "{read}");
+    }
+}
+
+#[tokio::test]
 async fn a_cross_connect_goes_from_the_request_over_the_letter_to_the_installation() {
     let (api, _mailbox) = with_mail().await;
     let (ops, ann, bob) = (api.key("ops"), api.key("ann"), api.key("bob"));
@@ -385,8 +398,32 @@ async fn a_closed_group_lets_in_who_is_listed_and_nobody_else() {
             .status,
         404
     );
+    let open_keys = |api: &Api| {
+        let exchange = api.exchange();
+        let keys = exchange.service_keys.values();
+        keys.filter(|key| key.redeemed_by.is_none()).count()
+    };
+    let keys_before = open_keys(&api);
+    let before = (api.exchange(), api.world.engine.snapshot().revision);
+    let dry = post(
+        &api,
+        &bob,
+        &format!("{join}?dry_run=true"),
+        json!({ "end": end(&bobs, 911) }),
+    )
+    .await;
+    assert_eq!(dry.status, 200, "{}", dry.text());
+    assert_eq!(
+        dry.json()["created"].as_array().unwrap().len(),
+        1,
+        "{}",
+        dry.text()
+    );
+    let after = (api.exchange(), api.world.engine.snapshot().revision);
+    assert_eq!(after, before, "a dry run changes nothing");
     let joined = post(&api, &bob, &join, json!({ "end": end(&bobs, 911) })).await;
     assert_eq!(joined.status, 201, "{}", joined.text());
+    assert_eq!(joined.json()["secret"], Value::Null, "{}", joined.text());
     let seen = api.get(&ann, "/api/v1/groups").await.json()["items"][0]["members"].clone();
     let state = |name: &str| {
         let all = seen.as_array().unwrap();
@@ -419,6 +456,37 @@ async fn a_closed_group_lets_in_who_is_listed_and_nobody_else() {
     .await;
     assert_eq!(shorter.status, 200, "{}", shorter.text());
     assert_eq!(api.get(&dan, "/api/v1/groups").await.json()["total"], 0);
+    assert_eq!(open_keys(&api), keys_before, "no key is left over");
+
+    let out = format!("{members}/{}", account("Baikal Telecom").as_str().unwrap());
+    let ends = |api: &Api| {
+        let exchange = api.exchange();
+        let service = id.parse().unwrap();
+        exchange.ends(service).count()
+    };
+    assert_eq!(ends(&api), 2);
+    for (key, path, status) in [
+        (&bob, out.clone(), 403),
+        (&cho, out.clone(), 404),
+        (&ann, format!("{members}/ac-999999"), 404),
+        (&ann, format!("{out}?dry_run=true"), 200),
+    ] {
+        let answer = api.send(Method::DELETE, &path, key, &[], None).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(ends(&api), 2, "{path}");
+    }
+    let removed = api.send(Method::DELETE, &out, &ann, &[], None).await;
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    api.world.settle().await.unwrap();
+    assert_eq!(ends(&api), 1, "the owner's end stays");
+    assert_eq!(api.get(&bob, "/api/v1/groups").await.json()["total"], 0);
+    assert_eq!(
+        post(&api, &bob, &join, json!({ "end": end(&bobs, 912) }))
+            .await
+            .status,
+        404,
+        "who is removed cannot join again"
+    );
 }
 
 #[tokio::test]

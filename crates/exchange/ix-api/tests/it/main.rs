@@ -5,11 +5,13 @@
 mod accounts;
 mod desk;
 mod document;
+mod effects;
 mod engine;
 mod events;
 mod fabric;
 mod idempotency;
 mod ix_api;
+mod kept;
 mod oidc;
 mod orders;
 mod people;

@@ -63,6 +63,7 @@ fn rule(method: &str, path: &str) -> Rule {
         ("get", "/contacts") => Rule::Anything(K::ReadContact),
         ("get", "/cross-connects" | "/cross-connects/{id}/letter") => Rule::Anything(K::ReadConnection),
         ("get", "/groups") => Rule::Anything(K::ReadService),
+        ("get", "/policies") => Rule::Anything(K::ReadPolicy),
         ("get", "/matrix") => Rule::Anything(K::ReadTraffic),
         ("post", "/notices" | "/notices/preview") => Rule::Exchange(
             K::WriteNotice,
@@ -75,6 +76,7 @@ fn rule(method: &str, path: &str) -> Rule {
         ("put", "/contacts/{id}") => Rule::Record(json!({ "roles": [] })),
         ("post", "/cross-connects/{id}/steps") => Rule::Record(json!({ "step": "cancel" })),
         ("put", "/groups/{id}/members") => Rule::Record(json!({ "members": [] })),
+        ("delete", "/groups/{id}/members/{account}") => Rule::Record(Value::Null),
         ("post", "/groups/{id}/join") => Rule::Record(json!({ "end": end })),
         ("post", "/groups") => Rule::Exchange(
             K::CreateService,
@@ -129,9 +131,12 @@ fn rule(method: &str, path: &str) -> Rule {
         }
         ("get", "/services/{id}" | "/services/{id}/members") => Rule::Object(K::ReadService, Value::Null),
         ("get", "/configs/{id}") => Rule::Object(K::ReadEnd, Value::Null),
-        ("get", "/configs/{id}/route-server-sessions" | "/configs/{id}/rejected-routes") => {
-            Rule::Object(K::ReadFilter, Value::Null)
-        }
+        (
+            "get",
+            "/configs/{id}/route-server-sessions"
+            | "/configs/{id}/rejected-routes"
+            | "/configs/{id}/route-server-routes",
+        ) => Rule::Object(K::ReadFilter, Value::Null),
         ("get", "/filters/{id}") => Rule::Object(K::ReadFilter, Value::Null),
         ("get", "/switches/{id}" | "/trunks/{id}" | "/trunks/{id}/impact") => {
             Rule::Object(K::ReadFabric, Value::Null)
@@ -286,7 +291,10 @@ async fn every_operation_answers_as_the_permission_table_says() {
         {
             let rule = rule(method, path);
             if !matches!(rule, Rule::Public) {
-                let plain = path.replace("{id}", "sv-1").replace("{name}", "x");
+                let plain = path
+                    .replace("{id}", "sv-1")
+                    .replace("{name}", "x")
+                    .replace("{account}", "ac-1");
                 let answer = send(&api, method, &plain, "", &Value::Null).await;
                 assert_eq!(answer.status, 401, "{method} {path} without a session");
             }
@@ -355,7 +363,10 @@ async fn check(
             1
         }
         Rule::Record(body) => {
-            let answer = send(api, method, &path.replace("{id}", "xx-999999"), name, body).await;
+            let path = path
+                .replace("{id}", "xx-999999")
+                .replace("{account}", "ac-999999");
+            let answer = send(api, method, &path, name, body).await;
             assert_eq!(answer.status, 404, "{method} {path} by {role}: {}", answer.text());
             1
         }

@@ -96,6 +96,53 @@ async fn a_member_sees_its_rejected_routes_with_their_causes_in_words() {
 }
 
 #[tokio::test]
+async fn a_member_sees_its_accepted_and_its_rejected_routes_with_their_states() {
+    let api = Api::new().await;
+    let ann = api.key("ann");
+    let end = end(&api, &ann, "198.51.100.10").await;
+    let routes = items(&api, &ann, &end, "route-server-routes").await;
+    let rows: Vec<Value> = routes
+        .iter()
+        .map(|route| {
+            json!([
+                route["prefix"],
+                route["as_path"],
+                route["accepted"],
+                route["rpki"],
+                route["irr"],
+                route["causes"].as_array().unwrap().len()
+            ])
+        })
+        .collect();
+    let expected = [
+        json!(["192.0.2.0/25", "64500 64510", false, "not_found", false, 2]),
+        json!(["203.0.113.0/24", "64500", true, "valid", true, 0]),
+        json!(["203.0.113.0/24", "64500", false, "valid", true, 1]),
+        json!(["2001:db8:beef::/48", "64500", false, "not_found", false, 1]),
+        json!(["2001:db8:dead::/48", "64500", false, "not_found", false, 1]),
+    ];
+    assert_eq!(rows, expected);
+    assert!(
+        routes.iter().all(|route| route["server"] == "rs1.ix.example"),
+        "{routes:?}"
+    );
+    assert_eq!(
+        (
+            &routes[0]["communities"],
+            &routes[1]["communities"],
+            &routes[1]["next_hop"]
+        ),
+        (&Value::Null, &json!([]), &json!("198.51.100.10"))
+    );
+    // The demonstration's other route, of another member, is in no list of this end; and nobody else reads the list.
+    let bob = api.key("bob");
+    let foreign = api
+        .get(&bob, &format!("/api/v1/configs/{end}/route-server-routes"))
+        .await;
+    assert_eq!(foreign.status, 404, "{}", foreign.text());
+}
+
+#[tokio::test]
 async fn a_page_of_rejected_routes_ends_where_the_next_one_begins() {
     let api = Api::new().await;
     let ann = api.key("ann");
@@ -153,7 +200,7 @@ async fn other_members_get_the_answer_for_an_absent_end_and_operators_see_all() 
     let api = Api::new().await;
     let (ann, bob, noc) = (api.key("ann"), api.key("bob"), api.key("noc"));
     let end = end(&api, &ann, "198.51.100.10").await;
-    for collection in ["route-server-sessions", "rejected-routes"] {
+    for collection in ["route-server-sessions", "rejected-routes", "route-server-routes"] {
         let of = |end: &str| format!("/api/v1/configs/{end}/{collection}");
         let foreign = api.get(&bob, &of(&end)).await;
         let absent = api.get(&bob, &of("nc-999999")).await;

@@ -65,6 +65,18 @@ fn a_route_has_its_validity_and_whether_the_registry_has_its_object() {
     );
     let prefixes: Vec<_> = public.iter().map(|route| route.prefix).collect();
     assert_eq!(prefixes, [prefix("203.0.113.0/24")]);
+    // No address is registered in this world: the next hop proves nobody's route (tests/it/route_servers.rs of ix-api has the others).
+    let addresses = [std::net::IpAddr::from([192, 0, 2, 1])].into();
+    let own = world
+        .controller
+        .routes_of(&world.exchange, account, &addresses, world.now);
+    assert_eq!(own, []);
+    assert_eq!(
+        world
+            .controller
+            .states(account, prefix("198.51.100.0/24"), Some(64_501), world.now),
+        (Some(Validity::Invalid), Some(false))
+    );
     world.controller.set_vrps(VrpState::Stale);
     world.pass(1001);
     let stale = ("192.0.2.0/24".to_owned(), None, None);

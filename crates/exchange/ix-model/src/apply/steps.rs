@@ -62,11 +62,19 @@ impl<'a> Steps<'a> {
     ///
     /// # Errors
     /// [`Refusal`] if the model refuses the operation; the order then has to be dropped.
-    pub fn execute(&mut self, mut operation: Operation) -> Result<(), Refusal> {
+    pub fn execute(&mut self, operation: Operation) -> Result<(), Refusal> {
+        self.execute_as(self.actor, operation)
+    }
+
+    /// Executes an operation of another actor than that of the order.
+    ///
+    /// # Errors
+    /// As [`Steps::execute`].
+    pub fn execute_as(&mut self, actor: &Actor, mut operation: Operation) -> Result<(), Refusal> {
         operation.resolve(&self.created);
         let changes = self
             .after
-            .draft_with_down(self.actor, self.now, operation, self.down)?;
+            .draft_with_down(actor, self.now, operation, self.down)?;
         self.changes.objects.extend(changes.objects.clone());
         self.changes.released.extend(changes.released.iter().copied());
         self.changes.last_id = self.changes.last_id.max(changes.last_id);

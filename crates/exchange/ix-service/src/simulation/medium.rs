@@ -113,6 +113,9 @@ impl Store for Medium {
     fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError> {
         self.inner.signed_heads()
     }
+    fn newest_head(&self) -> Result<Option<SignedHead>, StoreError> {
+        self.inner.newest_head()
+    }
     fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         self.inner.changes(before, limit)
     }

@@ -15,7 +15,7 @@ use millrace_ix_model::{ChangeSet, Exchange, Object, ObjectId, Refusal};
 use millrace_ix_store::{Revision, sha256_hex};
 use serde::{Deserialize, Serialize};
 
-use super::{Document, document};
+use super::{Document, Kept, document};
 use crate::revisions::Revisions;
 
 /// The setting that holds the results of applied texts.
@@ -33,8 +33,11 @@ const NAMED_MAX: usize = 8;
 pub struct Base {
     /// The revision of the database.
     pub revision: u64,
-    /// The SHA-256 of the text without this table, in hexadecimal digits.
+    /// The SHA-256 of the text without this table, and without what accounts keep, in hexadecimal digits.
     pub digest: String,
+    /// The SHA-256 of what accounts keep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<String>,
 }
 
 impl Document {
@@ -44,6 +47,7 @@ impl Document {
         text.base = Some(Base {
             revision: revision.0,
             digest: text.digest(),
+            kept: None,
         });
         text
     }
@@ -57,7 +61,8 @@ impl Document {
         let plain = Document {
             base: None,
             ..self.clone()
-        };
+        }
+        .with_kept(Kept::default());
         // A document has only strings as keys, so that it always has a JSON form.
         sha256_hex(serde_json::to_string(&plain).unwrap_or_default().as_bytes())
     }

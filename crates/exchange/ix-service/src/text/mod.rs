@@ -1,7 +1,9 @@
 //! The exchange as text: TOML with names instead of identifiers, so that it can be kept in version control and applied.
 //!
-//! A document has sites, switches, trunks, accounts, connections, policies and services with their ends and addresses. Users,
-//! service keys, filters and approvals are not in it: they belong to people, not to the operator's text.
+//! A document has sites, switches, trunks, accounts, connections, policies, services with their ends and addresses, and the
+//! exceptions from the check of ownership that operators have granted. `ix-api` adds what accounts keep at the exchange: contacts,
+//! joining rules, sessions with route servers. Users, service keys, other filters and approvals are not in it: they belong to people,
+//! not to the operator's text.
 //!
 //! [`operations`] returns the operations that can be executed now; objects that refer to new ones follow in the next
 //! round, so that [`operations`] is called until it returns none. Each field of the text is applied, or refused by name.
@@ -10,7 +12,9 @@
 //! refused, because it would undo what others have ordered since.
 
 mod base;
+mod filters;
 mod fixed;
+mod kept;
 mod operations;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +22,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use millrace_ix_model::state::CommercialState;
 use millrace_ix_model::{
     AccountId, AccountKind, Config, ConfigId, ConnectionKind, EndRole, Exchange, LanPolicy, Limits, PortId,
-    Prefix, Service, ServiceId, ServiceKind, SwitchPort, TrunkKind, VlanConfig,
+    Prefix, Service, ServiceId, ServiceKind, SwitchPort, Timestamp, TrunkKind, VlanConfig,
 };
 use serde::{Deserialize, Serialize};
 
 pub(crate) use base::{BASES, Bases, deletions};
 pub use base::{Base, DELETIONS_MAX};
+pub use kept::{ContactText, JoiningRuleText, Kept, RouteServerSessionText};
 pub use operations::operations;
 
 /// The most rounds that a document needs: sites, switches, trunks, connections, services, ends, addresses.
@@ -50,17 +55,37 @@ pub struct Document {
     connection: Vec<ConnectionText>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     service: Vec<ServiceText>,
+    /// The exceptions of operators; a text without this part leaves them alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<Vec<filters::FilterText>>,
+    /// The contacts of accounts; a text without this part leaves them alone, as with the next ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    contact: Option<Vec<ContactText>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joining_rule: Option<Vec<JoiningRuleText>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    route_server_session: Option<Vec<RouteServerSessionText>>,
 }
 
 impl Document {
+    /// Returns the document without the filters that have ended.
+    pub(crate) fn without_ended(&self, now: Timestamp) -> Document {
+        let mut document = self.clone();
+        if let Some(filters) = &mut document.filter {
+            filters.retain(|filter| !filter.is_over(now));
+        }
+        document
+    }
+
     /// Returns true if the document has no object.
     fn is_empty(&self) -> bool {
-        let base = self.base.clone();
-        *self
-            == Document {
-                base,
-                ..Document::default()
-            }
+        let empty = Document {
+            base: self.base.clone(),
+            ..Document::default()
+        };
+        let mut empty = empty.with_kept(self.kept());
+        empty.base.clone_from(&self.base);
+        *self == empty
     }
 }
 
@@ -288,6 +313,10 @@ pub fn document(exchange: &Exchange) -> Document {
                 end: ends.remove(id).unwrap_or_default(),
             })
             .collect(),
+        filter: filters::texts(exchange),
+        contact: None,
+        joining_rule: None,
+        route_server_session: None,
     };
     document.site.sort_by(|one, two| one.name.cmp(&two.name));
     document.switch.sort_by(|one, two| one.name.cmp(&two.name));

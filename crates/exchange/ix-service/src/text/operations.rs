@@ -9,7 +9,8 @@ use millrace_ix_model::{
 use millrace_types::Dpid;
 
 use super::{
-    AccountText, ConnectionText, Document, EndText, ServiceText, SwitchText, TrunkText, fixed, is_wanted,
+    AccountText, ConnectionText, Document, EndText, ServiceText, SwitchText, TrunkText, filters, fixed,
+    is_wanted,
 };
 
 /// The identifiers of an exchange by name.
@@ -112,6 +113,11 @@ pub fn operations(document: &Document, exchange: &Exchange) -> Result<Vec<Operat
     fabric(document, exchange, &names, &mut operations)?;
     people(document, exchange, &names, &mut operations)?;
     services(document, exchange, &names, &mut operations)?;
+    // A text without this part leaves filters alone.
+    if let Some(wanted) = &document.filter {
+        let has_account = |name: &str| document.has_account(name);
+        filters::operations(wanted, has_account, exchange, &mut operations)?;
+    }
     // Removals come last: they begin when no other operation remains.
     if operations.is_empty() {
         removals(document, exchange, &names, &mut operations);

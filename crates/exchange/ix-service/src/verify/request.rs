@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_ix_engine::{Content, Delta};
-use millrace_ix_model::{Exchange, ObjectId, Timestamp};
+use millrace_ix_model::{AccountId, Exchange, ObjectId, Timestamp};
 use millrace_ix_verify::Finding;
 use tokio::sync::oneshot;
 
@@ -44,6 +44,8 @@ pub struct Preview {
     pub objects: BTreeSet<ObjectId>,
     /// The entries that it changes, in the order of the phases.
     pub phases: [Deltas; 3],
+    /// The accounts that the reader of the effects acts for; `None` for the exchange's staff.
+    pub reader: Option<BTreeSet<AccountId>>,
 }
 
 /// A change whose new entries all switches have confirmed.

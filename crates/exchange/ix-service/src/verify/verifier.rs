@@ -1,4 +1,7 @@
 //! The verifier: a mirror of what the switches report, and what it says about a change.
+//!
+//! Without verification of changes nothing is reported to it. Then a dry run is told from what is planned for the switches, and
+//! that is forgotten when no dry run follows: an exchange of 10,000 services has 100,000 entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,13 +11,14 @@ use millrace_ix_engine::Event;
 use millrace_ix_model::{ConfigId, Exchange, FilterId, ObjectId, ServiceId, Timestamp};
 use millrace_ix_plan::{EntryId, GroupKind};
 use millrace_ix_verify::{
-    Checker, Content as Reported, Fabric as Mirror, Finding, FlowEntry, GroupEntry, GroupType, Register,
-    effects, follow,
+    Checker, Content as Reported, Fabric as Mirror, Finding, FlowEntry, GroupEntry, GroupType, Reader,
+    Register, effects, follow,
 };
 use millrace_types::GroupId;
 
 use super::request::{ChangeToVerify, Deltas, Preview, VerifyRequest};
 use crate::fabric::{Entry, Fabric, FabricKey};
+use crate::phases::Planner;
 
 /// The verifier: a mirror of what the switches report, and the register of the exchange that it was last asked about.
 #[derive(Default, Debug)]
@@ -22,6 +26,8 @@ pub struct Verifier {
     mirror: Mirror,
     register: Register,
     exchange: Option<(Arc<Exchange>, Timestamp)>,
+    /// The planner, if the mirror has what is planned instead of what the switches report.
+    planner: Option<Planner>,
 }
 
 /// The number of ends up to which all ends of a service are verified with each change of it.
@@ -30,6 +36,22 @@ const ENDS_MAX: usize = 16;
 const FILTER_SERVICES_MAX: usize = 4;
 
 impl Verifier {
+    /// Returns a verifier that tells effects of dry runs from what is planned for the switches. `extensions`: as in
+    /// [`crate::Settings`].
+    pub fn of_plans(extensions: bool) -> Verifier {
+        Verifier {
+            planner: Some(Planner { extensions }),
+            ..Verifier::default()
+        }
+    }
+
+    /// Frees what the next dry run can plan again.
+    pub fn forget_plans(&mut self) {
+        if let Some(Planner { extensions }) = self.planner {
+            *self = Verifier::of_plans(extensions);
+        }
+    }
+
     /// Handles a request. Returns the event for the engine, if the request was about a change.
     pub fn handle(&mut self, request: VerifyRequest) -> Option<Event<Fabric>> {
         match request {
@@ -79,6 +101,34 @@ impl Verifier {
                     change: change.change,
                     result,
                 })
+            }
+        }
+    }
+
+    /// Brings the mirror to the plan of an exchange.
+    fn mirror_plan(&mut self, planner: Planner, exchange: &Exchange, at: Timestamp) {
+        match &self.exchange {
+            Some((before, then)) if *then <= at => {
+                let phases = planner.phases((before, *then), (exchange, at));
+                for switch in exchange.switches.keys() {
+                    self.mirror.switches.entry(switch.0).or_default();
+                }
+                for deltas in &phases {
+                    self.apply(deltas, Side::After);
+                }
+            }
+            _ => {
+                let empty = exchange
+                    .switches
+                    .keys()
+                    .map(|switch| (switch.0, Reported::default()));
+                self.mirror.switches = empty.collect();
+                for (switch, content) in planner.plan(exchange, at) {
+                    let mirrored = self.mirror.switches.entry(switch).or_default();
+                    for (key, entry) in &content {
+                        put(mirrored, key, Some(entry));
+                    }
+                }
             }
         }
     }
@@ -150,6 +200,9 @@ impl Verifier {
 
     /// Returns the frames that an order makes take other ways, in words.
     fn effects(&mut self, preview: &Preview) -> Vec<String> {
+        if let Some(planner) = self.planner {
+            self.mirror_plan(planner, &preview.before, preview.at);
+        }
         self.follow(&preview.before, preview.at);
         let before = self.register.clone();
         let mut after = before.clone();
@@ -167,17 +220,25 @@ impl Verifier {
                 ends.extend(chosen.clone().unwrap_or_else(|| all().collect()));
             }
         }
-        let was = follow(&self.mirror, &before, &after, &ends);
+        let reader = match &preview.reader {
+            None => Reader::Staff,
+            Some(accounts) => Reader::Member {
+                accounts,
+                exchanges: [&preview.before, &preview.after],
+            },
+        };
+        let was = follow(&self.mirror, (&before, &after), &ends, &reader);
         for deltas in &preview.phases {
             self.apply(deltas, Side::After);
         }
         after.wire(&mut self.mirror);
-        let is = follow(&self.mirror, &after, &before, &ends);
+        let is = follow(&self.mirror, (&after, &before), &ends, &reader);
         for deltas in preview.phases.iter().rev() {
             self.apply(deltas, Side::Before);
         }
         before.wire(&mut self.mirror);
-        effects(&was, &is).into_iter().map(|effect| effect.text).collect()
+        let found = effects(&was, &is, &reader);
+        found.into_iter().map(|effect| effect.text).collect()
     }
 
     /// Checks everything that the switches report against an exchange. Returns the violations of V1 to V7.

@@ -16,6 +16,7 @@ const DRY: OrderOptions = OrderOptions {
     idempotency: None,
     dry_run: true,
     confirm_within: None,
+    granted: Vec::new(),
 };
 
 /// A random order: the choices from which [`operation`] makes its operations.

@@ -57,7 +57,16 @@ fn whole() -> Value {
                 {"connection": ["A", "a2"], "vlan": {"type": "dot1q", "vlan": 21}, "role": "leaf"},
             ]},
         ],
+        "filter": [{"account": "A", "peers": ["B"], "rank": 100, "order": "a", "exempt_until": "2023-11-20T00:00:00.000Z",
+            "valid_until": "2023-11-20T00:00:00.000Z", "comment": "ticket 7", "external_ref": "f-1", "action": {"type": "drop"},
+            "matching": packets("192.0.2.0/28"), "alternatives": [packets("192.0.2.1/32")]}],
     })
+}
+
+/// Returns all packets to a destination, with every field.
+fn packets(destination: &str) -> Value {
+    json!({"destination": destination, "source": null, "protocol": null, "source_ports": [], "destination_ports": [],
+        "icmp_type": null, "icmp_code": null, "fragment": null, "tcp_flags": null, "dscp": null})
 }
 
 /// The effect of a field that differs.
@@ -218,6 +227,29 @@ fn rows() -> Vec<(&'static str, Value, Effect)> {
         ),
         ("/service/1/end/0/macs", json!(["02:00:00:00:00:02"]), Applied),
         ("/service/1/end/0/ips", json!(["192.0.2.2"]), Applied),
+        ("/filter/0/account", json!("R"), Applied),
+        ("/filter/0/peers", json!(["R"]), Applied),
+        ("/filter/0/rank", json!(200), Applied),
+        ("/filter/0/order", json!("b"), Applied),
+        (
+            "/filter/0/exempt_until",
+            json!("2023-11-21T00:00:00.000Z"),
+            Applied,
+        ),
+        (
+            "/filter/0/valid_until",
+            json!("2023-11-21T00:00:00.000Z"),
+            Applied,
+        ),
+        ("/filter/0/comment", json!("ticket 8"), Applied),
+        ("/filter/0/external_ref", json!("f-2"), Applied),
+        ("/filter/0/action", json!({"type": "count"}), Applied),
+        ("/filter/0/matching", packets("192.0.2.0/27"), Applied),
+        (
+            "/filter/0/alternatives",
+            json!([packets("192.0.2.2/32")]),
+            Applied,
+        ),
     ]
 }
 
@@ -330,6 +362,7 @@ fn the_table_has_every_field_of_the_text() {
         "/connection/0",
         "/service/0",
         "/service/0/end/0",
+        "/filter/0",
     ] {
         let kind: String = object.chars().filter(|letter| !letter.is_ascii_digit()).collect();
         for field in fields(&whole, object) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_ix_engine::Settings;
-use millrace_ix_model::Actor;
+use millrace_ix_model::{Actor, Timestamp};
 use millrace_ix_service::text::{Document, document};
 use millrace_ix_service::{ApplyOptions, Core, OrderError, OrderOptions, Ordered};
 use millrace_ix_store::Sqlite;
@@ -261,6 +261,76 @@ fn an_export_is_applied_edited_and_applied_again_while_nobody_else_orders() {
     text["service"][0]["end"][0]["capacity_mbps"] = json!(90);
     let message = refusal(apply_as(&mut world, &text, ApplyOptions::default()));
     assert!(message.contains("site Chiba"), "{message}");
+}
+
+#[test]
+fn exceptions_of_operators_are_in_the_text_and_other_filters_are_not() {
+    let mut world = world();
+    let until = |world: &mut World, secs| {
+        let now = Timestamp::from_millis(world.now().wall.0);
+        now.after(std::time::Duration::from_secs(secs)).to_string()
+    };
+    let account = world
+        .core()
+        .exchange()
+        .accounts
+        .keys()
+        .next()
+        .unwrap()
+        .to_string();
+    let (hour, day) = (until(&mut world, 3600), until(&mut world, 86_400));
+    let filter = |destination: &str, more: Value| {
+        let mut order = json!({"operation": "create_filter", "account": account, "matching": {"destination": destination},
+            "action": {"type": "drop"}, "origin": "page", "rank": 100, "state": {"name": "active"}});
+        order
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        order
+    };
+    world.order(&[
+        filter("203.0.113.1/32", json!({"valid_until": day})),
+        filter(
+            "203.0.113.2/32",
+            json!({"valid_until": day, "exempt_until": day, "comment": "ticket 7", "external_ref": "t-7"}),
+        ),
+        filter(
+            "203.0.113.3/32",
+            json!({"valid_until": hour, "exempt_until": hour, "action": {"type": "shape", "rate_kbps": 1000}}),
+        ),
+    ]);
+    let text = document(world.core().exchange());
+    let written = toml::to_string_pretty(&text).unwrap();
+    assert_eq!(written.matches("[[filter]]").count(), 2, "{written}");
+    assert!(!written.contains("203.0.113.1/32"), "{written}");
+    let read: Document = toml::from_str(&written).unwrap();
+    assert_eq!(read, text);
+    assert!(apply(&mut world, &read, false).unwrap().change.is_none());
+
+    let now = world.now();
+    let store = Box::new(Sqlite::in_memory().unwrap());
+    let mut empty = Core::start(store, Settings::default(), false, now).unwrap();
+    let options = OrderOptions::default();
+    let (how, system) = (ApplyOptions::default(), Actor::system());
+    empty.apply(read.clone(), how, &system, &options, now).unwrap();
+    assert_eq!(document(empty.exchange()), text);
+    let again = empty.apply(read.clone(), how, &system, &options, now).unwrap();
+    assert_eq!(again.change, None);
+
+    // A changed exception replaces the former one, one that has ended is left out, and a text without filters leaves them alone.
+    let mut changed = serde_json::to_value(&read).unwrap();
+    changed["filter"][0]["comment"] = json!("ticket 8");
+    let changed: Document = serde_json::from_value(changed).unwrap();
+    apply(&mut world, &changed, false).unwrap();
+    assert_eq!(document(world.core().exchange()), changed);
+    let mut without = serde_json::to_value(&read).unwrap();
+    without.as_object_mut().unwrap().remove("filter");
+    let without: Document = serde_json::from_value(without).unwrap();
+    assert!(apply(&mut world, &without, false).unwrap().change.is_none());
+    world.run(Duration::from_secs(3700));
+    assert!(apply(&mut world, &changed, false).unwrap().change.is_none());
+    let left = toml::to_string_pretty(&document(world.core().exchange())).unwrap();
+    assert_eq!(left.matches("[[filter]]").count(), 1, "{left}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use super::failure::Failure;
-use crate::audit::AuditRecord;
+use crate::audit::{AuditRecord, SignedHead};
 use crate::error::StoreError;
 use crate::time::UnixMillis;
 use crate::transaction::{ChangeRecord, ChangeState, Contents, ObjectRow, Revision};
@@ -15,6 +15,9 @@ pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 /// The columns of a change.
 pub(super) const CHANGE: &str = "SELECT id, state, accepted_at, updated_at, detail::text FROM change";
+
+/// The columns of a signature.
+pub(super) const HEAD: &str = "SELECT serial, hash, at, public_key, signature FROM audit_head";
 
 /// Reads an integer that this program keeps at zero or above.
 pub(super) fn unsigned(row: &Row, index: usize) -> u64 {
@@ -32,6 +35,16 @@ pub(super) fn state(text: &str) -> Result<ChangeState, StoreError> {
 /// Returns a number as PostgreSQL stores it, or the greatest one.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+pub(super) fn head(row: &Row) -> Result<SignedHead, Failure> {
+    Ok(SignedHead {
+        serial: unsigned(row, 0),
+        hash: row.try_get(1)?,
+        at: UnixMillis(unsigned(row, 2)),
+        public_key: row.try_get(3)?,
+        signature: row.try_get(4)?,
+    })
 }
 
 pub(super) fn change(row: &Row) -> Result<ChangeRecord, Failure> {

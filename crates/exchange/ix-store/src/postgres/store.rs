@@ -216,16 +216,12 @@ impl Store for Postgres {
     }
 
     fn signed_heads(&self) -> Result<Vec<SignedHead>, StoreError> {
-        let sql = "SELECT serial, hash, at, public_key, signature FROM audit_head ORDER BY serial";
-        self.rows(sql, &[], |row| {
-            Ok(SignedHead {
-                serial: unsigned(row, 0),
-                hash: row.try_get(1)?,
-                at: UnixMillis(unsigned(row, 2)),
-                public_key: row.try_get(3)?,
-                signature: row.try_get(4)?,
-            })
-        })
+        self.rows(&format!("{} ORDER BY serial", read::HEAD), &[], read::head)
+    }
+
+    fn newest_head(&self) -> Result<Option<SignedHead>, StoreError> {
+        let newest = format!("{} ORDER BY serial DESC LIMIT 1", read::HEAD);
+        Ok(self.rows(&newest, &[], read::head)?.pop())
     }
 
     fn changes(&self, before: u64, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {

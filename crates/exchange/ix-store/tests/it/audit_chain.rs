@@ -53,6 +53,24 @@ fn chain_by(actor: &str, len: u64, signed: u64) -> (Vec<AuditRecord>, Vec<Signed
 }
 
 #[test]
+fn the_newest_signature_is_the_last_one_of_all() {
+    let key = SigningKey::from_pkcs8(&SigningKey::generate().unwrap()).unwrap();
+    for mut store in stores() {
+        assert_eq!(store.newest_head().unwrap(), None);
+        for n in 1..4 {
+            let transaction = Transaction {
+                audit: vec![entry("test", json!({ "n": n }))],
+                ..Transaction::default()
+            };
+            store.commit(&transaction, UnixMillis(NOW.0 + n)).unwrap();
+            let signed = store.sign_head(&key, UnixMillis(NOW.0 + n)).unwrap();
+            assert_eq!(store.newest_head().unwrap(), signed);
+        }
+        assert_eq!(store.newest_head().unwrap(), store.signed_heads().unwrap().pop());
+    }
+}
+
+#[test]
 fn a_chain_as_written_is_valid() {
     let (records, heads, key) = chain(25);
     let summary = verify(&records, &heads, Some(&key)).unwrap();

@@ -2,7 +2,7 @@
 
 use millrace_ix_model::{FilterAction, FilterMatch, Operation, SwitchId};
 use millrace_ix_plan::plan;
-use millrace_ix_verify::{Register, effects, follow};
+use millrace_ix_verify::{Reader, Register, effects, follow};
 use std::collections::BTreeSet;
 
 use crate::fabric::Fabric;
@@ -49,9 +49,9 @@ fn the_predicted_packets_are_those_that_a_change_hits() {
             .chain(after.configs.keys())
             .copied()
             .collect();
-        let was = follow(&models[0], &registers[0], &registers[1], &all);
-        let is = follow(&models[1], &registers[1], &registers[0], &all);
-        let told = effects(&was, &is);
+        let was = follow(&models[0], (&registers[0], &registers[1]), &all, &Reader::Staff);
+        let is = follow(&models[1], (&registers[1], &registers[0]), &all, &Reader::Staff);
+        let told = effects(&was, &is, &Reader::Staff);
         let mut switches = [&before, &after].map(Fabric::new);
         for at in [0, 1] {
             switches[at].install(&plans[at]);

@@ -1,7 +1,6 @@
 //! Orders of network service configs, which are ends of services.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State as Shared;
@@ -17,14 +16,11 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 use crate::v2::contacts::check_assignments;
-use crate::v2::orders::{created, ix_api_properties, order, put_properties, renewed};
+use crate::v2::orders::{created, ix_api_properties, order_granted, put_properties, renewed};
 use crate::v2::places::{check_offering, type_of};
 use crate::v2::problem::IxProblem;
 use crate::v2::view::{Billed, Owned, id as identifier, invalid};
 use crate::v2::{addresses, ips, joining, services};
-
-/// The validity of the service key with which an account joins a service under a joining rule.
-const JOINING: Duration = Duration::from_secs(60);
 
 /// The parts that all orders of configs have.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -160,11 +156,11 @@ pub(crate) async fn create(
     }
     let macs = addresses::resolve(&app, &principal, macs)?;
     let bounds = joining::may_join(&app, &principal, service, owner);
-    let (key, first) = match bounds {
+    let (granted, first) = match bounds {
         Some(bounds) => {
             let place = (connection, base.vlan_config.request()?, base.capacity);
-            let (key, redeem) = joining::key(&app, &principal, (service, bounds), place, JOINING).await?;
-            (Some(key), redeem)
+            let (make, redeem) = joining::key(&app, &principal, (service, bounds), place)?;
+            (vec![make], redeem)
         }
         None => {
             let configure = Operation::ConfigureEnd {
@@ -176,16 +172,12 @@ pub(crate) async fn create(
                 asns,
                 external_ref: base.owned.external_ref.clone(),
             };
-            (None, configure)
+            (Vec::new(), configure)
         }
     };
     let mut operations = vec![first];
     operations.extend(macs.iter().map(|mac| mac.add(ConfigId(0))));
-    let ordered = order(&app, &principal, &conditions, operations, &given).await;
-    if let (Err(_), Some(key)) = (&ordered, key) {
-        joining::withdraw(&app, key).await;
-    }
-    let applied = ordered?;
+    let applied = order_granted(&app, &principal, &conditions, (granted, operations), &given).await?;
     let id: ConfigId = created(&applied)?;
     let mut facts = ix_api_properties(&app, id);
     facts.managing_account = Some(base.owned.managing_account.clone());
