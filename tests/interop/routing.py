@@ -79,9 +79,10 @@ class Bird(Speaker):
 
     name, program, address = "bird2", "bird", "127.0.0.2"
 
-    def __init__(self, folder, port):
+    def __init__(self, folder, port, options=""):
+        """`options` are further lines of the session."""
         super().__init__(folder, port)
-        self.rules = []
+        self.rules, self.options = [], options
 
     def write(self):
         def static(version, routes):
@@ -112,7 +113,7 @@ protocol static flowspec4 {{ flow4 {{ table flows4; }}; {rules(4)} }}
 protocol static flowspec6 {{ flow6 {{ table flows6; }}; {rules(6)} }}
 protocol bgp exchange {{
   local {self.address} as {self.asn}; neighbor 127.0.0.1 port {self.port} as {EXCHANGE_ASN};
-  multihop 2; connect delay time 1; connect retry time 1; error wait time 1, 2; hold time 30;
+  multihop 2; {self.options} connect delay time 1; connect retry time 1; error wait time 1, 2; hold time 30;
   ipv4 {{ import none; export all; next hop self; }};
   ipv6 {{ import none; export all; next hop address 2001:db8::2; }};
   flow4 {{ table flows4; import none; export all; }};

@@ -15,6 +15,7 @@ pub(crate) mod route_servers;
 mod rpki;
 mod sessions;
 mod settings;
+mod tcp;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -57,9 +58,10 @@ pub(crate) async fn serve(
             authority.put_peer(peer.address, info, settings, Time::ZERO);
         }
     }
+    let protection = bgp.protection()?;
     let connections = Arc::default();
     for address in &bgp.listen {
-        sessions::listen(*address, &connections, &routing).await?;
+        sessions::listen(*address, &protection, &connections, &routing)?;
     }
     rpki::start(rpki, &routing)?;
     if let Some(irr) = irr {

@@ -13,10 +13,11 @@ use millrace_ix_filter::{FilterController, Shared};
 use millrace_types::Time;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 use super::Routing;
+use super::tcp::Protection;
 
 /// The size of the read buffer, in bytes.
 const READ_SIZE: usize = 64 * 1024;
@@ -111,14 +112,14 @@ impl Connections {
 }
 
 /// Accepts connections at an address until the process ends.
-pub(super) async fn listen(
+pub(super) fn listen(
     address: SocketAddr,
+    protection: &Protection,
     connections: &Arc<Connections>,
     routing: &Routing,
 ) -> Result<()> {
-    let listener = TcpListener::bind(address)
-        .await
-        .with_context(|| format!("bgp.listen {address}"))?;
+    let listener =
+        super::tcp::listener(address, protection).with_context(|| format!("bgp.listen {address}"))?;
     tracing::info!(%address, "BGP peers connect here");
     let (routing, connections) = (routing.clone(), Arc::clone(connections));
     tokio::spawn(async move {

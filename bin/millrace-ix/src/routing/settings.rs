@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use millrace_bgp::{FamilySet, LargeCommunity, Limits, PeerSettings, SessionSettings};
 use millrace_ix_filter::{PeerInfo, SessionKind, Settings};
 use serde::Deserialize;
+
+use super::tcp::Protection;
 
 /// The longest restart time, in seconds: the capability has 12 bits (RFC 4724, section 3).
 const RESTART_SECS_MAX: u16 = 0xfff;
@@ -90,6 +93,13 @@ pub(crate) struct Peer {
     /// The maximum number of Flowspec rules. Default: 1,000.
     #[serde(default)]
     pub(crate) rules_max: Option<usize>,
+    /// A file with the key of TCP MD5 (RFC 2385), of 1 to 80 bytes, mode 0600; a newline at its end is no part of the key.
+    /// Segments of the address without a right signature are dropped.
+    #[serde(default)]
+    pub(crate) md5_key_file: Option<PathBuf>,
+    /// True if segments of the address are dropped that a router has forwarded: GTSM (RFC 5082).
+    #[serde(default)]
+    pub(crate) gtsm: bool,
 }
 
 /// `[rpki]`
@@ -196,6 +206,22 @@ impl Bgp {
             }
         }
         Ok(())
+    }
+
+    /// Returns the protection of the sessions, with the keys from their files.
+    pub(super) fn protection(&self) -> Result<Protection> {
+        let mut protection = Protection::default();
+        for peer in &self.peer {
+            if let Some(path) = &peer.md5_key_file {
+                let key = crate::keys::read(path, "bgp.peer.md5_key_file")?;
+                let key = key.strip_suffix(b"\n").unwrap_or(&key).to_vec();
+                protection.keys.push((peer.address, key));
+            }
+            if peer.gtsm {
+                protection.gtsm.insert(peer.address);
+            }
+        }
+        Ok(protection)
     }
 
     /// Returns the settings of a peer.
