@@ -2,8 +2,8 @@
 
 Two sites, each a `millraced`, are joined by two trunks. Four members have real routers (BIRD 2, FRR, GoBGP) on a peering LAN, and two
 of them order a private path on the web page. A trunk fails, an attack is dropped at both sites, another one is found by sFlow and
-stopped by the filter that the exchange suggests, the verifier refuses a change, and the engine is killed. Every act prints what
-it measured, and fails if it does not hold. `scripts/apart.sh` gives the demo its own namespaces.
+stopped by the filter that the exchange suggests, the verifier refuses a change, the engine is killed, and so is the leader of two
+engines on PostgreSQL. Every act prints what it measured, and fails if it does not hold. `scripts/apart.sh` gives the demo its own namespaces.
 """
 
 import argparse
@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "interop"))
 
 from attacks import BYSTANDER, Attacks  # noqa: E402
+from engines import kill_leader  # noqa: E402
 from exchange import Exchange  # noqa: E402
 from routers import KINDS, render, wait_established  # noqa: E402
 from sites import ENGINE, MANAGEMENT, Site, Sites, waive_quarantine  # noqa: E402
@@ -404,7 +405,8 @@ def main():
         try:
             check_tools(demo.page)
             attacks = Attacks(demo)
-            for step in (demo.start, demo.peer, demo.order, demo.fail_trunk, attacks.drop, attacks.find, demo.refuse_change, demo.kill_engine):
+            for step in (demo.start, demo.peer, demo.order, demo.fail_trunk, attacks.drop, attacks.find, demo.refuse_change, demo.kill_engine,
+                         lambda: kill_leader(demo)):
                 step()
         except (Failed, AssertionError, subprocess.SubprocessError) as failure:
             print(f"\ndemo-exchange: FAILED: {failure}", file=sys.stderr)
@@ -412,7 +414,7 @@ def main():
             if load > 2 * cores:
                 print(f"  Other work keeps this machine busy (load {load:.0f} on {cores} cores), and some acts have bounds in time: "
                       "run the demo again when it has ended.", file=sys.stderr)
-            for log in sorted(pathlib.Path(folder).glob("*/*.log")):
+            for log in sorted(pathlib.Path(folder).glob("**/*.log")):
                 print(f"  {log.name}:", *COLOUR.sub("", log.read_text()).splitlines()[-8:], sep="\n    | ", file=sys.stderr)
             return 1
     act("Done")

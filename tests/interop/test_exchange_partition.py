@@ -16,7 +16,7 @@ from fabrics import circuit, connection, fabric, switch_config, trunk_ports
 from sites import Site, Wire
 from switches import free_port, wait_for
 from test_exchange import frame, passes, socket_on
-from test_exchange_engines import LEADS_MAX, Traffic, refusal
+from test_exchange_engines import LEADS_MAX, refusal
 from test_exchange_scale import Proxy
 
 pytestmark = [

@@ -13,7 +13,7 @@ import namespaces
 from exchange import Exchange
 from switches import Millrace, wait_for
 from test_exchange import flows
-from test_exchange_engines import Traffic
+from engine_pair import Traffic
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet needs root")
 PAIRS = [("ixu-a", "ixu-sa"), ("ixu-b", "ixu-sb")]
