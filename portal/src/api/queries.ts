@@ -475,7 +475,13 @@ export type NoticeBody = { kind: "maintenance" | "incident"; title: string; abou
 export const noticeOrder = {
   preview: (body: NoticeBody) => result(client.POST("/api/v1/notices/preview", { body })),
   add: (body: NoticeBody, key: string) => result(client.POST("/api/v1/notices", { body, params: { header: { "idempotency-key": key } } })),
+  change: (notice: string, body: NoticeBody) => result(client.PUT("/api/v1/notices/{id}", { body, params: { path: { id: notice } } })),
   cancel: (notice: string) => result(client.DELETE("/api/v1/notices/{id}", { params: { path: { id: notice } } })),
+};
+
+export const calendarOrder = {
+  make: () => result(client.PUT("/api/v1/calendar")),
+  end: () => result(client.DELETE("/api/v1/calendar")),
 };
 
 export type StepBody = { step: "authorise" | "place" | "install" | "cancel" | "remove"; demarcation?: string | null; order_number?: string | null; note?: string | null };

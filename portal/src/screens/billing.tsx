@@ -16,10 +16,11 @@ import { parseBillingSearch } from "./billing.search";
 /** The number of months before the present one that can be chosen. */
 const MONTHS = 12;
 
-/** Returns the months that can be chosen, the newest first: "2026-11". */
-export function months(now: Date): string[] {
+/** Returns the months that can be chosen, the newest first: the exchange's present one, "2026-11", and those before it. */
+export function months(present: string): string[] {
+  const begin = new Date(`${present}-01T00:00:00Z`);
   return Array.from({ length: MONTHS + 1 }, (_, index) => {
-    const month = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - index, 1));
+    const month = new Date(Date.UTC(begin.getUTCFullYear(), begin.getUTCMonth() - index, 1));
     return month.toISOString().slice(0, 7);
   });
 }
@@ -74,20 +75,23 @@ export function Billing() {
   const navigate = useNavigate();
   const search = parseBillingSearch(useSearch({ strict: false }));
   const query = useQuery(billingQuery(search.month));
-  const [present, ...earlier] = months(new Date());
-  const shown = search.month ?? present ?? "";
+  // The month changes in the time zone of the exchange.
+  const present = useQuery(billingQuery(undefined)).data?.month;
+  const shown = search.month ?? present;
   const file = search.month ? `/api/v1/billing.csv?month=${search.month}` : "/api/v1/billing.csv";
-  const choices = [...new Set([present ?? "", ...earlier, shown])];
+  const choices = [...new Set([...(present ? months(present) : []), ...(shown ? [shown] : [])])];
   return (
     <>
       <ScreenHead title={t("nav.billing")} below={t("billing.about")} actions={query.data?.measured ? <a href={file}>{t("act.csv")}</a> : null} />
       <div className="stack">
-        <Select
-          label={t("billing.month")}
-          selectedKey={shown}
-          onSelectionChange={(key) => void navigate({ to: "/billing", search: parseBillingSearch(key === present ? {} : { month: String(key) }) })}
-          options={choices.map((month) => ({ id: month, name: monthName(month, language) }))}
-        />
+        {shown ? (
+          <Select
+            label={t("billing.month")}
+            selectedKey={shown}
+            onSelectionChange={(key) => void navigate({ to: "/billing", search: parseBillingSearch(key === present ? {} : { month: String(key) }) })}
+            options={choices.map((month) => ({ id: month, name: monthName(month, language) }))}
+          />
+        ) : null}
         <Loaded query={query} lines={6} empty={{ when: (billing) => !billing.measured, show: <Panel><Empty title={t("graph.off")}>{t("graph.offAbout")}</Empty></Panel> }}>
           {(billing) => (
             <Panel

@@ -149,7 +149,7 @@ function SwapRouter({ end: live }: { end: End }) {
 }
 
 export function isMac(text: string): boolean {
-  return /^(([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|([0-9a-f]{4}\.){2}[0-9a-f]{4})$/i.test(text.trim());
+  return /^(([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|([0-9a-f]{4}[.-]){2}[0-9a-f]{4}|[0-9a-f]{12})$/i.test(text.trim());
 }
 
 /** The longest time in ms for which both addresses are ordered: the limit of a day, less the error of the reader's clock. */

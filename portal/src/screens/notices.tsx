@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 
-import { noticeOrder, notices as noticesQuery, sites as sitesQuery, switches as switchesQuery, trunks as trunksQuery, useOrder, type NoticeBody } from "../api/queries";
+import { calendarOrder, noticeOrder, notices as noticesQuery, sites as sitesQuery, switches as switchesQuery, trunks as trunksQuery, useOrder, type NoticeBody } from "../api/queries";
 import type { Notice as NoticeType } from "../api/types";
 import { useMe } from "../app/shell";
 import type { MessageId } from "../i18n/messages";
@@ -11,7 +11,7 @@ import { ConfirmedAct } from "../ui/dialog";
 import { Choices, Select, TextField } from "../ui/fields";
 import { InvalidField } from "../ui/invalid";
 import { explain, Loaded } from "../ui/loaded";
-import { Empty, Facts, Panel, ScreenHead, State, type Tone } from "../ui/parts";
+import { Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui/parts";
 
 /** The words and tones of the states of a notice. */
 export const NOTICE_STATES: Record<string, { tone: Tone; word: MessageId }> = {
@@ -123,9 +123,16 @@ function Announce() {
   );
 }
 
-function NoticePanel({ notice }: { notice: NoticeType }) {
+/** A notice with the acts on it. */
+export function NoticePanel({ notice }: { notice: NoticeType }) {
   const t = useText();
   const cancel = useOrder(noticeOrder.cancel);
+  const change = useOrder(noticeOrder.change);
+  const end = () => {
+    const { kind, title, about, begins, objects } = notice;
+    const ends = new Date().toISOString();
+    return change.mutateAsync([notice.id, { kind, title, about, begins, ends, objects: objects.map((object) => object.id), public: notice.public }]);
+  };
   const names = notice.members.map((member) => member.name).join(", ");
   return (
     <Panel
@@ -136,7 +143,10 @@ function NoticePanel({ notice }: { notice: NoticeType }) {
       }
       actions={
         notice.can.includes("write_notice") && notice.state !== "over" ? (
-          <ConfirmedAct label={t("notice.cancel")} title={t("notice.cancelTitle", { title: notice.title })} sentence={t("notice.cancelAbout")} kind="danger" explain={(error) => explain(t, error)} act={() => cancel.mutateAsync([notice.id])} />
+          <>
+            {notice.state === "running" ? <ConfirmedAct label={t("notice.end")} title={t("notice.endTitle", { title: notice.title })} sentence={t("notice.endAbout")} explain={(error) => explain(t, error)} act={end} /> : null}
+            <ConfirmedAct label={t("notice.cancel")} title={t("notice.cancelTitle", { title: notice.title })} sentence={t("notice.cancelAbout")} kind="danger" explain={(error) => explain(t, error)} act={() => cancel.mutateAsync([notice.id])} />
+          </>
         ) : null
       }
     >
@@ -151,6 +161,34 @@ function NoticePanel({ notice }: { notice: NoticeType }) {
         ]}
       />
       {notice.about === "" ? null : <p>{notice.about}</p>}
+    </Panel>
+  );
+}
+
+/** The secret address under which a calendar reads the notices without a sign-in. */
+function CalendarAddress() {
+  const t = useText();
+  const [address, setAddress] = useState<string>();
+  const make = useOrder(calendarOrder.make);
+  const end = useOrder(calendarOrder.end);
+  const explained = (error: unknown) => explain(t, error);
+  return (
+    <Panel
+      title={t("calendar.address")}
+      actions={
+        <>
+          <ConfirmedAct label={t("calendar.make")} title={t("calendar.make")} sentence={t("calendar.makeAbout")} explain={explained} act={() => make.mutateAsync([]).then((made) => setAddress(`${location.origin}${made.path}`))} />
+          <ConfirmedAct label={t("calendar.end")} title={t("calendar.end")} sentence={t("calendar.endAbout")} kind="danger" explain={explained} act={() => end.mutateAsync([]).then(() => setAddress(undefined))} />
+        </>
+      }
+    >
+      {address === undefined ? (
+        <p className="quiet">{t("calendar.about")}</p>
+      ) : (
+        <Notice tone="ok" title={t("calendar.made")} live>
+          <code className="secret">{address}</code>
+        </Notice>
+      )}
     </Panel>
   );
 }
@@ -183,6 +221,7 @@ export function Notices() {
           </div>
         )}
       </Loaded>
+      <CalendarAddress />
     </>
   );
 }

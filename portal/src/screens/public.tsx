@@ -15,6 +15,7 @@ import { explain, Loaded } from "../ui/loaded";
 import { Button, Empty, Facts, Notice, Panel, ScreenHead, State, type Tone } from "../ui/parts";
 import { Table } from "../ui/table";
 import { NoticeState } from "./notices";
+import { plainCode } from "./signin";
 
 /** The frame of the pages that need no sign-in. */
 export function PublicFrame({ children }: { children: ReactNode }) {
@@ -316,7 +317,7 @@ export function UseLink() {
   // The token leaves the address, so that it is in no history and in no picture of the screen.
   const token = useRef(location.hash.slice(1));
   const read = useMutation({ mutationFn: publicOrder.readLink });
-  const use = useMutation({ mutationFn: () => publicOrder.useLink(token.current, password, code.trim() === "" ? null : code.trim()) });
+  const use = useMutation({ mutationFn: () => publicOrder.useLink(token.current, password, plainCode(code) === "" ? null : plainCode(code)) });
   const [password, setPassword] = useState("");
   const [code, setCode] = useState("");
   const [missing, setMissing] = useState<string>();

@@ -92,6 +92,11 @@ export function SignInReturn() {
   return <SignIn problem={error} />;
 }
 
+/** Returns a one-time code without the spaces with which authenticators show it. */
+export function plainCode(text: string): string {
+  return text.replace(/\s/g, "");
+}
+
 /** The form with which one signs in: name and password, then the one-time code if the account needs one. */
 export function SignInForm({ onDone, name: known }: { onDone: () => void; name?: string }) {
   const t = useText();
@@ -111,7 +116,7 @@ export function SignInForm({ onDone, name: known }: { onDone: () => void; name?:
     const absent = {
       ...(name.trim() === "" ? { name: t("signin.nameMissing") } : {}),
       ...(password === "" ? { password: t("signin.passwordMissing") } : {}),
-      ...(needsCode && !/^\d{6}$/.test(code) ? { code: t("signin.codeMissing") } : {}),
+      ...(needsCode && !/^\d{6}$/.test(plainCode(code)) ? { code: t("signin.codeMissing") } : {}),
     };
     setMissing(absent);
     setError(undefined);
@@ -121,7 +126,7 @@ export function SignInForm({ onDone, name: known }: { onDone: () => void; name?:
       return;
     }
     setPending(true);
-    const body = { name: name.trim(), password, ...(needsCode ? { code } : {}) };
+    const body = { name: name.trim(), password, ...(needsCode ? { code: plainCode(code) } : {}) };
     result(client.POST("/api/v1/session", { body })).then(
       () => {
         setPending(false);

@@ -67,6 +67,7 @@ function Hook({ hook }: { hook: Webhook }) {
     <li className="line-item">
       <div className="stack tight">
         <code>{hook.url}</code>
+        {hook.disabled ? <State tone="bad">{t("webhook.disabled")}</State> : null}
         {hook.last ? <DeliveryLine delivery={hook.last} /> : <span className="quiet">{t("webhook.noDelivery")}</span>}
         <Deliveries id={hook.id} />
       </div>

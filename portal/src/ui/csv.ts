@@ -1,10 +1,10 @@
 // Tables as files for spreadsheets (RFC 4180).
 
-/** Returns a cell. An apostrophe precedes text that a spreadsheet would run as a formula, because names come from other members. */
+/** Returns a cell. An apostrophe precedes text that a spreadsheet would run as a formula, whose signs may be full-width, because names come from other members. */
 function cell(value: string | number | null): string {
   if (typeof value === "number") return String(value);
   const text = value ?? "";
-  const inert = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  const inert = /^[=+\-@\t\r＝＋－ー＠]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;
 }
 

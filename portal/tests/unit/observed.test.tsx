@@ -33,6 +33,7 @@ describe("the form of a filter", () => {
 
 it("MAC addresses are six pairs of hexadecimal digits", () => {
   expect([isMac("02:00:5e:00:53:01"), isMac(" 02-00-5E-00-53-01 ")]).toEqual([true, true]);
+  expect(["0200.5e00.5301", "0200-5e00-5301", "02005E005301"].map(isMac)).toEqual([true, true, true]);
   expect([isMac("02:00:5e:00:53"), isMac("02:00:5e:00:53:0g"), isMac("")]).toEqual([false, false, false]);
 });
 

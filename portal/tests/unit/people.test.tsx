@@ -3,11 +3,12 @@ import { QueryClientProvider } from "@tanstack/react-query";
 import { fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 
-import { newQueryClient, peopleOrder } from "../../src/api/queries";
-import type { User, Whoami } from "../../src/api/types";
+import { newQueryClient, noticeOrder, peopleOrder } from "../../src/api/queries";
+import type { Notice, User, Whoami } from "../../src/api/types";
 import { SignedInAs } from "../../src/app/shell";
 import en from "../../src/i18n/en.json";
 import { Localized } from "../../src/i18n/text";
+import { NoticePanel } from "../../src/screens/notices";
 import { LookingGlass, UseLink, VerifyLetter } from "../../src/screens/public";
 import { SignIn } from "../../src/screens/signin";
 import { PersonActs } from "../../src/ui/persons";
@@ -83,7 +84,7 @@ it("a link for a second factor shows the secret, and wants the present password 
   submit();
   await screen.findByText(en["signin.passwordMissing"]);
   type(en["signin.password"], "old");
-  type(en["signin.code"], "123456");
+  type(en["signin.code"], "123 456");
   submit();
   await screen.findByText(en["problem.credentials"]);
   expect(to(USE)).toEqual([{ token: "TOKEN", password: "old", code: "123456" }]);
@@ -151,6 +152,26 @@ it("the looking glass is filtered by what one types: number, member, address, pr
     fireEvent.change(screen.getByRole("searchbox"), { target: { value: text } });
     expect(["Aoba Networks", "Baikal Telecom"].filter((name) => screen.queryByText(name) !== null), text).toEqual(members);
   }
+});
+
+it("the staff ends an incident that is under way, and nothing else changes", async () => {
+  const incident: Notice = { id: "no-7", kind: "incident", title: "Power", about: "Otemachi", begins: "2026-11-24T01:00:00Z", ends: null, state: "running", public: true, touches: [], objects: [{ id: "st-1", name: "Otemachi" }], members: [], sequence: 0, can: ["write_notice"] };
+  const change = vi.spyOn(noticeOrder, "change").mockResolvedValue({} as never);
+  for (const notice of [{ ...incident, state: "planned" }, { ...incident, state: "over" }, { ...incident, can: [] }]) {
+    const shown = show(<NoticePanel notice={notice} />);
+    expect(screen.queryByRole("button", { name: en["notice.end"] }), JSON.stringify(notice)).toBeNull();
+    shown.unmount();
+  }
+  show(<NoticePanel notice={incident} />);
+  fireEvent.click(screen.getByRole("button", { name: en["notice.end"] }));
+  const before = Date.now();
+  fireEvent.submit((await screen.findByRole("dialog")).querySelector("form") ?? document.body);
+  await waitFor(() => expect(change).toHaveBeenCalled());
+  const [id, body] = change.mock.calls[0] ?? [];
+  expect([id, body]).toEqual(["no-7", { kind: "incident", title: "Power", about: "Otemachi", begins: incident.begins, ends: expect.any(String), objects: ["st-1"], public: true }]);
+  const ends = Date.parse(body?.ends ?? "");
+  expect(ends).toBeGreaterThanOrEqual(before);
+  expect(ends).toBeLessThanOrEqual(Date.now());
 });
 
 it("an administrator sends a link to a person and deactivates another one, and never himself", async () => {

@@ -20,7 +20,7 @@ describe("the address after a sign-in by the provider", () => {
 describe("a file for spreadsheets", () => {
   it("quotes what needs quotes, and runs no formula that another member has put into a name", () => {
     expect(csv([["name", "rate"], ['a "b", c', 7], [null, 0]])).toBe('name,rate\r\n"a ""b"", c",7\r\n,0\r\n');
-    for (const formula of ["=HYPERLINK(\"https://evil.example\")", "+1", "-1", "@SUM(A1)", "\t=1"]) {
+    for (const formula of ["=HYPERLINK(\"https://evil.example\")", "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1", "＋1", "－1", "ー1", "＠SUM(A1)"]) {
       expect(csv([[formula]]).replace(/^"/, "").startsWith("'"), formula).toBe(true);
     }
   });

@@ -192,8 +192,8 @@ impl App {
     }
 
     /// Sets the password of a user who has lost it, on behalf of the exchange's staff. Ends the user's
-    /// sessions and deletes the user's API keys, because a person who knew the old password may have created
-    /// keys. Returns the number of deleted keys.
+    /// sessions and deletes the user's API keys and the address of the user's calendar, because a person who knew the old password
+    /// may have created them. Returns the number of deleted keys.
     ///
     /// # Errors
     /// [`SetCredentialError`].
@@ -209,6 +209,9 @@ impl App {
                 deleted += 1;
             }
         }
+        self.credentials
+            .save(&crate::session::calendar_key(user), None)
+            .await?;
         self.deleted_keys.fetch_add(deleted, Ordering::Release);
         Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
     }
@@ -280,6 +283,15 @@ impl App {
     /// Returns the newest snapshot.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.engine.snapshot()
+    }
+
+    /// Returns the operations of the API that a path is of.
+    pub(crate) fn known_of(&self, path: &str) -> &Known {
+        if path.starts_with("/api/v2/") {
+            &self.ix_known
+        } else {
+            &self.known
+        }
     }
 
     /// Returns the time of the engine's clock, which is used for every period of validity.

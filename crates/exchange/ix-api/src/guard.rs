@@ -3,21 +3,23 @@
 //! A page of another origin must not send requests to the API, even if the browser adds a cookie. The header
 //! `Origin` shows where a request comes from; where browsers send no `Origin`, `Sec-Fetch-Site` shows it
 //! (W3C, "Fetch Metadata Request Headers"). Navigation to the page itself may come from anywhere, because a
-//! link in a mail must work.
+//! link in a mail must work. What everybody may read without a sign-in, pages of every origin may link to and read.
 
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, Version, header};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::app::App;
 use crate::page::CONTENT_SECURITY_POLICY;
 use crate::problem::{Problem, ProblemKind};
 
 /// Checks `Host` and origin of a request, and adds the headers to its answer.
-pub(crate) async fn guard(request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
+    let is_public = is_public(&app, &request);
     let checked = check_host(request.version(), request.headers()).and_then(|()| {
-        if is_api {
+        if is_api && !is_public {
             check_origin(request.headers())
         } else {
             Ok(())
@@ -36,13 +38,19 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
         ("strict-transport-security", "max-age=31536000"),
         ("referrer-policy", "same-origin"),
         ("cross-origin-opener-policy", "same-origin"),
-        ("cross-origin-resource-policy", "same-origin"),
+        (
+            "cross-origin-resource-policy",
+            if is_public { "cross-origin" } else { "same-origin" },
+        ),
         (
             "permissions-policy",
             "camera=(), microphone=(), geolocation=(), payment=()",
         ),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_public {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     }
     if is_api && !headers.contains_key(header::CACHE_CONTROL) {
         // Answers differ by user, so a shared cache must not store them.
@@ -52,6 +60,13 @@ pub(crate) async fn guard(request: Request, next: Next) -> Response {
         );
     }
     response
+}
+
+/// Returns true for a request that reads something without a sign-in.
+fn is_public(app: &App, request: &Request) -> bool {
+    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    matches!(*request.method(), Method::GET | Method::HEAD)
+        && path.is_some_and(|path| app.known_of(path).is_public(&Method::GET, path))
 }
 
 /// Checks that a request has exactly one `Host` header (RFC 9112, section 3.2). An HTTP/1.0 request may have

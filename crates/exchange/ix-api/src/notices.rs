@@ -23,6 +23,8 @@ use crate::v2::records::Record;
 /// The roles of contacts to whom notices go. Without such a contact, they go to the administrators of the account.
 const ROLES: [&str; 2] = ["noc", "implementation"];
 
+const HOUR_MILLIS: u64 = 3_600_000;
+
 /// The kind of a notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -71,14 +73,17 @@ impl Notice {
         }
     }
 
-    /// Returns the notice as an event of a calendar.
-    pub(crate) fn event(&self, id: &str, host: &str) -> Event<'_> {
+    /// Returns the notice as an event of a calendar. While its end is not known, it lasts until the end of this hour.
+    pub(crate) fn event(&self, id: &str, host: &str, now: Timestamp) -> Event<'_> {
+        let last = if self.cancelled { self.changed } else { now };
+        let hour = last.max(self.begins).millis() / HOUR_MILLIS + 1;
+        let ends = self.ends.unwrap_or(Timestamp::from_millis(hour * HOUR_MILLIS));
         Event {
             uid: format!("{}@{host}", id.replace("no-", "notice-")),
             sequence: self.sequence,
             stamp: self.changed,
             begins: self.begins,
-            ends: self.ends,
+            ends,
             summary: &self.title,
             description: &self.about,
             cancelled: self.cancelled,
@@ -271,22 +276,25 @@ pub(crate) fn text(
     words::notice(language, &told)
 }
 
-/// Returns the host in identifiers of events, which are the same in letters and calendars.
+/// Returns the host in identifiers of events, which are the same in letters and calendars. An exchange without the address of its page
+/// has a name that no other exchange has.
 pub(crate) fn host(app: &App) -> String {
     let page = app.settings.mail.as_ref().map(|settings| settings.page(""));
     let host = page.as_deref().and_then(|page| page.split("://").nth(1));
     let host = host.and_then(|host| host.split(['/', ':']).next());
-    host.filter(|host| !host.is_empty())
-        .unwrap_or("millrace-ix")
-        .to_owned()
+    let host = host.filter(|host| !host.is_empty());
+    host.map_or_else(
+        || format!("{}.invalid", app.sealer.name("calendar")),
+        str::to_owned,
+    )
 }
 
 /// Returns notices as a calendar.
 pub(crate) fn calendar<'a>(app: &App, notices: impl IntoIterator<Item = (&'a str, &'a Notice)>) -> String {
-    let host = host(app);
+    let (host, now) = (host(app), app.now());
     let events: Vec<Event<'a>> = notices
         .into_iter()
-        .map(|(id, notice)| notice.event(id, &host))
+        .map(|(id, notice)| notice.event(id, &host, now))
         .collect();
     let organizer = app.settings.mail.as_ref().map(MailSettings::sender);
     crate::mail::calendar::calendar(&app.settings.name, organizer, &events)
@@ -348,7 +356,21 @@ mod tests {
         assert_eq!(notice.state(at(1_000_000)), "running");
         notice.cancelled = true;
         assert_eq!(notice.state(at(150)), "cancelled");
-        assert_eq!(notice.event("no-7", "ix.example").uid, "notice-7@ix.example");
+        let event = |notice: &Notice, now: u64| {
+            let event = notice.event("no-7", "ix.example", at(now));
+            (event.uid, event.ends)
+        };
+        let uid = "notice-7@ix.example".to_owned();
+        assert_eq!(
+            event(&notice, 4000),
+            (uid.clone(), at(3600)),
+            "it was cancelled at 0"
+        );
+        notice.cancelled = false;
+        assert_eq!(event(&notice, 50), (uid.clone(), at(3600)));
+        assert_eq!(event(&notice, 3600), (uid.clone(), at(7200)));
+        notice.ends = Some(at(200));
+        assert_eq!(event(&notice, 3600), (uid, at(200)));
     }
 
     #[tokio::test]

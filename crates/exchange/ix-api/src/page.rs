@@ -26,7 +26,8 @@ pub(crate) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src
 struct File {
     content: Cow<'static, [u8]>,
     gzip: Option<Cow<'static, [u8]>>,
-    etag: String,
+    /// The digest of the content, from which the ETags of both representations are made.
+    tag: String,
 }
 
 /// The files of the page by path.
@@ -70,8 +71,7 @@ impl Page {
             };
             let digest = ring::digest::digest(&ring::digest::SHA256, &content);
             let tag = HEXLOWER.encode(digest.as_ref().get(..12).unwrap_or_default());
-            let etag = format!("\"{tag}\"");
-            files.insert(path, File { content, gzip, etag });
+            files.insert(path, File { content, gzip, tag });
         }
         Page { files }
     }
@@ -115,39 +115,68 @@ fn read(folder: &Path, prefix: &str, files: &mut BTreeMap<String, Cow<'static, [
 }
 
 fn respond(path: &str, file: &File, headers: &HeaderMap) -> Response {
-    let contains = |name: header::HeaderName, wanted: &str| {
-        headers
-            .get_all(name)
-            .iter()
-            .any(|value| value.to_str().is_ok_and(|value| value.contains(wanted)))
-    };
     let cache = if path.starts_with("assets/") {
         "public, max-age=31536000, immutable"
     } else {
         "no-cache"
     };
-    let (status, body, encoding) = if contains(header::IF_NONE_MATCH, &file.etag) {
+    let (body, encoding) = match &file.gzip {
+        Some(gzip) if takes_gzip(headers) => (&**gzip, Some("gzip")),
+        _ => (&*file.content, None),
+    };
+    // Two representations have two ETags (RFC 9110, section 8.8.3.3).
+    let etag = match encoding {
+        Some(encoding) => format!("\"{}-{encoding}\"", file.tag),
+        None => format!("\"{}\"", file.tag),
+    };
+    let (status, body, encoding) = if is_known(headers, &etag) {
         (StatusCode::NOT_MODIFIED, &b""[..], None)
     } else {
-        match &file.gzip {
-            Some(gzip) if contains(header::ACCEPT_ENCODING, "gzip") => {
-                (StatusCode::OK, &**gzip, Some("gzip"))
-            }
-            _ => (StatusCode::OK, &*file.content, None),
-        }
+        (StatusCode::OK, body, encoding)
     };
     let mut response = (status, body.to_vec()).into_response();
     let answer = response.headers_mut();
     answer.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
     answer.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     answer.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    if let Ok(etag) = HeaderValue::from_str(&file.etag) {
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
         answer.insert(header::ETAG, etag);
     }
     if let Some(encoding) = encoding {
         answer.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
     response
+}
+
+/// Returns the members of a header that is a list, in order.
+fn list(headers: &HeaderMap, name: header::HeaderName) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(name).into_iter();
+    let texts = values.filter_map(|value| value.to_str().ok());
+    texts.flat_map(|text| text.split(',').map(str::trim))
+}
+
+/// Returns true if `If-None-Match` has an ETag, compared weakly (RFC 9110, section 13.1.2).
+pub(crate) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    let strong = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
+    list(headers, header::IF_NONE_MATCH).any(|known| known == "*" || strong(known) == strong(etag))
+}
+
+/// Returns true if the client takes gzip: `Accept-Encoding` names it, or `*`, with a weight other than 0 (RFC 9110, section 12.5.3).
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let weight = |wanted: &str| {
+        list(headers, header::ACCEPT_ENCODING).find_map(|member| {
+            let mut parts = member.split(';').map(str::trim);
+            let coding = parts.next()?;
+            let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+            let weight = weight.map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
+            coding
+                .eq_ignore_ascii_case(wanted)
+                .then_some(weight.unwrap_or(0.0))
+        })
+    };
+    weight("gzip")
+        .or_else(|| weight("*"))
+        .is_some_and(|weight| weight > 0.0)
 }
 
 fn media_type(path: &str) -> &'static str {
@@ -212,11 +241,39 @@ mod tests {
         );
         let zipped = get("/assets/a-1.js", &[(header::ACCEPT_ENCODING, "gzip, br")]);
         assert_eq!(zipped.headers()["content-encoding"], "gzip");
-        let etag = plain.headers()["etag"].to_str().unwrap().to_owned();
-        assert_eq!(
-            get("/assets/a-1.js", &[(header::IF_NONE_MATCH, &etag)]).status(),
-            304
-        );
+        let tag = |response: &Response| response.headers()["etag"].to_str().unwrap().to_owned();
+        assert_ne!(tag(&plain), tag(&zipped), "two representations have two ETags");
+        let gzip = (header::ACCEPT_ENCODING, "gzip");
+        for (known, accepted, status) in [
+            (tag(&plain), None, 304),
+            (format!("W/{}", tag(&plain)), None, 304),
+            (format!("\"x\", {}", tag(&plain)), None, 304),
+            ("*".to_owned(), None, 304),
+            (tag(&zipped), None, 200),
+            (tag(&zipped), Some(gzip.clone()), 304),
+            (tag(&plain), Some(gzip), 200),
+        ] {
+            let mut headers = vec![(header::IF_NONE_MATCH, known.as_str())];
+            headers.extend(accepted);
+            assert_eq!(get("/assets/a-1.js", &headers).status(), status, "{headers:?}");
+        }
+        for (accepted, is_zipped) in [
+            ("GZIP", true),
+            ("*", true),
+            ("br, gzip;q=0.5", true),
+            ("gzip;q=0", false),
+            ("gzip; q=0.000, *", false),
+            ("*;q=0", false),
+            ("gzipped", false),
+            ("br", false),
+        ] {
+            let found = get("/assets/a-1.js", &[(header::ACCEPT_ENCODING, accepted)]);
+            assert_eq!(
+                found.headers().contains_key("content-encoding"),
+                is_zipped,
+                "{accepted}"
+            );
+        }
         assert_eq!(get("/assets/a-1.js.gz", &[]).status(), 404, "only as an encoding");
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Method, header};
 use millrace_ix_model::ObjectId;
 use millrace_ix_store::IdempotencyKey;
 use serde::Deserialize;
@@ -20,6 +20,9 @@ use crate::view::List;
 
 /// The maximum size of a request body, in bytes.
 pub(crate) const BODY_LIMIT: usize = 256 * 1024;
+
+/// The media type of a JSON merge patch (RFC 7396).
+pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The JSON object in the body of a request.
 pub(crate) struct Body<T>(pub(crate) T);
@@ -34,11 +37,18 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             .and_then(|value| value.to_str().ok())
             .unwrap_or("");
         let media = media.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-        if media != "application/json" {
-            let detail = format!("the content type is `{media}`: expected application/json");
+        let method = request.method().clone();
+        // Absent properties of a PATCH stay, and null removes one, as a merge patch says (RFC 7396).
+        let is_patch = method == Method::PATCH && media == MERGE_PATCH;
+        if media != "application/json" && !is_patch {
+            let also = if method == Method::PATCH {
+                format!(" or {MERGE_PATCH}")
+            } else {
+                String::new()
+            };
+            let detail = format!("the content type is `{media}`: expected application/json{also}");
             return Err(Problem::new(ProblemKind::UnsupportedMedia, detail));
         }
-        let method = request.method().clone();
         let path = request.extensions().get::<MatchedPath>().cloned();
         let bytes = Bytes::from_request(request, app).await.map_err(|rejection| {
             let kind = match rejection.status().as_u16() {
@@ -62,11 +72,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             return Err(Problem::new(ProblemKind::Invalid, detail));
         }
         if let Some(path) = path {
-            let known = if path.as_str().starts_with("/api/v2/") {
-                &app.ix_known
-            } else {
-                &app.known
-            };
+            let known = app.known_of(path.as_str());
             known.check_body(&method, path.as_str(), &body)?;
         }
         // The bytes are read again: an error in them has its line and column, and a repeated property is refused.

@@ -50,7 +50,7 @@ pub fn router(app: App) -> Router {
     .method_not_allowed_fallback(method_not_allowed)
     .layer(middleware::from_fn_with_state(app.clone(), execute_once))
     .layer(DefaultBodyLimit::max(BODY_LIMIT))
-    .layer(middleware::from_fn(guard))
+    .layer(middleware::from_fn_with_state(app.clone(), guard))
     .layer(middleware::from_fn(v2::translate))
     .layer(middleware::from_fn_with_state(app.clone(), age))
     .with_state(app)

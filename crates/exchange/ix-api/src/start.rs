@@ -18,7 +18,7 @@ use crate::reads::Reads;
 use crate::session::{Attempts, CredentialError, CredentialStore, Failures, Sealer, Sessions, Tokens};
 use crate::strict::Known;
 use crate::v2::records::Records;
-use crate::webhooks::{Outgoing, Webhooks};
+use crate::webhooks::{Outgoing, Webhook, Webhooks};
 
 /// The maximum number of passwords of people whose browser or session is known that are hashed at the same time. They do not
 /// wait behind the passwords that strangers try.
@@ -49,7 +49,8 @@ impl App {
     ) -> Result<App, CredentialError> {
         let app = App::reader(engine, credentials, sealer, settings).await?;
         crate::v2::sweep_sessions(&app).await?;
-        for (id, webhook) in app.records.all() {
+        let webhooks = app.records.all::<Webhook>().into_iter();
+        for (id, webhook) in webhooks.filter(|(_, webhook)| webhook.disabled.is_none()) {
             app.webhooks.start(&app, &id, webhook, app.events.newest());
         }
         crate::mail::start(&app);

@@ -43,8 +43,6 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(300);
 /// The longest delay between two tries to reach the relay, which is on this machine.
 const AWAY_MAX: Duration = Duration::from_secs(60);
-/// The time for one try.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest number of letters that wait. A notice to 1,000 members with four contacts each fits.
 const WAITING_MAX: usize = 10_000;
 
@@ -211,11 +209,7 @@ async fn attempt(app: &App, settings: &MailSettings, key: &str) -> Outcome {
     }
     let number = key.trim_start_matches(PREFIX);
     let message = message::message(&app.settings.name, &settings.from, number, &letter);
-    let sent = smtp::send(settings.relay, &settings.from, &letter.to, &message);
-    match tokio::time::timeout(TIMEOUT, sent).await {
-        Ok(outcome) => outcome,
-        Err(_) => Outcome::Away("the relay does not answer in time".to_owned()),
-    }
+    smtp::send(settings.relay, &settings.from, &letter.to, &message).await
 }
 
 #[cfg(test)]

@@ -8,12 +8,19 @@
 //! of its configuration, ends no letter.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
 /// The largest number of bytes of a reply (RFC 5321, section 4.5.3.1.5: 512 for a line; a reply has few).
 const REPLY_MAX: u64 = 16 * 1024;
+
+/// The time for all up to DATA. The relay is on this machine.
+const DIALOGUE_TIME: Duration = Duration::from_secs(60);
+/// The time for the message and the answer to its end: a relay that delivers before it answers must not get the letter twice (RFC 5321,
+/// sections 4.5.3.2.5 and 4.5.3.2.6).
+const MESSAGE_TIME: Duration = Duration::from_secs(600);
 
 /// The outcome of a try.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +45,25 @@ enum About {
 
 /// Sends a message. Addresses are ASCII without control characters, spaces and angle brackets.
 pub(crate) async fn send(relay: SocketAddr, from: &str, to: &str, message: &str) -> Outcome {
-    match converse(relay, from, to, message).await {
-        Ok(()) => Outcome::Sent,
-        Err(outcome) => outcome,
+    let sent = send_within(relay, [from, to], message, tokio::time::sleep).await;
+    sent.map_or_else(|outcome| outcome, |()| Outcome::Sent)
+}
+
+/// Sends a message. `wait` is the clock.
+async fn send_within<W: Future<Output = ()>>(
+    relay: SocketAddr,
+    [from, to]: [&str; 2],
+    message: &str,
+    wait: impl Fn(Duration) -> W,
+) -> Result<(), Outcome> {
+    let late = |what: &str| Outcome::Away(format!("the relay does not answer {what} in time"));
+    let mut stream = tokio::select! {
+        ready = converse(relay, from, to) => ready?,
+        () = wait(DIALOGUE_TIME) => return Err(late("a command")),
+    };
+    tokio::select! {
+        sent = deliver(&mut stream, message) => sent,
+        () = wait(MESSAGE_TIME) => Err(late("the letter")),
     }
 }
 
@@ -50,7 +73,8 @@ impl From<std::io::Error> for Outcome {
     }
 }
 
-async fn converse(relay: SocketAddr, from: &str, to: &str, message: &str) -> Result<(), Outcome> {
+/// Converses up to DATA. Returns the connection, on which the relay waits for the message.
+async fn converse(relay: SocketAddr, from: &str, to: &str) -> Result<BufReader<TcpStream>, Outcome> {
     let mut stream = BufReader::new(TcpStream::connect(relay).await?);
     expect(&mut stream, "220", About::Exchange).await?;
     let here = if relay.is_ipv6() { "IPv6:::1" } else { "127.0.0.1" };
@@ -64,8 +88,13 @@ async fn converse(relay: SocketAddr, from: &str, to: &str, message: &str) -> Res
         stream.write_all(format!("{command}\r\n").as_bytes()).await?;
         expect(&mut stream, code, about).await?;
     }
+    Ok(stream)
+}
+
+/// Sends a message, and waits until the relay has taken it.
+async fn deliver(stream: &mut BufReader<TcpStream>, message: &str) -> Result<(), Outcome> {
     stream.write_all(stuffed(message).as_bytes()).await?;
-    expect(&mut stream, "250", About::Letter).await?;
+    expect(stream, "250", About::Letter).await?;
     // The relay has the letter, whatever it answers to this.
     let _ = stream.write_all(b"QUIT\r\n").await;
     Ok(())
@@ -202,6 +231,58 @@ mod tests {
         drop(listener);
         let outcome = send(relay, "a@b.example", "c@d.example", "x").await;
         assert!(matches!(outcome, Outcome::Away(_)), "{outcome:?}");
+    }
+
+    /// Converses with a relay that takes `replies` to answer, and then a time of `over` by the sender's clock before it says `last`.
+    async fn try_slow(replies: &[&str], over: Duration, last: &str) -> Result<(), Outcome> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let relay = listener.local_addr().unwrap();
+        let passed = tokio::sync::Notify::new();
+        let wait = |time: Duration| {
+            let passed = &passed;
+            async move {
+                if time == over {
+                    passed.notified().await;
+                } else {
+                    std::future::pending().await
+                }
+            }
+        };
+        let answer = async {
+            let (stream, _) = listener.accept().await.unwrap();
+            let mut stream = BufReader::new(stream);
+            for reply in replies {
+                stream.write_all(reply.as_bytes()).await.unwrap();
+                let mut line = String::new();
+                stream.read_line(&mut line).await.unwrap();
+            }
+            passed.notify_one();
+            let _ = stream.write_all(last.as_bytes()).await;
+            // The client ends the connection.
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        };
+        let sent = send_within(relay, ["a@b.example", "c@d.example"], "x", wait);
+        let (outcome, ()) = tokio::join!(sent, answer);
+        outcome
+    }
+
+    #[tokio::test]
+    async fn the_relay_has_a_minute_for_the_commands_and_ten_for_the_letter() {
+        const OK: &str = "250 ok\r\n";
+        const TO_DATA: &[&str] = &["220 hello\r\n", OK, OK, OK, "354 go on\r\n"];
+        assert_eq!(
+            [DIALOGUE_TIME, MESSAGE_TIME].map(|time| time.as_secs()),
+            [60, 600]
+        );
+        // A minute is over behind the message: that matters no more.
+        assert_eq!(try_slow(TO_DATA, DIALOGUE_TIME, OK).await, Ok(()));
+        for (replies, over, about) in [
+            (TO_DATA, MESSAGE_TIME, "the letter"),
+            (&TO_DATA[..2], DIALOGUE_TIME, "a command"),
+        ] {
+            let late = format!("the relay does not answer {about} in time");
+            assert_eq!(try_slow(replies, over, "").await, Err(Outcome::Away(late)));
+        }
     }
 
     #[tokio::test]

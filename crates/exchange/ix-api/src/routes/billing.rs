@@ -171,7 +171,8 @@ pub(crate) async fn csv(
             format!("attachment; filename=\"billing-{}.csv\"", billing.month),
         ),
     ];
-    Ok((headers, text(&billing)).into_response())
+    // The byte order mark tells spreadsheets that the file is UTF-8.
+    Ok((headers, format!("\u{feff}{}", text(&billing))).into_response())
 }
 
 /// Returns figures as CSV.
@@ -204,10 +205,13 @@ fn text(billing: &view::Billing) -> String {
     text
 }
 
+/// The characters with which a formula begins, in both widths: Japanese spreadsheets read both.
+const FORMULA_SIGNS: [char; 11] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', 'ー', '＠'];
+
 /// Returns a name as a quoted field. A spreadsheet would compute a field that begins like a formula, so that such a name gets an
 /// apostrophe in front.
 fn quoted(name: &str) -> String {
-    let is_formula = name.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let is_formula = name.starts_with(FORMULA_SIGNS);
     let mark = if is_formula { "'" } else { "" };
     format!("\"{mark}{}\"", name.replace('"', "\"\""))
 }
@@ -219,7 +223,9 @@ mod tests {
     #[test]
     fn names_are_quoted_and_never_formulas() {
         assert_eq!(quoted("Aoba, \"Tokyo\""), "\"Aoba, \"\"Tokyo\"\"\"");
-        assert_eq!(quoted("=1+1"), "\"'=1+1\"");
+        for sign in FORMULA_SIGNS {
+            assert_eq!(quoted(&format!("{sign}1+1")), format!("\"'{sign}1+1\""));
+        }
         assert_eq!(quoted("青葉"), "\"青葉\"");
     }
 }

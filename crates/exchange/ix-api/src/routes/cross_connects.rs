@@ -267,7 +267,7 @@ pub(crate) struct NextStep {
     /// The exchange's side: rack, panel and position; for `authorise`.
     #[serde(default)]
     demarcation: Option<String>,
-    /// The end of validity of the letter, RFC 3339 in UTC; for `authorise`. 30 days if it is absent.
+    /// The end of validity of the letter, RFC 3339; for `authorise`. 30 days if it is absent.
     #[serde(default)]
     valid_until: Option<String>,
     /// The number of the order at the data centre; for `place`.

@@ -163,7 +163,7 @@ pub(crate) async fn shut_down(
 pub(crate) struct NewMac {
     /// The address.
     address: String,
-    /// The end of validity, RFC 3339 in UTC; null for no end.
+    /// The end of validity, RFC 3339; null for no end.
     #[serde(default)]
     valid_until: Option<String>,
 }

@@ -6,14 +6,17 @@ use std::net::IpAddr;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
 use millrace_bird::SessionState;
-use millrace_ix_model::{Account, AccountId, ConfigId, Exchange, OperationKind, ServiceId, ServiceKind};
+use millrace_ix_model::{AccountId, ConfigId, Exchange, OperationKind, ServiceId, ServiceKind};
 use serde_json::{Value, json};
 
+use super::documents::public_document;
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::v2::{Session, listed, sessions};
+use crate::v2::{Session, is_listed, sessions};
 
 /// The identifier of the exchange in the member list, which contains only this exchange.
 const IXP: u32 = 1;
@@ -82,6 +85,23 @@ fn vlan_list(
     list
 }
 
+/// Returns the entries of a LAN in `vlan`, each with an IPv4 network, an IPv6 network or both: the schema has room for one network of
+/// each family in an entry.
+fn vlans(id: ServiceId, lan: &millrace_ix_model::Service) -> Vec<Value> {
+    let of = |is_ipv6: bool| {
+        let networks = lan.networks.iter();
+        networks.filter(move |network| network.is_ipv6() == is_ipv6)
+    };
+    let rows = of(false).count().max(of(true).count());
+    let mut list = vec![json!({ "id": id.0, "name": lan.name }); rows.max(1)];
+    for (family, is_ipv6) in [("ipv4", false), ("ipv6", true)] {
+        for (vlan, network) in list.iter_mut().zip(of(is_ipv6)) {
+            vlan[family] = json!({ "prefix": network.address(), "mask_length": network.len() });
+        }
+    }
+    list
+}
+
 /// Returns the route servers as members, one for each AS number: a member of the type `ixp` whose addresses offer the
 /// service of a route server.
 fn route_servers(app: &App, exchange: &Exchange) -> Vec<Value> {
@@ -104,24 +124,11 @@ fn route_servers(app: &App, exchange: &Exchange) -> Vec<Value> {
     members.into_iter().map(member).collect()
 }
 
-/// Returns true if an end of a peering LAN may be named to everybody: its member has consented, or has not answered and may be found.
-/// The member list and the looking glass name the same ends.
-pub(super) fn is_listed(app: &App, end: ConfigId, account: &Account) -> bool {
-    listed(app, end).unwrap_or(account.discoverable)
-}
-
 /// Returns the member list, without ends that are in quarantine, shut down, or not to be listed.
 fn euro_ix(app: &App) -> Value {
     let snapshot = app.snapshot();
     let exchange = &snapshot.exchange;
-    let vlans = lans(exchange).map(|(id, lan)| {
-        let mut vlan = json!({ "id": id.0, "name": lan.name });
-        for network in &lan.networks {
-            let family = if network.is_ipv6() { "ipv6" } else { "ipv4" };
-            vlan[family] = json!({ "prefix": network.address(), "mask_length": network.len() });
-        }
-        vlan
-    });
+    let vlans = lans(exchange).flat_map(|(id, lan)| vlans(id, lan));
     let switches = exchange.switches.iter().map(|(id, switch)| {
         let site = exchange.sites.get(&switch.site).map(|site| site.name.clone());
         json!({ "id": id.0, "name": switch.name, "colo": site.unwrap_or_default() })
@@ -148,14 +155,16 @@ fn euro_ix(app: &App) -> Value {
         if !config.quarantine.is_over() || config.shut_down || !is_listed(app, *id, account) {
             continue;
         }
-        let Some(asn) = exchange.asns_of(config).pop_first() else {
-            continue;
-        };
         let own: Vec<Session> = all
             .iter()
             .filter(|session| session.config == *id)
             .cloned()
             .collect();
+        // An account may have several numbers; the end speaks for the one of its session.
+        let of_session = own.first().map(|session| session.asn);
+        let Some(asn) = of_session.or_else(|| exchange.asns_of(config).pop_first()) else {
+            continue;
+        };
         let vlans = vlan_list(exchange, lan, *id, &own, &connected);
         let ports = exchange
             .connections
@@ -205,8 +214,12 @@ fn euro_ix(app: &App) -> Value {
 /// addresses.
 #[utoipa::path(get, path = "/api/v1/exports/euro-ix.json", tag = "exports", security(()),
     responses((status = 200, body = Object)))]
-pub(crate) async fn member_list(State(app): State<App>) -> Json<Value> {
-    Json(euro_ix(&app))
+pub(crate) async fn member_list(State(app): State<App>, headers: HeaderMap) -> Response {
+    let mut list = euro_ix(&app);
+    let body = list.to_string();
+    // The list of another time with the same members is the same.
+    list["timestamp"] = Value::Null;
+    public_document(&headers, "application/json", body, &list.to_string())
 }
 
 /// Read the clients of the route servers in the format of arouteserver (`clients.yml`; JSON is YAML)

@@ -108,7 +108,7 @@ pub(crate) async fn members(
 /// The end of validity of a MAC address.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MacEnd {
-    /// The end of validity, RFC 3339 in UTC; null for no end.
+    /// The end of validity, RFC 3339; null for no end.
     #[schema(required)]
     valid_until: Option<String>,
 }

@@ -475,7 +475,7 @@ fn offered(app: &App, link: &Link, code: Option<&str>) -> Result<TotpSecret, Pro
         .map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
     let secret = TotpSecret::from_bytes(&bytes);
     let seconds = app.wall().millis() / 1000;
-    let step = code.and_then(|code| secret.verify(code.trim(), seconds, 0));
+    let step = code.and_then(|code| secret.verify(code, seconds, 0));
     step.map(|_| secret).ok_or_else(wrong)
 }
 

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod billing;
+mod calendars;
 pub(crate) mod contacts;
 mod cross_connects;
 mod documents;
@@ -197,6 +198,8 @@ pub(crate) fn routes() -> OpenApiRouter<App> {
         .routes(routes!(notices::preview))
         .routes(routes!(notices::replace, notices::cancel))
         .routes(routes!(notices::feed))
+        .routes(routes!(calendars::read, calendars::make, calendars::end))
+        .routes(routes!(calendars::feed))
         .routes(routes!(public::status))
         .routes(routes!(public::status_calendar))
         .routes(routes!(public::status_feed))

@@ -13,6 +13,7 @@ use crate::access::Principal;
 use crate::app::App;
 use crate::idempotency::RequestMark;
 use crate::mail::Letter;
+use crate::mail::calendar::lines;
 use crate::mail::words::{Language, Version};
 use crate::notices::{
     Notice, NoticeKind, Touched, calendar, concerned, letters, name_of, names, text, touched,
@@ -80,9 +81,9 @@ pub(crate) struct NoticeOrder {
     /// The text: at most 4,000 characters.
     #[serde(default)]
     about: String,
-    /// The begin, RFC 3339 in UTC.
+    /// The begin, RFC 3339.
     begins: String,
-    /// The end, RFC 3339 in UTC; null while it is not known. Maintenance has one.
+    /// The end, RFC 3339; null while it is not known. Maintenance has one.
     #[serde(default)]
     ends: Option<String>,
     /// Sites, switches, trunks, connections and services; without any, the notice concerns every member.
@@ -166,7 +167,7 @@ impl NoticeOrder {
         Ok(Notice {
             kind: self.kind,
             title,
-            about: self.about.trim().to_owned(),
+            about: lines(self.about.trim()),
             begins,
             ends,
             objects: objects.collect::<Result<Vec<_>, Problem>>()?,
@@ -441,11 +442,16 @@ pub(crate) async fn cancel(
 #[utoipa::path(get, path = "/api/v1/notices.ics", tag = "notices",
     responses((status = 200, body = String, content_type = "text/calendar"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn feed(State(app): State<App>, principal: Principal) -> Result<Response, Problem> {
+    calendar_of(&app, &principal)
+}
+
+/// Returns the notices that concern a principal as a calendar.
+pub(super) fn calendar_of(app: &App, principal: &Principal) -> Result<Response, Problem> {
     principal.require(OperationKind::ReadStatus)?;
     let all = app.records.all::<Notice>();
     let seen = all
         .iter()
-        .filter(|(id, notice)| view(&app, &principal, id.clone(), notice).is_some());
-    let body = calendar(&app, seen.map(|(id, notice)| (id.as_str(), notice)));
+        .filter(|(id, notice)| view(app, principal, id.clone(), notice).is_some());
+    let body = calendar(app, seen.map(|(id, notice)| (id.as_str(), notice)));
     Ok(([(header::CONTENT_TYPE, "text/calendar; charset=utf-8")], body).into_response())
 }

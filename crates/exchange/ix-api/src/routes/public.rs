@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header;
-use axum::response::IntoResponse;
+use axum::http::HeaderMap;
+use axum::response::Response;
 use millrace_bird::SessionState;
 use millrace_ix_model::{AccountId, Config, ConfigId, Exchange, Prefix, ServiceKind, SiteId};
 use serde::Serialize;
 use tokio::sync::SemaphorePermit;
 use utoipa::ToSchema;
 
-use super::exports::is_listed;
+use super::documents::public_document;
 use crate::app::App;
 use crate::mail::calendar::xml;
 use crate::notices::{Notice, NoticeKind, calendar, host};
@@ -25,6 +25,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::render::validity;
 use crate::request::Query;
 use crate::service::{Snapshot, SwitchState};
+use crate::v2::is_listed;
 use crate::view::RejectCause;
 
 /// The time for which past notices are shown.
@@ -177,22 +178,31 @@ pub(crate) async fn status(State(app): State<App>) -> Json<PublicStatus> {
 
 /// Read the public notices as a calendar (iCalendar, RFC 5545)
 #[utoipa::path(get, path = "/api/v1/status.ics", tag = "public", security(()), responses((status = 200, body = String, content_type = "text/calendar")))]
-pub(crate) async fn status_calendar(State(app): State<App>) -> impl IntoResponse {
+pub(crate) async fn status_calendar(State(app): State<App>, headers: HeaderMap) -> Response {
     let shown = notices(&app);
     let body = calendar(&app, shown.iter().map(|(id, notice)| (id.as_str(), notice)));
-    ([(header::CONTENT_TYPE, "text/calendar; charset=utf-8")], body)
+    public_document(&headers, "text/calendar; charset=utf-8", body.clone(), &body)
 }
 
 /// Read the public notices as a feed (Atom, RFC 4287; its identifiers are tags, RFC 4151)
 #[utoipa::path(get, path = "/api/v1/status.atom", tag = "public", security(()), responses((status = 200, body = String, content_type = "application/atom+xml")))]
-pub(crate) async fn status_feed(State(app): State<App>) -> impl IntoResponse {
+pub(crate) async fn status_feed(State(app): State<App>, headers: HeaderMap) -> Response {
     let (shown, host) = (notices(&app), host(&app));
     let newest = shown.iter().map(|(_, notice)| notice.changed).max();
-    let updated = newest.unwrap_or_else(|| app.now());
+    // The feed of an exchange without notices never changes.
+    let updated = newest.unwrap_or_default();
     let name = xml(&app.settings.name);
+    // Without the address of the page, readers complete addresses with the one that they read.
+    let address = |path: &str| {
+        let mail = app.settings.mail.as_ref();
+        xml(&mail.map_or_else(|| path.to_owned(), |mail| mail.page(path)))
+    };
+    let (itself, page) = (address("/api/v1/status.atom"), address("/status"));
+    let page = format!("<link rel=\"alternate\" type=\"text/html\" href=\"{page}\"/>");
     let mut feed = format!(
         "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<feed xmlns=\"http://www.w3.org/2005/Atom\"><title>{name}</title>\
-         <id>tag:{host},2026:status</id><updated>{updated}</updated><author><name>{name}</name></author>\n",
+         <id>tag:{host},2026:status</id><link rel=\"self\" type=\"application/atom+xml\" href=\"{itself}\"/>{page}\
+         <updated>{updated}</updated><author><name>{name}</name></author>\n",
         host = xml(&host)
     );
     let now = app.now();
@@ -200,8 +210,8 @@ pub(crate) async fn status_feed(State(app): State<App>) -> impl IntoResponse {
         // Writing to a string does not fail.
         let _ = writeln!(
             feed,
-            "<entry><id>tag:{host},2026:{id}</id><title>{title}</title><updated>{updated}</updated>\
-             <summary>{state}, {begins}: {about}</summary></entry>",
+            "<entry><id>tag:{host},2026:{id}</id><title>{title}</title><updated>{updated}</updated>{page}\
+             <content type=\"text\">{state}, {begins}: {about}</content></entry>",
             host = xml(&host),
             id = id.replace("no-", "notice-"),
             title = xml(&notice.title),
@@ -212,10 +222,8 @@ pub(crate) async fn status_feed(State(app): State<App>) -> impl IntoResponse {
         );
     }
     feed.push_str("</feed>\n");
-    (
-        [(header::CONTENT_TYPE, "application/atom+xml; charset=utf-8")],
-        feed,
-    )
+    let media_type = "application/atom+xml; charset=utf-8";
+    public_document(&headers, media_type, feed.clone(), &feed)
 }
 
 /// The route servers and their sessions.
@@ -334,9 +342,13 @@ pub(crate) async fn looking_glass(State(app): State<App>) -> Result<Json<Looking
         let status = app.engine.route_server_status(server);
         let state = status.freshness(server, app.now()).name();
         let report = status.report.as_ref();
-        let mut sessions: Vec<GlassSession> = report
+        let mut found: Vec<&millrace_bird::Session> = report
             .into_iter()
             .flat_map(|(_, report)| &report.sessions)
+            .collect();
+        found.sort_by_key(|session| (session.asn, session.neighbor));
+        let sessions = found
+            .into_iter()
             .filter_map(|session| {
                 Some(GlassSession {
                     asn: session.asn,
@@ -349,7 +361,6 @@ pub(crate) async fn looking_glass(State(app): State<App>) -> Result<Json<Looking
                 })
             })
             .collect();
-        sessions.sort_by(|one, other| (one.asn, &one.address).cmp(&(other.asn, &other.address)));
         GlassServer {
             name: server.fqdn.clone(),
             asn: server.asn,

@@ -316,7 +316,7 @@ fn check_code(
         Problem::new(ProblemKind::Unavailable, error.to_string())
     })?;
     let seconds = app.wall().millis() / 1000;
-    let step = TotpSecret::from_bytes(&secret).verify(code.trim(), seconds, stored.totp_step);
+    let step = TotpSecret::from_bytes(&secret).verify(code, seconds, stored.totp_step);
     if let Some(step) = step {
         stored.totp_step = step;
     }

@@ -35,6 +35,9 @@ pub(crate) struct WebhookView {
     user: String,
     /// The time of its creation.
     created: String,
+    /// The reason why nothing is sent any more; null for a webhook that works. Events that are sent again enable it.
+    #[schema(required)]
+    disabled: Option<String>,
     /// The last delivery.
     #[schema(required)]
     last: Option<Delivery>,
@@ -45,6 +48,7 @@ fn view(app: &App, id: String, webhook: &Webhook) -> WebhookView {
         url: webhook.url.clone(),
         user: webhook.user.to_string(),
         created: webhook.created.to_string(),
+        disabled: webhook.disabled.clone(),
         last: app.webhooks.deliveries(&id).into_iter().next(),
         id,
     }
@@ -175,6 +179,7 @@ pub(crate) async fn create(
             .seal(PURPOSE, &secret)
             .map_err(|error| failed(&error))?,
         created: app.now(),
+        disabled: None,
     };
     app.record(
         &principal.audit_name(),
@@ -238,7 +243,7 @@ pub(crate) struct Replay {
     after: u64,
 }
 
-/// Send events again; a delivery in progress is cancelled
+/// Send events again, also by a webhook that is disabled; a delivery in progress is cancelled
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/replay", tag = "webhooks", request_body = Replay, params(("id" = String, Path, description = "The webhook")),
     responses((status = 202), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(crate) async fn replay(
@@ -247,7 +252,7 @@ pub(crate) async fn replay(
     Path(id): Path<String>,
     Body(given): Body<Replay>,
 ) -> Result<StatusCode, Problem> {
-    let (webhook, account) = find(&app, &principal, &id)?;
+    let (mut webhook, account) = find(&app, &principal, &id)?;
     require(&principal, account)?;
     let oldest = app.events.oldest();
     let after = given.after.max(oldest.saturating_sub(1)).min(app.events.newest());
@@ -258,6 +263,13 @@ pub(crate) async fn replay(
         json!({ "after": after }),
     )
     .await?;
+    if webhook.disabled.take().is_some() {
+        let enable = |webhook: &mut Webhook| {
+            webhook.disabled = None;
+            Ok::<(), Problem>(())
+        };
+        app.records.change(&id, enable).await?;
+    }
     app.webhooks.start(&app, &id, webhook, after);
     Ok(StatusCode::ACCEPTED)
 }

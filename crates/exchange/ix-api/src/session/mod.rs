@@ -71,6 +71,11 @@ pub fn generate_key() -> Result<[u8; 32], NoRandom> {
     random()
 }
 
+/// Returns the key in the store for the address of a user's calendar.
+pub(crate) fn calendar_key(user: millrace_ix_model::UserId) -> String {
+    format!("calendar/{user}")
+}
+
 /// Returns the SHA-256 of a token as hexadecimal text, under which the token is stored.
 pub(crate) fn fingerprint(token: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());

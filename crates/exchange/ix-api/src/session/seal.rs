@@ -1,6 +1,8 @@
 //! Secrets at rest: sealed by ChaCha20-Poly1305 (RFC 8439) with a key from a file, not from the database.
 
+use data_encoding::HEXLOWER;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
 
 use super::{NoRandom, random};
 
@@ -24,6 +26,8 @@ pub enum SealError {
 /// Seals and opens secrets with one key.
 pub struct Sealer {
     key: LessSafeKey,
+    /// Makes names from the key, which tell nothing about it.
+    naming: hmac::Key,
 }
 
 impl std::fmt::Debug for Sealer {
@@ -42,7 +46,14 @@ impl Sealer {
             UnboundKey::new(&CHACHA20_POLY1305, key).map_err(|_| SealError::Key { found: key.len() })?;
         Ok(Sealer {
             key: LessSafeKey::new(unbound),
+            naming: hmac::Key::new(hmac::HMAC_SHA256, key),
         })
+    }
+
+    /// Returns a name for a purpose, which no exchange with another key has: 24 hex digits.
+    pub(crate) fn name(&self, purpose: &str) -> String {
+        let tag = hmac::sign(&self.naming, purpose.as_bytes());
+        HEXLOWER.encode(tag.as_ref().get(..12).unwrap_or_default())
     }
 
     /// Seals a secret. [`open`](Sealer::open) fails with another `purpose`, so the value has no other use.
@@ -81,6 +92,16 @@ impl Sealer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_of_its_key_and_purpose() {
+        let sealer = |byte: u8| Sealer::new(&[byte; 32]).unwrap();
+        let name = sealer(7).name("calendar");
+        assert_eq!(name, sealer(7).name("calendar"));
+        assert_eq!(name.len(), 24);
+        assert_ne!(name, sealer(8).name("calendar"));
+        assert_ne!(name, sealer(7).name("other"));
+    }
 
     #[test]
     fn a_sealed_secret_opens_with_its_key_and_purpose_only() {

@@ -62,8 +62,10 @@ impl TotpSecret {
     /// Returns the time step for which `code` is right: the step of `unix_seconds` or an adjacent step (RFC
     /// 6238, section 5.2).
     ///
-    /// A step that is not later than `last_step` does not count: a code is valid once.
+    /// A step that is not later than `last_step` does not count: a code is valid once. Spaces in a code do not count either, because
+    /// authenticators show `123 456`.
     pub fn verify(&self, code: &str, unix_seconds: u64, last_step: u64) -> Option<u64> {
+        let code: String = code.split_whitespace().collect();
         let now = unix_seconds / STEP;
         let mut found = None;
         for step in now.saturating_sub(1)..=now + 1 {
@@ -135,6 +137,10 @@ mod tests {
         let secret = TotpSecret::generate().unwrap();
         let code = code_at(&secret, 3_000);
         assert_eq!(secret.verify(&code, 3_000, 0), Some(100));
+        let (begin, end) = code.split_at(3);
+        for spaced in [format!(" {begin} {end}\n"), format!("{begin}\u{a0}{end}")] {
+            assert_eq!(secret.verify(&spaced, 3_000, 0), Some(100), "{spaced:?}");
+        }
         assert_eq!(secret.verify(&code, 3_059, 0), Some(100));
         assert_eq!(secret.verify(&code, 2_970, 0), Some(100));
         assert_eq!(secret.verify(&code, 3_000, 100), None, "used before");

@@ -36,7 +36,7 @@ impl Known {
     }
 
     /// Returns true if an operation needs no sign-in.
-    pub(super) fn is_public(&self, method: &Method, path: &str) -> bool {
+    pub(crate) fn is_public(&self, method: &Method, path: &str) -> bool {
         let security = self.operation(method, path)["security"].as_array();
         security.is_some_and(|security| security.iter().any(|one| *one == serde_json::json!({})))
     }

@@ -3,12 +3,12 @@
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use millrace_ix_model::{AccountId, AccountKind, Key as _, Operation, OperationKind};
+use millrace_ix_model::{AccountId, AccountKind, Exchange, Key as _, Operation, OperationKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::orders::{created, ix_api_properties, order, put_properties, renewed};
+use super::orders::{check_reference, created, ix_api_properties, order, put_properties, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::view::{self, Address, BillingInformation, State, Stateful, check_text, invalid, nullable};
@@ -49,6 +49,9 @@ pub(crate) struct Account {
 fn view(app: &App, principal: &Principal, id: AccountId, account: &millrace_ix_model::Account) -> Account {
     let full = principal.may_read(id);
     let properties = ix_api_properties(app, id);
+    let external_ref = properties
+        .reference(account.external_ref.as_ref())
+        .filter(|_| full);
     Account {
         id: id.to_string(),
         stateful: Stateful::plain(State::Production),
@@ -57,7 +60,7 @@ fn view(app: &App, principal: &Principal, id: AccountId, account: &millrace_ix_m
         legal_name: properties.legal_name.filter(|_| full),
         address: properties.address.filter(|_| full),
         billing_information: properties.billing_information.filter(|_| full),
-        external_ref: account.external_ref.clone().filter(|_| full),
+        external_ref,
         discoverable: account.discoverable,
         metro_area_network_presence: properties.presence,
     }
@@ -83,8 +86,13 @@ pub(crate) async fn list(
         let is_public = account.discoverable && account.kind != AccountKind::Authority;
         principal.may_read(**id) || is_public && principal.may_somewhere(OperationKind::ReadPresence)
     });
-    let seen = seen.map(|(id, account)| view(&app, &principal, *id, account));
-    filters.list(seen.collect())
+    let mut seen: Vec<Account> = seen
+        .map(|(id, account)| view(&app, &principal, *id, account))
+        .collect();
+    if let Some(billable) = filters.flag("billable")? {
+        seen.retain(|account| account.billing_information.is_some() == billable);
+    }
+    filters.list(seen)
 }
 
 /// Read the caller's account
@@ -136,6 +144,16 @@ pub(crate) struct AccountRequest {
     metro_area_network_presence: Vec<String>,
 }
 
+/// Returns the accounts below an account, or those below none, with the references of their orders.
+fn siblings(
+    exchange: &Exchange,
+    parent: Option<AccountId>,
+) -> impl Iterator<Item = (AccountId, Option<&String>)> {
+    let all = exchange.accounts.iter();
+    let own = all.filter(move |(_, found)| found.parent == parent);
+    own.map(|(id, found)| (*id, found.external_ref.as_ref()))
+}
+
 /// Add an account
 #[utoipa::path(post, path = "/api/v2/accounts", tag = "accounts", operation_id = "accounts_create", request_body = AccountRequest,
     responses((status = 201, body = Account), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
@@ -161,10 +179,13 @@ pub(crate) async fn create(
     };
     // The exchange's account is no parent: accounts that its staff create have no managing account.
     let is_staff = principal.actor.is_operator() && parent == principal.actor.account;
+    let parent = parent.filter(|_| !is_staff);
+    let others = siblings(&principal.snapshot.exchange, parent).map(|(other, _)| (other, None));
+    check_reference(&app, given.external_ref.as_ref(), others)?;
     let operation = Operation::CreateAccount {
         name: given.name.trim().to_owned(),
         kind: AccountKind::Member,
-        parent: parent.filter(|_| !is_staff),
+        parent,
         asns: std::collections::BTreeSet::new(),
         discoverable: given.discoverable,
         as_set: None,
@@ -195,6 +216,10 @@ pub(crate) struct AccountUpdate {
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
     managing_account: Option<Option<String>>,
+    /// The reference of the orderer, unique among the accounts of the managing account.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>, max_length = 128)]
+    external_ref: Option<Option<String>>,
     /// The legal name.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
@@ -238,6 +263,11 @@ async fn change(
     if let Some(Some(billing)) = &given.billing_information {
         billing.check("billing_information")?;
     }
+    if let Some(reference) = &given.external_ref {
+        let others = siblings(&principal.snapshot.exchange, account.parent);
+        check_reference(app, reference.as_ref(), others.filter(|(other, _)| *other != id))?;
+    }
+    let mut facts = ix_api_properties(app, id);
     if given.name.is_some() || given.discoverable.is_some() {
         let operation = Operation::UpdateAccount {
             account: id,
@@ -249,7 +279,9 @@ async fn change(
         };
         order(app, principal, conditions, vec![operation], &given).await?;
     }
-    let mut facts = ix_api_properties(app, id);
+    if let Some(reference) = given.external_ref {
+        facts.external_ref = Some(reference.unwrap_or_default());
+    }
     if let Some(legal_name) = given.legal_name {
         facts.legal_name = legal_name;
     }

@@ -19,7 +19,7 @@ use super::orders::{check_room, ix_api_properties, order, require};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
-use super::view::{Owned, invalid, nullable};
+use super::view::{Owned, OwnedUpdate, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
 use crate::idempotency::RequestMark;
@@ -294,10 +294,8 @@ pub(crate) async fn create_mac(
 /// Changes of a MAC address; the address itself cannot change.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct MacUpdate {
-    /// The reference of the orderer.
-    #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<String>)]
-    external_ref: Option<Option<String>>,
+    #[serde(flatten)]
+    owned: OwnedUpdate,
     /// The end of validity; null for no end.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -314,8 +312,8 @@ async fn change_mac(
     let mut record = find_mac(app, principal, &id)?;
     let account = record.mac.account().ok_or_else(|| Problem::absent(&id))?;
     require(principal, OperationKind::AddMac, account)?;
-    if let Some(reference) = &given.external_ref {
-        record.mac.owned.external_ref.clone_from(reference);
+    given.owned.clone().apply(&mut record.mac.owned)?;
+    if given.owned.external_ref.is_some() {
         record.mac.owned.check(principal)?;
     }
     if let Some(until) = &given.valid_not_after {

@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::{Path, State as Shared};
 use axum::http::StatusCode;
 use millrace_ix_model::{
-    ConnectionId, ConnectionKind, Exchange, Key as _, Operation, OperationKind, PortId, SiteId, SwitchId,
+    AccountId, ConnectionId, ConnectionKind, Exchange, Key as _, Operation, OperationKind, PortId, SiteId,
+    SwitchId,
 };
 use millrace_types::PortNo;
 use serde::{Deserialize, Serialize};
@@ -12,10 +13,13 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::contacts::check_assignments;
-use super::orders::{created, ix_api_properties, order, put_properties, renewed};
+use super::orders::{check_reference, created, ix_api_properties, order, put_properties, renewed};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
-use super::view::{Billed, Owned, State, Stateful, check_text, id, invalid, medium, nullable};
+use super::view::{
+    Billed, BilledUpdate, Owned, OwnedUpdate, State, Stateful, check_text, id, invalid, medium, nullable,
+    unchanged,
+};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
@@ -103,6 +107,20 @@ fn speed_of(exchange: &Exchange, port: PortId) -> u32 {
         .map_or(0, |port| port.speed_mbps)
 }
 
+fn speed_of_all(exchange: &Exchange, ports: &[PortId]) -> u32 {
+    ports.iter().map(|port| speed_of(exchange, *port)).sum()
+}
+
+/// Returns the connections of an account, with the references of their orders.
+fn siblings(
+    exchange: &Exchange,
+    account: AccountId,
+) -> impl Iterator<Item = (ConnectionId, Option<&String>)> {
+    let all = exchange.connections.iter();
+    let own = all.filter(move |(_, found)| found.account == account);
+    own.map(|(id, found)| (*id, found.external_ref.as_ref()))
+}
+
 fn view(app: &App, principal: &Principal, id: ConnectionId) -> Result<Connection, Problem> {
     let exchange = &principal.snapshot.exchange;
     let found = id.stored(exchange).ok_or_else(|| Problem::absent(id))?;
@@ -116,7 +134,7 @@ fn view(app: &App, principal: &Principal, id: ConnectionId) -> Result<Connection
         name: found.name.clone(),
         mode: found.kind.into(),
         lacp_timeout: facts.lacp_timeout,
-        speed: found.ports.iter().map(|port| speed_of(exchange, *port)).sum(),
+        speed: speed_of_all(exchange, &found.ports),
         ports: found.ports.iter().map(ToString::to_string).collect(),
         vlan_types: texts(&["port", "dot1q", "qinq"]),
         outer_vlan_ethertypes: texts(&["0x8100", "0x88a8"]),
@@ -177,6 +195,9 @@ pub(crate) struct ConnectionRequest {
     /// The speed of a chosen port in Mbit/s.
     #[serde(default)]
     port_speed: Option<u32>,
+    /// The speed of all ports in Mbit/s: the exchange does not shape a connection below it.
+    #[serde(default)]
+    speed: Option<u32>,
 }
 
 /// Returns free ports of one switch at a point of presence.
@@ -236,6 +257,13 @@ pub(crate) async fn create(
         });
         ports.collect::<Result<Vec<_>, _>>()?
     };
+    let speed = speed_of_all(exchange, &ports);
+    if given.speed.is_some_and(|wanted| wanted != speed) {
+        let detail = format!("the ports have {speed} Mbit/s: expected this, or no speed");
+        return Err(invalid("speed", detail));
+    }
+    let others = siblings(exchange, account).map(|(other, _)| (other, None));
+    check_reference(&app, given.owned.external_ref.as_ref(), others)?;
     let name = given.name.clone().unwrap_or_else(|| {
         let first = ports.first().map(ToString::to_string).unwrap_or_default();
         format!("connection {first}")
@@ -263,6 +291,11 @@ pub(crate) async fn create(
 /// Changes of a connection; absent properties stay.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ConnectionUpdate {
+    #[serde(flatten)]
+    owned: OwnedUpdate,
+    /// The speed of all ports in Mbit/s, which cannot change without them.
+    #[serde(default)]
+    speed: Option<u32>,
     /// The way in which the ports form one link.
     #[serde(default)]
     mode: Option<Mode>,
@@ -270,19 +303,8 @@ pub(crate) struct ConnectionUpdate {
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<LacpTimeout>)]
     lacp_timeout: Option<Option<LacpTimeout>>,
-    /// The account that pays.
-    #[serde(default)]
-    billing_account: Option<String>,
-    /// The number of the purchase order.
-    #[serde(default)]
-    purchase_order: Option<String>,
-    /// The contract.
-    #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<String>)]
-    contract_ref: Option<Option<String>>,
-    /// The assignments of roles to contacts.
-    #[serde(default)]
-    role_assignments: Option<Vec<String>>,
+    #[serde(flatten)]
+    billed: BilledUpdate,
 }
 
 async fn change(
@@ -294,17 +316,25 @@ async fn change(
     let (id, principal) = (access.id(), access.principal());
     access.require(OperationKind::SetConnectionPorts)?;
     let found = access.object()?;
+    let exchange = &principal.snapshot.exchange;
     let mut facts = ix_api_properties(app, id);
+    let mut owned = facts.owned(found.account, found.external_ref.as_ref());
+    given.owned.clone().apply(&mut owned)?;
+    if let Some(reference) = &given.owned.external_ref {
+        let others = siblings(exchange, found.account).filter(|(other, _)| *other != id);
+        check_reference(app, reference.as_ref(), others)?;
+        facts.external_ref = Some(reference.clone().unwrap_or_default());
+    }
+    unchanged(
+        "speed",
+        given.speed.as_ref(),
+        &speed_of_all(exchange, &found.ports),
+    )?;
     if let Some(timeout) = &given.lacp_timeout {
         facts.lacp_timeout = timeout.as_ref().map(crate::render::word);
     }
     let mut billed = facts.billed(found.account);
-    billed.change(
-        given.billing_account.clone(),
-        given.purchase_order.clone(),
-        given.contract_ref.clone(),
-        given.role_assignments.clone(),
-    );
+    given.billed.clone().apply(&mut billed);
     billed.check(principal)?;
     check_assignments(app, principal, &billed.role_assignments)?;
     if let Some(mode) = given

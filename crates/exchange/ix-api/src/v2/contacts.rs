@@ -12,7 +12,7 @@ use super::orders::{check_room, require};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
-use super::view::{Owned, check_text, invalid, nullable};
+use super::view::{Owned, OwnedUpdate, check_text, invalid, nullable};
 use crate::access::Principal;
 use crate::app::App;
 use crate::idempotency::RequestMark;
@@ -146,10 +146,8 @@ pub(crate) async fn create(
 /// Changes of a contact; absent properties stay.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ContactUpdate {
-    /// The reference of the orderer.
-    #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<String>)]
-    external_ref: Option<Option<String>>,
+    #[serde(flatten)]
+    owned: OwnedUpdate,
     /// The name.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<String>)]
@@ -172,9 +170,7 @@ async fn change(
 ) -> Result<Json<Contact>, Problem> {
     let (mut contact, account) = find(app, principal, &id)?;
     require(principal, OperationKind::WriteContact, account)?;
-    if let Some(external_ref) = given.external_ref {
-        contact.owned.external_ref = external_ref;
-    }
+    given.owned.apply(&mut contact.owned)?;
     if let Some(name) = given.name {
         contact.name = name;
     }

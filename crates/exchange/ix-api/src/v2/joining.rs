@@ -19,7 +19,7 @@ use super::orders::{check_room, ix_api_properties};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::records::Record;
-use super::view::{Owned, id as identifier, invalid, nullable};
+use super::view::{Owned, OwnedUpdate, check_text, id as identifier, invalid, nullable, unchanged};
 use crate::access::Principal;
 use crate::app::App;
 use crate::idempotency::RequestMark;
@@ -110,6 +110,8 @@ impl RuleRequest {
     }
 
     fn check(&self, principal: &Principal) -> Result<(), Problem> {
+        let reference = self.owned.external_ref.as_deref().unwrap_or_default();
+        check_text("external_ref", reference, 128)?;
         super::view::account(principal, "managing_account", &self.owned.managing_account)?;
         let service: ServiceId = identifier("network_service", &self.network_service)?;
         let found = principal.snapshot.exchange.services.get(&service);
@@ -341,10 +343,11 @@ pub(crate) struct RuleUpdate {
     /// The effect, which cannot change.
     #[serde(default, rename = "type")]
     effect: Option<Effect>,
-    /// The reference of the orderer.
-    #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<String>)]
-    external_ref: Option<Option<String>>,
+    #[serde(flatten)]
+    owned: OwnedUpdate,
+    /// The service, which cannot change.
+    #[serde(default)]
+    network_service: Option<String>,
     /// The lowest rate in Mbit/s.
     #[serde(default, deserialize_with = "nullable")]
     #[schema(value_type = Option<u32>)]
@@ -365,7 +368,12 @@ async fn change(
     if given.effect.is_some_and(|effect| effect != rule.effect) {
         return Err(invalid("type", "the type of a rule cannot change"));
     }
-    rule.owned.external_ref = given.external_ref.unwrap_or(rule.owned.external_ref);
+    unchanged(
+        "network_service",
+        given.network_service.as_ref(),
+        &rule.network_service,
+    )?;
+    given.owned.apply(&mut rule.owned)?;
     rule.capacity_min = given.capacity_min.unwrap_or(rule.capacity_min);
     rule.capacity_max = given.capacity_max.unwrap_or(rule.capacity_max);
     rule.check(principal)?;

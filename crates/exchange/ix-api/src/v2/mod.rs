@@ -32,6 +32,7 @@ mod services;
 pub(crate) mod view;
 
 pub(crate) use features::{Session, sessions, sweep as sweep_sessions};
+pub(crate) use orders::is_listed;
 pub(crate) use problem::translate;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
@@ -39,6 +40,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
+use crate::request::MERGE_PATCH;
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -51,15 +53,23 @@ use crate::app::App;
 ))]
 struct Document;
 
-/// Returns the consent of an end's member to be on the member list; `None` if the member has not answered.
-pub(crate) fn listed(app: &App, config: millrace_ix_model::ConfigId) -> Option<bool> {
-    orders::ix_api_properties(app, config).listed
-}
-
 /// Returns the OpenAPI document.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let mut document = routes().into_openapi();
     crate::idempotency::describe(&mut document);
+    for patch in document
+        .paths
+        .paths
+        .values_mut()
+        .filter_map(|item| item.patch.as_mut())
+    {
+        let contents = patch.request_body.iter_mut().map(|body| &mut body.content);
+        for content in contents {
+            if let Some(json) = content.get("application/json").cloned() {
+                content.insert(MERGE_PATCH.to_owned(), json);
+            }
+        }
+    }
     crate::openapi::finish(&mut document);
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)

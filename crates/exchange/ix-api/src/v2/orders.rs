@@ -1,7 +1,7 @@
 //! Orders of IX-API clients, and the principal with the exchange after an order.
 
 use millrace_ix_model::{
-    AccountId, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId, reason,
+    Account, AccountId, Applied, Config, ConfigId, Operation, OperationKind, Service, ServiceId, reason,
 };
 use millrace_ix_service::{OrderOptions, OrderRequest};
 use serde::Serialize;
@@ -114,6 +114,36 @@ pub(crate) fn ix_api_properties(app: &App, id: impl std::fmt::Display) -> IxApiP
     app.records
         .find(&format!("{}-{id}", IxApiProperties::PREFIX))
         .unwrap_or_default()
+}
+
+/// Returns true if an end of a peering LAN may be named to everybody: its member has consented, or has not answered and may be found.
+/// The member list, the looking glass and IX-API name the same ends.
+pub(crate) fn is_listed(app: &App, end: ConfigId, account: &Account) -> bool {
+    ix_api_properties(app, end).listed.unwrap_or(account.discoverable)
+}
+
+/// Refuses a reference that another object of the account has: an order with it would be taken for a repetition. `others` are the other
+/// objects, with the references of their orders, or without them if the model compares those.
+pub(crate) fn check_reference<'a, K: std::fmt::Display>(
+    app: &App,
+    reference: Option<&String>,
+    mut others: impl Iterator<Item = (K, Option<&'a String>)>,
+) -> Result<(), Problem> {
+    let Some(reference) = reference.filter(|reference| !reference.is_empty()) else {
+        return Ok(());
+    };
+    super::view::check_text("external_ref", reference, 128)?;
+    let same = others
+        .find(|(id, ordered)| ix_api_properties(app, id).reference(*ordered).as_ref() == Some(reference));
+    match same {
+        None => Ok(()),
+        Some((other, _)) => {
+            let reason = reason::external_ref_taken(other, reference);
+            Err(Problem::because(ProblemKind::Conflict, reason)
+                .with_code("conflict")
+                .with_error("/external_ref", "conflict"))
+        }
+    }
 }
 
 /// Writes the facts about an object that the model does not have, if they have changed. An entry in the audit

@@ -13,7 +13,7 @@ use crate::problem::{Problem, ProblemKind};
 use crate::v2::view::STATES;
 
 /// The parameters that compare a property with a text.
-const PROPERTIES: [&str; 31] = [
+const PROPERTIES: [&str; 32] = [
     "address",
     "asn",
     "billing_account",
@@ -37,6 +37,7 @@ const PROPERTIES: [&str; 31] = [
     "network_feature",
     "network_service",
     "network_service_config",
+    "outer_vlan",
     "pop",
     "product_offering",
     "resource_type",
@@ -47,7 +48,9 @@ const PROPERTIES: [&str; 31] = [
     "version",
 ];
 /// The parameters whose values are whole numbers.
-const NUMBERS: [&str; 4] = ["asn", "capacity", "inner_vlan", "version"];
+const NUMBERS: [&str; 5] = ["asn", "capacity", "inner_vlan", "outer_vlan", "version"];
+/// The parameters that compare a property of `vlan_config`.
+const OF_VLAN: [&str; 2] = ["inner_vlan", "outer_vlan"];
 
 /// The parameters of a collection.
 #[derive(IntoParams)]
@@ -80,6 +83,12 @@ pub(crate) struct FilterParams {
     /// The number of objects to skip.
     #[param(minimum = 0)]
     page_offset: Option<u32>,
+    /// The VID of the inner tag, for configs.
+    inner_vlan: Option<u16>,
+    /// The VID of the outer tag, for configs.
+    outer_vlan: Option<u16>,
+    /// True for accounts with a recipient of invoices, for accounts.
+    billable: Option<bool>,
 }
 
 /// The parameters in the query of a request.
@@ -120,6 +129,16 @@ impl Filters {
             .map_err(|_| wrong(name, text, "a whole number from 0 on"))
     }
 
+    /// Returns the value of a parameter that is true or false.
+    pub(crate) fn flag(&self, name: &str) -> Result<Option<bool>, Problem> {
+        match self.value(name) {
+            None => Ok(None),
+            Some("true" | "1") => Ok(Some(true)),
+            Some("false" | "0") => Ok(Some(false)),
+            Some(text) => Err(wrong(name, text, "true or false")),
+        }
+    }
+
     /// Returns an answer with the objects that match.
     pub(crate) fn list<T: Serialize>(&self, items: Vec<T>) -> Result<Json<Vec<Value>>, Problem> {
         let mut items: Vec<Value> = items
@@ -143,9 +162,21 @@ impl Filters {
                     if NUMBERS.contains(&name) && wanted.parse::<u64>().is_err() {
                         return Err(wrong(name, wanted, "a whole number from 0 on"));
                     }
-                    if items.iter().any(|item| item.get(name).is_some()) {
-                        items.retain(|item| matches(&item[name], wanted));
+                    let whole = if OF_VLAN.contains(&name) {
+                        "vlan_config"
+                    } else {
+                        name
+                    };
+                    if items.iter().any(|item| item.get(whole).is_some()) {
+                        items.retain(|item| matches(property(item, name), wanted));
                     }
+                }
+                "page_token" => {
+                    return Err(wrong(
+                        name,
+                        wanted,
+                        "no token: the pages of this exchange have page_limit and page_offset",
+                    ));
                 }
                 _ => {}
             }
@@ -160,6 +191,15 @@ impl Filters {
             None => usize::MAX,
         };
         Ok(Json(items.into_iter().skip(offset).take(limit).collect()))
+    }
+}
+
+/// Returns the property of an object that a parameter compares.
+fn property<'a>(item: &'a Value, name: &str) -> &'a Value {
+    if OF_VLAN.contains(&name) {
+        &item["vlan_config"][name]
+    } else {
+        &item[name]
     }
 }
 
@@ -184,6 +224,8 @@ mod tests {
             json!({ "id": "a", "state": "production", "asns": [1, 2], "name": "x" }),
             json!({ "id": "b", "state": "error", "asn": 7, "name": "y" }),
             json!({ "id": "c", "state": "production", "name": "y" }),
+            json!({ "id": "d", "state": "error", "vlan_config": { "vlan_type": "dot1q", "vlan": 7 } }),
+            json!({ "id": "e", "state": "error", "vlan_config": { "vlan_type": "qinq", "outer_vlan": 9, "inner_vlan": 7 } }),
         ];
         let pairs = query
             .iter()
@@ -199,9 +241,12 @@ mod tests {
     fn filters_match_properties_and_unknown_ones_are_ignored() {
         assert_eq!(ids(&[("id", "a,c")]).unwrap(), ["a", "c"]);
         assert_eq!(ids(&[("state", "production"), ("name", "y")]).unwrap(), ["c"]);
-        assert_eq!(ids(&[("state__is_not", "production")]).unwrap(), ["b"]);
+        assert_eq!(ids(&[("state__is_not", "production")]).unwrap(), ["b", "d", "e"]);
+        assert_eq!(ids(&[("inner_vlan", "7")]).unwrap(), ["e"]);
+        assert_eq!(ids(&[("outer_vlan", "9"), ("inner_vlan", "7")]).unwrap(), ["e"]);
+        assert_eq!(ids(&[("outer_vlan", "7")]).unwrap(), Vec::<String>::new());
         assert_eq!(ids(&[("asn", "7")]).unwrap(), ["b"]);
-        assert_eq!(ids(&[("colour", "red"), ("pop", "st-1")]).unwrap().len(), 3);
+        assert_eq!(ids(&[("colour", "red"), ("pop", "st-1")]).unwrap().len(), 5);
         assert_eq!(ids(&[("page_offset", "1"), ("page_limit", "1")]).unwrap(), ["b"]);
     }
 
@@ -210,6 +255,8 @@ mod tests {
         for (name, value) in [
             ("state", "red"),
             ("asn", "AS7"),
+            ("outer_vlan", "x"),
+            ("page_token", "abc"),
             ("page_limit", "0"),
             ("page_limit", "x"),
             ("page_offset", "-1"),

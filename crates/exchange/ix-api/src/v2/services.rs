@@ -5,16 +5,23 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State as Shared;
 use axum::http::StatusCode;
-use millrace_ix_model::{AccountId, Key as _, Operation, OperationKind, Service, ServiceId, ServiceKind};
+use millrace_ix_model::{
+    AccountId, Exchange, Key as _, Operation, OperationKind, Service, ServiceId, ServiceKind,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::orders::{created, ix_api_properties, order, put_properties, renewed, service_state};
+use super::contacts::check_assignments;
+use super::orders::{
+    check_reference, created, ix_api_properties, order, put_properties, renewed, service_state,
+};
 use super::places::{check_offering, offering_id, type_of};
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
-use super::view::{Billed, Owned, State, Stateful, account, check_text, invalid, nullable};
+use super::view::{
+    Billed, BilledUpdate, Owned, OwnedUpdate, State, Stateful, account, check_text, invalid, unchanged,
+};
 use crate::access::{Access, Principal};
 use crate::app::App;
 use crate::problem::Problem;
@@ -279,6 +286,13 @@ pub(crate) enum NetworkServiceRequest {
     Mp2mpVc(NewMultipoint),
 }
 
+/// Returns the services of an account, with the references of their orders.
+fn siblings(exchange: &Exchange, account: AccountId) -> impl Iterator<Item = (ServiceId, Option<&String>)> {
+    let all = exchange.services.iter();
+    let own = all.filter(move |(_, found)| found.account == account);
+    own.map(|(id, found)| (*id, found.external_ref.as_ref()))
+}
+
 /// Returns a name that no other service of the account has.
 fn free_name(principal: &Principal, account: AccountId, wanted: &str) -> String {
     let services = &principal.snapshot.exchange.services;
@@ -327,6 +341,8 @@ pub(crate) async fn create(
         }
         (None, _) => return Err(invalid("name", "expected a name")),
     };
+    let others = siblings(&principal.snapshot.exchange, owner).map(|(other, _)| (other, None));
+    check_reference(&app, base.owned.external_ref.as_ref(), others)?;
     let operation = Operation::CreateService {
         account: Some(owner),
         kind,
@@ -362,19 +378,16 @@ pub(crate) struct NetworkServiceUpdate {
     /// True if every account may join, unless a rule denies it.
     #[serde(default)]
     public: Option<bool>,
-    /// The account that manages the service.
+    #[serde(flatten)]
+    owned: OwnedUpdate,
+    #[serde(flatten)]
+    billed: BilledUpdate,
+    /// The product offering, which cannot change.
     #[serde(default)]
-    managing_account: Option<String>,
-    /// The account that pays.
+    product_offering: Option<String>,
+    /// The account of the other end of a circuit, which cannot change.
     #[serde(default)]
-    billing_account: Option<String>,
-    /// The number of the purchase order.
-    #[serde(default)]
-    purchase_order: Option<String>,
-    /// The contract.
-    #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<String>)]
-    contract_ref: Option<Option<String>>,
+    joining_member_account: Option<String>,
 }
 
 async fn change(
@@ -395,19 +408,31 @@ async fn change(
     }
     check_text("name", given.name.as_deref().unwrap_or_default(), 40)?;
     let mut facts = ix_api_properties(app, id);
-    if let Some(managing) = &given.managing_account {
+    if let Some(managing) = &given.owned.managing_account {
         account(principal, "managing_account", managing)?;
         facts.managing_account = Some(managing.clone());
     }
+    let consuming = given.owned.consuming_account.as_ref();
+    unchanged("consuming_account", consuming, &service.account.to_string())?;
+    let lan = (service.kind == ServiceKind::ExchangeLan).then_some(id);
+    let offering = offering_id(service.kind, lan);
+    unchanged("product_offering", given.product_offering.as_ref(), &offering)?;
+    if let Some(joining) = &given.joining_member_account {
+        let peer = service.peer.map(|peer| peer.to_string());
+        unchanged("joining_member_account", Some(joining), &peer.unwrap_or_default())?;
+    }
+    if let Some(reference) = &given.owned.external_ref {
+        let others = siblings(&principal.snapshot.exchange, service.account);
+        check_reference(app, reference.as_ref(), others.filter(|(other, _)| *other != id))?;
+        facts.external_ref = Some(reference.clone().unwrap_or_default());
+    }
     facts.public = given.public.unwrap_or(facts.public);
     let mut billed = facts.billed(service.account);
-    billed.change(
-        given.billing_account.clone(),
-        given.purchase_order.clone(),
-        given.contract_ref.clone(),
-        None,
-    );
+    given.billed.clone().apply(&mut billed);
     billed.check(principal)?;
+    if billed.role_assignments != facts.billed(service.account).role_assignments {
+        check_assignments(app, principal, &billed.role_assignments)?;
+    }
     if let Some(name) = given.name.as_deref().filter(|name| *name != service.name) {
         let operation = Operation::RenameService {
             service: id,

@@ -64,7 +64,7 @@ impl From<CommercialState> for State {
 /// Returns the name of a medium by its speed in Mbit/s.
 pub(crate) fn medium(speed_mbps: u32) -> String {
     if speed_mbps >= 1000 {
-        format!("{}G", speed_mbps / 1000)
+        format!("{}G", f64::from(speed_mbps) / 1000.0)
     } else {
         format!("{speed_mbps}M")
     }
@@ -167,6 +167,53 @@ pub(crate) struct Owned {
     pub(crate) external_ref: Option<String>,
 }
 
+/// The accounts and the reference of an object in a change; absent ones stay.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct OwnedUpdate {
+    /// The account that manages the object.
+    #[serde(default)]
+    #[schema(max_length = 80)]
+    pub(crate) managing_account: Option<String>,
+    /// The account that uses the object, which cannot change.
+    #[serde(default)]
+    #[schema(max_length = 80)]
+    pub(crate) consuming_account: Option<String>,
+    /// The reference of the orderer, unique in the account.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>, max_length = 128)]
+    pub(crate) external_ref: Option<Option<String>>,
+}
+
+impl OwnedUpdate {
+    /// Changes the reference, and refuses other accounts.
+    pub(crate) fn apply(self, owned: &mut Owned) -> Result<(), Problem> {
+        unchanged(
+            "managing_account",
+            self.managing_account.as_ref(),
+            &owned.managing_account,
+        )?;
+        unchanged(
+            "consuming_account",
+            self.consuming_account.as_ref(),
+            &owned.consuming_account,
+        )?;
+        owned.external_ref = self.external_ref.unwrap_or(owned.external_ref.take());
+        Ok(())
+    }
+}
+
+/// Refuses another value of a property that cannot change. A client that writes back what it has read sends the present one.
+pub(crate) fn unchanged<T: PartialEq + ?Sized>(
+    property: &str,
+    given: Option<&T>,
+    present: &T,
+) -> Result<(), Problem> {
+    match given {
+        Some(given) if given != present => Err(invalid(property, format!("{property} cannot change"))),
+        _ => Ok(()),
+    }
+}
+
 /// The parts of an order that an invoice needs. The exchange stores them and does not use them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Billed {
@@ -202,6 +249,8 @@ pub(crate) struct IxApiProperties {
     pub(crate) address: Option<Address>,
     pub(crate) billing_information: Option<BillingInformation>,
     pub(crate) presence: Vec<String>,
+    /// The reference of the orderer that replaces the one of the order; empty for none.
+    pub(crate) external_ref: Option<String>,
 }
 
 impl Record for IxApiProperties {
@@ -217,8 +266,14 @@ impl IxApiProperties {
                 .clone()
                 .unwrap_or_else(|| account.to_string()),
             consuming_account: account.to_string(),
-            external_ref: external_ref.cloned(),
+            external_ref: self.reference(external_ref),
         }
+    }
+
+    /// Returns the reference of an object whose order had the reference `ordered`.
+    pub(crate) fn reference(&self, ordered: Option<&String>) -> Option<String> {
+        let set = self.external_ref.as_ref();
+        set.or(ordered).filter(|reference| !reference.is_empty()).cloned()
     }
 
     /// Returns the parts for an invoice. The account pays for itself unless another account is named.
@@ -361,21 +416,43 @@ impl Owned {
     }
 }
 
-impl Billed {
-    /// Changes the parts that are given.
-    pub(crate) fn change(
-        &mut self,
-        billing_account: Option<String>,
-        purchase_order: Option<String>,
-        contract_ref: Option<Option<String>>,
-        role_assignments: Option<Vec<String>>,
-    ) {
-        self.billing_account = billing_account.unwrap_or(std::mem::take(&mut self.billing_account));
-        self.purchase_order = purchase_order.unwrap_or(std::mem::take(&mut self.purchase_order));
-        self.contract_ref = contract_ref.unwrap_or(self.contract_ref.take());
-        self.role_assignments = role_assignments.unwrap_or(std::mem::take(&mut self.role_assignments));
-    }
+/// The parts that an invoice needs in a change; absent ones stay.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct BilledUpdate {
+    /// The account that pays.
+    #[serde(default)]
+    #[schema(max_length = 80)]
+    billing_account: Option<String>,
+    /// The number of the purchase order.
+    #[serde(default)]
+    #[schema(max_length = 80)]
+    purchase_order: Option<String>,
+    /// The contract.
+    #[serde(default, deserialize_with = "nullable")]
+    #[schema(value_type = Option<String>, max_length = 128)]
+    contract_ref: Option<Option<String>>,
+    /// The assignments of roles to contacts.
+    #[serde(default)]
+    role_assignments: Option<Vec<String>>,
+}
 
+impl BilledUpdate {
+    /// Changes the parts that are given.
+    pub(crate) fn apply(self, billed: &mut Billed) {
+        let Billed {
+            billing_account,
+            purchase_order,
+            contract_ref,
+            role_assignments,
+        } = billed;
+        *billing_account = self.billing_account.unwrap_or(std::mem::take(billing_account));
+        *purchase_order = self.purchase_order.unwrap_or(std::mem::take(purchase_order));
+        *contract_ref = self.contract_ref.unwrap_or(contract_ref.take());
+        *role_assignments = self.role_assignments.unwrap_or(std::mem::take(role_assignments));
+    }
+}
+
+impl Billed {
     /// Checks the account and the texts.
     pub(crate) fn check(&self, principal: &Principal) -> Result<(), Problem> {
         account(principal, "billing_account", &self.billing_account)?;
@@ -392,4 +469,16 @@ impl Billed {
 /// (`skip_serializing` would also remove it from the OpenAPI document of the request.)
 pub(crate) fn is_secret<T>(_: &T) -> bool {
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_medium_is_named_by_its_speed() {
+        for (speed, name) in [(100, "100M"), (1000, "1G"), (2500, "2.5G"), (100_000, "100G")] {
+            assert_eq!(medium(speed), name);
+        }
+    }
 }

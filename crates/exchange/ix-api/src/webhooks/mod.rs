@@ -4,7 +4,9 @@
 //!  EventLog --> task of each webhook: next event that its user may know of
 //!                 | POST, signed (Standard Webhooks: webhook-id, webhook-timestamp, webhook-signature)
 //!                 +-- 2xx: next event
+//!                 +-- 410: the webhook is disabled, because the receiver is gone
 //!                 +-- else: again after 1 s, 2 s, 4 s ... 1 h, for 24 h; then the event is given up
+//!                           (429 and 503: not before the time in Retry-After)
 //! ```
 //! A webhook sends one request at a time, so that events arrive in order. It has the permissions of the user
 //! who created it: each event is checked against the permission table before its first request. When the user
@@ -12,8 +14,10 @@
 
 pub(crate) mod address;
 mod outgoing;
+mod retry_after;
 mod running;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +35,7 @@ use self::running::{Running, WebhookState};
 use crate::access::Principal;
 use crate::app::{App, actor_of};
 use crate::events::Logged;
+use crate::session::CredentialError;
 use crate::v2::records::Record;
 
 /// The delay before the first retry of a delivery.
@@ -39,6 +44,8 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(3600);
 /// The time after which a delivery is given up.
 const TRIED_FOR: Duration = Duration::from_secs(86_400);
+/// The status of a receiver that wants no events any more (RFC 9110, section 15.5.11; Standard Webhooks 1.0.0, "Deliverability").
+const GONE: u16 = 410;
 /// The number of past deliveries that are kept for each webhook.
 const REMEMBERED: usize = 50;
 
@@ -52,6 +59,9 @@ pub(crate) struct Webhook {
     pub(crate) sealed: Vec<u8>,
     /// The time of its creation.
     pub(crate) created: Timestamp,
+    /// The reason why nothing is sent any more; `None` for a webhook that works.
+    #[serde(default)]
+    pub(crate) disabled: Option<String>,
 }
 
 impl Record for Webhook {
@@ -128,7 +138,9 @@ impl Sender {
                         let Some(body) = self.body(&event) else {
                             continue;
                         };
-                        self.deliver(&event, &body).await;
+                        if self.deliver(&event, &body).await.is_break() {
+                            return self.disable().await;
+                        }
                     }
                 }
                 Some(_) => {
@@ -140,7 +152,10 @@ impl Sender {
                 None => {
                     last = self.app.events.newest();
                     let body = json!({ "kind": "reset", "serial": last }).to_string();
-                    self.send(&self.app.events.id(last), last, &body).await;
+                    let sent = self.send(&self.app.events.id(last), last, &body).await;
+                    if sent.is_break() {
+                        return self.disable().await;
+                    }
                 }
             }
         }
@@ -178,6 +193,30 @@ impl Sender {
         }
     }
 
+    /// Ends the webhook, whose receiver does not want events any more, until somebody sends events again.
+    async fn disable(&self) {
+        let (id, status) = (&self.id, GONE);
+        let recorded = self
+            .app
+            .record("system", "disable_webhook", id, json!({ "status": status }))
+            .await;
+        if let Err(problem) = recorded {
+            let reason = problem.detail;
+            tracing::warn!(id, %reason, "a webhook whose receiver is gone is tried again after the next start");
+            return;
+        }
+        let changed = self
+            .app
+            .records
+            .change::<Webhook, CredentialError>(id, |webhook| {
+                webhook.disabled = Some(format!("the receiver answered {status} (Gone)"));
+                Ok(())
+            });
+        if let Err(error) = changed.await {
+            tracing::warn!(id, %error, "a webhook whose receiver is gone is tried again after the next start");
+        }
+    }
+
     /// Returns the body for an event; `None` if the user may not know of it.
     fn body(&self, event: &Logged) -> Option<String> {
         let snapshot = self.app.snapshot();
@@ -204,23 +243,24 @@ impl Sender {
         Some(body.to_string())
     }
 
-    async fn deliver(&self, event: &Logged, body: &str) {
+    async fn deliver(&self, event: &Logged, body: &str) -> ControlFlow<()> {
         self.send(&self.app.events.id(event.serial), event.serial, body)
-            .await;
+            .await
     }
 
-    /// Sends a request, and repeats it until it succeeds or is given up.
-    async fn send(&self, event: &str, serial: u64, body: &str) {
+    /// Sends a request, and repeats it until it succeeds or is given up. Breaks if the receiver is gone.
+    async fn send(&self, event: &str, serial: u64, body: &str) -> ControlFlow<()> {
         let began = tokio::time::Instant::now();
         let mut pause = RETRY_FIRST;
         for tries in 1.. {
             let answer = self.post(event, body).await;
-            let is_late = began.elapsed() >= TRIED_FOR;
-            let (status, error) = match answer {
-                Ok(status) if (200..300).contains(&status) => (Some(status), None),
-                Ok(status) => (Some(status), Some(format!("the answer is {status}"))),
-                Err(error) => (None, Some(error)),
+            let (status, wait, error) = match answer {
+                Ok((status, _)) if (200..300).contains(&status) => (Some(status), None, None),
+                Ok((status, wait)) => (Some(status), wait, Some(format!("the answer is {status}"))),
+                Err(error) => (None, None, Some(error)),
             };
+            let is_gone = status == Some(GONE);
+            let is_late = is_gone || began.elapsed() >= TRIED_FOR;
             let is_done = error.is_none();
             self.remember(Delivery {
                 event: event.to_owned(),
@@ -235,15 +275,19 @@ impl Sender {
                 status,
                 error,
             });
-            if is_done || is_late {
-                return;
+            if is_gone {
+                return ControlFlow::Break(());
             }
-            tokio::time::sleep(pause).await;
+            if is_done || is_late {
+                return ControlFlow::Continue(());
+            }
+            tokio::time::sleep(wait.unwrap_or_default().max(pause).min(TRIED_FOR)).await;
             if self.is_orphaned() {
-                return;
+                return ControlFlow::Continue(());
             }
             pause = (pause * 2).min(RETRY_MAX);
         }
+        ControlFlow::Continue(())
     }
 
     fn remember(&self, delivery: Delivery) {
@@ -256,9 +300,9 @@ impl Sender {
         }
     }
 
-    /// Sends one request and returns the status of its answer. The timestamp is the time of this try, because
+    /// Sends one request and returns the status of its answer, with the time for which the receiver wants no other. The timestamp is the time of this try, because
     /// a receiver refuses old timestamps.
-    async fn post(&self, event: &str, body: &str) -> Result<u16, String> {
+    async fn post(&self, event: &str, body: &str) -> Result<(u16, Option<Duration>), String> {
         let secret = self
             .app
             .sealer
@@ -289,7 +333,11 @@ impl Sender {
         });
         let sent = sent.await;
         match sent {
-            Ok(Ok(answer)) => Ok(answer.status().as_u16()),
+            Ok(Ok(answer)) => {
+                let status = answer.status().as_u16();
+                let wait = retry_after::of(status, answer.headers(), self.app.wall());
+                Ok((status, wait))
+            }
             Ok(Err(error)) => {
                 tracing::debug!(webhook = id, %error, "a webhook was not delivered");
                 Err(reason_for_members(&error).to_owned())

@@ -99,7 +99,7 @@ async fn a_contact_has_the_roles_that_ix_api_shows_and_the_other_way_round() {
 }
 
 /// Returns a notice about the switches of a site, from `begins` on.
-async fn about_site(api: &Api, key: &str, name: &str) -> Value {
+pub(crate) async fn about_site(api: &Api, key: &str, name: &str) -> Value {
     let sites = api.get(key, "/api/v1/sites").await.json();
     let site = sites["items"]
         .as_array()
@@ -189,12 +189,15 @@ async fn maintenance_is_announced_to_the_members_that_it_touches_with_an_event_t
     let public = api.get("", "/api/v1/status").await.json();
     assert_eq!(public["notices"][0]["title"], "Card swap");
     assert!(!public.to_string().contains("sw-"), "{public}");
-    assert!(
-        api.get("", "/api/v1/status.atom")
-            .await
-            .text()
-            .contains("<title>Card swap</title>")
-    );
+    let atom = api.get("", "/api/v1/status.atom").await.text();
+    for part in [
+        "<title>Card swap</title>",
+        "<link rel=\"self\" type=\"application/atom+xml\" href=\"https://ix.example/api/v1/status.atom\"/>",
+        "<link rel=\"alternate\" type=\"text/html\" href=\"https://ix.example/status\"/>",
+        "<content type=\"text\">planned, ",
+    ] {
+        assert!(atom.contains(part), "{part}: {atom}");
+    }
     let cancelled = api.send(Method::DELETE, &path, &ops, &[], None).await;
     assert_eq!(cancelled.json()["state"], "cancelled");
     let sent = letters(&mailbox, 12).await.split_off(8);

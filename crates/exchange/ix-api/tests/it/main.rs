@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
 
 mod accounts;
+mod calendars;
 mod desk;
 mod document;
 mod effects;

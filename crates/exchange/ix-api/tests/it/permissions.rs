@@ -54,6 +54,7 @@ fn rule(method: &str, path: &str) -> Rule {
             | "/status/traffic"
             | "/status.ics"
             | "/status.atom"
+            | "/calendars/{name}"
             | "/looking-glass"
             | "/looking-glass/routes",
         )
@@ -109,7 +110,8 @@ fn rule(method: &str, path: &str) -> Rule {
             "/session" | "/overview" | "/events" | "/api-keys" | "/service-keys" | "/filters/explain",
         )
         | ("get", "/accounts" | "/connections" | "/services" | "/configs" | "/filters")
-        | ("delete", "/session" | "/api-keys/{id}")
+        | ("delete", "/session" | "/api-keys/{id}" | "/calendar")
+        | ("get" | "put", "/calendar")
         | ("put", "/session/password")
         | ("post", "/api-keys" | "/service-keys/redeem") => Rule::SignedIn,
         ("get", "/users") => Rule::Anything(K::ReadUsers),

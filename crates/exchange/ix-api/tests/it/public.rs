@@ -1,5 +1,6 @@
 //! Answers for everybody: the looking glass; and the peering matrix, of which everybody reads a part.
 
+use axum::http::Method;
 use millrace_ix_api::demo::demo;
 use millrace_ix_model::{Actor, Operation, Timestamp};
 use serde_json::json;
@@ -25,6 +26,87 @@ async fn with_hidden(name: &str) -> Api {
     let now = Timestamp::from_secs(1_795_470_000);
     exchange.apply(&Actor::system(), now, hide).unwrap();
     Api::over(exchange).await
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_read_what_everybody_may_read_and_nothing_else() {
+    let api = Api::new().await;
+    let foreign = [
+        ("sec-fetch-site", "cross-site"),
+        ("origin", "https://other.example"),
+    ];
+    for path in [
+        "/api/v1/status",
+        "/api/v1/status.ics",
+        "/api/v1/exports/euro-ix.json",
+        "/api/v1/looking-glass/routes?prefix=203.0.113.7",
+        "/api/v1/openapi.json",
+        "/api/v2/health",
+    ] {
+        for method in [Method::GET, Method::HEAD] {
+            let answer = api.send(method.clone(), path, "", &foreign, None).await;
+            assert_eq!(answer.status, 200, "{method} {path}");
+            assert_eq!(answer.headers["access-control-allow-origin"], "*", "{path}");
+            assert_eq!(
+                answer.headers["cross-origin-resource-policy"], "cross-origin",
+                "{path}"
+            );
+        }
+    }
+    let ann = api.key("ann");
+    for (method, path, key, body) in [
+        (Method::GET, "/api/v1/session", "", None),
+        (Method::GET, "/api/v1/services", ann.as_str(), None),
+        (Method::GET, "/api/v2/connections", ann.as_str(), None),
+        (Method::GET, "/api/v1/nothing", "", None),
+        (Method::POST, "/api/v1/letters", "", Some(json!({ "code": "x" }))),
+        (
+            Method::POST,
+            "/api/v1/session/forgotten",
+            "",
+            Some(json!({ "name": "ann" })),
+        ),
+    ] {
+        let answer = api.send(method, path, key, &foreign, body).await;
+        assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+        assert!(
+            !answer.headers.contains_key("access-control-allow-origin"),
+            "{path}"
+        );
+        assert_eq!(
+            answer.headers["cross-origin-resource-policy"], "same-origin",
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn documents_for_everybody_are_kept_for_a_minute_and_validated() {
+    let api = Api::new().await;
+    let (ops, mut tags) = (api.key("ops"), Vec::new());
+    let now = api.world.engine.now();
+    let incident = json!({ "kind": "incident", "title": "Fibre cut", "begins": now, "public": true });
+    for changes in [false, true] {
+        for path in ["status.ics", "status.atom", "exports/euro-ix.json"] {
+            let path = format!("/api/v1/{path}");
+            let answer = api.get("", &path).await;
+            assert_eq!(answer.headers["cache-control"], "public, max-age=60", "{path}");
+            let tag = answer.etag();
+            let headers = [("if-none-match", tag.as_str())];
+            let same = api.send(Method::GET, &path, "", &headers, None).await;
+            assert_eq!((same.status, same.text().as_str()), (304, ""), "{path}");
+            assert_eq!(same.etag(), tag);
+            if changes {
+                let is_new = !tags.contains(&tag);
+                assert_eq!(is_new, path.contains("status"), "{path}");
+            }
+            tags.push(tag);
+        }
+        let told = api
+            .send(Method::POST, "/api/v1/notices", &ops, &[], Some(incident.clone()))
+            .await;
+        assert_eq!(told.status, 201, "{}", told.text());
+    }
 }
 
 #[tokio::test]
@@ -66,6 +148,11 @@ async fn the_looking_glass_shows_sessions_and_causes_and_no_identifier_to_everyb
     assert_eq!(server["name"], "rs1.ix.example");
     let sessions = server["sessions"].as_array().unwrap();
     assert!(!sessions.is_empty(), "{text}");
+    let order = |session: &serde_json::Value| {
+        let address: std::net::IpAddr = session["address"].as_str().unwrap().parse().unwrap();
+        (session["asn"].as_u64(), address)
+    };
+    assert!(sessions.is_sorted_by_key(order), "{text}");
     for pattern in ["cn-", "sv-", "sw-", "nc-", "mc-", "ac-", "/run/"] {
         assert!(!text.contains(&format!("\"{pattern}")), "{pattern}: {text}");
     }

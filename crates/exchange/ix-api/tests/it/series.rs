@@ -137,6 +137,8 @@ async fn figures_are_of_own_connections_and_the_csv_has_the_same() {
         .get(&bil, &format!("/api/v1/billing.csv?month={month}"))
         .await
         .text();
+    let csv = csv.strip_prefix('\u{feff}').expect("a byte order mark");
+    assert!(csv.starts_with("month,frozen,"), "{csv}");
     let lines: Vec<&str> = csv.split("\r\n").collect();
     assert_eq!(lines.len(), rows.len() + 2, "{csv}");
     for (line, row) in lines[1..].iter().zip(rows) {

@@ -205,6 +205,43 @@ async fn an_event_is_signed_retried_and_delivered_once_with_its_objects() {
     assert!(!api.get(&dan, "/api/v1/webhooks").await.text().contains("secret"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_is_gone_disables_its_webhook_until_events_are_sent_again() {
+    let api = Api::new().await;
+    let ann = api.key("ann");
+    let (url, requests) = receiver(vec![410]);
+    let made = post(&api, &ann, "/api/v1/webhooks", json!({ "url": url })).await;
+    assert_eq!(made.json()["webhook"]["disabled"], Value::Null, "{}", made.text());
+    let id = made.json()["webhook"]["id"].as_str().unwrap().to_owned();
+    make_key(&api, &ann).await;
+    let (first, requests) = next(requests).await;
+    let hook = async |api: &Api| api.get(&ann, "/api/v1/webhooks").await.json()["items"][0].clone();
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while hook(&api).await["disabled"].is_null() {
+        assert!(tokio::time::Instant::now() < deadline, "{}", hook(&api).await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let found = hook(&api).await;
+    assert_eq!(found["disabled"], "the receiver answered 410 (Gone)");
+    assert_eq!(
+        (&found["last"]["state"], &found["last"]["tries"]),
+        (&json!("given_up"), &json!(1))
+    );
+    let audit = api.get(&api.key("ops"), "/api/v1/audit").await.text();
+    assert!(audit.contains("disable_webhook"), "{audit}");
+    // Neither a further event nor a start of the engine sends anything.
+    make_key(&api, &ann).await;
+    let api = api.restart();
+    assert!(requests.try_recv().is_err());
+    assert_eq!(hook(&api).await["disabled"], found["disabled"]);
+    make_key(&api, &ann).await;
+    let path = format!("/api/v1/webhooks/{id}/replay");
+    assert_eq!(post(&api, &ann, &path, json!({ "after": 0 })).await.status, 202);
+    let (again, _requests) = next(requests).await;
+    assert_eq!(again.json()["kind"], first.json()["kind"]);
+    assert_eq!(hook(&api).await["disabled"], Value::Null);
+}
+
 #[tokio::test]
 async fn a_webhook_goes_to_no_private_address() {
     let api = Api::with(|settings| settings.webhooks_to_private = false).await;

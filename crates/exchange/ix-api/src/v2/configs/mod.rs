@@ -11,22 +11,28 @@ use std::collections::BTreeSet;
 
 use axum::Json;
 use axum::extract::{Path, State as Shared};
-use millrace_ix_model::{Config, ConfigId, ConnectionId, Key as _, Operation, OperationKind, VlanRequest};
+use axum::http::StatusCode;
+use millrace_ix_model::{
+    AccountId, Config, ConfigId, ConnectionId, Exchange, Key as _, Operation, OperationKind, ServiceKind,
+    VlanRequest,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
 pub(crate) use self::order::{__path_create, create};
-use self::view::{NetworkServiceConfig, find, view};
+use self::view::{NetworkServiceConfig, Role, find, offering_of, view};
 use self::vlan::VlanConfig;
 use super::addresses::{self, MacChange};
 use super::contacts::check_assignments;
-use super::orders::{ix_api_properties, order, put_properties, renewed};
+use super::orders::{check_reference, ix_api_properties, order, put_properties, renewed};
 use super::places::type_of;
 use super::problem::IxProblem;
 use super::query::{FilterParams, Filters};
 use super::services::{CancellationPolicy, path_id};
-use super::view::{State, Stateful, id as identifier, invalid, nullable};
+use super::view::{
+    BilledUpdate, OwnedUpdate, State, Stateful, id as identifier, invalid, nullable, unchanged,
+};
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::{Problem, ProblemKind};
@@ -61,9 +67,16 @@ pub(crate) struct NetworkServiceConfigUpdate {
     /// The type, which cannot change.
     #[serde(default, rename = "type")]
     kind: Option<String>,
-    /// The account that manages the config.
+    #[serde(flatten)]
+    owned: OwnedUpdate,
+    #[serde(flatten)]
+    billed: BilledUpdate,
+    /// The product offering, which cannot change.
     #[serde(default)]
-    managing_account: Option<String>,
+    product_offering: Option<String>,
+    /// The role, which cannot change.
+    #[serde(default)]
+    role: Option<Role>,
     /// The connection.
     #[serde(default)]
     connection: Option<String>,
@@ -83,19 +96,13 @@ pub(crate) struct NetworkServiceConfigUpdate {
     /// True if the member wants to be on the member list.
     #[serde(default)]
     listed: Option<bool>,
-    /// The account that pays.
-    #[serde(default)]
-    billing_account: Option<String>,
-    /// The number of the purchase order.
-    #[serde(default)]
-    purchase_order: Option<String>,
-    /// The contract.
-    #[serde(default, deserialize_with = "nullable")]
-    #[schema(value_type = Option<String>)]
-    contract_ref: Option<Option<String>>,
-    /// The assignments of roles to contacts.
-    #[serde(default)]
-    role_assignments: Option<Vec<String>>,
+}
+
+/// Returns the ends of an account, with the references of their orders.
+fn siblings(exchange: &Exchange, account: AccountId) -> impl Iterator<Item = (ConfigId, Option<&String>)> {
+    let all = exchange.configs.iter();
+    let own = all.filter(move |(_, found)| found.account == account);
+    own.map(|(id, found)| (*id, found.external_ref.as_ref()))
 }
 
 /// Returns an end that the principal may change.
@@ -174,18 +181,23 @@ async fn change(
         operations.extend(added.iter().map(|mac| mac.add(id)));
     }
     let mut facts = ix_api_properties(app, id);
-    if let Some(managing) = &given.managing_account {
+    let consuming = given.owned.consuming_account.as_ref();
+    unchanged("consuming_account", consuming, &config.account.to_string())?;
+    unchanged("role", given.role.as_ref(), &Role::from(config.role))?;
+    let offering = offering_of(&facts, kind.unwrap_or(ServiceKind::P2pVc), config.service);
+    unchanged("product_offering", given.product_offering.as_ref(), &offering)?;
+    if let Some(reference) = &given.owned.external_ref {
+        let others = siblings(&principal.snapshot.exchange, config.account);
+        check_reference(app, reference.as_ref(), others.filter(|(other, _)| *other != id))?;
+        facts.external_ref = Some(reference.clone().unwrap_or_default());
+    }
+    if let Some(managing) = &given.owned.managing_account {
         super::view::account(principal, "managing_account", managing)?;
         facts.managing_account = Some(managing.clone());
     }
     facts.listed = given.listed.or(facts.listed);
     let mut billed = facts.billed(config.account);
-    billed.change(
-        given.billing_account.clone(),
-        given.purchase_order.clone(),
-        given.contract_ref.clone(),
-        given.role_assignments.clone(),
-    );
+    given.billed.clone().apply(&mut billed);
     billed.check(principal)?;
     check_assignments(app, principal, &billed.role_assignments)?;
     order(app, principal, conditions, operations, &given).await?;
@@ -198,39 +210,41 @@ async fn change(
 
 /// Change a network service config
 #[utoipa::path(patch, path = "/api/v2/network-service-configs/{id}", tag = "network-service-configs", operation_id = "network_service_configs_partial_update", request_body = NetworkServiceConfigUpdate, params(("id" = String, Path, description = "The config")),
-    responses((status = 200, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+    responses((status = 202, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn update(
     Shared(app): Shared<App>,
     principal: Principal,
     conditions: Conditions,
     Path(id): Path<String>,
     Body(given): Body<NetworkServiceConfigUpdate>,
-) -> Result<Json<NetworkServiceConfig>, Problem> {
-    change(&app, &principal, &id, &conditions, given).await
+) -> Result<(StatusCode, Json<NetworkServiceConfig>), Problem> {
+    let changed = change(&app, &principal, &id, &conditions, given).await?;
+    Ok((StatusCode::ACCEPTED, changed))
 }
 
 /// Change a network service config; absent properties stay
 #[utoipa::path(put, path = "/api/v2/network-service-configs/{id}", tag = "network-service-configs", operation_id = "network_service_configs_update", request_body = NetworkServiceConfigUpdate, params(("id" = String, Path, description = "The config")),
-    responses((status = 200, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+    responses((status = 202, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn replace(
     Shared(app): Shared<App>,
     principal: Principal,
     conditions: Conditions,
     Path(id): Path<String>,
     Body(given): Body<NetworkServiceConfigUpdate>,
-) -> Result<Json<NetworkServiceConfig>, Problem> {
-    change(&app, &principal, &id, &conditions, given).await
+) -> Result<(StatusCode, Json<NetworkServiceConfig>), Problem> {
+    let changed = change(&app, &principal, &id, &conditions, given).await?;
+    Ok((StatusCode::ACCEPTED, changed))
 }
 
 /// Remove an end from its service
 #[utoipa::path(delete, path = "/api/v2/network-service-configs/{id}", tag = "network-service-configs", operation_id = "network_service_configs_destroy", params(("id" = String, Path, description = "The config")),
-    responses((status = 200, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
+    responses((status = 202, body = NetworkServiceConfig), (status = "default", body = IxProblem, content_type = "application/problem+json")))]
 pub(crate) async fn delete(
     Shared(app): Shared<App>,
     principal: Principal,
     conditions: Conditions,
     Path(id): Path<String>,
-) -> Result<Json<NetworkServiceConfig>, Problem> {
+) -> Result<(StatusCode, Json<NetworkServiceConfig>), Problem> {
     let id: ConfigId = path_id(&id)?;
     writable(&principal, id, OperationKind::DeleteEnd)?;
     let mut gone = view(&app, &principal, id)?;
@@ -244,7 +258,7 @@ pub(crate) async fn delete(
     )
     .await?;
     gone.base_mut().stateful = Stateful::plain(State::DecommissionRequested);
-    Ok(Json(gone))
+    Ok((StatusCode::ACCEPTED, Json(gone)))
 }
 
 /// Read when a network service config can end

@@ -9,6 +9,7 @@ use millrace_ix_model::{ConfigId, ConnectionId, EndRole, Key as _, Operation, Se
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::siblings;
 use super::view::{NetworkServiceConfig, Role, view};
 use super::vlan::VlanConfig;
 use crate::access::Principal;
@@ -16,7 +17,7 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 use crate::v2::contacts::check_assignments;
-use crate::v2::orders::{created, ix_api_properties, order_granted, put_properties, renewed};
+use crate::v2::orders::{check_reference, created, ix_api_properties, order_granted, put_properties, renewed};
 use crate::v2::places::{check_offering, type_of};
 use crate::v2::problem::IxProblem;
 use crate::v2::view::{Billed, Owned, id as identifier, invalid};
@@ -154,6 +155,8 @@ pub(crate) async fn create(
             format!("{connection} belongs to {owner}"),
         ));
     }
+    let others = siblings(&principal.snapshot.exchange, owner).map(|(other, _)| (other, None));
+    check_reference(&app, base.owned.external_ref.as_ref(), others)?;
     let macs = addresses::resolve(&app, &principal, macs)?;
     let bounds = joining::may_join(&app, &principal, service, owner);
     let (granted, first) = match bounds {

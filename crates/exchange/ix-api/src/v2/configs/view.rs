@@ -1,6 +1,6 @@
 //! Configs as IX-API shows them.
 
-use millrace_ix_model::{Config, ConfigId, EndRole, Key as _, ServiceKind};
+use millrace_ix_model::{Config, ConfigId, EndRole, Key as _, ServiceId, ServiceKind};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -8,9 +8,9 @@ use super::vlan::VlanConfig;
 use crate::access::Principal;
 use crate::app::App;
 use crate::problem::Problem;
-use crate::v2::orders::{end_state, ix_api_properties};
+use crate::v2::orders::{end_state, is_listed, ix_api_properties};
 use crate::v2::places::offering_id;
-use crate::v2::view::{Billed, Owned, Stateful};
+use crate::v2::view::{Billed, IxApiProperties, Owned, Stateful};
 use crate::v2::{addresses, features};
 
 /// The parts that all configs have.
@@ -81,6 +81,22 @@ pub(crate) enum Role {
     Leaf,
 }
 
+impl From<EndRole> for Role {
+    fn from(role: EndRole) -> Role {
+        match role {
+            EndRole::Root => Role::Root,
+            EndRole::Leaf => Role::Leaf,
+        }
+    }
+}
+
+/// Returns the product offering of an end.
+pub(super) fn offering_of(facts: &IxApiProperties, kind: ServiceKind, service: ServiceId) -> String {
+    let lan = (kind == ServiceKind::ExchangeLan).then_some(service);
+    let ordered = facts.product_offering.clone();
+    ordered.unwrap_or_else(|| offering_id(kind, lan))
+}
+
 /// A network service config.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -138,10 +154,7 @@ pub(super) fn view(app: &App, principal: &Principal, id: ConfigId) -> Result<Net
         ServiceKind::P2pVc => NetworkServiceConfig::P2pVc(base),
         ServiceKind::P2mpVc => NetworkServiceConfig::P2mpVc(RoleConfig {
             base,
-            role: match config.role {
-                EndRole::Root => Role::Root,
-                EndRole::Leaf => Role::Leaf,
-            },
+            role: config.role.into(),
         }),
         ServiceKind::Mp2mpVc => NetworkServiceConfig::Mp2mpVc(MacConfig { base, macs: macs() }),
         ServiceKind::ExchangeLan => {
@@ -149,10 +162,11 @@ pub(super) fn view(app: &App, principal: &Principal, id: ConfigId) -> Result<Net
             NetworkServiceConfig::ExchangeLan(LanConfig {
                 base,
                 asns: config.asns.iter().copied().collect(),
-                listed: facts.listed.unwrap_or(false),
-                product_offering: facts
-                    .product_offering
-                    .unwrap_or_else(|| offering_id(kind, Some(config.service))),
+                listed: exchange
+                    .accounts
+                    .get(&config.account)
+                    .is_some_and(|account| is_listed(app, id, account)),
+                product_offering: offering_of(&facts, kind, config.service),
                 macs: macs(),
                 ips: ips.map(|(id, _)| id.to_string()).collect(),
             })

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 
-use super::{get, id, owned, post, with, with_lan};
+use super::{get, id, owned, patch, post, refused, with, with_lan, write_back};
 use crate::support::Api;
 
 #[tokio::test]
@@ -142,6 +142,133 @@ async fn an_object_of_another_member_is_answered_as_an_absent_one() {
         let list = get(&api, &dan, path).await.text();
         assert!(!list.contains(&format!("\"{id}\"")), "{path} shows {id}");
     }
+}
+
+#[tokio::test]
+async fn what_a_client_has_read_it_writes_back_and_references_change_once() {
+    let api = Api::over(with_lan()).await;
+    let (ann, pro) = (api.key("ann"), api.key("pro"));
+    let account = get(&api, &ann, "/account").await.json()["id"].clone();
+    let account = account.as_str().unwrap();
+    let contact = with(
+        owned(account),
+        json!({ "name": "Ann", "email": "ann@example.net" }),
+    );
+    let contact = format!("/contacts/{}", id(&post(&api, &ann, "/contacts", contact).await));
+    write_back(&api, &ann, &contact, 200, &["id"]).await;
+    refused(
+        &api,
+        &ann,
+        &contact,
+        json!({ "managing_account": "ac-999999" }),
+        "managing_account",
+    )
+    .await;
+    let merge = [("content-type", "application/merge-patch+json; charset=utf-8")];
+    let url = format!("/api/v2{contact}");
+    let patched = api
+        .send(
+            Method::PATCH,
+            &url,
+            &ann,
+            &merge,
+            Some(json!({ "external_ref": "c 1", "email": null })),
+        )
+        .await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    assert_eq!(
+        (
+            &patched.json()["external_ref"],
+            &patched.json()["email"],
+            &patched.json()["name"]
+        ),
+        (&json!("c 1"), &Value::Null, &json!("Ann"))
+    );
+    let put = api.send(Method::PUT, &url, &ann, &merge, Some(json!({}))).await;
+    assert_eq!(put.status, 415, "a merge patch is a PATCH: {}", put.text());
+    for (collection, only_read, wrong) in [
+        (
+            "/connections",
+            &[
+                "id",
+                "state",
+                "status",
+                "name",
+                "ports",
+                "vlan_types",
+                "outer_vlan_ethertypes",
+            ][..],
+            "speed",
+        ),
+        (
+            "/network-services",
+            &[
+                "id",
+                "state",
+                "status",
+                "nsc_required_contact_roles",
+                "capacity",
+                "member_joining_rules",
+                "network_features",
+            ],
+            "product_offering",
+        ),
+        ("/accounts", &["id", "state", "status"], "managing_account"),
+    ] {
+        let all = get(&api, &pro, collection).await.json();
+        let mut all: Vec<&Value> = all.as_array().unwrap().iter().collect();
+        // The objects of one account, or the accounts below none.
+        let of = |item: &Value| match collection {
+            "/accounts" => item["managing_account"].clone(),
+            _ => item["consuming_account"].clone(),
+        };
+        all.retain(|item| item["type"] != "exchange_lan");
+        let first = all
+            .iter()
+            .find(|one| all.iter().filter(|other| of(other) == of(one)).count() > 1);
+        let first = of(first.unwrap_or_else(|| panic!("two of an account in {collection}")));
+        all.retain(|item| of(item) == first);
+        let paths = [all[0], all[1]].map(|item| format!("{collection}/{}", item["id"].as_str().unwrap()));
+        write_back(&api, &pro, &paths[0], 200, only_read).await;
+        let other = if wrong == "speed" {
+            json!(1)
+        } else {
+            json!("ac-999999")
+        };
+        refused(&api, &pro, &paths[0], json!({ wrong: other }), wrong).await;
+        let set = patch(&api, &pro, &paths[0], json!({ "external_ref": "new 1" })).await;
+        assert_eq!(
+            (set.status, &set.json()["external_ref"]),
+            (200, &json!("new 1")),
+            "{}",
+            set.text()
+        );
+        let same = patch(&api, &pro, &paths[1], json!({ "external_ref": "new 1" })).await;
+        assert_eq!(
+            (same.status, &same.json()["type"]),
+            (400, &json!("https://errors.ix-api.net/v2/unable-to-fulfill.html")),
+            "{collection}: {}",
+            same.text()
+        );
+        let found = get(&api, &pro, &format!("{collection}?external_ref=new%201"))
+            .await
+            .json();
+        assert_eq!(found.as_array().unwrap().len(), 1, "{collection}: {found}");
+        let gone = patch(&api, &pro, &paths[0], json!({ "external_ref": null })).await;
+        assert_eq!(gone.json()["external_ref"], Value::Null);
+        assert_eq!(
+            patch(&api, &pro, &paths[1], json!({ "external_ref": "new 1" }))
+                .await
+                .status,
+            200
+        );
+    }
+    let none = get(&api, &pro, "/accounts?billable=true").await.json();
+    let all = get(&api, &pro, "/accounts?billable=false").await.json();
+    assert_eq!(none, json!([]));
+    assert!(!all.as_array().unwrap().is_empty());
+    let wrong = get(&api, &pro, "/accounts?page_token=x").await;
+    assert!(wrong.text().contains("page_offset"), "{}", wrong.text());
 }
 
 #[tokio::test]

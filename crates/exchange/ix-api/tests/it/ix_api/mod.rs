@@ -2,6 +2,7 @@
 
 mod access;
 mod circuits;
+mod ends;
 mod lan;
 
 use axum::http::Method;
@@ -30,6 +31,36 @@ async fn delete(api: &Api, key: &str, path: &str) -> Answer {
     let headers = [("content-type", "application/json;")];
     api.send(Method::DELETE, &format!("/api/v2{path}"), key, &headers, None)
         .await
+}
+
+/// Sends what was read of an object back by PUT, without properties of answers, and expects the same object again.
+async fn write_back(api: &Api, key: &str, path: &str, status: u16, only_read: &[&str]) {
+    let read = async || {
+        let mut found = get(api, key, path).await.json();
+        // The facts of a state have the time of the answer.
+        found.as_object_mut().unwrap().remove("status");
+        found
+    };
+    let before = read().await;
+    let mut body = before.clone();
+    for name in only_read {
+        body.as_object_mut().unwrap().remove(*name);
+    }
+    let url = format!("/api/v2{path}");
+    let answer = api.send(Method::PUT, &url, key, &[], Some(body)).await;
+    assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    assert_eq!(read().await, before);
+}
+
+/// Expects that a change is refused because of a property.
+async fn refused(api: &Api, key: &str, path: &str, body: Value, property: &str) {
+    let answer = patch(api, key, path, body).await;
+    assert_eq!(
+        (answer.status, &answer.json()["properties"][0]["name"]),
+        (400, &json!(property)),
+        "{path}: {}",
+        answer.text()
+    );
 }
 
 /// Returns the identifier of an object that was created.
