@@ -17,7 +17,9 @@ use crate::app::App;
 use crate::problem::Problem;
 use crate::request::{Body, Conditions};
 use crate::v2::contacts::check_assignments;
-use crate::v2::orders::{check_reference, created, ix_api_properties, order_granted, put_properties, renewed};
+use crate::v2::orders::{
+    check_reference, created, ix_api_properties, order_granted, put_properties, renewed,
+};
 use crate::v2::places::{check_offering, type_of};
 use crate::v2::problem::IxProblem;
 use crate::v2::view::{Billed, Owned, id as identifier, invalid};
