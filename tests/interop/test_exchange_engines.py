@@ -17,7 +17,7 @@ import postgres
 from engine_pair import PAIRS, Pair, Traffic
 from exchange import Control
 from switches import wait_for
-from test_exchange import frame, passes
+from test_exchange import frame, passes, socket_on
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet needs root"),

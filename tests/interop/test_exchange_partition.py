@@ -11,6 +11,7 @@ import requests
 
 import namespaces
 import postgres
+from engine_pair import Traffic
 from exchange import Exchange
 from fabrics import circuit, connection, fabric, switch_config, trunk_ports
 from sites import Site, Wire

@@ -10,10 +10,10 @@ import sqlite3
 import pytest
 
 import namespaces
+from engine_pair import Traffic
 from exchange import Exchange
 from switches import Millrace, wait_for
 from test_exchange import flows
-from engine_pair import Traffic
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="virtual Ethernet needs root")
 PAIRS = [("ixu-a", "ixu-sa"), ("ixu-b", "ixu-sb")]

@@ -345,7 +345,7 @@ LISTENERS = {
 # The files that bind a socket, and the rows that serve there.
 SOURCES = {
     "bin/millrace-ix/src/control.rs": ["commands of an exchange"],
-    "bin/millrace-ix/src/routing/sessions.rs": ["BGP of an exchange"],
+    "bin/millrace-ix/src/routing/tcp.rs": ["BGP of an exchange"],
     "bin/millrace-ix/src/web.rs": ["API and page of an exchange"],
     "bin/millrace-mgmt/src/gnmi.rs": ["gNMI"],
     "bin/millrace-mgmt/src/socket.rs": ["NETCONF", "gNMI"],

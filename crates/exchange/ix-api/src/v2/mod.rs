@@ -63,9 +63,10 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
         .values_mut()
         .filter_map(|item| item.patch.as_mut())
     {
+        // `application/json` is taken, too; a generated client has one body for one type.
         let contents = patch.request_body.iter_mut().map(|body| &mut body.content);
         for content in contents {
-            if let Some(json) = content.get("application/json").cloned() {
+            if let Some(json) = content.remove("application/json") {
                 content.insert(MERGE_PATCH.to_owned(), json);
             }
         }
