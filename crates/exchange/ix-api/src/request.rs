@@ -21,6 +21,8 @@ use crate::view::List;
 /// The maximum size of a request body, in bytes.
 pub(crate) const BODY_LIMIT: usize = 256 * 1024;
 
+/// The media type of JSON.
+pub(crate) const JSON: &str = "application/json";
 /// The media type of a JSON merge patch (RFC 7396).
 pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
@@ -40,7 +42,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
         let method = request.method().clone();
         // Absent properties of a PATCH stay, and null removes one, as a merge patch says (RFC 7396).
         let is_patch = method == Method::PATCH && media == MERGE_PATCH;
-        if media != "application/json" && !is_patch {
+        if media != JSON && !is_patch {
             let also = if method == Method::PATCH {
                 format!(" or {MERGE_PATCH}")
             } else {

@@ -15,8 +15,12 @@ fn bodies(document: &Value) -> Vec<(Method, String, Value)> {
     let mut found = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
-            let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
-            if !schema.is_null() {
+            let content = operation["requestBody"]["content"].as_object();
+            for schema in content
+                .into_iter()
+                .flatten()
+                .map(|(_, content)| &content["schema"])
+            {
                 let method = method.to_uppercase().parse().unwrap();
                 found.push((method, path.clone(), schema.clone()));
             }

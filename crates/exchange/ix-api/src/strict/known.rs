@@ -8,6 +8,7 @@ use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
 use crate::problem::{Problem, ProblemKind};
+use crate::request::{JSON, MERGE_PATCH};
 
 /// The largest number of nested values that are compared. No schema of this API is nested so deeply.
 const DEPTH_MAX: usize = 16;
@@ -43,11 +44,13 @@ impl Known {
 
     /// Refuses a body with a property that the operation does not have.
     pub(crate) fn check_body(&self, method: &Method, path: &str, body: &Value) -> Result<(), Problem> {
-        let schema = &self.operation(method, path)["requestBody"]["content"]["application/json"]["schema"];
-        if schema.is_null() {
+        let content = &self.operation(method, path)["requestBody"]["content"];
+        let described = [JSON, MERGE_PATCH].map(|media| &content[media]["schema"]);
+        let schema = described.into_iter().find(|schema| !schema.is_null());
+        let Some(schema) = schema else {
             let detail = format!("the OpenAPI document does not describe the body of {method} {path}");
             return Err(Problem::new(ProblemKind::Internal, detail));
-        }
+        };
         self.unknown(&[schema], body, "", 0).map_or(Ok(()), |unknown| {
             let pointer = unknown.pointer.clone();
             Err(unknown

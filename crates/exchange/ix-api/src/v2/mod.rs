@@ -40,7 +40,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::request::MERGE_PATCH;
+use crate::request::{JSON, MERGE_PATCH};
 
 #[derive(OpenApi)]
 #[openapi(info(
@@ -66,7 +66,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
         // `application/json` is taken, too; a generated client has one body for one type.
         let contents = patch.request_body.iter_mut().map(|body| &mut body.content);
         for content in contents {
-            if let Some(json) = content.remove("application/json") {
+            if let Some(json) = content.remove(JSON) {
                 content.insert(MERGE_PATCH.to_owned(), json);
             }
         }
