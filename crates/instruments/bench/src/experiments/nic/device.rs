@@ -101,8 +101,8 @@ mod tests {
             wire.limit == "wire" && (wire.mpps - 14.881).abs() < 0.001,
             "{wire:?}"
         );
-        let workers = rate(&forty, 64, 1, 20.0);
-        assert_eq!((workers.limit, workers.mpps), ("workers", 50.0));
+        let workers = rate(&forty, 64, 1, 25.0);
+        assert_eq!((workers.limit, workers.mpps), ("workers", 40.0));
         // 60 bytes, a completion and a buffer number are 94 bytes in three packets: 172 of 7,877 bytes a microsecond.
         let bus = rate(&forty, 64, 8, 20.0);
         assert!(bus.limit == "bus" && (bus.mpps - 45.8).abs() < 0.05, "{bus:?}");
