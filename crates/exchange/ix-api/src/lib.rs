@@ -27,6 +27,7 @@ mod idempotency;
 mod index;
 mod kept;
 mod mail;
+mod media;
 mod metrics;
 mod names;
 mod notices;

@@ -15,16 +15,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::app::App;
+use crate::media::{JSON, MERGE_PATCH};
 use crate::problem::{Problem, ProblemKind};
 use crate::view::List;
 
 /// The maximum size of a request body, in bytes.
 pub(crate) const BODY_LIMIT: usize = 256 * 1024;
-
-/// The media type of JSON.
-pub(crate) const JSON: &str = "application/json";
-/// The media type of a JSON merge patch (RFC 7396).
-pub(crate) const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// The JSON object in the body of a request.
 pub(crate) struct Body<T>(pub(crate) T);

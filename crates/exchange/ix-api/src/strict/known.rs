@@ -7,8 +7,8 @@ use millrace_ix_model::reason;
 use serde_json::Value;
 use utoipa::openapi::OpenApi;
 
+use crate::media::{JSON, MERGE_PATCH};
 use crate::problem::{Problem, ProblemKind};
-use crate::request::{JSON, MERGE_PATCH};
 
 /// The largest number of nested values that are compared. No schema of this API is nested so deeply.
 const DEPTH_MAX: usize = 16;

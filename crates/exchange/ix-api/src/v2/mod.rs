@@ -40,7 +40,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::request::{JSON, MERGE_PATCH};
+use crate::media::{JSON, MERGE_PATCH};
 
 #[derive(OpenApi)]
 #[openapi(info(
