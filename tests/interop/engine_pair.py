@@ -7,7 +7,7 @@ import time
 
 from exchange import Exchange
 from switches import Millrace, free_port, wait_for
-from test_exchange import frame, socket_on
+from test_exchange import frame, frames_until, socket_on
 
 PAIRS = [("ixe-a", "ixe-sa"), ("ixe-b", "ixe-sb")]
 # The frames in a second of the member's traffic.
@@ -35,15 +35,7 @@ class Traffic(threading.Thread):
             self.sent += 1
 
     def receive(self):
-        while True:
-            try:
-                data = self.other.recv(2000)
-            except TimeoutError:
-                if self.over.is_set():
-                    return
-                continue
-            except OSError:
-                return
+        for data in frames_until(self.other, self.over):
             words = data.split(b"number ")
             if len(words) == 2:
                 self.arrived.add(int(words[1].split()[0]))

@@ -36,6 +36,19 @@ def socket_on(interface):
     return opened
 
 
+def frames_until(link, over):
+    """Yields the frames that arrive at a socket of `socket_on`, until an event is set and none comes; or until the interface is gone,
+    because the test has failed."""
+    while True:
+        try:
+            yield link.recv(2000)
+        except TimeoutError:
+            if over.is_set():
+                return
+        except OSError:
+            return
+
+
 def passes(one, other, sent, text, bound=30.0):
     """Sends a frame until it arrives; returns the seconds that took, or None."""
     started = time.monotonic()

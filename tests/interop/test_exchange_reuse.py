@@ -16,7 +16,7 @@ from exchange import Control, Exchange
 from fabrics import connection, fabric, switch_config, trunk_ports
 from sites import Site, Wire
 from switches import wait_for
-from test_exchange import frame, socket_on
+from test_exchange import frame, frames_until, socket_on
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 TURNS = 200 if os.environ.get("MILLRACE_EXCHANGE_LONG") else 6
@@ -46,15 +46,7 @@ class Senders:
                     link.send(frame(f"tenant {name} ", 100))
 
     def receive(self):
-        while True:
-            try:
-                data = self.receiver.recv(2000)
-            except TimeoutError:
-                if self.over.is_set():
-                    return
-                continue
-            except OSError:
-                return
+        for data in frames_until(self.receiver, self.over):
             words = data.split(b"tenant ")
             if len(words) == 2:
                 self.seen.append(words[1][:1].decode())

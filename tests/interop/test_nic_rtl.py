@@ -2,15 +2,13 @@
 
 import os
 import random
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-RTL = ROOT / "rtl"
+from rtl_simulator import ROOT, RTL, needs_verilator, simulator  # noqa: F401
+
 sys.path.insert(0, str(RTL))
 
 import oracle  # noqa: E402
@@ -18,16 +16,7 @@ import records  # noqa: E402
 
 FRAMES = int(os.environ.get("MILLRACE_NIC_FRAMES", "20000"))
 
-pytestmark = pytest.mark.skipif(not shutil.which("verilator"), reason="Verilator is not installed: scripts/setup.sh hardware")
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Path:
-    """Builds the simulator of the configuration `ten`, if its sources are newer."""
-    file = ROOT / "target/rtl/ten/nic_sim"
-    built = subprocess.run(["make", "-s", "-C", str(RTL), str(file)], capture_output=True, text=True)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return file
+pytestmark = needs_verilator
 
 
 def test_the_rtl_equals_the_model_for_random_frames_and_commands(simulator):

@@ -2,24 +2,20 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from offloading import FLOWS, NIC, wired
+from rtl_simulator import needs_verilator, simulator  # noqa: F401
 from switches import wait_for
-
-ROOT = Path(__file__).resolve().parents[2]
-RTL = ROOT / "rtl"
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="kernel: needs root"),
     pytest.mark.skipif(not NIC.exists(), reason="millrace-nic is not built"),
-    pytest.mark.skipif(not shutil.which("verilator"), reason="Verilator is not installed: scripts/setup.sh hardware"),
+    needs_verilator,
 ]
 
 # A simulator whose completions of frames have another mark: records as docs/nic-interface.md has them.
@@ -35,15 +31,6 @@ while len(head := real.stdout.read(4)) == 4:
             record[2] ^= 1
     os.write(1, head + record)
 """
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Path:
-    """Builds the simulator of the configuration `ten`, if its sources are newer."""
-    file = ROOT / "target/rtl/ten/nic_sim"
-    built = subprocess.run(["make", "-s", "-C", str(RTL), str(file)], capture_output=True, text=True)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return file
 
 
 def test_the_rtl_does_under_the_switch_what_the_model_does(simulator, tmp_path):

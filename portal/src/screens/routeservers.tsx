@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 
 import { memberRoutes, rejectedRoutes, routeServerSessions } from "../api/queries";
 import type { MemberRoute, RejectedRoute, RouteServerSession } from "../api/types";
@@ -97,14 +97,30 @@ export function SessionTable({ sessions }: { sessions: RouteServerSession[] }) {
 /** The number of rejected routes that are shown at first. */
 const FIRST = 20;
 
+/** A table of the first rows, and the button that shows all of them. */
+function Shortened<Row>({ rows, table }: { rows: Row[]; table: (shown: Row[]) => ReactNode }) {
+  const t = useText();
+  const [all, setAll] = useState(false);
+  const shown = all ? rows : rows.slice(0, FIRST);
+  return (
+    <>
+      <div className="table-wrap">{table(shown)}</div>
+      {shown.length < rows.length ? (
+        <div className="buttons">
+          <Button onPress={() => setAll(true)}>{t("rs.showAll", { count: rows.length })}</Button>
+        </div>
+      ) : null}
+    </>
+  );
+}
+
 /** The rejected routes, each with its causes in words. */
 export function RejectedTable({ routes }: { routes: RejectedRoute[] }) {
   const t = useText();
-  const [all, setAll] = useState(false);
-  const shown = all ? routes : routes.slice(0, FIRST);
   return (
-    <>
-      <div className="table-wrap">
+    <Shortened
+      rows={routes}
+      table={(shown) => (
         <Table
           rows={shown}
           keyOf={(route) => `${route.server} ${route.address} ${route.prefix} ${route.as_path} ${route.next_hop ?? ""}`}
@@ -127,13 +143,8 @@ export function RejectedTable({ routes }: { routes: RejectedRoute[] }) {
             { title: t("rs.server"), cell: (route) => route.server },
           ]}
         />
-      </div>
-      {shown.length < routes.length ? (
-        <div className="buttons">
-          <Button onPress={() => setAll(true)}>{t("rs.showAll", { count: routes.length })}</Button>
-        </div>
-      ) : null}
-    </>
+      )}
+    />
   );
 }
 
@@ -147,12 +158,11 @@ const VALIDITY: Record<string, { tone: Tone; word: MessageId }> = {
 /** All routes of an end at the route servers, accepted and rejected, with their states by RPKI and in the registry. */
 export function RoutesTable({ routes }: { routes: MemberRoute[] }) {
   const t = useText();
-  const [all, setAll] = useState(false);
-  const shown = all ? routes : routes.slice(0, FIRST);
   const unknown = <span className="quiet">{t("rs.unknown")}</span>;
   return (
-    <>
-      <div className="table-wrap">
+    <Shortened
+      rows={routes}
+      table={(shown) => (
         <Table
           label={t("rs.routes")}
           rows={shown}
@@ -183,13 +193,8 @@ export function RoutesTable({ routes }: { routes: MemberRoute[] }) {
             { title: t("rs.server"), cell: (route) => route.server },
           ]}
         />
-      </div>
-      {shown.length < routes.length ? (
-        <div className="buttons">
-          <Button onPress={() => setAll(true)}>{t("rs.showAll", { count: routes.length })}</Button>
-        </div>
-      ) : null}
-    </>
+      )}
+    />
   );
 }
 

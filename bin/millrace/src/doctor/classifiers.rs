@@ -3,7 +3,6 @@
 use millrace_api::view::{Offload, Port};
 
 use super::finding::Finding;
-use crate::output::Session;
 
 /// Returns a line for each thing that is wrong with the device of a port.
 fn lines(port: &str, offload: &Offload) -> Vec<String> {
@@ -31,15 +30,10 @@ fn lines(port: &str, offload: &Offload) -> Vec<String> {
     lines
 }
 
-/// Checks the ports of all bridges. Returns `None` if no device has erred, or no daemon responds.
-pub(super) fn of_ports(session: &Session) -> Option<Finding> {
-    let client = session.client().ok()?;
-    let mut found = Vec::new();
-    for bridge in client.bridges().ok()? {
-        let ports = client.ports(&bridge.name).ok()?;
-        let of = |port: &Port| Some(lines(&port.name, port.offload_status.as_ref()?));
-        found.extend(ports.iter().filter_map(of).flatten());
-    }
+/// Checks the ports of all bridges. Returns `None` if no device has erred.
+pub(super) fn of_ports(ports: &[Port]) -> Option<Finding> {
+    let of = |port: &Port| Some(lines(&port.name, port.offload_status.as_ref()?));
+    let found: Vec<String> = ports.iter().filter_map(of).flatten().collect();
     finding(&found)
 }
 

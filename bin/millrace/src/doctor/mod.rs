@@ -19,7 +19,7 @@ mod rights;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use millrace_api::view::Version;
+use millrace_api::view::{Port, Version};
 
 pub(crate) use offloads::advice;
 
@@ -37,8 +37,9 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
         version.as_ref(),
         namespace::own(),
     ));
-    findings.extend(offloads::of_ports(session));
-    findings.extend(classifiers::of_ports(session));
+    let ports = ports(session).unwrap_or_default();
+    findings.extend(offloads::of_ports(&ports));
+    findings.extend(classifiers::of_ports(&ports));
     findings.push(daemon::answers(session));
     session.print(&findings, |findings| text(findings))?;
     let is_bad = findings.iter().any(|finding| finding.verdict == Verdict::Bad);
@@ -47,6 +48,16 @@ pub(crate) fn run(session: &Session) -> Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Returns the ports of all bridges; `None` if no daemon responds.
+fn ports(session: &Session) -> Option<Vec<Port>> {
+    let client = session.client().ok()?;
+    let mut ports = Vec::new();
+    for bridge in client.bridges().ok()? {
+        ports.extend(client.ports(&bridge.name).ok()?);
+    }
+    Some(ports)
 }
 
 /// Runs all checks. `daemon` is the version information of the running daemon, if one responds.

@@ -7,7 +7,6 @@ use millrace_api::view::Port;
 use millrace_model::Device;
 
 use super::finding::Finding;
-use crate::output::Session;
 
 /// The drivers that forward partial checksums.
 const DRIVERS: [&str; 2] = ["net_af_packet", "net_af_xdp"];
@@ -47,18 +46,9 @@ fn advice_on(port: &Port, interface: &str) -> String {
     )
 }
 
-/// Checks the ports of all bridges. Returns `None` if no port is affected, or no daemon responds.
-pub(super) fn of_ports(session: &Session) -> Option<Finding> {
-    let client = session.client().ok()?;
-    let mut lines = Vec::new();
-    for bridge in client.bridges().ok()? {
-        for port in client.ports(&bridge.name).ok()? {
-            if let Some(interface) = affected(&port, is_veth) {
-                lines.push(advice_on(&port, &interface));
-            }
-        }
-    }
-    finding(&lines)
+/// Checks the ports of all bridges. Returns `None` if no port is affected.
+pub(super) fn of_ports(ports: &[Port]) -> Option<Finding> {
+    finding(&advice(ports))
 }
 
 fn finding(lines: &[String]) -> Option<Finding> {

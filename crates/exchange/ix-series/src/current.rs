@@ -8,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use crate::chunk::{Column, Source, merge, source};
+use crate::chunk::{Column, Source, source};
 use crate::key::{Key, Subject};
 use crate::log::{self, Interval, Log, Numbers};
 use crate::point::{FULL, GAP, Level, Point};
@@ -102,7 +102,8 @@ impl Current {
             // An end that came again has its older points in the log only; identifiers do not return, so that none does.
             return decoded(key, codes);
         }
-        let found = self.forgotten(|other| other == key);
+        // A log that cannot be read leaves the points unknown.
+        let found = self.forgotten(|other| other == key).unwrap_or_default();
         found
             .get(&key)
             .map_or_else(|| vec![Point::UNKNOWN; INTERVALS], |codes| decoded(key, codes))
@@ -114,32 +115,31 @@ impl Current {
     }
 
     /// Returns the columns of the series that have left memory, as far as they are wanted.
-    fn forgotten(&self, is_wanted: impl Fn(Key) -> bool) -> Columns {
+    fn forgotten(&self, is_wanted: impl Fn(Key) -> bool) -> io::Result<Columns> {
         let mut columns = Columns::new();
-        if self.has_forgotten
-            && let Ok(bytes) = std::fs::read(&self.path)
-        {
-            log::read(&bytes, |mut interval| {
+        if self.has_forgotten {
+            log::read(&std::fs::read(&self.path)?, |mut interval| {
                 interval
                     .values
                     .retain(|(key, _)| is_wanted(*key) && !self.columns.contains_key(key));
                 put(&mut columns, self.start, &interval);
             });
         }
-        columns
+        Ok(columns)
     }
 
-    /// Returns the columns of all series of the hour.
+    /// Takes the series that have left memory back into it: the hour has ended.
+    pub(crate) fn recall(&mut self) -> io::Result<()> {
+        let forgotten = self.forgotten(|_| true)?;
+        self.columns.extend(forgotten);
+        self.has_forgotten = false;
+        Ok(())
+    }
+
+    /// Returns the columns of the series in memory.
     pub(crate) fn columns(&self) -> Source<'_> {
-        let decode = |(key, codes): (&Key, &Codes)| (*key, decoded(*key, codes));
-        let kept = source(self.columns.iter().map(decode));
-        let forgotten = self.forgotten(|_| true);
-        let forgotten = source(
-            forgotten
-                .into_iter()
-                .map(move |(key, codes)| decode((&key, &codes))),
-        );
-        source(merge(vec![kept, forgotten]))
+        let columns = self.columns.iter();
+        source(columns.map(|(key, codes)| (*key, decoded(*key, codes))))
     }
 
     /// Removes the log.

@@ -194,16 +194,16 @@ impl Store {
     }
 
     /// Writes the files of an hour, and removes its log.
-    fn seal(&mut self, current: Current) -> Result<(), SeriesError> {
+    fn seal(&mut self, mut current: Current) -> Result<(), SeriesError> {
         let start = current.start;
+        let log = self.folder.join(log_name(start));
+        current.recall().map_err(failure(&log))?;
         let pieces = current
             .columns()
             .map(|(key, raw)| (key, rolled_up(&raw, PIECE_POINTS)));
         self.write(Kind::Piece, start, source(pieces))?;
         self.write(Kind::Raw, start, current.columns())?;
-        current
-            .remove()
-            .map_err(failure(&self.folder.join(log_name(start))))
+        current.remove().map_err(failure(&log))
     }
 
     /// Writes columns, with what an earlier file of this name has.

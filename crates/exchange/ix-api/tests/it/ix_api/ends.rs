@@ -86,30 +86,13 @@ async fn the_member_list_has_the_number_of_a_session_and_every_network_of_a_lan(
     // A session is written back as it was read, and the properties that cannot change are named.
     let path = format!("/network-feature-configs/{session}");
     write_back(&api, &ann, &path, 200, &["id", "state", "status"]).await;
-    refused(
-        &api,
-        &ann,
-        &path,
-        json!({ "session_mode": "collector" }),
-        "session_mode",
-    )
-    .await;
-    refused(
-        &api,
-        &ann,
-        &path,
-        json!({ "consuming_account": "ac-999999" }),
-        "consuming_account",
-    )
-    .await;
-    refused(
-        &api,
-        &ann,
-        &path,
-        json!({ "network_feature": "x" }),
-        "network_feature",
-    )
-    .await;
+    for (property, value) in [
+        ("session_mode", "collector"),
+        ("consuming_account", "ac-999999"),
+        ("network_feature", "x"),
+    ] {
+        refused(&api, &ann, &path, json!({ property: value }), property).await;
+    }
     let changed = patch(
         &api,
         &ann,
