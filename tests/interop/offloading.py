@@ -174,8 +174,13 @@ class Wired(Bed):
         command = [NIC, "--wire", "kernel:of0w", "--socket", self.path, *self.options]
         with self.log.open("a") as log:
             self.nic = subprocess.Popen(command, stdout=log, stderr=log)
-        # The switch connects again until the device listens: a connection of the test would be taken for a switch's.
-        wait_for("the socket of millrace-nic", self.path.exists)
+
+        def listens():
+            assert self.nic.poll() is None, f"millrace-nic has ended:\n{self.log.read_text()}"
+            # A connection of the test would be taken for a switch's.
+            return self.path.exists()
+
+        wait_for("the socket of millrace-nic", listens)
 
     def stop_nic(self):
         self.nic.send_signal(signal.SIGCONT)

@@ -1,5 +1,6 @@
 """The simulator of the RTL of the NIC (`rtl/`), configuration `ten`."""
 
+import fcntl
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,8 +15,12 @@ needs_verilator = pytest.mark.skipif(not shutil.which("verilator"), reason="Veri
 
 @pytest.fixture(scope="module")
 def simulator() -> Path:
-    """Builds the simulator, if its sources are newer."""
+    """Builds the simulator, if its sources are newer. One process of the tests builds at a time: another one would find a half-written
+    program that is newer than its sources."""
     file = ROOT / "target/rtl/ten/nic_sim"
-    built = subprocess.run(["make", "-s", "-C", str(RTL), str(file)], capture_output=True, text=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with (file.parents[1] / "building").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = subprocess.run(["make", "-s", "-C", str(RTL), str(file)], capture_output=True, text=True)
     assert built.returncode == 0, built.stdout + built.stderr
     return file
