@@ -6,7 +6,7 @@ import subprocess
 import requests
 
 import namespaces
-from routing import bird_answers
+from routing import BIRD3, bird_answers
 from switches import end, run, wait_for
 
 
@@ -35,6 +35,10 @@ protocol static {{ ipv4; {" ".join(f"route {route} blackhole;" for route in rout
 SERVER = ("192.0.2.250", "2001:db8::fa")
 
 
+# The programs of a BIRD 2 and of a BIRD 3, and of their clients.
+BIRDS = {"bird2": ("bird", "birdc"), "bird3": (str(BIRD3 / "bird"), str(BIRD3 / "birdc"))}
+
+
 def birdc(namespace, folder, *command):
     """Returns the answer of a BIRD."""
     return namespaces.inside(namespace, "birdc", "-s", folder / "ctl", *command, check=False)
@@ -60,15 +64,16 @@ def lan(members):
 
 
 @contextlib.contextmanager
-def birds(*places):
+def birds(*places, kind="bird2"):
     """Runs a BIRD in each of these pairs of namespace and folder."""
+    program, client = BIRDS[kind]
     running = []
     try:
         for namespace, folder in places:
             running.append(subprocess.Popen(
-                ["ip", "netns", "exec", namespace, "bird", "-f", "-c", folder / "bird.conf", "-s", folder / "ctl", "-P", folder / "pid"],
+                ["ip", "netns", "exec", namespace, program, "-f", "-c", folder / "bird.conf", "-s", folder / "ctl", "-P", folder / "pid"],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-            wait_for("BIRD answers", lambda folder=folder: bird_answers(folder / "ctl"), 60)
+            wait_for("BIRD answers", lambda folder=folder: bird_answers(folder / "ctl", client), 60)
         yield
     finally:
         for process in running:

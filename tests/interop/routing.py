@@ -9,9 +9,11 @@ import socketserver
 import subprocess
 import threading
 
-from switches import free_port, run, wait_for
+from switches import free_port, opened, run, wait_for
 
 ASN, EXCHANGE_ASN = 64501, 64500
+# BIRD 3, which `scripts/setup.sh routers` unpacks beside the BIRD of the system.
+BIRD3 = pathlib.Path("/var/cache/millrace/bird3/bin")
 
 
 class Daemon:
@@ -50,14 +52,19 @@ class Daemon:
 
 
 class Speaker(Daemon):
-    """A member's router. `announce` and `withdraw` take a prefix and the communities of a route."""
+    """A member's router. `announce` and `withdraw` take a prefix and the communities of a route. With a `key`, its session has TCP MD5
+    (RFC 2385); with `gtsm`, GTSM (RFC 5082)."""
 
     asn = ASN
 
-    def __init__(self, folder, port):
+    def __init__(self, folder, port, key=None, gtsm=False):
         super().__init__(folder)
-        self.port = port
+        self.port, self.key, self.gtsm = port, key, gtsm
         self.routes = {}
+
+    @classmethod
+    def is_installed(cls):
+        return shutil.which(cls.program) is not None
 
     def announce(self, prefix, *communities):
         self.routes[prefix] = communities
@@ -68,21 +75,20 @@ class Speaker(Daemon):
         self.changed(prefix, False)
 
 
-def bird_answers(control):
+def bird_answers(control, birdc="birdc"):
     """Returns true if the BIRD behind this control socket answers. BIRD listens before it reads its configuration, and answers after."""
-    command = ["birdc", "-s", control, "show", "status"]
+    command = [birdc, "-s", control, "show", "status"]
     return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60).returncode == 0
 
 
 class Bird(Speaker):
     """BIRD 2."""
 
-    name, program, address = "bird2", "bird", "127.0.0.2"
+    name, program, birdc, address = "bird2", "bird", "birdc", "127.0.0.2"
 
-    def __init__(self, folder, port, options=""):
-        """`options` are further lines of the session."""
-        super().__init__(folder, port)
-        self.rules, self.options = [], options
+    def __init__(self, folder, port, **protection):
+        super().__init__(folder, port, **protection)
+        self.rules = []
 
     def write(self):
         def static(version, routes):
@@ -101,6 +107,7 @@ class Bird(Speaker):
         def rate(rule):
             # As a number of IEEE 754 (RFC 8955, section 7.1): 0, and 1,000,000,000,000 bytes in a second.
             return "0x0" if rule.drops else "0x5368d4a5"
+        protection = (f'password "{self.key}"; ' if self.key else "") + ("ttl security on;" if self.gtsm else "")
         config = f"""
 log "{self.folder}/bird.log" all;
 router id 192.0.2.102;
@@ -113,7 +120,7 @@ protocol static flowspec4 {{ flow4 {{ table flows4; }}; {rules(4)} }}
 protocol static flowspec6 {{ flow6 {{ table flows6; }}; {rules(6)} }}
 protocol bgp exchange {{
   local {self.address} as {self.asn}; neighbor 127.0.0.1 port {self.port} as {EXCHANGE_ASN};
-  multihop 2; {self.options} connect delay time 1; connect retry time 1; error wait time 1, 2; hold time 30;
+  multihop 2; {protection} connect delay time 1; connect retry time 1; error wait time 1, 2; hold time 30;
   ipv4 {{ import none; export all; next hop self; }};
   ipv6 {{ import none; export all; next hop address 2001:db8::2; }};
   flow4 {{ table flows4; import none; export all; }};
@@ -124,17 +131,23 @@ protocol bgp exchange {{
 
     def start(self):
         self.write()
-        self.launch("bird", "-f", "-c", self.folder / "bird.conf", "-s", self.folder / "ctl", "-P", self.folder / "pid")
-        wait_for("bird answers", lambda: bird_answers(self.folder / "ctl"))
+        self.launch(self.program, "-f", "-c", self.folder / "bird.conf", "-s", self.folder / "ctl", "-P", self.folder / "pid")
+        wait_for("bird answers", lambda: bird_answers(self.folder / "ctl", self.birdc))
 
     def changed(self, *_):
         self.write()
-        run("birdc", "-s", self.folder / "ctl", "configure")
+        run(self.birdc, "-s", self.folder / "ctl", "configure")
 
     def flows(self, rules):
         """Announces these rules of `flowspec`, and no others."""
         self.rules = list(rules)
         self.changed()
+
+
+class Bird3(Bird):
+    """BIRD 3."""
+
+    name, program, birdc, address = "bird3", str(BIRD3 / "bird"), str(BIRD3 / "birdc"), "127.0.0.5"
 
 
 class ExaBgp(Speaker):
@@ -146,11 +159,12 @@ class ExaBgp(Speaker):
         self.commands = self.folder / "commands"
         self.commands.write_text("")
         config = self.folder / "exabgp.conf"
+        protection = (f"md5-password '{self.key}'; " if self.key else "") + ("outgoing-ttl 255; incoming-ttl 255;" if self.gtsm else "")
         config.write_text(f"""
 process commands {{ run {shutil.which('tail')} -n +1 -s 0.05 -f {self.commands}; encoder text; }}
 neighbor 127.0.0.1 {{
   router-id 192.0.2.103; local-address {self.address}; local-as {self.asn}; peer-as {EXCHANGE_ASN};
-  connect {self.port}; hold-time 30;
+  connect {self.port}; hold-time 30; {protection}
   family {{ ipv4 unicast; ipv6 unicast; ipv4 flow; ipv6 flow; }}
   api {{ processes [ commands ]; }}
 }}
@@ -187,6 +201,17 @@ class GoBgp(Speaker):
     [neighbors.afi-safis.config]
       afi-safi-name = "{family}"
 """ for family in ("ipv4-unicast", "ipv6-unicast", "ipv4-flowspec", "ipv6-flowspec"))
+        # GoBGP takes one of both, and GTSM is for neighbours on the link.
+        distance = """
+  [neighbors.ttl-security.config]
+    enabled = true
+    ttl-min = 255
+""" if self.gtsm else """
+  [neighbors.ebgp-multihop.config]
+    enabled = true
+    multihop-ttl = 2
+"""
+        password = f'auth-password = "{self.key}"' if self.key else ""
         config.write_text(f"""
 [global.config]
   as = {self.asn}
@@ -196,15 +221,14 @@ class GoBgp(Speaker):
   [neighbors.config]
     neighbor-address = "127.0.0.1"
     peer-as = {EXCHANGE_ASN}
+    {password}
   [neighbors.timers.config]
     connect-retry = 1
     idle-hold-time-after-reset = 1
   [neighbors.transport.config]
     local-address = "{self.address}"
     remote-port = {self.port}
-  [neighbors.ebgp-multihop.config]
-    enabled = true
-    multihop-ttl = 2
+{distance}
 {families}
 """)
         self.launch("gobgpd", "-f", config, "--api-hosts", f"127.0.0.1:{self.api}", "--pprof-disable")
@@ -229,7 +253,43 @@ class GoBgp(Speaker):
             self.gobgp("global", "rib", "del", prefix, *family)
 
 
-SPEAKERS = (Bird, ExaBgp, GoBgp)
+class Frr(Speaker):
+    """FRR's bgpd, without zebra: it announces what its configuration says, and knows no interfaces."""
+
+    name, program, address = "frr", "/usr/lib/frr/bgpd", "127.0.0.6"
+
+    def start(self):
+        # FRR gives its files to its own user.
+        opened(self.folder)
+        self.folder.chmod(0o777)
+        lines = ["log stdout warnings", f"router bgp {self.asn}", "bgp router-id 192.0.2.106", "no bgp ebgp-requires-policy",
+                 "no bgp network import-check", "timers bgp 10 30", f"neighbor 127.0.0.1 remote-as {EXCHANGE_ASN}",
+                 f"neighbor 127.0.0.1 port {self.port}", f"neighbor 127.0.0.1 update-source {self.address}",
+                 "neighbor 127.0.0.1 timers connect 1", "neighbor 127.0.0.1 disable-connected-check"]
+        lines += [f"neighbor 127.0.0.1 password {self.key}"] if self.key else []
+        lines += ["neighbor 127.0.0.1 ttl-security hops 1"] if self.gtsm else []
+        (self.folder / "bgpd.conf").write_text("\n".join(lines) + "\n")
+        self.launch(self.program, "--no_zebra", "--skip_runas", "--config_file", self.folder / "bgpd.conf", "--pid_file",
+                    self.folder / "pid", "--vty_socket", self.folder, "--vty_port", "0", "--bgp_port", "0")
+        wait_for("bgpd answers", lambda: "192.0.2.106" in self.vtysh("show bgp summary", check=False))
+
+    def vtysh(self, *commands, **kwargs):
+        return run("vtysh", "--vty_socket", str(self.folder), *(part for command in commands for part in ("-c", command)), **kwargs)
+
+    def changed(self, prefix, is_announced):
+        family, hop = ("ipv6", "ipv6 next-hop global 2001:db8::6") if ":" in prefix else ("ipv4", f"ip next-hop {self.address}")
+        where = ("configure terminal", f"router bgp {self.asn}", f"address-family {family} unicast")
+        if not is_announced:
+            self.vtysh(*where, f"no network {prefix}")
+            return
+        name = f"to-{prefix.replace('/', '-')}"
+        communities = " ".join(self.routes[prefix])
+        self.vtysh("configure terminal", f"route-map {name} permit 10", f"set {hop}",
+                   *([f"set community {communities}"] if communities else []))
+        self.vtysh(*where, f"network {prefix} route-map {name}")
+
+
+SPEAKERS = (Bird, ExaBgp, Bird3, GoBgp)
 
 
 class StayRtr(Daemon):

@@ -1,7 +1,6 @@
-"""Sessions of members with TCP MD5 (RFC 2385) and GTSM (RFC 5082): BIRD with both is up, and segments without a right signature, or
-with a TTL below 255, are dropped from the SYN on."""
+"""Sessions of members with TCP MD5 (RFC 2385) and GTSM (RFC 5082): those of BIRD, ExaBGP, GoBGP and FRR with both are up, and segments
+without a right signature, or with a TTL below 255, are dropped from the SYN on."""
 
-import shutil
 import socket
 import struct
 
@@ -19,12 +18,13 @@ TCP_MD5SIG = 14
 BOUND = 2
 
 
-def sections(folder, port):
+def sections(folder, port, speaker=routing.Bird.address):
+    """Returns the sections of `millrace-ix`, for a speaker with both protections."""
     key = folder / "md5.key"
     key.write_text(KEY + "\n")
     key.chmod(0o600)
-    text = routing.settings(port, {address: "V" for address in (routing.Bird.address, SIGNED, NEAR, PLAIN)})
-    protections = {routing.Bird.address: f'md5_key_file = "{key}"\ngtsm = true', SIGNED: f'md5_key_file = "{key}"', NEAR: "gtsm = true"}
+    text = routing.settings(port, {address: "V" for address in (speaker, SIGNED, NEAR, PLAIN)})
+    protections = {speaker: f'md5_key_file = "{key}"\ngtsm = true', SIGNED: f'md5_key_file = "{key}"', NEAR: "gtsm = true"}
     for address, lines in protections.items():
         text = text.replace(f'address = "{address}"\n', f'address = "{address}"\n{lines}\n')
     return text
@@ -48,7 +48,7 @@ def connect(port, address, ttl=None, key=None):
         return True
 
 
-def test_a_session_with_md5_and_gtsm_is_up_and_other_segments_are_dropped(tmp_path):
+def test_segments_without_the_key_or_from_a_router_away_are_dropped(tmp_path):
     port = free_port()
     with Exchange(tmp_path / "ix", engine=sections(tmp_path, port)) as exchange:
         exchange.order({"operation": "create_account", "name": "V", "kind": "member", "asns": [routing.ASN]})
@@ -59,14 +59,21 @@ def test_a_session_with_md5_and_gtsm_is_up_and_other_segments_are_dropped(tmp_pa
         assert connect(port, NEAR, ttl=255)
         assert not connect(port, NEAR, ttl=254), "forwarded by a router"
         assert connect(port, PLAIN, ttl=254), "GTSM of one address is not that of another"
-        if not shutil.which("bird"):
-            pytest.skip("bird is not installed: run scripts/setup.sh")
+
+
+@pytest.mark.parametrize("kind", [*routing.SPEAKERS, routing.Frr], ids=lambda kind: kind.name)
+def test_a_session_with_md5_and_gtsm_is_up_with_each_speaker(tmp_path, kind):
+    if not kind.is_installed():
+        pytest.skip(f"{kind.program} is not installed: run scripts/setup.sh routers")
+    port = free_port()
+    with Exchange(tmp_path / "ix", engine=sections(tmp_path, port, kind.address)) as exchange:
+        exchange.order({"operation": "create_account", "name": "V", "kind": "member", "asns": [routing.ASN]})
 
         def session():
-            return next(one for one in exchange.ask("sessions") if one["peer"] == routing.Bird.address)
-        with routing.Bird(tmp_path / "bird", port, f'password "{KEY}"; ttl security on;') as bird:
-            bird.announce("203.0.113.0/24")
-            wait_for(f"the session of BIRD: {bird.log}", lambda: session()["state"] == "established", bound=60)
+            return next(one for one in exchange.ask("sessions") if one["peer"] == kind.address)
+        with kind(tmp_path / kind.name, port, key=KEY, gtsm=True) as speaker:
+            speaker.announce("203.0.113.0/24")
+            wait_for(f"the session of {kind.name}: {speaker.log}", lambda: session()["state"] == "established", bound=60)
             wait_for("its route", lambda: session()["prefixes"] == 1, bound=60)
         wait_for("the end of the session", lambda: session()["state"] != "established", bound=60)
         shown = str(exchange.ask("sessions"))

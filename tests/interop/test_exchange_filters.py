@@ -136,11 +136,11 @@ def send_marked(sender, destination):
 
 
 def present(speakers):
-    return [speaker for speaker in speakers if shutil.which(speaker.program)]
+    return [speaker for speaker in speakers if speaker.is_installed()]
 
 
 def test_a_blackhole_of_each_speaker_drops_at_both_ingresses_until_it_is_withdrawn(tmp_path):
-    speakers = present(routing.SPEAKERS if LONG else routing.SPEAKERS[:2])
+    speakers = present(routing.SPEAKERS if LONG else routing.SPEAKERS[:3])
     assert speakers, "none of bird, exabgp and gobgpd is installed: run scripts/setup.sh"
     port, rounds = free_port(), 20 if LONG else 3
     with routing.Registry() as registry:
@@ -384,7 +384,7 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
 
 @pytest.mark.parametrize("kind", [kind for kind in routing.SPEAKERS if kind is not routing.ExaBgp], ids=lambda kind: kind.name)
 def test_packets_under_the_rules_of_another_speaker_have_the_fate_of_the_oracle(tmp_path, kind):
-    """BIRD 2 and GoBGP announce rules of both families; some have TCP flags, some fragments."""
+    """BIRD and GoBGP announce rules of both families; some have TCP flags, some fragments."""
     if not shutil.which(kind.program):
         pytest.skip(f"{kind.program} is not installed: run scripts/setup.sh")
     rng, port, count = random.Random(181), free_port(), 100 if LONG else 20
@@ -414,7 +414,7 @@ def test_packets_under_the_rules_of_another_speaker_have_the_fate_of_the_oracle(
 
 
 def test_each_speakers_rules_become_the_same_filters(tmp_path):
-    """ExaBGP, BIRD 2 and GoBGP announce the same rules, whose components are written in the language of each."""
+    """ExaBGP, BIRD 2 and 3, and GoBGP announce the same rules, whose components are written in the language of each."""
     speakers = present(routing.SPEAKERS)
     if len(speakers) < 2:
         pytest.skip("two of bird, exabgp and gobgpd are needed: run scripts/setup.sh")

@@ -8,11 +8,10 @@ import time
 import pytest
 
 from exchange import Exchange
-from routeservers import SERVER, Member, RouteServerView, birds, lan
+from routeservers import BIRDS, SERVER, Member, RouteServerView, birds, lan
 from switches import free_port, wait_for
 
-missing = [name for name in ("bird", "birdc") if not shutil.which(name)]
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or bool(missing), reason=f"needs root and {', '.join(missing) or 'BIRD'}")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 
 AOBA, BAIKAL = (64500, ("192.0.2.10", "2001:db8::10")), (64501, ("192.0.2.11", "2001:db8::11"))
 # The route server takes one route, tags and takes a bogon, tags and filters another one, and filters one without a word.
@@ -81,7 +80,10 @@ poll_secs = 1
 """
 
 
-def test_a_member_reads_why_a_route_server_rejects_its_routes_and_since_when_it_does_not_answer(tmp_path):
+@pytest.mark.parametrize("kind", BIRDS)
+def test_a_member_reads_why_a_route_server_rejects_its_routes_and_since_when_it_does_not_answer(tmp_path, kind):
+    if missing := [name for name in BIRDS[kind] if not shutil.which(name)]:
+        pytest.skip(f"{', '.join(missing)} is not installed: run scripts/setup.sh routers")
     server = tmp_path / "rs"
     server.mkdir()
     route_server(server, (AOBA, BAIKAL))
@@ -99,7 +101,7 @@ def test_a_member_reads_why_a_route_server_rejects_its_routes_and_since_when_it_
         assert {session["freshness"] for session in ann.sessions()} == {"unreachable"} and ann.states() == ["unknown"] * 2
         assert str(server / "ctl") in ops.sessions()[0]["failure"] and ann.sessions()[0]["failure"] is None
         with lan([near, far]):
-            with birds(("ar-rs", server), *((member.namespace, member.folder) for member in (near, far))):
+            with birds(("ar-rs", server), *((member.namespace, member.folder) for member in (near, far)), kind=kind):
                 wait_for("the sessions are established", lambda: ann.states() == bob.states() == ["established"] * 2, 60)
                 expected = [(FILTERED, ["route-rpki-invalid"]), (TAGGED, ["route-bogon"]), (SILENT, ["route-without-cause"])]
                 wait_for("the rejected routes are read", lambda: sorted(ann.rejected()) == sorted(expected))
@@ -109,7 +111,7 @@ def test_a_member_reads_why_a_route_server_rejects_its_routes_and_since_when_it_
                 wait_for("the reports are fresh", lambda: [session["freshness"] for session in ann.sessions()] == ["fresh"] * 2)
             wait_for("the report is stale", lambda: {session["freshness"] for session in ann.sessions()} == {"stale"})
             assert ann.sessions()[0]["failing_since"] and sorted(ann.rejected()) == sorted(expected), "the last report stays"
-            with birds(("ar-rs", server)):
+            with birds(("ar-rs", server), kind=kind):
                 wait_for("it is read again", lambda: {session["freshness"] for session in ann.sessions()} == {"fresh"})
                 assert ann.rejected() == []
     print(f"{time.monotonic() - began:.1f} s")

@@ -1,4 +1,4 @@
-//! Reads the BGP sessions and the rejected routes, with the causes, from a route server that runs BIRD 2.
+//! Reads the BGP sessions and the rejected routes, with the causes, from a route server that runs BIRD 2 or 3.
 //!
 //! ```text
 //!   bytes of the control socket ──► Lines ──► Line ──► Client ──► SessionParser, RouteParser ──► Report

@@ -61,28 +61,45 @@ fn rejected(report: &Report, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_names_of_bird_3_for_attributes_are_read_as_those_of_bird_2() {
-    let names = [
-        ("BGP.as_path:", "bgp_path:"),
-        ("BGP.next_hop:", "bgp_next_hop:"),
-        ("BGP.community:", "bgp_community:"),
-        ("BGP.large_community:", "bgp_large_community:"),
-    ];
-    let as_3 = |answer: &str| {
-        names
-            .iter()
-            .fold(answer.to_owned(), |text, (old, new)| text.replace(old, new))
+fn answers_of_bird_3_are_read_as_those_of_bird_2() {
+    let report = report(&[
+        "0001 BIRD 3.1.8 ready.\n",
+        RESTRICTED,
+        include_str!("../transcripts/bird3_protocols.txt"),
+        include_str!("../transcripts/bird3_tagged.txt"),
+        include_str!("../transcripts/bird3_filtered.txt"),
+    ]);
+    assert_eq!(report.version, "BIRD 3.1.8");
+    assert_eq!((report.is_truncated, report.skipped_lines), (false, 0));
+    let [up, down] = report.sessions.as_slice() else {
+        panic!("{:?}", report.sessions)
     };
-    let (tagged, filtered) = (as_3(TAGGED), as_3(FILTERED));
-    assert!(
-        names
-            .iter()
-            .all(|(_, new)| tagged.contains(new) || filtered.contains(new))
+    assert_eq!(
+        (
+            up.state,
+            up.neighbor.to_string(),
+            up.asn,
+            up.imported,
+            up.filtered
+        ),
+        (
+            SessionState::Established,
+            "127.0.0.32".to_owned(),
+            Some(64_500),
+            Some(2),
+            Some(2)
+        )
     );
     assert_eq!(
-        report(&[GREETING, RESTRICTED, PROTOCOLS, &tagged, &filtered]),
-        report(&[GREETING, RESTRICTED, PROTOCOLS, TAGGED, FILTERED])
+        rejected(&report, "as64500_1"),
+        [
+            "5.5.6.0/25 127.0.0.32 [64500] ",
+            "198.51.100.0/24 127.0.0.32 [64500] 64999:1101:13",
+            "203.0.113.0/24 127.0.0.32 [64500] 65520:2",
+        ]
     );
+    assert_eq!((down.state, down.imported), (SessionState::Active, None));
+    assert_eq!(down.last_error.as_deref(), Some("Socket: Connection refused"));
 }
 
 #[test]
