@@ -2,8 +2,8 @@
 
 use millrace_bgp::rtr::Client;
 use millrace_bgp::{
-    Family, FamilySet, FlowRule, Limits, MessageType, Negotiated, Nlri, Notification, Open, Peer,
-    PeerSettings, SessionSettings, Update, header,
+    Afi, Family, FamilySet, FlowRule, Limits, MessageType, Negotiated, Nlri, Notification, Open, Peer,
+    PeerSettings, RouteCounts, SessionSettings, Update, write_message,
 };
 use millrace_types::{Duration, Time};
 
@@ -27,8 +27,8 @@ pub(crate) fn messages(bytes: &[u8]) {
         );
         let _text = notification.to_string();
     }
-    for is_ipv6 in [false, true] {
-        if let Ok(rule) = FlowRule::decode(is_ipv6, body) {
+    for afi in [Afi::Ipv4, Afi::Ipv6] {
+        if let Ok(rule) = FlowRule::decode(afi, body) {
             rule_is_its_components(&rule);
         }
     }
@@ -76,7 +76,7 @@ pub(crate) fn messages(bytes: &[u8]) {
 }
 
 fn rule_is_its_components(rule: &FlowRule) {
-    let again = FlowRule::new(rule.is_ipv6(), &rule.components()).unwrap();
+    let again = FlowRule::new(rule.afi(), &rule.components()).unwrap();
     // Operators have unused bits, and prefixes bits past their length: they are zero in the second rule.
     assert_eq!(again.components(), rule.components());
     let _texts = (rule.to_string(), rule.order_key());
@@ -128,7 +128,7 @@ pub(crate) fn peer(bytes: &[u8]) {
                     _ => MessageType::RouteRefresh,
                 };
                 let mut message = Vec::new();
-                header(kind, chunk, &mut message);
+                write_message(kind, chunk, &mut message);
                 peer.receive(&message, now);
             }
             8..=127 => peer.receive(chunk, now),
@@ -138,10 +138,10 @@ pub(crate) fn peer(bytes: &[u8]) {
         let _sent = peer.take_output();
         let _changes = peer.take_changes();
         assert!(peer.deadline().is_none_or(|deadline| deadline > now));
-        let (unicast, flowspec) = peer.rib().counts();
-        assert!(unicast <= limits.unicast && flowspec <= limits.flowspec);
+        let counts = peer.rib().counts();
+        assert!(counts.unicast <= limits.unicast && counts.flowspec <= limits.flowspec);
         assert!(peer.rib().bytes() <= limits.bytes);
-        if unicast + flowspec == 0 {
+        if counts == RouteCounts::default() {
             assert_eq!(peer.rib().bytes(), 0);
         }
     }

@@ -171,7 +171,11 @@ impl Bgp {
                     "bgp.blackhole_large_communities: {text:?}: expected three numbers, such as 64500:666:0"
                 )
             })?;
-            anyhow::Ok(LargeCommunity(one, two, three))
+            anyhow::Ok(LargeCommunity {
+                global_administrator: one,
+                local_data_1: two,
+                local_data_2: three,
+            })
         };
         Ok(Settings {
             extensions,

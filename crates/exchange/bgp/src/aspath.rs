@@ -7,18 +7,30 @@ use crate::reader::Reader;
 /// The two-octet AS number that stands for a four-octet one (RFC 6793, section 9).
 pub(crate) const AS_TRANS: u32 = 23_456;
 
-/// The type of a segment.
+/// The size of AS numbers in a message: four octets if both speakers have the four-octet AS number capability
+/// (RFC 6793, section 4.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AsnSize {
+    Two,
+    Four,
+}
+
+/// The type of a segment, by its number on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
 pub enum SegmentKind {
     /// AS_SET: AS numbers without order.
-    Set,
+    Set = 1,
     /// AS_SEQUENCE: AS numbers in order, nearest first.
-    Sequence,
+    Sequence = 2,
     /// AS_CONFED_SEQUENCE (RFC 5065).
-    ConfedSequence,
+    ConfedSequence = 3,
     /// AS_CONFED_SET (RFC 5065).
-    ConfedSet,
+    ConfedSet = 4,
 }
+
+/// The maximum number of AS numbers in a segment, whose count is one byte.
+const SEGMENT_LEN_MAX: usize = 255;
 
 /// A segment of a path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -45,7 +57,7 @@ impl AsPath {
     }
 
     /// Reads a path. The error is a message for people.
-    pub(crate) fn read(bytes: &[u8], has_four_octets: bool) -> Result<AsPath, String> {
+    pub(crate) fn read(bytes: &[u8], asn_size: AsnSize) -> Result<AsPath, String> {
         let mut reader = Reader(bytes);
         let mut segments = Vec::new();
         while !reader.is_empty() {
@@ -60,12 +72,9 @@ impl AsPath {
                 return Err("a segment without numbers".to_owned());
             };
             let asns: Option<Vec<u32>> = (0..len)
-                .map(|_| {
-                    if has_four_octets {
-                        reader.u32()
-                    } else {
-                        reader.u16().map(u32::from)
-                    }
+                .map(|_| match asn_size {
+                    AsnSize::Two => reader.u16().map(u32::from),
+                    AsnSize::Four => reader.u32(),
                 })
                 .collect();
             let asns = asns.ok_or("a segment is longer than the attribute")?;
@@ -83,15 +92,9 @@ impl AsPath {
     /// Appends the wire format, with four-octet AS numbers.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         for segment in &self.0 {
-            let kind = match segment.kind {
-                SegmentKind::Set => 1,
-                SegmentKind::Sequence => 2,
-                SegmentKind::ConfedSequence => 3,
-                SegmentKind::ConfedSet => 4,
-            };
-            // A segment has at most 255 AS numbers: a longer sequence becomes several segments (RFC 4271, section 5.1.2).
-            for chunk in segment.asns.chunks(255) {
-                bytes.extend([kind, chunk.len() as u8]);
+            // A longer sequence becomes several segments (RFC 4271, section 5.1.2).
+            for chunk in segment.asns.chunks(SEGMENT_LEN_MAX) {
+                bytes.extend([segment.kind as u8, chunk.len() as u8]);
                 bytes.extend(chunk.iter().flat_map(|asn| asn.to_be_bytes()));
             }
         }
@@ -213,14 +216,14 @@ mod tests {
 
     #[test]
     fn a_path_that_ends_with_a_set_has_no_origin() {
-        let path = AsPath::read(&[2, 1, 0, 0, 0, 9, 1, 1, 0, 0, 0, 8], true).unwrap();
+        let path = AsPath::read(&[2, 1, 0, 0, 0, 9, 1, 1, 0, 0, 0, 8], AsnSize::Four).unwrap();
         assert_eq!((path.first(), path.origin(), path.hops()), (Some(9), None, 2));
         assert_eq!(path.to_string(), "9 {8}");
     }
 
     #[test]
     fn malformed_segments_are_refused() {
-        let read = |bytes: &[u8]| AsPath::read(bytes, true);
+        let read = |bytes: &[u8]| AsPath::read(bytes, AsnSize::Four);
         assert!(read(&[]).is_ok());
         for bytes in [
             &[2][..],

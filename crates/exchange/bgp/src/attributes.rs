@@ -2,8 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr};
 
-use crate::aspath::AsPath;
+use crate::aspath::{AS_TRANS, AsPath, AsnSize};
 use crate::community::{ExtendedCommunity, LargeCommunity};
+use crate::family::Afi;
 use crate::reader::Reader;
 
 pub(crate) const ORIGIN: u8 = 1;
@@ -28,6 +29,12 @@ const OPTIONAL: u8 = 0x80;
 const TRANSITIVE: u8 = 0x40;
 /// The Extended Length flag: the length field is two bytes long (RFC 4271, section 4.3).
 pub(crate) const EXTENDED_LENGTH: u8 = 0x10;
+
+/// The estimated memory of a segment of AS_PATH without its AS numbers, in bytes: [`Segment`](crate::Segment), and the
+/// overhead of an allocation.
+const SEGMENT_SIZE: usize = 40;
+/// The estimated memory of the counts of an `Arc` and of the entry in the set of shared attributes, in bytes.
+const SHARED_SIZE: usize = 48;
 
 /// The ORIGIN attribute (RFC 4271, section 5.1.1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -67,14 +74,14 @@ impl Attributes {
             .as_path
             .0
             .iter()
-            .map(|segment| 40 + 4 * segment.asns.len())
+            .map(|segment| SEGMENT_SIZE + size_of_val(&*segment.asns))
             .sum::<usize>();
         size_of::<Attributes>()
-            + 48
+            + SHARED_SIZE
             + path
-            + 4 * self.communities.len()
-            + 12 * self.large.len()
-            + 8 * self.extended.len()
+            + size_of_val(&*self.communities)
+            + size_of_val(&*self.large)
+            + size_of_val(&*self.extended)
     }
 
     /// Returns true if the route has this standard community (RFC 1997).
@@ -109,15 +116,31 @@ pub(crate) struct AttributeParser {
 /// The properties of a session that decide how attributes are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
-    pub(crate) has_four_octets: bool,
+    /// The size of an AS number in AS_PATH and AGGREGATOR.
+    pub(crate) asn_size: AsnSize,
     pub(crate) is_internal: bool,
 }
 
-/// The treatment of a malformed attribute, and an error message.
-pub(crate) type MalformedAttribute = (Treatment, String);
+/// The fault of a malformed attribute.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault {
+    pub(crate) treatment: Treatment,
+    /// The error message.
+    pub(crate) text: String,
+}
 
-const fn withdraw(text: String) -> MalformedAttribute {
-    (Treatment::TreatAsWithdraw, text)
+const fn withdraw(text: String) -> Fault {
+    Fault {
+        treatment: Treatment::TreatAsWithdraw,
+        text,
+    }
+}
+
+const fn discard(text: String) -> Fault {
+    Fault {
+        treatment: Treatment::AttributeDiscard,
+        text,
+    }
 }
 
 /// Returns the Optional and Transitive flags that an attribute of this type must have; `None` for an unknown type.
@@ -142,7 +165,7 @@ pub(crate) const fn is_unknown_well_known(flags: u8, kind: u8) -> bool {
 }
 
 /// Checks the Optional and Transitive flags of an attribute (RFC 7606, section 3, (c)).
-pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), MalformedAttribute> {
+pub(crate) fn check_flags(flags: u8, kind: u8) -> Result<(), Fault> {
     match expected_flags(kind) {
         Some(expected) if flags & (OPTIONAL | TRANSITIVE) != expected => Err(withdraw(format!(
             "flags {flags:#04x}: expected {expected:#04x} in the first two bits"
@@ -157,10 +180,8 @@ impl AttributeParser {
     /// are then older than AS_PATH, and are ignored (RFC 6793, section 4.2.3).
     pub(crate) fn take_path(&mut self) -> AsPath {
         let path = core::mem::take(&mut self.attributes.as_path);
-        let is_outdated = self.has_as4_aggregator
-            && self
-                .aggregator
-                .is_some_and(|asn| u32::from(asn) != crate::aspath::AS_TRANS);
+        let is_outdated =
+            self.has_as4_aggregator && self.aggregator.is_some_and(|asn| u32::from(asn) != AS_TRANS);
         match &self.as4_path {
             Some(as4) if !is_outdated => path.merged(as4),
             _ => path,
@@ -174,12 +195,7 @@ impl AttributeParser {
     }
 
     /// Reads an attribute other than MP_REACH_NLRI and MP_UNREACH_NLRI. The arms cite sections of RFC 7606.
-    pub(crate) fn read(
-        &mut self,
-        kind: u8,
-        value: &[u8],
-        context: Context,
-    ) -> Result<(), MalformedAttribute> {
+    pub(crate) fn read(&mut self, kind: u8, value: &[u8], context: Context) -> Result<(), Fault> {
         let length = |expected: &str| format!("length {}: expected {expected}", value.len());
         match kind {
             // RFC 7606, section 7.1
@@ -194,7 +210,7 @@ impl AttributeParser {
             }
             // RFC 7606, section 7.2
             AS_PATH => {
-                self.attributes.as_path = AsPath::read(value, context.has_four_octets).map_err(withdraw)?;
+                self.attributes.as_path = AsPath::read(value, context.asn_size).map_err(withdraw)?;
             }
             // RFC 7606, section 7.3
             NEXT_HOP => {
@@ -208,22 +224,24 @@ impl AttributeParser {
             MULTI_EXIT_DISC if value.len() != 4 => return Err(withdraw(length("4"))),
             // RFC 7606, section 7.5
             LOCAL_PREF if !context.is_internal => {
-                return Err((Treatment::AttributeDiscard, "from another AS".to_owned()));
+                return Err(discard("from another AS".to_owned()));
             }
             LOCAL_PREF if value.len() != 4 => return Err(withdraw(length("4"))),
             LOCAL_PREF => self.has_local_pref = true,
             // RFC 7606, section 7.6
-            ATOMIC_AGGREGATE if !value.is_empty() => return Err((Treatment::AttributeDiscard, length("0"))),
+            ATOMIC_AGGREGATE if !value.is_empty() => return Err(discard(length("0"))),
             // RFC 7606, section 7.7
-            AGGREGATOR if value.len() != if context.has_four_octets { 8 } else { 6 } => {
-                return Err((
-                    Treatment::AttributeDiscard,
-                    length(if context.has_four_octets { "8" } else { "6" }),
-                ));
-            }
             AGGREGATOR => {
+                // An AS number, then an IPv4 address.
+                let (size, expected) = match context.asn_size {
+                    AsnSize::Two => (6, "6"),
+                    AsnSize::Four => (8, "8"),
+                };
+                if value.len() != size {
+                    return Err(discard(length(expected)));
+                }
                 let asn = value.first_chunk().copied().map(u16::from_be_bytes);
-                self.aggregator = asn.filter(|_| !context.has_four_octets);
+                self.aggregator = asn.filter(|_| context.asn_size == AsnSize::Two);
             }
             // RFC 7606, section 7.8
             COMMUNITIES => {
@@ -232,7 +250,7 @@ impl AttributeParser {
             }
             // RFC 7606, sections 7.9 and 7.10
             ORIGINATOR_ID | CLUSTER_LIST if !context.is_internal => {
-                return Err((Treatment::AttributeDiscard, "from another AS".to_owned()));
+                return Err(discard("from another AS".to_owned()));
             }
             ORIGINATOR_ID => {
                 let octets: [u8; 4] = value.try_into().map_err(|_| withdraw(length("4")))?;
@@ -255,25 +273,24 @@ impl AttributeParser {
                     chunks.any(|chunk| matches!((chunk[0], chunk[1]), (0x00, 0x0d | 0x0c) | (0x80, 0x0b)));
             }
             // RFC 6793, section 6: a speaker with four-octet AS numbers sends neither AS4_PATH nor AS4_AGGREGATOR.
-            AS4_PATH | AS4_AGGREGATOR if context.has_four_octets => {
-                return Err((
-                    Treatment::AttributeDiscard,
-                    "from a speaker with numbers of four octets".to_owned(),
-                ));
+            AS4_PATH | AS4_AGGREGATOR if context.asn_size == AsnSize::Four => {
+                return Err(discard("from a speaker with numbers of four octets".to_owned()));
             }
             AS4_PATH => {
-                let path = AsPath::read(value, true).map_err(|text| (Treatment::AttributeDiscard, text))?;
+                let path = AsPath::read(value, AsnSize::Four).map_err(discard)?;
                 self.as4_path = Some(path);
             }
-            AS4_AGGREGATOR if value.len() != 8 => return Err((Treatment::AttributeDiscard, length("8"))),
+            AS4_AGGREGATOR if value.len() != 8 => return Err(discard(length("8"))),
             AS4_AGGREGATOR => self.has_as4_aggregator = true,
             // RFC 8092, section 6
             LARGE_COMMUNITIES => {
                 let chunks = chunks::<12>(value).ok_or_else(|| withdraw(length("a multiple of 12")))?;
                 let number = |bytes: &[u8]| bytes.iter().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
                 self.attributes.large = chunks
-                    .map(|chunk| {
-                        LargeCommunity(number(&chunk[..4]), number(&chunk[4..8]), number(&chunk[8..]))
+                    .map(|chunk| LargeCommunity {
+                        global_administrator: number(&chunk[..4]),
+                        local_data_1: number(&chunk[4..8]),
+                        local_data_2: number(&chunk[8..]),
                     })
                     .collect();
             }
@@ -301,13 +318,13 @@ pub(crate) fn check_next_hop(address: IpAddr) -> Result<(), String> {
 }
 
 /// Reads the next hop of MP_REACH_NLRI. Returns `None` if its length does not suit the family (RFC 7606, section 7.11).
-pub(crate) fn mp_next_hop(bytes: &[u8], is_ipv6: bool) -> Option<IpAddr> {
+pub(crate) fn mp_next_hop(bytes: &[u8], afi: Afi) -> Option<IpAddr> {
     let mut reader = Reader(bytes);
-    match (bytes.len(), is_ipv6) {
-        (4, false) => reader.array::<4>().map(IpAddr::from),
+    match (bytes.len(), afi) {
+        (4, Afi::Ipv4) => reader.array::<4>().map(IpAddr::from),
         // The receiver does not negotiate IPv6 next hops for IPv4 routes (RFC 8950). The second of two
         // addresses is link-local.
-        (16 | 32, true) => reader.array::<16>().map(IpAddr::from),
+        (16 | 32, Afi::Ipv6) => reader.array::<16>().map(IpAddr::from),
         _ => None,
     }
 }

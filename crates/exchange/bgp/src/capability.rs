@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::family::{Family, FamilySet};
+use crate::open::CAPABILITIES;
 use crate::reader::Reader;
 
 const MULTIPROTOCOL: u8 = 1;
@@ -12,6 +13,42 @@ const GRACEFUL_RESTART: u8 = 64;
 const FOUR_OCTET_AS: u8 = 65;
 const ADD_PATH: u8 = 69;
 
+/// The Restart State bit of a graceful restart (RFC 4724, section 3).
+const RESTART_STATE: u16 = 0x8000;
+/// The mask of the restart time of a graceful restart.
+const RESTART_TIME: u16 = 0x0fff;
+/// The Forwarding State bit of a family in a graceful restart.
+const FORWARDING_STATE: u8 = 0x80;
+
+/// The Send/Receive field of Add-Path (RFC 7911, section 4), by its number on the wire.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum AddPathMode {
+    /// The speaker receives several paths.
+    Receive = 1,
+    /// The speaker sends several paths.
+    Send = 2,
+    /// The speaker does both.
+    Both = 3,
+}
+
+impl AddPathMode {
+    /// Returns the mode with this number; `None` for a number that is to be ignored.
+    const fn from_number(number: u8) -> Option<AddPathMode> {
+        match number {
+            1 => Some(AddPathMode::Receive),
+            2 => Some(AddPathMode::Send),
+            3 => Some(AddPathMode::Both),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the speaker sends several paths.
+    pub(crate) const fn sends(self) -> bool {
+        matches!(self, AddPathMode::Send | AddPathMode::Both)
+    }
+}
+
 /// The graceful restart of a speaker (RFC 4724).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GracefulRestart {
@@ -19,8 +56,10 @@ pub struct GracefulRestart {
     pub has_restarted: bool,
     /// The restart time in seconds, 12 bits. The speaker's stale routes are removed after that time.
     pub restart_secs: u16,
-    /// The families with graceful restart. The value is true if the speaker preserved the forwarding state.
-    pub families: BTreeMap<Family, bool>,
+    /// The families with graceful restart.
+    pub families: FamilySet,
+    /// The families for which the speaker has preserved the forwarding state.
+    pub preserved: FamilySet,
 }
 
 /// The capabilities in an OPEN that the receiver knows.
@@ -37,8 +76,8 @@ pub struct Capabilities {
     pub graceful_restart: Option<GracefulRestart>,
     /// The speaker's AS number in four octets (RFC 6793).
     pub four_octet_asn: Option<u32>,
-    /// The Add-Path mode of each family (RFC 7911): 1 receives, 2 sends, 3 does both.
-    pub add_path: BTreeMap<Family, u8>,
+    /// The Add-Path mode of each family (RFC 7911).
+    pub add_path: BTreeMap<Family, AddPathMode>,
 }
 
 impl Capabilities {
@@ -62,25 +101,30 @@ impl Capabilities {
                 GRACEFUL_RESTART => {
                     let first = value.u16()?;
                     let mut restart = GracefulRestart {
-                        has_restarted: first & 0x8000 != 0,
-                        restart_secs: first & 0x0fff,
-                        families: BTreeMap::new(),
+                        has_restarted: first & RESTART_STATE != 0,
+                        restart_secs: first & RESTART_TIME,
+                        ..GracefulRestart::default()
                     };
                     while !value.is_empty() {
                         let (afi, safi, flags) = (value.u16()?, value.u8()?, value.u8()?);
                         if let Some(family) = Family::from_numbers(afi, safi) {
-                            restart.families.insert(family, flags & 0x80 != 0);
+                            restart.families = restart.families.with(family);
+                            restart.preserved = if flags & FORWARDING_STATE == 0 {
+                                restart.preserved.without(family)
+                            } else {
+                                restart.preserved.with(family)
+                            };
                         }
                     }
                     self.graceful_restart = Some(restart);
                 }
                 ADD_PATH => {
                     while !value.is_empty() {
-                        let (afi, safi, direction) = (value.u16()?, value.u8()?, value.u8()?);
+                        let (afi, safi, mode) = (value.u16()?, value.u8()?, value.u8()?);
                         if let Some(family) = Family::from_numbers(afi, safi)
-                            && (1..=3).contains(&direction)
+                            && let Some(mode) = AddPathMode::from_number(mode)
                         {
-                            self.add_path.insert(family, direction);
+                            self.add_path.insert(family, mode);
                         }
                     }
                 }
@@ -110,12 +154,15 @@ impl Capabilities {
             put(EXTENDED_MESSAGE, &[]);
         }
         if let Some(restart) = &self.graceful_restart {
-            let flag = if restart.has_restarted { 0x8000 } else { 0 };
-            let mut body = (flag | restart.restart_secs & 0xfff).to_be_bytes().to_vec();
-            for (family, preserved) in &restart.families {
+            let state = if restart.has_restarted { RESTART_STATE } else { 0 };
+            let mut body = (state | restart.restart_secs & RESTART_TIME)
+                .to_be_bytes()
+                .to_vec();
+            for family in restart.families.iter() {
                 let (afi, safi) = family.numbers();
+                let is_preserved = restart.preserved.contains(family);
                 body.extend(afi.to_be_bytes());
-                body.extend([safi, if *preserved { 0x80 } else { 0 }]);
+                body.extend([safi, if is_preserved { FORWARDING_STATE } else { 0 }]);
             }
             put(GRACEFUL_RESTART, &body);
         }
@@ -124,14 +171,14 @@ impl Capabilities {
         }
         if !self.add_path.is_empty() {
             let mut body = Vec::new();
-            for (family, direction) in &self.add_path {
+            for (family, mode) in &self.add_path {
                 let (afi, safi) = family.numbers();
                 body.extend(afi.to_be_bytes());
-                body.extend([safi, *direction]);
+                body.extend([safi, *mode as u8]);
             }
             put(ADD_PATH, &body);
         }
-        let mut parameter = vec![2, value.len() as u8];
+        let mut parameter = vec![CAPABILITIES, value.len() as u8];
         parameter.extend(value);
         parameter
     }

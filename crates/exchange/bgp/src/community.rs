@@ -5,13 +5,21 @@ use core::fmt;
 /// BLACKHOLE, "discard traffic to this prefix" (RFC 7999): 65535:666.
 pub const BLACKHOLE: u32 = 0xffff_029a;
 
-/// A large community: the global administrator and two local data parts (RFC 8092, section 3).
+/// A large community (RFC 8092, section 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LargeCommunity(pub u32, pub u32, pub u32);
+pub struct LargeCommunity {
+    pub global_administrator: u32,
+    pub local_data_1: u32,
+    pub local_data_2: u32,
+}
 
 impl fmt::Display for LargeCommunity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.0, self.1, self.2)
+        write!(
+            f,
+            "{}:{}:{}",
+            self.global_administrator, self.local_data_1, self.local_data_2
+        )
     }
 }
 
@@ -72,32 +80,54 @@ impl fmt::Display for TrafficAction {
     }
 }
 
+/// The types and subtypes of traffic filtering actions (RFC 8955, section 7).
+mod kind {
+    pub(super) const TRAFFIC_RATE_BYTES: [u8; 2] = [0x80, 0x06];
+    pub(super) const TRAFFIC_ACTION: [u8; 2] = [0x80, 0x07];
+    pub(super) const TRAFFIC_MARKING: [u8; 2] = [0x80, 0x09];
+    pub(super) const TRAFFIC_RATE_PACKETS: [u8; 2] = [0x80, 0x0c];
+    /// rt-redirect with an AS number of two octets, an IPv4 address, or an AS number of four octets.
+    pub(super) const RT_REDIRECT: [[u8; 2]; 3] = [[0x80, 0x08], [0x81, 0x08], [0x82, 0x08]];
+    /// rt-redirect-ipv6 as its draft had it, in eight bytes.
+    pub(super) const RT_REDIRECT_IPV6: [u8; 2] = [0x80, 0x0b];
+    /// Redirect to IP (draft-ietf-idr-flowspec-redirect-ip, and draft-simpson-idr-flowspec-redirect before it).
+    pub(super) const REDIRECT_IP: [[u8; 2]; 3] = [[0x01, 0x0c], [0x08, 0x0c], [0x08, 0x00]];
+}
+
+/// The bits of traffic-action (RFC 8955, section 7.3).
+const TERMINAL_ACTION: u8 = 0x01;
+const SAMPLE: u8 = 0x02;
+/// The mask of a DSCP.
+const DSCP: u8 = 0x3f;
+
 impl ExtendedCommunity {
     /// Returns the traffic filtering action that the community encodes; `None` for other communities.
     pub fn traffic_action(self) -> Option<TrafficAction> {
-        let [kind, subtype, value @ ..] = self.0;
-        let rate = f32::from_be_bytes([value[2], value[3], value[4], value[5]]);
-        match (kind, subtype) {
-            (0x80, 0x06) => Some(TrafficAction::RateBytes(rate)),
-            (0x80, 0x0c) => Some(TrafficAction::RatePackets(rate)),
-            (0x80, 0x07) => Some(TrafficAction::Action {
-                continues: value[5] & 1 != 0,
-                sample: value[5] & 2 != 0,
+        let [kind, subtype, _, _, value @ ..] = self.0;
+        let [.., last] = value;
+        let rate = f32::from_be_bytes(value);
+        match [kind, subtype] {
+            kind::TRAFFIC_RATE_BYTES => Some(TrafficAction::RateBytes(rate)),
+            kind::TRAFFIC_RATE_PACKETS => Some(TrafficAction::RatePackets(rate)),
+            kind::TRAFFIC_ACTION => Some(TrafficAction::Action {
+                continues: last & TERMINAL_ACTION != 0,
+                sample: last & SAMPLE != 0,
             }),
-            // rt-redirect in its three formats and its IPv6 format (RFC 8956), and redirect to IP (two
-            // drafts).
-            (0x80..=0x82, 0x08) | (0x80, 0x0b) | (0x01 | 0x08, 0x0c) | (0x08, 0x00) => {
+            kind::TRAFFIC_MARKING => Some(TrafficAction::Mark(last & DSCP)),
+            kind::RT_REDIRECT_IPV6 => Some(TrafficAction::Redirect),
+            other if kind::RT_REDIRECT.contains(&other) || kind::REDIRECT_IP.contains(&other) => {
                 Some(TrafficAction::Redirect)
             }
-            (0x80, 0x09) => Some(TrafficAction::Mark(value[5] & 0x3f)),
             _ => None,
         }
     }
 
     /// Returns traffic-rate-bytes for a rate in bytes per second.
     pub const fn rate_bytes(rate: f32) -> ExtendedCommunity {
+        let [kind, subtype] = kind::TRAFFIC_RATE_BYTES;
+        // The AS number, which is informational only, is 0.
         let [a, b, c, d] = rate.to_be_bytes();
-        ExtendedCommunity([0x80, 0x06, 0, 0, a, b, c, d])
+        ExtendedCommunity([kind, subtype, 0, 0, a, b, c, d])
     }
 }
 

@@ -1,6 +1,29 @@
 //! Address families (RFC 4760): the four families that the receiver supports.
 
 use core::fmt;
+use core::net::IpAddr;
+
+/// An address family, by its number (AFI).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u16)]
+pub enum Afi {
+    Ipv4 = 1,
+    Ipv6 = 2,
+}
+
+impl Afi {
+    /// Returns the family of an address.
+    pub const fn of(address: IpAddr) -> Afi {
+        match address {
+            IpAddr::V4(_) => Afi::Ipv4,
+            IpAddr::V6(_) => Afi::Ipv6,
+        }
+    }
+}
+
+/// The subsequent address families (SAFI): unicast (RFC 4760) and flow specifications (RFC 8955, section 4).
+const SAFI_UNICAST: u8 = 1;
+const SAFI_FLOWSPEC: u8 = 133;
 
 /// A pair of address family (AFI) and subsequent address family (SAFI).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -26,11 +49,19 @@ impl Family {
 
     /// Returns the AFI and the SAFI of the family.
     pub const fn numbers(self) -> (u16, u8) {
+        let safi = if self.is_flowspec() {
+            SAFI_FLOWSPEC
+        } else {
+            SAFI_UNICAST
+        };
+        (self.afi() as u16, safi)
+    }
+
+    /// Returns the address family.
+    pub const fn afi(self) -> Afi {
         match self {
-            Family::Ipv4Unicast => (1, 1),
-            Family::Ipv6Unicast => (2, 1),
-            Family::Ipv4Flowspec => (1, 133),
-            Family::Ipv6Flowspec => (2, 133),
+            Family::Ipv4Unicast | Family::Ipv4Flowspec => Afi::Ipv4,
+            Family::Ipv6Unicast | Family::Ipv6Flowspec => Afi::Ipv6,
         }
     }
 
@@ -39,11 +70,6 @@ impl Family {
         Family::ALL
             .into_iter()
             .find(|family| family.numbers() == (afi, safi))
-    }
-
-    /// Returns true for families of IPv6.
-    pub const fn is_ipv6(self) -> bool {
-        matches!(self, Family::Ipv6Unicast | Family::Ipv6Flowspec)
     }
 
     /// Returns true for families of flow specifications.

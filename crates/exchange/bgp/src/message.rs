@@ -1,11 +1,17 @@
 //! The header of messages (RFC 4271, section 4.1).
 
 use crate::family::Family;
-use crate::notification::Notification;
+use crate::notification::{HeaderError, Notification};
 use crate::reader::Reader;
 
 /// The size of the header in bytes.
-pub const HEADER_SIZE: usize = 19;
+pub(crate) const HEADER_SIZE: usize = 19;
+/// The minimum size of an OPEN, an UPDATE and a NOTIFICATION in bytes (RFC 4271, sections 4.2, 4.3 and 4.5).
+const OPEN_SIZE_MIN: usize = 29;
+const UPDATE_SIZE_MIN: usize = 23;
+const NOTIFICATION_SIZE_MIN: usize = 21;
+/// The size of a ROUTE-REFRESH in bytes (RFC 2918, section 3).
+const ROUTE_REFRESH_SIZE: usize = 23;
 /// The maximum size of a message without the extended message capability, in bytes.
 pub(crate) const MESSAGE_SIZE_MAX: usize = 4096;
 /// The maximum size of a message with the extended message capability (RFC 8654), in bytes.
@@ -35,54 +41,55 @@ impl MessageType {
         }
     }
 
-    /// Returns true if a message of this type may have this size.
-    const fn permits(self, size: usize, is_extended: bool) -> bool {
+    /// Returns true if a message of this type may have this size, in a session whose messages have at most `max` bytes.
+    const fn permits(self, size: usize, max: usize) -> bool {
         match self {
-            MessageType::Open => size >= 29 && size <= MESSAGE_SIZE_MAX,
+            MessageType::Open => size >= OPEN_SIZE_MIN && size <= MESSAGE_SIZE_MAX,
             MessageType::Keepalive => size == HEADER_SIZE,
-            MessageType::Update => size >= 23 && size <= max(is_extended),
-            MessageType::Notification => size >= 21 && size <= max(is_extended),
-            MessageType::RouteRefresh => size == 23,
+            MessageType::Update => size >= UPDATE_SIZE_MIN && size <= max,
+            MessageType::Notification => size >= NOTIFICATION_SIZE_MIN && size <= max,
+            MessageType::RouteRefresh => size == ROUTE_REFRESH_SIZE,
         }
     }
 }
 
-const fn max(is_extended: bool) -> usize {
-    if is_extended {
-        EXTENDED_SIZE_MAX
-    } else {
-        MESSAGE_SIZE_MAX
-    }
+/// The type and the size of a message, from its header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Header {
+    pub(crate) kind: MessageType,
+    /// The size of the whole message in bytes.
+    pub(crate) size: usize,
 }
 
-/// Returns the type and the size of the first message in `bytes`; `None` while its header is not complete.
+/// Returns the header of the first message in `bytes`; `None` while it is not complete. A message of the session has at
+/// most `max` bytes: [`MESSAGE_SIZE_MAX`] or [`EXTENDED_SIZE_MAX`].
 ///
 /// # Errors
 /// The [`Notification`] that ends the session.
-pub fn message_size(bytes: &[u8], is_extended: bool) -> Result<Option<(MessageType, usize)>, Notification> {
+pub(crate) fn read_header(bytes: &[u8], max: usize) -> Result<Option<Header>, Notification> {
     let mut reader = Reader(bytes);
     let (Some(marker), Some(size), Some(number)) = (reader.take(16), reader.u16(), reader.u8()) else {
         return Ok(None);
     };
     if marker.iter().any(|byte| *byte != 0xff) {
-        return Err(Notification::header(1));
+        return Err(Notification::header(HeaderError::ConnectionNotSynchronized));
     }
-    let bad_length = Notification::header(2).with_data(&size.to_be_bytes());
+    let bad_length = Notification::header(HeaderError::BadMessageLength).with_data(&size.to_be_bytes());
     let size = usize::from(size);
-    if size < HEADER_SIZE || size > max(is_extended) {
+    if size < HEADER_SIZE || size > max {
         return Err(bad_length);
     }
     let Some(kind) = MessageType::from_number(number) else {
-        return Err(Notification::header(3).with_data(&[number]));
+        return Err(Notification::header(HeaderError::BadMessageType).with_data(&[number]));
     };
-    if !kind.permits(size, is_extended) {
+    if !kind.permits(size, max) {
         return Err(bad_length);
     }
-    Ok(Some((kind, size)))
+    Ok(Some(Header { kind, size }))
 }
 
 /// Appends a message: the header and the body.
-pub fn header(kind: MessageType, body: &[u8], bytes: &mut Vec<u8>) {
+pub fn write_message(kind: MessageType, body: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend([0xff; 16]);
     let size = (HEADER_SIZE + body.len()).min(EXTENDED_SIZE_MAX);
     bytes.extend((size as u16).to_be_bytes());
@@ -91,7 +98,7 @@ pub fn header(kind: MessageType, body: &[u8], bytes: &mut Vec<u8>) {
 }
 
 /// Returns the body of a ROUTE-REFRESH, which asks the peer to announce all routes of a family again.
-pub fn route_refresh(family: Family) -> [u8; 4] {
+pub(crate) fn route_refresh(family: Family) -> [u8; 4] {
     let (afi, safi) = family.numbers();
     let [high, low] = afi.to_be_bytes();
     [high, low, 0, safi]
@@ -104,29 +111,41 @@ mod tests {
     #[test]
     fn wrong_headers_are_refused_by_their_subcodes() {
         let mut bytes = Vec::new();
-        header(MessageType::Keepalive, &[], &mut bytes);
-        assert_eq!(
-            message_size(&bytes, false),
-            Ok(Some((MessageType::Keepalive, 19)))
-        );
-        assert_eq!(message_size(&bytes[..18], false), Ok(None));
-        let subcode = |at: usize, byte: u8| {
+        write_message(MessageType::Keepalive, &[], &mut bytes);
+        let keepalive = Header {
+            kind: MessageType::Keepalive,
+            size: 19,
+        };
+        assert_eq!(read_header(&bytes, MESSAGE_SIZE_MAX), Ok(Some(keepalive)));
+        assert_eq!(read_header(&bytes[..18], MESSAGE_SIZE_MAX), Ok(None));
+        for (at, byte, error) in [
+            (3, 0, HeaderError::ConnectionNotSynchronized),
+            (17, 18, HeaderError::BadMessageLength),
+            (17, 20, HeaderError::BadMessageLength),
+            (16, 0x20, HeaderError::BadMessageLength),
+            (18, 6, HeaderError::BadMessageType),
+        ] {
             let mut changed = bytes.clone();
             changed[at] = byte;
-            message_size(&changed, false).unwrap_err().subcode
-        };
-        assert_eq!(subcode(3, 0), 1);
-        assert_eq!(subcode(17, 18), 2);
-        assert_eq!(subcode(17, 20), 2);
-        assert_eq!(subcode(16, 0x20), 2);
-        assert_eq!(subcode(18, 6), 3);
+            let found = read_header(&changed, MESSAGE_SIZE_MAX).unwrap_err();
+            let expected = Notification::header(error);
+            assert_eq!(
+                (found.code, found.subcode),
+                (expected.code, expected.subcode),
+                "{byte} at {at}"
+            );
+        }
     }
 
     #[test]
     fn only_extended_sessions_have_long_updates() {
         let mut bytes = Vec::new();
-        header(MessageType::Update, &[0; 5000], &mut bytes);
-        assert!(message_size(&bytes, false).is_err());
-        assert_eq!(message_size(&bytes, true), Ok(Some((MessageType::Update, 5019))));
+        write_message(MessageType::Update, &[0; 5000], &mut bytes);
+        assert!(read_header(&bytes, MESSAGE_SIZE_MAX).is_err());
+        let update = Header {
+            kind: MessageType::Update,
+            size: 5019,
+        };
+        assert_eq!(read_header(&bytes, EXTENDED_SIZE_MAX), Ok(Some(update)));
     }
 }

@@ -1,6 +1,6 @@
 //! Network layer reachability information (NLRI): the routes in an UPDATE.
 
-use crate::family::Family;
+use crate::family::{Afi, Family};
 use crate::flowspec::FlowRule;
 use crate::prefix::Prefix;
 use crate::reader::Reader;
@@ -22,8 +22,7 @@ pub enum Nlri {
     },
     /// A malformed flow specification. Its length is known, so the routes after it can be read.
     MalformedFlowspec {
-        /// True for IPv6.
-        is_ipv6: bool,
+        afi: Afi,
         /// The bytes after the length.
         bytes: Box<[u8]>,
         /// The error message.
@@ -40,30 +39,35 @@ pub(crate) fn read_all(bytes: &[u8], family: Family, has_path_ids: bool) -> Opti
         let path_id = if has_path_ids { reader.u32()? } else { 0 };
         routes.push(if family.is_flowspec() {
             let bytes = read_sized(&mut reader)?;
-            match FlowRule::decode(family.is_ipv6(), bytes) {
+            match FlowRule::decode(family.afi(), bytes) {
                 Ok(rule) => Nlri::Flowspec { path_id, rule },
                 Err(error) => Nlri::MalformedFlowspec {
-                    is_ipv6: family.is_ipv6(),
+                    afi: family.afi(),
                     bytes: bytes.into(),
                     error: error.to_string(),
                 },
             }
         } else {
-            let prefix = Prefix::read(&mut reader, family.is_ipv6())?;
+            let prefix = Prefix::read(&mut reader, family.afi())?;
             Nlri::Unicast { path_id, prefix }
         });
     }
     Some(routes)
 }
 
-/// Reads a length (one byte below 240, otherwise two; RFC 8955, section 4.1), and returns the flow
-/// specification after it.
+/// The bits that mark a length of two bytes, of which the other 12 bits are the length (RFC 8955, section 4.1). A length
+/// of one byte is less.
+const LONG_LENGTH: u8 = 0xf0;
+/// The maximum size of a flow specification, in bytes.
+const FLOWSPEC_SIZE_MAX: usize = 0xfff;
+
+/// Reads a length, and returns the flow specification after it.
 fn read_sized<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
     let first = reader.u8()?;
-    let len = if first < 0xf0 {
+    let len = if first < LONG_LENGTH {
         usize::from(first)
     } else {
-        usize::from(first & 0x0f) << 8 | usize::from(reader.u8()?)
+        usize::from(u16::from_be_bytes([first & !LONG_LENGTH, reader.u8()?]))
     };
     reader.take(len)
 }
@@ -92,11 +96,12 @@ pub(crate) fn write(nlri: &Nlri, has_path_ids: bool, bytes: &mut Vec<u8>) {
 }
 
 fn write_sized(rule: &[u8], bytes: &mut Vec<u8>) {
-    let len = rule.len().min(0xfff);
-    if len < 0xf0 {
+    let len = rule.len().min(FLOWSPEC_SIZE_MAX);
+    if len < usize::from(LONG_LENGTH) {
         bytes.push(len as u8);
     } else {
-        bytes.extend((0xf000 | len as u16).to_be_bytes());
+        let [high, low] = (len as u16).to_be_bytes();
+        bytes.extend([LONG_LENGTH | high, low]);
     }
     bytes.extend(rule.iter().take(len));
 }

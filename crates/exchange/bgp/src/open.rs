@@ -4,8 +4,15 @@ use core::net::Ipv4Addr;
 
 use crate::aspath::AS_TRANS;
 use crate::capability::Capabilities;
-use crate::notification::Notification;
+use crate::notification::{Notification, OpenError};
 use crate::reader::Reader;
+
+/// The version of the protocol.
+const VERSION: u8 = 4;
+/// The type of the optional parameter Capabilities (RFC 5492, section 4).
+pub(crate) const CAPABILITIES: u8 = 2;
+/// The type that marks parameters with lengths of two bytes (RFC 9072, section 2).
+const EXTENDED_LENGTH: u8 = 255;
 
 /// The contents of OPEN, the first message of a speaker.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,11 +33,12 @@ impl Open {
     /// The [`Notification`] that ends the session.
     pub fn decode(body: &[u8]) -> Result<Open, Notification> {
         // The length in the header was checked to be at least 29, so the fixed part is complete.
-        let unspecific = || Notification::open(0);
+        let unspecific = || Notification::open(OpenError::Unspecific);
         let mut reader = Reader(body);
         let version = reader.u8().ok_or_else(unspecific)?;
-        if version != 4 {
-            return Err(Notification::open(1).with_data(&[0, 4]));
+        if version != VERSION {
+            let supported = u16::from(VERSION).to_be_bytes();
+            return Err(Notification::open(OpenError::UnsupportedVersionNumber).with_data(&supported));
         }
         let asn = u32::from(reader.u16().ok_or_else(unspecific)?);
         let hold_secs = reader.u16().ok_or_else(unspecific)?;
@@ -39,21 +47,21 @@ impl Open {
         let mut capabilities = Capabilities::default();
         let parameters = read_parameters(&mut reader, short).ok_or_else(unspecific)?;
         for (kind, value) in parameters {
-            // Only the parameter Capabilities (2) is recognised; Authentication (1) is deprecated.
-            if kind != 2 {
-                return Err(Notification::open(4));
+            // The only other parameter that was ever defined, Authentication, is deprecated (RFC 4271, appendix A).
+            if kind != CAPABILITIES {
+                return Err(Notification::open(OpenError::UnsupportedOptionalParameter));
             }
             capabilities.read(value).ok_or_else(unspecific)?;
         }
         let asn = capabilities.four_octet_asn.unwrap_or(asn);
         if asn == 0 || asn == AS_TRANS {
-            return Err(Notification::open(2));
+            return Err(Notification::open(OpenError::BadPeerAs));
         }
         if router_id.is_unspecified() {
-            return Err(Notification::open(3));
+            return Err(Notification::open(OpenError::BadBgpIdentifier));
         }
         if matches!(hold_secs, 1 | 2) {
-            return Err(Notification::open(6));
+            return Err(Notification::open(OpenError::UnacceptableHoldTime));
         }
         Ok(Open {
             asn,
@@ -65,7 +73,7 @@ impl Open {
 
     /// Returns the body of an OPEN.
     pub fn body(&self) -> Vec<u8> {
-        let mut body = vec![4];
+        let mut body = vec![VERSION];
         let asn = u16::try_from(self.asn).unwrap_or(AS_TRANS as u16);
         body.extend(asn.to_be_bytes());
         body.extend(self.hold_secs.to_be_bytes());
@@ -80,9 +88,9 @@ impl Open {
 /// Reads all optional parameters as (type, value). Returns `None` if a length is wrong or bytes follow the
 /// parameters.
 fn read_parameters<'a>(reader: &mut Reader<'a>, short: u8) -> Option<Vec<(u8, &'a [u8])>> {
-    // A length other than 0, followed by the type 255, means that lengths are two bytes long. A speaker writes 255 as that length, and
-    // a receiver does not look at it (RFC 9072, section 2).
-    let is_extended = short != 0 && reader.0.first() == Some(&255);
+    // A length other than 0, followed by the type 255, means that lengths are two bytes long. A speaker writes 255 as
+    // that length, and a receiver does not look at it (RFC 9072, section 2).
+    let is_extended = short != 0 && reader.0.first() == Some(&EXTENDED_LENGTH);
     let len = if is_extended {
         reader.u8()?;
         usize::from(reader.u16()?)
@@ -108,7 +116,7 @@ fn read_parameters<'a>(reader: &mut Reader<'a>, short: u8) -> Option<Vec<(u8, &'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capability::GracefulRestart;
+    use crate::capability::{AddPathMode, GracefulRestart};
     use crate::family::{Family, FamilySet};
 
     fn open() -> Open {
@@ -124,10 +132,11 @@ mod tests {
                 graceful_restart: Some(GracefulRestart {
                     has_restarted: true,
                     restart_secs: 120,
-                    families: [(Family::Ipv4Unicast, true), (Family::Ipv6Flowspec, false)].into(),
+                    families: [Family::Ipv4Unicast, Family::Ipv6Flowspec].into_iter().collect(),
+                    preserved: FamilySet::default().with(Family::Ipv4Unicast),
                 }),
                 four_octet_asn: Some(4_200_000_000),
-                add_path: [(Family::Ipv4Unicast, 1)].into(),
+                add_path: [(Family::Ipv4Unicast, AddPathMode::Receive)].into(),
             },
         }
     }
@@ -155,7 +164,10 @@ mod tests {
         }
         // Without parameters there is nothing behind the length.
         long[9] = 0;
-        assert_eq!(Open::decode(&long).unwrap_err().subcode, 0);
+        assert_eq!(
+            Open::decode(&long),
+            Err(Notification::open(OpenError::Unspecific))
+        );
     }
 
     #[test]
@@ -171,11 +183,16 @@ mod tests {
             changed[at..at + bytes.len()].copy_from_slice(bytes);
             Open::decode(&changed).unwrap_err()
         };
-        assert_eq!(refused(0, &[3]), Notification::open(1).with_data(&[0, 4]));
-        assert_eq!(refused(1, &[0, 0]).subcode, 2);
-        assert_eq!(refused(3, &[0, 2]).subcode, 6);
-        assert_eq!(refused(5, &[0; 4]).subcode, 3);
-        assert_eq!(refused(9, &[200]).subcode, 0);
-        assert_eq!(refused(10, &[1]).subcode, 4);
+        let version = Notification::open(OpenError::UnsupportedVersionNumber).with_data(&[0, 4]);
+        assert_eq!(refused(0, &[3]), version);
+        for (at, bytes, error) in [
+            (1, &[0, 0][..], OpenError::BadPeerAs),
+            (3, &[0, 2], OpenError::UnacceptableHoldTime),
+            (5, &[0; 4], OpenError::BadBgpIdentifier),
+            (9, &[200], OpenError::Unspecific),
+            (10, &[1], OpenError::UnsupportedOptionalParameter),
+        ] {
+            assert_eq!(refused(at, bytes), Notification::open(error), "{bytes:?} at {at}");
+        }
     }
 }

@@ -5,10 +5,10 @@ use core::net::Ipv4Addr;
 use millrace_types::{Duration, Time};
 
 use crate::family::{Family, FamilySet};
-use crate::message::{MessageType, header};
+use crate::message::{MessageType, write_message};
 use crate::notification::{Cease, Notification};
-use crate::rib::{Change, Exceeded, Limits, Rib};
-use crate::session::{Event, Session, SessionSettings, State, keeps_new_connection};
+use crate::rib::{Change, Exceeded, Limits, Rib, RouteCounts};
+use crate::session::{End, Event, Session, SessionSettings, State, keeps_new_connection};
 use crate::update::Problem;
 
 /// The time for which a peer is refused after it has exceeded a limit.
@@ -46,6 +46,15 @@ pub struct PeerState {
     pub problems: Vec<Problem>,
 }
 
+/// The graceful restart that the peer of the current session has announced.
+#[derive(Clone, Copy, Debug, Default)]
+struct Restart {
+    /// The families whose routes are kept when the connection is lost.
+    families: FamilySet,
+    /// The time for which they are kept.
+    time: Duration,
+}
+
 /// A peer with its routes.
 #[derive(Debug)]
 pub struct Peer {
@@ -60,7 +69,7 @@ pub struct Peer {
     /// until `stale_deadline`.
     stale: FamilySet,
     stale_deadline: Option<Time>,
-    restart: Option<(FamilySet, Duration)>,
+    restart: Option<Restart>,
     router_id: Option<Ipv4Addr>,
     penalty_end: Option<Time>,
     since: Time,
@@ -98,7 +107,7 @@ impl Peer {
     pub fn accept(&mut self, now: Time) -> Result<Option<Vec<u8>>, Vec<u8>> {
         let farewell = |reason: Cease| {
             let mut bytes = Vec::new();
-            header(
+            write_message(
                 MessageType::Notification,
                 &Notification::cease(reason).body(),
                 &mut bytes,
@@ -173,7 +182,7 @@ impl Peer {
         if self.stale_deadline.is_some_and(|deadline| deadline <= now) {
             self.stale_deadline = None;
             for family in core::mem::take(&mut self.stale).iter() {
-                self.rib.clear(family, true, &mut self.changes);
+                self.rib.clear_stale(family, &mut self.changes);
             }
         }
     }
@@ -216,7 +225,7 @@ impl Peer {
 
     /// Returns the state for display.
     pub fn state(&self) -> PeerState {
-        let (unicast, flowspec) = self.rib.counts();
+        let RouteCounts { unicast, flowspec } = self.rib.counts();
         let session = match self.session.as_ref().map(Session::state) {
             None | Some(State::Closed) => "idle",
             Some(State::OpenSent) => "open_sent",
@@ -250,8 +259,8 @@ impl Peer {
                     // Without preserved forwarding state, the stale routes are removed at once (RFC 4724,
                     // section 4.2).
                     for family in self.stale.iter() {
-                        if restart.families.get(&family) != Some(&true) {
-                            self.rib.clear(family, true, &mut self.changes);
+                        if !restart.preserved.contains(family) {
+                            self.rib.clear_stale(family, &mut self.changes);
                             self.stale = self.stale.without(family);
                         }
                     }
@@ -260,16 +269,14 @@ impl Peer {
                         self.stale_deadline = Some(now + wait);
                     }
                     let secs = restart.restart_secs.min(self.settings.session.restart_secs);
-                    let families: FamilySet = restart.families.keys().copied().collect();
-                    let families = families.intersection(negotiated.families);
-                    self.restart = (secs > 0 && !families.is_empty())
-                        .then(|| (families, Duration::from_secs(u64::from(secs))));
+                    let families = restart.families.intersection(negotiated.families);
+                    self.restart = (secs > 0 && !families.is_empty()).then(|| Restart {
+                        families,
+                        time: Duration::from_secs(u64::from(secs)),
+                    });
                 }
                 Event::Update(update) => self.update(*update, now),
-                Event::Closed {
-                    is_remote,
-                    notification,
-                } => self.closed(is_remote, notification.as_ref(), now),
+                Event::Closed(end) => self.closed(&end, now),
             }
         }
     }
@@ -302,14 +309,14 @@ impl Peer {
             if let Some(session) = &mut self.session {
                 session.cease(reason);
             }
-            self.closed(false, Some(&Notification::cease(reason)), now);
+            self.closed(&End::Sent(Notification::cease(reason)), now);
             self.last_error = Some(text);
             // `closed` has handled the end of the session, so the event that reports it is dropped.
             while self.session.as_mut().and_then(Session::next_event).is_some() {}
         }
         let Some(family) = end_of_rib else { return };
         if self.stale.contains(family) {
-            self.rib.clear(family, true, &mut self.changes);
+            self.rib.clear_stale(family, &mut self.changes);
             self.stale = self.stale.without(family);
             if self.stale.is_empty() {
                 self.stale_deadline = None;
@@ -319,36 +326,36 @@ impl Peer {
         self.changes.push(Change::EndOfRib(family));
     }
 
-    fn closed(&mut self, is_remote: bool, notification: Option<&Notification>, now: Time) {
+    fn closed(&mut self, end: &End, now: Time) {
         self.since = now;
-        self.last_error = Some(match notification {
-            Some(notification) if is_remote => format!("the peer ended the session: {notification}"),
-            Some(notification) => notification.to_string(),
-            None => "the connection was closed".to_owned(),
+        self.last_error = Some(match end {
+            End::Received(notification) => format!("the peer ended the session: {notification}"),
+            End::Sent(notification) => notification.to_string(),
+            End::ConnectionLost => "the connection was closed".to_owned(),
         });
         // A NOTIFICATION removes the routes of its session. The loss of a connection alone does not remove
         // them. Stale routes stay until a new session is established, and a connection that ends earlier does
         // not affect them (RFC 4724, section 4.2).
         let was_established = !self.families.is_empty();
-        let is_reset = was_established && notification.is_some();
+        let is_reset = was_established && *end != End::ConnectionLost;
         let restart = self.restart.take().filter(|_| !is_reset);
-        let (kept, wait) = restart.unwrap_or_default();
+        let kept = restart.unwrap_or_default();
         let waiting = self.stale_deadline.is_some() && !is_reset;
         for family in Family::ALL {
-            if kept.contains(family) {
+            if kept.families.contains(family) {
                 // Routes that are stale already are not kept for a second restart.
                 if self.stale.contains(family) {
-                    self.rib.clear(family, true, &mut self.changes);
+                    self.rib.clear_stale(family, &mut self.changes);
                 }
                 self.rib.mark_stale(family);
                 self.stale = self.stale.with(family);
             } else if !(waiting && self.stale.contains(family)) {
-                self.rib.clear(family, false, &mut self.changes);
+                self.rib.clear(family, &mut self.changes);
                 self.stale = self.stale.without(family);
             }
         }
-        if !kept.is_empty() {
-            self.stale_deadline = Some(now + wait);
+        if !kept.families.is_empty() {
+            self.stale_deadline = Some(now + kept.time);
         } else if self.stale.is_empty() {
             self.stale_deadline = None;
         }

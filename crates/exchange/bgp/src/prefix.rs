@@ -3,6 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::family::Afi;
 use crate::reader::Reader;
 
 /// An IPv4 or IPv6 prefix. Bits after the length are zero; their value in a message is ignored (RFC 4271,
@@ -45,24 +46,25 @@ impl Prefix {
         self.len == 0
     }
 
+    /// Returns the address family.
+    pub const fn afi(self) -> Afi {
+        Afi::of(self.address)
+    }
+
     /// Returns true for IPv6.
     pub const fn is_ipv6(self) -> bool {
         self.address.is_ipv6()
     }
 
     /// Reads a prefix. Returns `None` if the length is too large for the family or bytes are missing.
-    pub(crate) fn read(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Prefix> {
+    pub(crate) fn read(reader: &mut Reader<'_>, afi: Afi) -> Option<Prefix> {
         let len = reader.u8()?;
         let bytes = reader.take(usize::from(len).div_ceil(8))?;
-        if is_ipv6 {
-            let mut address = [0; 16];
-            address.get_mut(..bytes.len())?.copy_from_slice(bytes);
-            Prefix::new(IpAddr::from(address), len)
-        } else {
-            let mut address = [0; 4];
-            address.get_mut(..bytes.len())?.copy_from_slice(bytes);
-            Prefix::new(IpAddr::from(address), len)
-        }
+        let address = match afi {
+            Afi::Ipv4 => IpAddr::from(padded::<4>(bytes)?),
+            Afi::Ipv6 => IpAddr::from(padded::<16>(bytes)?),
+        };
+        Prefix::new(address, len)
     }
 
     /// Appends the wire format.
@@ -74,6 +76,13 @@ impl Prefix {
             IpAddr::V6(v6) => bytes.extend(v6.octets().iter().take(count)),
         }
     }
+}
+
+/// Returns the bytes with zeros after them; `None` if there are more than `N`.
+pub(crate) fn padded<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
+    let mut all = [0; N];
+    all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(all)
 }
 
 impl fmt::Display for Prefix {

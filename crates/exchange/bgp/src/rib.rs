@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use crate::attributes::Attributes;
-use crate::family::Family;
+use crate::family::{Afi, Family};
 use crate::flowspec::FlowRule;
 use crate::nlri::Nlri;
 use crate::prefix::Prefix;
@@ -32,13 +32,28 @@ impl Default for Limits {
     }
 }
 
+/// The number of routes of one peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RouteCounts {
+    /// The number of unicast routes of both families together; each path to a prefix counts.
+    pub unicast: usize,
+    /// The number of flow specifications.
+    pub flowspec: usize,
+}
+
 /// The identity of a route of one peer.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RouteKey {
-    /// A prefix and a path identifier.
-    Unicast(Prefix, u32),
-    /// A rule and a path identifier.
-    Flowspec(FlowRule, u32),
+    Unicast {
+        prefix: Prefix,
+        /// The path identifier of Add-Path (RFC 7911); 0 without Add-Path.
+        path_id: u32,
+    },
+    Flowspec {
+        rule: FlowRule,
+        /// The path identifier of Add-Path (RFC 7911); 0 without Add-Path.
+        path_id: u32,
+    },
 }
 
 /// A route of a peer, as its last UPDATE announced it.
@@ -61,8 +76,7 @@ pub enum Change {
     EndOfRib(Family),
     /// The peer sent a flow specification with malformed contents.
     Malformed {
-        /// True for IPv6.
-        is_ipv6: bool,
+        afi: Afi,
         /// The flow specification in wire format.
         bytes: Box<[u8]>,
         /// The error message.
@@ -96,21 +110,21 @@ impl Rib {
     pub fn unicast(&self) -> impl Iterator<Item = (Prefix, u32, &Route)> {
         self.unicast
             .iter()
-            .map(|((prefix, path), route)| (*prefix, *path, route))
+            .map(|((prefix, path_id), route)| (*prefix, *path_id, route))
     }
 
     /// Returns the rules with path identifiers and routes.
     pub fn flowspec(&self) -> impl Iterator<Item = (&FlowRule, u32, &Route)> {
         self.flowspec
             .iter()
-            .map(|((rule, path), route)| (rule, *path, route))
+            .map(|((rule, path_id), route)| (rule, *path_id, route))
     }
 
     /// Returns a route.
     pub fn route(&self, key: &RouteKey) -> Option<&Route> {
         match key {
-            RouteKey::Unicast(prefix, path) => self.unicast.get(&(*prefix, *path)),
-            RouteKey::Flowspec(rule, path) => self.flowspec.get(&(rule.clone(), *path)),
+            RouteKey::Unicast { prefix, path_id } => self.unicast.get(&(*prefix, *path_id)),
+            RouteKey::Flowspec { rule, path_id } => self.flowspec.get(&(rule.clone(), *path_id)),
         }
     }
 
@@ -133,9 +147,12 @@ impl Rib {
             .filter(move |(other, _)| other.len() > prefix.len())
     }
 
-    /// Returns the number of prefixes and of rules.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.unicast.len(), self.flowspec.len())
+    /// Returns the number of routes.
+    pub fn counts(&self) -> RouteCounts {
+        RouteCounts {
+            unicast: self.unicast.len(),
+            flowspec: self.flowspec.len(),
+        }
     }
 
     /// Returns the estimated memory of routes and attributes, in bytes.
@@ -208,9 +225,9 @@ impl Rib {
             is_stale: false,
         };
         let before = match &key {
-            RouteKey::Unicast(prefix, path) => self.unicast.insert((*prefix, *path), route),
-            RouteKey::Flowspec(rule, path) => {
-                let before = self.flowspec.insert((rule.clone(), *path), route);
+            RouteKey::Unicast { prefix, path_id } => self.unicast.insert((*prefix, *path_id), route),
+            RouteKey::Flowspec { rule, path_id } => {
+                let before = self.flowspec.insert((rule.clone(), *path_id), route);
                 if before.is_none() {
                     self.rule_bytes += rule.as_bytes().len();
                 }
@@ -230,9 +247,9 @@ impl Rib {
 
     fn remove(&mut self, key: RouteKey, changes: &mut Vec<Change>) {
         let before = match &key {
-            RouteKey::Unicast(prefix, path) => self.unicast.remove(&(*prefix, *path)),
-            RouteKey::Flowspec(rule, path) => {
-                let before = self.flowspec.remove(&(rule.clone(), *path));
+            RouteKey::Unicast { prefix, path_id } => self.unicast.remove(&(*prefix, *path_id)),
+            RouteKey::Flowspec { rule, path_id } => {
+                let before = self.flowspec.remove(&(rule.clone(), *path_id));
                 if before.is_some() {
                     self.rule_bytes -= rule.as_bytes().len();
                 }
@@ -248,30 +265,41 @@ impl Rib {
     /// Marks the routes of a family as stale.
     pub(crate) fn mark_stale(&mut self, family: Family) {
         for (key, route) in &mut self.unicast {
-            route.is_stale |= !family.is_flowspec() && key.0.is_ipv6() == family.is_ipv6();
+            route.is_stale |= !family.is_flowspec() && key.0.afi() == family.afi();
         }
         for (key, route) in &mut self.flowspec {
-            route.is_stale |= family.is_flowspec() && key.0.is_ipv6() == family.is_ipv6();
+            route.is_stale |= family.is_flowspec() && key.0.afi() == family.afi();
         }
     }
 
-    /// Removes the routes of a family; if `only_stale` is true, only its stale routes.
-    pub(crate) fn clear(&mut self, family: Family, only_stale: bool, changes: &mut Vec<Change>) {
+    /// Removes the routes of a family.
+    pub(crate) fn clear(&mut self, family: Family, changes: &mut Vec<Change>) {
+        self.remove_where(family, |_| true, changes);
+    }
+
+    /// Removes the stale routes of a family.
+    pub(crate) fn clear_stale(&mut self, family: Family, changes: &mut Vec<Change>) {
+        self.remove_where(family, |route| route.is_stale, changes);
+    }
+
+    fn remove_where(&mut self, family: Family, goes: impl Fn(&Route) -> bool, changes: &mut Vec<Change>) {
         let keys: Vec<RouteKey> = if family.is_flowspec() {
             self.flowspec
                 .iter()
-                .filter(|((rule, _), route)| {
-                    rule.is_ipv6() == family.is_ipv6() && (route.is_stale || !only_stale)
+                .filter(|((rule, _), route)| rule.afi() == family.afi() && goes(route))
+                .map(|((rule, path_id), _)| RouteKey::Flowspec {
+                    rule: rule.clone(),
+                    path_id: *path_id,
                 })
-                .map(|((rule, path), _)| RouteKey::Flowspec(rule.clone(), *path))
                 .collect()
         } else {
             self.unicast
                 .iter()
-                .filter(|((prefix, _), route)| {
-                    prefix.is_ipv6() == family.is_ipv6() && (route.is_stale || !only_stale)
+                .filter(|((prefix, _), route)| prefix.afi() == family.afi() && goes(route))
+                .map(|((prefix, path_id), _)| RouteKey::Unicast {
+                    prefix: *prefix,
+                    path_id: *path_id,
                 })
-                .map(|((prefix, path), _)| RouteKey::Unicast(*prefix, *path))
                 .collect()
         };
         for key in keys {
@@ -283,17 +311,9 @@ impl Rib {
 /// Returns the identity of a route; for a malformed flow specification, the change that reports it.
 fn key(route: Nlri) -> Result<RouteKey, Change> {
     match route {
-        Nlri::Unicast { path_id, prefix } => Ok(RouteKey::Unicast(prefix, path_id)),
-        Nlri::Flowspec { path_id, rule } => Ok(RouteKey::Flowspec(rule, path_id)),
-        Nlri::MalformedFlowspec {
-            is_ipv6,
-            bytes,
-            error,
-        } => Err(Change::Malformed {
-            is_ipv6,
-            bytes,
-            error,
-        }),
+        Nlri::Unicast { path_id, prefix } => Ok(RouteKey::Unicast { prefix, path_id }),
+        Nlri::Flowspec { path_id, rule } => Ok(RouteKey::Flowspec { rule, path_id }),
+        Nlri::MalformedFlowspec { afi, bytes, error } => Err(Change::Malformed { afi, bytes, error }),
     }
 }
 
@@ -339,7 +359,7 @@ mod tests {
         rib.apply(announce(0..50, 64_501), &limits, &mut changes).unwrap();
         assert_eq!((changes.len(), rib.shared.len()), (50, 2));
         changes.clear();
-        rib.clear(Family::Ipv4Unicast, false, &mut changes);
+        rib.clear(Family::Ipv4Unicast, &mut changes);
         assert_eq!((changes.len(), rib.shared.len(), rib.bytes()), (100, 0, 0));
     }
 
@@ -375,7 +395,7 @@ mod tests {
         rib.mark_stale(Family::Ipv4Unicast);
         rib.apply(announce(0..2, 1), &limits, &mut changes).unwrap();
         assert_eq!(changes, []);
-        rib.clear(Family::Ipv4Unicast, true, &mut changes);
-        assert_eq!((changes.len(), rib.counts()), (1, (2, 0)));
+        rib.clear_stale(Family::Ipv4Unicast, &mut changes);
+        assert_eq!((changes.len(), rib.counts().unicast), (1, 2));
     }
 }

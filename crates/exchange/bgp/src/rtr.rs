@@ -14,21 +14,24 @@
 //! | PDU | awaiting the answer to a query | within a response | idle |
 //! | --- | --- | --- | --- |
 //! | Serial Notify | ignored | ignored | a query, if its serial number is another one |
-//! | Cache Response | begins the response | error 0 | error 0 |
-//! | prefix, Router Key | error 0 | part of the response | error 0 |
-//! | End of Data | error 0 | ends the response | error 0 |
-//! | Cache Reset | a Reset Query; error 0 after a Reset Query | error 0 | a Reset Query |
-//! | Error Report 2 | a Reset Query after the retry time | likewise | likewise |
+//! | Cache Response | begins the response | Corrupt Data | Corrupt Data |
+//! | prefix, Router Key | Corrupt Data | part of the response | Corrupt Data |
+//! | End of Data | Corrupt Data | ends the response | Corrupt Data |
+//! | Cache Reset | a Reset Query; Corrupt Data after a Reset Query | Corrupt Data | a Reset Query |
+//! | Error Report "No Data Available" | a Reset Query after the retry time | likewise | likewise |
 //! | any other Error Report | the connection ends | likewise | likewise |
+//!
+//! "Corrupt Data" is the Error Report that the cache gets before the connection ends.
 //!
 //! Every connection begins with a Reset Query. A Serial Query would save the transfer of the set, but a cache that was
 //! restarted may confirm the session and the serial number that the client names although it has other data (stayrtr
-//! does), and the set would be stale for ever. If the session changes within a connection (RFC 8210, section 5.1), or the cache reports corrupt data, the
-//! set is flushed at once; otherwise it stays until it expires.
+//! does), and the set would be stale for ever. If the session changes within a connection (RFC 8210, section 5.1), or
+//! the cache reports corrupt data, the set is flushed at once; otherwise it stays until it expires.
 
 mod error;
 mod pdu;
 
+use core::ops::RangeInclusive;
 use std::collections::BTreeSet;
 
 use millrace_types::{Duration, Time};
@@ -45,17 +48,35 @@ const VERSION: u8 = 1;
 /// The maximum size of a PDU that the client accepts, in bytes.
 const PDU_SIZE_MAX: u32 = 8192;
 
-/// The time until the next query to a cache without data that has not given a retry interval. RFC 8210,
-/// section 6, suggests 600 s, but a cache that has just started is ready sooner.
-const RETRY_SECS: u32 = 60;
-/// The intervals of a cache of version 0, which names none.
+/// The intervals before the first End of Data, and those of a cache of version 0, which names none. Refresh and expire
+/// are the values that RFC 8210, section 6, recommends. For retry it recommends 600 s, but a cache that has just started is
+/// ready sooner.
 const INTERVALS: Intervals = Intervals {
     refresh: 3600,
-    retry: RETRY_SECS,
+    retry: 60,
     expire: 7200,
 };
+/// The permitted values of each interval in seconds (RFC 8210, section 6).
+const REFRESH_RANGE: RangeInclusive<u32> = 1..=86_400;
+const RETRY_RANGE: RangeInclusive<u32> = 1..=7200;
+const EXPIRE_RANGE: RangeInclusive<u32> = 600..=172_800;
 /// The time within which a response must be complete.
 const RESPONSE_TIME: Duration = Duration::from_secs(120);
+
+/// The response that is being received.
+#[derive(Debug)]
+struct Response {
+    session: u16,
+    /// The set as the PDUs so far make it.
+    vrps: BTreeSet<Vrp>,
+}
+
+/// The state of a cache that the set corresponds to.
+#[derive(Clone, Copy, Debug)]
+struct CacheState {
+    session: u16,
+    serial: u32,
+}
 
 /// The state of the client for one cache. The state outlives connections, so that the set stays until it expires or the next
 /// connection replaces it.
@@ -66,10 +87,8 @@ pub struct Client {
     input: Vec<u8>,
     output: Vec<u8>,
     vrps: BTreeSet<Vrp>,
-    /// The set that the current response builds, and the session of the response.
-    pending: Option<(BTreeSet<Vrp>, u16)>,
-    /// The session and serial number of the complete set.
-    known: Option<(u16, u32)>,
+    response: Option<Response>,
+    known: Option<CacheState>,
     response_deadline: Option<Time>,
     refresh_at: Option<Time>,
     refresh: Duration,
@@ -93,13 +112,13 @@ impl Client {
             input: Vec::new(),
             output: Vec::new(),
             vrps: BTreeSet::new(),
-            pending: None,
+            response: None,
             known: None,
             response_deadline: None,
             refresh_at: None,
-            refresh: Duration::from_secs(3600),
-            retry: Duration::from_secs(u64::from(RETRY_SECS)),
-            expire: Duration::from_secs(7200),
+            refresh: Duration::from_secs(u64::from(INTERVALS.refresh)),
+            retry: Duration::from_secs(u64::from(INTERVALS.retry)),
+            expire: Duration::from_secs(u64::from(INTERVALS.expire)),
             expires_at: None,
             has_answered: false,
             has_loaded: false,
@@ -114,7 +133,7 @@ impl Client {
 
     /// Returns the serial number of the set; `None` if there is no set.
     pub fn serial(&self) -> Option<u32> {
-        self.known.map(|(_, serial)| serial)
+        self.known.map(|known| known.serial)
     }
 
     /// Returns true if the newest connection has delivered a set, or has confirmed the existing set.
@@ -139,7 +158,7 @@ impl Client {
         self.lacks_data = false;
         self.input.clear();
         self.output.clear();
-        self.pending = None;
+        self.response = None;
         self.query(now);
     }
 
@@ -152,7 +171,7 @@ impl Client {
 
     /// Records that the connection is closed. The payloads stay until they expire.
     pub fn connection_lost(&mut self) {
-        self.pending = None;
+        self.response = None;
         self.response_deadline = None;
         self.refresh_at = None;
     }
@@ -239,7 +258,7 @@ impl Client {
             self.expires_at = None;
         }
         self.known = None;
-        self.pending = None;
+        self.response = None;
         let erroneous = erroneous.get(..PDU_SIZE_MAX as usize / 2).unwrap_or(erroneous);
         if let Some(code) = error.report_code().filter(|_| !erroneous.is_empty()) {
             let text = error.to_string();
@@ -253,7 +272,7 @@ impl Client {
         self.refresh_at = None;
         self.response_deadline = Some(now + RESPONSE_TIME);
         let query = match self.known {
-            Some((session, serial)) => {
+            Some(CacheState { session, serial }) => {
                 pdu::encode(self.version, SERIAL_QUERY, session, &serial.to_be_bytes())
             }
             None => pdu::encode(self.version, RESET_QUERY, 0, &[]),
@@ -296,7 +315,7 @@ impl Client {
                 intervals,
             } => return self.end_of_data(session, serial, intervals.unwrap_or(INTERVALS), now),
             Pdu::CacheReset => self.cache_reset(now)?,
-            Pdu::RouterKey if self.pending.is_none() => {
+            Pdu::RouterKey if self.response.is_none() => {
                 return Err(RtrError::out_of_place("a router key outside of a response"));
             }
             Pdu::RouterKey | Pdu::ErrorReport { .. } => {}
@@ -316,7 +335,7 @@ impl Client {
             ErrorCode::UNSUPPORTED_VERSION if version < self.version => {
                 self.version = version;
                 self.known = None;
-                self.pending = None;
+                self.response = None;
                 self.query(now);
                 return Ok(());
             }
@@ -326,7 +345,7 @@ impl Client {
                 self.has_answered = true;
                 self.lacks_data = true;
                 self.known = None;
-                self.pending = None;
+                self.response = None;
                 self.response_deadline = None;
                 self.refresh_at = Some(now + self.retry);
                 return Ok(());
@@ -340,14 +359,17 @@ impl Client {
     /// Checks the session of a PDU against that of the set.
     fn check_session(&self, found: u16) -> Result<(), RtrError> {
         match self.known {
-            Some((known, _)) if known != found => Err(RtrError::OtherSession { known, found }),
+            Some(known) if known.session != found => Err(RtrError::OtherSession {
+                known: known.session,
+                found,
+            }),
             _ => Ok(()),
         }
     }
 
     fn serial_notify(&mut self, session: u16, serial: u32, now: Time) -> Result<(), RtrError> {
         self.check_session(session)?;
-        let is_new = self.known.is_none_or(|(_, known)| known != serial);
+        let is_new = self.known.is_none_or(|known| known.serial != serial);
         if is_new && !self.awaits_response() {
             self.query(now);
         }
@@ -357,31 +379,31 @@ impl Client {
     /// Begins a response. It starts from the empty set after a Reset Query, and from the known set after a Serial Query.
     fn cache_response(&mut self, session: u16) -> Result<(), RtrError> {
         self.check_session(session)?;
-        if self.pending.is_some() || !self.awaits_response() {
+        if self.response.is_some() || !self.awaits_response() {
             return Err(RtrError::out_of_place("a response that answers no query"));
         }
-        let start = match self.known {
+        let vrps = match self.known {
             Some(_) => self.vrps.clone(),
             None => BTreeSet::new(),
         };
-        self.pending = Some((start, session));
+        self.response = Some(Response { session, vrps });
         Ok(())
     }
 
     fn prefix(&mut self, is_announced: bool, vrp: Vrp) -> Result<(), RtrError> {
-        let Some((set, _)) = &mut self.pending else {
+        let Some(Response { vrps, .. }) = &mut self.response else {
             return Err(RtrError::out_of_place("a prefix outside of a response"));
         };
         let Vrp { prefix, max_len, asn } = vrp;
-        if is_announced && !set.insert(vrp) {
+        if is_announced && !vrps.insert(vrp) {
             let text = format!("a second announcement of {prefix}-{max_len} AS{asn}");
             return Err(RtrError::protocol(ErrorCode::DUPLICATE, text));
         }
-        if !is_announced && !set.remove(&vrp) {
+        if !is_announced && !vrps.remove(&vrp) {
             let text = format!("a withdrawal of {prefix}-{max_len} AS{asn}, which it has not announced");
             return Err(RtrError::protocol(ErrorCode::WITHDRAWAL_UNKNOWN, text));
         }
-        if set.len() > self.limit {
+        if vrps.len() > self.limit {
             return Err(RtrError::TooMany(self.limit));
         }
         Ok(())
@@ -389,7 +411,7 @@ impl Client {
 
     /// Asks for everything. A cache that answers a Reset Query in this way would be asked without end.
     fn cache_reset(&mut self, now: Time) -> Result<(), RtrError> {
-        if self.pending.is_some() || self.known.is_none() {
+        if self.response.is_some() || self.known.is_none() {
             return Err(RtrError::out_of_place(
                 "a Cache Reset that answers no Serial Query",
             ));
@@ -406,29 +428,33 @@ impl Client {
         intervals: Intervals,
         now: Time,
     ) -> Result<bool, RtrError> {
-        let (set, begun) = self
-            .pending
+        let response = self
+            .response
             .take()
             .ok_or_else(|| RtrError::out_of_place("End of Data outside of a response"))?;
-        if session != begun {
+        if session != response.session {
             return Err(RtrError::OtherSession {
-                known: begun,
+                known: response.session,
                 found: session,
             });
         }
-        // The permitted range of each interval (RFC 8210, section 6). Data must not expire before it is refreshed.
-        let seconds = |value: u32, min: u32, max: u32| Duration::from_secs(u64::from(value.clamp(min, max)));
-        self.expire = seconds(intervals.expire, 600, 172_800);
-        self.refresh = seconds(intervals.refresh, 1, 86_400).min(self.expire / 2);
-        self.retry = seconds(intervals.retry, 1, 7200).min(self.expire / 2);
-        self.known = Some((session, serial));
+        // Data must not expire before it is refreshed.
+        self.expire = within(intervals.expire, &EXPIRE_RANGE);
+        self.refresh = within(intervals.refresh, &REFRESH_RANGE).min(self.expire / 2);
+        self.retry = within(intervals.retry, &RETRY_RANGE).min(self.expire / 2);
+        self.known = Some(CacheState { session, serial });
         self.response_deadline = None;
         self.refresh_at = Some(now + self.refresh);
         self.has_loaded = true;
         self.lacks_data = false;
-        let has_changed = self.vrps(now).is_none_or(|before| *before != set);
+        let has_changed = self.vrps(now).is_none_or(|before| *before != response.vrps);
         self.expires_at = Some(now + self.expire);
-        self.vrps = set;
+        self.vrps = response.vrps;
         Ok(has_changed)
     }
+}
+
+/// Returns the permitted interval that is nearest to a number of seconds.
+fn within(secs: u32, permitted: &RangeInclusive<u32>) -> Duration {
+    Duration::from_secs(u64::from(secs.clamp(*permitted.start(), *permitted.end())))
 }

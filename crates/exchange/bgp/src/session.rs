@@ -15,17 +15,17 @@ use std::collections::VecDeque;
 
 use millrace_types::{Duration, Time};
 
-use crate::capability::{Capabilities, GracefulRestart};
+use crate::capability::{AddPathMode, Capabilities, GracefulRestart};
 use crate::family::{Family, FamilySet};
-use crate::message::{HEADER_SIZE, MessageType, header, message_size};
-use crate::notification::{Cease, Notification};
+use crate::message::{
+    EXTENDED_SIZE_MAX, HEADER_SIZE, MESSAGE_SIZE_MAX, MessageType, read_header, route_refresh, write_message,
+};
+use crate::notification::{Cease, Notification, OpenError, StateMachineError};
 use crate::open::Open;
 use crate::update::{Negotiated, Update};
 
 /// The hold time until the peer's OPEN arrives (RFC 4271, section 8.2.2, suggests 4 minutes).
 const OPEN_HOLD: Duration = Duration::from_secs(240);
-/// The maximum size of an incomplete message in the input, in bytes.
-const INPUT_MAX: usize = 65_535;
 
 /// The values of the local OPEN, and the values that the peer's OPEN must have.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,7 +50,7 @@ pub struct SessionSettings {
 
 /// The state of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub(crate) enum State {
     /// The local OPEN is sent.
     OpenSent,
     /// The peer's OPEN is accepted.
@@ -63,7 +63,7 @@ pub enum State {
 
 /// An event of a session.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// The session is established.
     Established {
         /// The properties of the session.
@@ -75,17 +75,23 @@ pub enum Event {
     },
     Update(Box<Update>),
     /// The session has ended.
-    Closed {
-        /// True if the peer sent the NOTIFICATION.
-        is_remote: bool,
-        /// The NOTIFICATION; `None` if the connection was closed without one.
-        notification: Option<Notification>,
-    },
+    Closed(End),
+}
+
+/// The end of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The peer sent a NOTIFICATION.
+    Received(Notification),
+    /// The receiver sent a NOTIFICATION.
+    Sent(Notification),
+    /// The connection was closed without a NOTIFICATION.
+    ConnectionLost,
 }
 
 /// A session over one TCP connection.
 #[derive(Debug)]
-pub struct Session {
+pub(crate) struct Session {
     settings: SessionSettings,
     state: State,
     input: Vec<u8>,
@@ -100,17 +106,18 @@ pub struct Session {
 
 impl Session {
     /// Returns the session of a connection that was just opened. The output begins with OPEN.
-    pub fn new(settings: SessionSettings, now: Time) -> Session {
+    pub(crate) fn new(settings: SessionSettings, now: Time) -> Session {
         let families = settings.families;
         let restart = GracefulRestart {
             has_restarted: false,
             restart_secs: settings.restart_secs,
-            families: families.iter().map(|family| (family, false)).collect(),
+            families,
+            preserved: FamilySet::default(),
         };
         let add_path = families
             .iter()
             .filter(|family| settings.add_path && !family.is_flowspec())
-            .map(|family| (family, 1))
+            .map(|family| (family, AddPathMode::Receive))
             .collect();
         let open = Open {
             asn: settings.local_as,
@@ -127,7 +134,7 @@ impl Session {
             },
         };
         let mut output = Vec::new();
-        header(MessageType::Open, &open.body(), &mut output);
+        write_message(MessageType::Open, &open.body(), &mut output);
         Session {
             settings,
             state: State::OpenSent,
@@ -143,84 +150,84 @@ impl Session {
     }
 
     /// Returns the state.
-    pub const fn state(&self) -> State {
+    pub(crate) const fn state(&self) -> State {
         self.state
     }
 
     /// Returns the peer's OPEN; `None` before it is accepted.
-    pub const fn peer_open(&self) -> Option<&Open> {
+    pub(crate) const fn peer_open(&self) -> Option<&Open> {
         self.peer_open.as_ref()
     }
 
     /// Returns and removes the bytes to send.
-    pub fn take_output(&mut self) -> Vec<u8> {
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
         core::mem::take(&mut self.output)
     }
 
     /// Returns the next event.
-    pub fn next_event(&mut self) -> Option<Event> {
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
     /// Handles bytes that were received on the connection.
-    pub fn receive(&mut self, bytes: &[u8], now: Time) {
+    pub(crate) fn receive(&mut self, bytes: &[u8], now: Time) {
         if self.state == State::Closed {
             return;
         }
         self.input.extend_from_slice(bytes);
         let mut start = 0;
         while self.state != State::Closed {
-            let is_extended = self
-                .negotiated
-                .as_ref()
-                .is_some_and(|negotiated| negotiated.has_extended_messages);
+            let size_max = match &self.negotiated {
+                Some(negotiated) if negotiated.has_extended_messages => EXTENDED_SIZE_MAX,
+                _ => MESSAGE_SIZE_MAX,
+            };
             let unread = self.input.get(start..).unwrap_or_default();
-            let (kind, size) = match message_size(unread, is_extended) {
-                Ok(Some((kind, size))) if unread.len() >= size => (kind, size),
+            let message = match read_header(unread, size_max) {
+                Ok(Some(header)) if unread.len() >= header.size => header,
                 Ok(_) => break,
                 Err(notification) => {
                     self.close(notification);
                     break;
                 }
             };
-            let body = unread.get(HEADER_SIZE..size).unwrap_or_default().to_vec();
-            start += size;
-            if let Err(notification) = self.message(kind, &body, now) {
+            let body = unread.get(HEADER_SIZE..message.size).unwrap_or_default().to_vec();
+            start += message.size;
+            if let Err(notification) = self.message(message.kind, &body, now) {
                 self.close(notification);
             }
         }
         self.input.drain(..start.min(self.input.len()));
-        debug_assert!(self.input.len() <= INPUT_MAX || self.state == State::Closed);
+        debug_assert!(self.input.len() <= EXTENDED_SIZE_MAX || self.state == State::Closed);
     }
 
     /// Records that the peer or the network has closed the connection.
-    pub fn connection_lost(&mut self) {
+    pub(crate) fn connection_lost(&mut self) {
         if self.state != State::Closed {
-            self.end(false, None);
+            self.end(End::ConnectionLost);
         }
     }
 
     /// Ends the session with a Cease.
-    pub fn cease(&mut self, reason: Cease) {
+    pub(crate) fn cease(&mut self, reason: Cease) {
         if self.state != State::Closed {
             self.close(Notification::cease(reason));
         }
     }
 
     /// Asks the peer to announce all routes of a family again, if the peer supports ROUTE-REFRESH.
-    pub fn refresh(&mut self, family: Family) {
+    pub(crate) fn refresh(&mut self, family: Family) {
         let supports_refresh = self
             .peer_open
             .as_ref()
             .is_some_and(|open| open.capabilities.route_refresh);
         if self.state == State::Established && supports_refresh {
-            let body = crate::message::route_refresh(family);
-            header(MessageType::RouteRefresh, &body, &mut self.output);
+            let body = route_refresh(family);
+            write_message(MessageType::RouteRefresh, &body, &mut self.output);
         }
     }
 
     /// Returns the time of the next timer.
-    pub fn deadline(&self) -> Option<Time> {
+    pub(crate) fn deadline(&self) -> Option<Time> {
         [self.hold_deadline, self.keepalive_deadline]
             .into_iter()
             .flatten()
@@ -229,7 +236,7 @@ impl Session {
     }
 
     /// Runs the timers that are due.
-    pub fn poll(&mut self, now: Time) {
+    pub(crate) fn poll(&mut self, now: Time) {
         if self.state == State::Closed {
             return;
         }
@@ -245,23 +252,26 @@ impl Session {
     fn message(&mut self, kind: MessageType, body: &[u8], now: Time) -> Result<(), Notification> {
         match (self.state, kind) {
             (_, MessageType::Notification) => {
-                self.end(true, Notification::decode(body));
+                self.end(Notification::decode(body).map_or(End::ConnectionLost, End::Received));
                 Ok(())
             }
             (State::OpenSent, MessageType::Open) => self.open(body, now),
-            (State::OpenSent, _) => Err(Notification::state_machine(1).with_data(&[kind as u8])),
+            (State::OpenSent, _) => Err(unexpected(StateMachineError::UnexpectedInOpenSent, kind)),
             (State::OpenConfirm, MessageType::Keepalive) => {
                 self.establish(now);
                 Ok(())
             }
-            (State::OpenConfirm, _) => Err(Notification::state_machine(2).with_data(&[kind as u8])),
+            (State::OpenConfirm, _) => Err(unexpected(StateMachineError::UnexpectedInOpenConfirm, kind)),
             (State::Established, MessageType::Keepalive) => {
                 self.restart_hold(now);
                 Ok(())
             }
             (State::Established, MessageType::Update) => {
                 self.restart_hold(now);
-                let negotiated = self.negotiated.as_ref().ok_or(Notification::state_machine(0))?;
+                let negotiated = self
+                    .negotiated
+                    .as_ref()
+                    .ok_or(Notification::state_machine(StateMachineError::Unspecific))?;
                 let update = Update::decode(body, negotiated)?;
                 self.events.push_back(Event::Update(Box::new(update)));
                 Ok(())
@@ -269,7 +279,7 @@ impl Session {
             // A ROUTE-REFRESH is ignored, because the receiver announces no routes.
             (State::Established, MessageType::RouteRefresh) | (State::Closed, _) => Ok(()),
             (State::Established, MessageType::Open) => {
-                Err(Notification::state_machine(3).with_data(&[kind as u8]))
+                Err(unexpected(StateMachineError::UnexpectedInEstablished, kind))
             }
         }
     }
@@ -278,13 +288,13 @@ impl Session {
         let open = Open::decode(body)?;
         let settings = &self.settings;
         if open.asn != settings.peer_as {
-            return Err(Notification::open(2));
+            return Err(Notification::open(OpenError::BadPeerAs));
         }
         let is_internal = open.asn == settings.local_as;
         // Two speakers in different ASes may have the same BGP Identifier (RFC 6286), but two speakers in one
         // AS may not.
         if is_internal && open.router_id == settings.router_id {
-            return Err(Notification::open(3));
+            return Err(Notification::open(OpenError::BadBgpIdentifier));
         }
         // A speaker without the Multiprotocol capability has IPv4 unicast only.
         let capabilities = &open.capabilities;
@@ -295,12 +305,16 @@ impl Session {
         };
         let families = settings.families.intersection(offered);
         if families.is_empty() {
-            return Err(Notification::open(7));
+            return Err(Notification::open(OpenError::UnsupportedCapability));
         }
         let sends_paths = |family: &Family| {
             settings.add_path
                 && !family.is_flowspec()
-                && matches!(open.capabilities.add_path.get(family), Some(2 | 3))
+                && open
+                    .capabilities
+                    .add_path
+                    .get(family)
+                    .is_some_and(|mode| mode.sends())
         };
         let hold_secs = settings.hold_secs.min(open.hold_secs);
         self.hold = (hold_secs > 0).then(|| Duration::from_secs(u64::from(hold_secs)));
@@ -326,7 +340,7 @@ impl Session {
             return;
         };
         for family in negotiated.families.iter() {
-            header(
+            write_message(
                 MessageType::Update,
                 &Update::end_of_rib_body(family),
                 &mut self.output,
@@ -344,30 +358,32 @@ impl Session {
     }
 
     fn send_keepalive(&mut self, now: Time) {
-        header(MessageType::Keepalive, &[], &mut self.output);
+        write_message(MessageType::Keepalive, &[], &mut self.output);
         self.keepalive_deadline = self.hold.map(|hold| now + hold / 3);
     }
 
     /// Sends a NOTIFICATION and ends the session.
     fn close(&mut self, notification: Notification) {
-        header(MessageType::Notification, &notification.body(), &mut self.output);
-        self.end(false, Some(notification));
+        write_message(MessageType::Notification, &notification.body(), &mut self.output);
+        self.end(End::Sent(notification));
     }
 
-    fn end(&mut self, is_remote: bool, notification: Option<Notification>) {
+    fn end(&mut self, end: End) {
         self.state = State::Closed;
         self.input = Vec::new();
-        self.events.push_back(Event::Closed {
-            is_remote,
-            notification,
-        });
+        self.events.push_back(Event::Closed(end));
     }
+}
+
+/// Returns the error for a message of a type that the state does not permit; its data is the type (RFC 6608, section 4).
+fn unexpected(error: StateMachineError, kind: MessageType) -> Notification {
+    Notification::state_machine(error).with_data(&[kind as u8])
 }
 
 /// Returns true if a second connection of the same peer replaces the first (RFC 4271, section 6.8; RFC 4724,
 /// section 5). The peer opened both connections. While the first is in OpenConfirm, the second replaces it if
 /// the peer's BGP Identifier is greater than the local one.
-pub fn keeps_new_connection(
+pub(crate) fn keeps_new_connection(
     first: State,
     peer_restarts_gracefully: bool,
     local_id: Ipv4Addr,

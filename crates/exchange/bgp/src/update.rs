@@ -7,6 +7,7 @@
 use core::net::IpAddr;
 use std::collections::BTreeSet;
 
+use crate::aspath::AsnSize;
 pub use crate::attributes::Treatment;
 use crate::attributes::{
     AS_PATH, AttributeParser, Attributes, Context, EXTENDED_LENGTH, LOCAL_PREF, MP_REACH, MP_UNREACH,
@@ -14,7 +15,7 @@ use crate::attributes::{
 };
 use crate::family::{Family, FamilySet};
 use crate::nlri::{Nlri, read_all, write};
-use crate::notification::Notification;
+use crate::notification::{Notification, UpdateError};
 use crate::reader::Reader;
 
 /// The properties of an established session.
@@ -75,7 +76,7 @@ impl Update {
     /// # Errors
     /// The [`Notification`] that ends the session.
     pub fn decode(body: &[u8], session: &Negotiated) -> Result<Update, Notification> {
-        let malformed = || Notification::update(1);
+        let malformed = || Notification::update(UpdateError::MalformedAttributeList);
         let mut reader = Reader(body);
         let len = reader.u16().ok_or_else(malformed)?;
         let withdrawn = reader.take(usize::from(len)).ok_or_else(malformed)?;
@@ -143,7 +144,8 @@ impl Decoder<'_> {
 
     fn routes(&self, family: Family, bytes: &[u8]) -> Result<Vec<Nlri>, Notification> {
         let has_path_ids = self.session.add_path.contains(family);
-        read_all(bytes, family, has_path_ids).ok_or_else(|| Notification::update(10))
+        read_all(bytes, family, has_path_ids)
+            .ok_or_else(|| Notification::update(UpdateError::InvalidNetworkField))
     }
 
     fn withdraw(&mut self, family: Family, bytes: &[u8]) -> Result<(), Notification> {
@@ -159,7 +161,7 @@ impl Decoder<'_> {
     fn attributes(&mut self, bytes: &[u8]) -> Result<(), Notification> {
         let mut reader = Reader(bytes);
         while !reader.is_empty() {
-            let Some((flags, kind, value)) = read_attribute(&mut reader) else {
+            let Some(Attribute { flags, kind, value }) = read_attribute(&mut reader) else {
                 // The length of the attribute list is right, so the routes after it can be located (RFC 7606,
                 // section 4).
                 let text = "an attribute is longer than the list".to_owned();
@@ -169,17 +171,18 @@ impl Decoder<'_> {
             };
             if !self.seen.insert(kind) {
                 if matches!(kind, MP_REACH | MP_UNREACH) {
-                    return Err(Notification::update(1));
+                    return Err(Notification::update(UpdateError::MalformedAttributeList));
                 }
                 let text = "the attribute occurs twice".to_owned();
                 self.problem(kind, Treatment::AttributeDiscard, text);
                 continue;
             }
             if is_unknown_well_known(flags, kind) {
-                return Err(Notification::update(2).with_data(&[flags, kind]));
+                let error = UpdateError::UnrecognizedWellKnownAttribute;
+                return Err(Notification::update(error).with_data(&[flags, kind]));
             }
-            if let Err((treatment, text)) = check_flags(flags, kind) {
-                self.problem(kind, treatment, text);
+            if let Err(fault) = check_flags(flags, kind) {
+                self.problem(kind, fault.treatment, fault.text);
                 if !matches!(kind, MP_REACH | MP_UNREACH) {
                     continue;
                 }
@@ -189,11 +192,15 @@ impl Decoder<'_> {
                 MP_UNREACH => self.mp_unreach(value)?,
                 _ => {
                     let context = Context {
-                        has_four_octets: self.session.has_four_octets,
+                        asn_size: if self.session.has_four_octets {
+                            AsnSize::Four
+                        } else {
+                            AsnSize::Two
+                        },
                         is_internal: self.session.is_internal,
                     };
-                    if let Err((treatment, text)) = self.collected.read(kind, value, context) {
-                        self.problem(kind, treatment, text);
+                    if let Err(fault) = self.collected.read(kind, value, context) {
+                        self.problem(kind, fault.treatment, fault.text);
                     }
                 }
             }
@@ -202,7 +209,7 @@ impl Decoder<'_> {
     }
 
     fn mp_reach(&mut self, value: &[u8]) -> Result<(), Notification> {
-        let malformed = || Notification::update(9);
+        let malformed = || Notification::update(UpdateError::OptionalAttributeError);
         let mut reader = Reader(value);
         let (afi, safi) = (
             reader.u16().ok_or_else(malformed)?,
@@ -218,7 +225,7 @@ impl Decoder<'_> {
         let next_hop = if family.is_flowspec() {
             None
         } else {
-            let address = mp_next_hop(next_hop, family.is_ipv6()).ok_or_else(malformed)?;
+            let address = mp_next_hop(next_hop, family.afi()).ok_or_else(malformed)?;
             if let Err(text) = check_next_hop(address) {
                 self.problem(MP_REACH, Treatment::TreatAsWithdraw, text);
             }
@@ -234,7 +241,7 @@ impl Decoder<'_> {
     }
 
     fn mp_unreach(&mut self, value: &[u8]) -> Result<(), Notification> {
-        let malformed = || Notification::update(9);
+        let malformed = || Notification::update(UpdateError::OptionalAttributeError);
         let mut reader = Reader(value);
         let (afi, safi) = (
             reader.u16().ok_or_else(malformed)?,
@@ -257,10 +264,12 @@ impl Decoder<'_> {
 
     fn end_of_rib(&mut self, attributes: &[u8]) {
         let mut reader = Reader(attributes);
-        let Some((_, MP_UNREACH, value)) = read_attribute(&mut reader) else {
-            return;
-        };
-        if let &[high, low, safi] = value {
+        if let Some(Attribute {
+            kind: MP_UNREACH,
+            value: &[high, low, safi],
+            ..
+        }) = read_attribute(&mut reader)
+        {
             self.update.end_of_rib = self.negotiated(u16::from_be_bytes([high, low]), safi);
         }
     }
@@ -332,7 +341,7 @@ impl Decoder<'_> {
         let has_other_attributes = self.has_cut_attribute || self.seen.iter().any(|kind| *kind != MP_UNREACH);
         if self.update.problems.iter().any(is_withdrawn) {
             if has_no_ipv4_routes && !self.seen.contains(&MP_REACH) && has_other_attributes {
-                return Err(Notification::update(1));
+                return Err(Notification::update(UpdateError::MalformedAttributeList));
             }
             for reach in core::mem::take(&mut self.update.announced) {
                 let routes = reach.routes.into_iter().map(|route| (reach.family, route));
@@ -345,16 +354,24 @@ impl Decoder<'_> {
     }
 }
 
-/// Reads flags, type and value of an attribute. Returns `None` if the value is longer than the remaining
-/// bytes.
-fn read_attribute<'a>(reader: &mut Reader<'a>) -> Option<(u8, u8, &'a [u8])> {
+/// A path attribute in its wire format (RFC 4271, section 4.3).
+struct Attribute<'a> {
+    flags: u8,
+    /// The attribute type code.
+    kind: u8,
+    value: &'a [u8],
+}
+
+/// Reads an attribute. Returns `None` if its value is longer than the remaining bytes.
+fn read_attribute<'a>(reader: &mut Reader<'a>) -> Option<Attribute<'a>> {
     let (flags, kind) = (reader.u8()?, reader.u8()?);
     let len = if flags & EXTENDED_LENGTH == 0 {
         usize::from(reader.u8()?)
     } else {
         usize::from(reader.u16()?)
     };
-    Some((flags, kind, reader.take(len)?))
+    let value = reader.take(len)?;
+    Some(Attribute { flags, kind, value })
 }
 
 #[cfg(test)]

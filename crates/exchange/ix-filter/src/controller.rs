@@ -251,8 +251,8 @@ impl FilterController {
         match change {
             Change::Announced(route) => {
                 let is_rule = match &route {
-                    RouteKey::Flowspec(..) => true,
-                    RouteKey::Unicast(prefix, _) => {
+                    RouteKey::Flowspec { .. } => true,
+                    RouteKey::Unicast { prefix, .. } => {
                         self.changed(*prefix);
                         self.is_blackhole(address, &route)
                     }
@@ -272,7 +272,7 @@ impl FilterController {
                 }
             }
             Change::Withdrawn(route) => {
-                if let RouteKey::Unicast(prefix, _) = &route {
+                if let RouteKey::Unicast { prefix, .. } = &route {
                     self.changed(*prefix);
                 }
                 let reference = reference(address, &route);

@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 use core::net::IpAddr;
 
 use data_encoding::HEXLOWER;
-use millrace_bgp::RouteKey;
+use millrace_bgp::{Afi, RouteKey};
 
 /// The largest number of bytes of a rule in its reference. The length and a hash replace further bytes.
 const SHOWN_MAX: usize = 64;
@@ -14,10 +14,13 @@ pub(crate) const PREFIX: &str = "bgp:";
 /// Returns the external reference of a rule. It is unique for the peer, and the same in every run.
 pub(crate) fn reference(peer: IpAddr, route: &RouteKey) -> String {
     match route {
-        RouteKey::Unicast(prefix, path) => format!("{PREFIX}{peer}|{prefix}|{path}"),
-        RouteKey::Flowspec(rule, path) => {
-            let family = if rule.is_ipv6() { 6 } else { 4 };
-            let mut text = format!("{PREFIX}{peer}|flow{family}|{path}|");
+        RouteKey::Unicast { prefix, path_id } => format!("{PREFIX}{peer}|{prefix}|{path_id}"),
+        RouteKey::Flowspec { rule, path_id } => {
+            let family = match rule.afi() {
+                Afi::Ipv4 => 4,
+                Afi::Ipv6 => 6,
+            };
+            let mut text = format!("{PREFIX}{peer}|flow{family}|{path_id}|");
             let bytes = rule.as_bytes();
             HEXLOWER.encode_append(&bytes[..bytes.len().min(SHOWN_MAX)], &mut text);
             if bytes.len() > SHOWN_MAX {

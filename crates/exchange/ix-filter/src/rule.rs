@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use millrace_bgp::flowspec::{Component, NumericField, Pattern};
-use millrace_bgp::{Attributes, FlowRule, RouteKey};
+use millrace_bgp::{Afi, Attributes, FlowRule, RouteKey};
 use millrace_ix_model::{AccountId, Filter, FilterAction, FilterMatch, FilterOrigin, IpProtocol, Reason};
 
 use crate::controller::FilterController;
@@ -53,8 +53,8 @@ impl FilterController {
         let neighbour = self.neighbours.get(&announced.peer)?;
         let route = neighbour.peer.rib().route(&announced.route)?;
         match &announced.route {
-            RouteKey::Unicast(destination, _) => rtbh(account, *destination),
-            RouteKey::Flowspec(rule, _) => Some(flowspec(
+            RouteKey::Unicast { prefix, .. } => rtbh(account, *prefix),
+            RouteKey::Flowspec { rule, .. } => Some(flowspec(
                 account,
                 rule,
                 &route.attributes,
@@ -67,7 +67,7 @@ impl FilterController {
 fn rtbh(account: AccountId, destination: millrace_bgp::Prefix) -> Option<Desired> {
     // The filter has the same order as a Flowspec rule with only this destination.
     let component = Component::Destination(Pattern::from(destination));
-    let rule = FlowRule::new(destination.is_ipv6(), &[component]).ok()?;
+    let rule = FlowRule::new(destination.afi(), &[component]).ok()?;
     Some(Desired {
         account,
         matching: FilterMatch::to(prefix(destination)?),
@@ -96,10 +96,9 @@ fn flowspec(account: AccountId, rule: &FlowRule, attributes: &Attributes, extens
     };
     // A refused rule is shown by its destination, or by all addresses if it has none; it is never planned.
     let destination = rule.destination().and_then(Pattern::prefix).and_then(prefix);
-    let all = if rule.is_ipv6() {
-        IpAddr::from([0u8; 16])
-    } else {
-        IpAddr::from([0u8; 4])
+    let all = match rule.afi() {
+        Afi::Ipv4 => IpAddr::from([0u8; 4]),
+        Afi::Ipv6 => IpAddr::from([0u8; 16]),
     };
     let destination = destination
         .or_else(|| millrace_bgp::Prefix::new(all, 0).and_then(prefix))
@@ -211,7 +210,7 @@ mod tests {
             (bits(BitmaskField::Fragment), "fragment"),
         ];
         for (component, text) in components {
-            let rule = FlowRule::new(false, &[destination(), component]).unwrap();
+            let rule = FlowRule::new(Afi::Ipv4, &[destination(), component]).unwrap();
             let drop = Attributes {
                 extended: vec![community(0x06, 0f32.to_be_bytes())].into(),
                 ..Attributes::default()
@@ -247,7 +246,7 @@ mod tests {
             (vec![community(0x08, [0, 0, 0, 1])], "redirect"),
             (vec![community(0x09, [0, 0, 0, 46])], "traffic-marking 46"),
         ];
-        let rule = FlowRule::new(false, &[destination(), numeric(NumericField::PacketLength)]).unwrap();
+        let rule = FlowRule::new(Afi::Ipv4, &[destination(), numeric(NumericField::PacketLength)]).unwrap();
         for (extended, text) in actions {
             let attributes = Attributes {
                 extended: extended.into(),

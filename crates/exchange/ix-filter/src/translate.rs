@@ -7,17 +7,21 @@
 //! switches follow, gives those fields the value 0 there. A match on the value 0 therefore also has to
 //! exclude these fragments.
 
+use core::ops::RangeInclusive;
+
 use millrace_bgp::flowspec::{
     BitmaskField, BitmaskOperator, Component, NumericField, NumericOperator, matches_bits, ranges,
 };
-use millrace_bgp::{Attributes, FlowRule, TrafficAction};
+use millrace_bgp::{Afi, Attributes, FlowRule, TrafficAction};
 use millrace_ix_model::{FilterAction, FilterMatch, FragmentMatch, Ports, Reason, TcpFlagsMatch, reason};
 
 use crate::prefix;
 use crate::tcp_flags;
 
+const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
 
 /// The largest number of matches of one rule.
 const MATCHES_MAX: usize = 2_000;
@@ -50,7 +54,7 @@ pub fn translate(
     extensions: bool,
 ) -> Result<Translated, Untranslatable> {
     let action = action(attributes)?;
-    let mut parts = Parts::new(rule.is_ipv6());
+    let mut parts = Parts::new(rule.afi());
     for component in rule.components() {
         parts.take(&component, extensions)?;
     }
@@ -129,11 +133,11 @@ pub(crate) fn action(attributes: &Attributes) -> Result<FilterAction, Untranslat
     Ok(result)
 }
 
-type Ranges = Vec<(u64, u64)>;
+type Ranges = Vec<RangeInclusive<u64>>;
 
 /// The components of a rule as sets of values.
 struct Parts {
-    is_ipv6: bool,
+    afi: Afi,
     base: Option<FilterMatch>,
     source: Option<millrace_ix_model::Prefix>,
     protocols: Ranges,
@@ -148,15 +152,15 @@ struct Parts {
     fragments: [bool; 3],
 }
 
-const PROTOCOLS: (u64, u64) = (0, 255);
-const DSCPS: (u64, u64) = (0, 63);
-const ALL_PORTS: (u64, u64) = (0, 65_535);
-const ALL_OCTETS: (u64, u64) = (0, 255);
+const PROTOCOLS: RangeInclusive<u64> = 0..=255;
+const DSCPS: RangeInclusive<u64> = 0..=63;
+const ALL_PORTS: RangeInclusive<u64> = 0..=65_535;
+const ALL_OCTETS: RangeInclusive<u64> = 0..=255;
 
 impl Parts {
-    fn new(is_ipv6: bool) -> Parts {
+    fn new(afi: Afi) -> Parts {
         Parts {
-            is_ipv6,
+            afi,
             base: None,
             source: None,
             protocols: vec![PROTOCOLS],
@@ -203,7 +207,7 @@ impl Parts {
                 self.tcp_flags = Some(tcp_flags::pairs(operators).map_err(Untranslatable)?);
             }
             Component::Bitmask(BitmaskField::Fragment, operators) => {
-                self.fragments = fragments(operators, self.is_ipv6)?;
+                self.fragments = fragments(operators, self.afi)?;
                 if !extensions && self.fragments != [true; 3] && self.fragments != [false; 3] {
                     return refuse(reason::fragments_unsupported());
                 }
@@ -219,13 +223,15 @@ impl Parts {
         component: &Component,
     ) -> Result<(), Untranslatable> {
         match field {
-            NumericField::Protocol => self.protocols = ranges(operators, PROTOCOLS.1),
-            NumericField::Port => self.ports = Some(ranges(operators, ALL_PORTS.1)),
-            NumericField::DestinationPort => self.destination_ports = Some(ranges(operators, ALL_PORTS.1)),
-            NumericField::SourcePort => self.source_ports = Some(ranges(operators, ALL_PORTS.1)),
-            NumericField::IcmpType => self.icmp_types = Some(ranges(operators, ALL_OCTETS.1)),
-            NumericField::IcmpCode => self.icmp_codes = Some(ranges(operators, ALL_OCTETS.1)),
-            NumericField::Dscp => self.dscps = ranges(operators, DSCPS.1),
+            NumericField::Protocol => self.protocols = ranges(operators, *PROTOCOLS.end()),
+            NumericField::Port => self.ports = Some(ranges(operators, *ALL_PORTS.end())),
+            NumericField::DestinationPort => {
+                self.destination_ports = Some(ranges(operators, *ALL_PORTS.end()))
+            }
+            NumericField::SourcePort => self.source_ports = Some(ranges(operators, *ALL_PORTS.end())),
+            NumericField::IcmpType => self.icmp_types = Some(ranges(operators, *ALL_OCTETS.end())),
+            NumericField::IcmpCode => self.icmp_codes = Some(ranges(operators, *ALL_OCTETS.end())),
+            NumericField::Dscp => self.dscps = ranges(operators, *DSCPS.end()),
             NumericField::PacketLength => {
                 return refuse(reason::flowspec_length(component));
             }
@@ -244,7 +250,7 @@ impl Parts {
         let mut matches = Vec::new();
         let mut ranges = 0;
         for transport in self.transports()? {
-            for dscp in values(&self.dscps, DSCPS) {
+            for dscp in values(&self.dscps, &DSCPS) {
                 for fragment in transport.fragments(self.fragments, extensions)? {
                     ranges += transport.ranges();
                     if ranges > RANGES_MAX {
@@ -272,9 +278,12 @@ impl Parts {
         let has_ports =
             self.ports.is_some() || self.destination_ports.is_some() || self.source_ports.is_some();
         let has_icmp = self.icmp_types.is_some() || self.icmp_codes.is_some();
-        let icmp = if self.is_ipv6 { 58 } else { 1 };
+        let icmp = match self.afi {
+            Afi::Ipv4 => ICMP,
+            Afi::Ipv6 => ICMPV6,
+        };
         if !has_ports && !has_icmp && self.tcp_flags.is_none() {
-            let protocols = values(&self.protocols, PROTOCOLS).into_iter();
+            let protocols = values(&self.protocols, &PROTOCOLS).into_iter();
             let transports = protocols.map(|protocol| Transport {
                 protocol: protocol.map(|value| value as u8),
                 ..Transport::default()
@@ -283,9 +292,7 @@ impl Parts {
         }
         let within = |protocol: u8| {
             let number = u64::from(protocol);
-            self.protocols
-                .iter()
-                .any(|(first, last)| (*first..=*last).contains(&number))
+            self.protocols.iter().any(|range| range.contains(&number))
         };
         let mut transports = Vec::new();
         for protocol in [TCP, UDP, icmp] {
@@ -342,7 +349,7 @@ impl Parts {
     fn icmp(&self, base: &Transport) -> Result<Vec<Transport>, Untranslatable> {
         let list = |set: &Option<Ranges>| {
             set.as_ref()
-                .map_or(vec![None], |ranges| values(ranges, ALL_OCTETS))
+                .map_or(vec![None], |ranges| values(ranges, &ALL_OCTETS))
         };
         let (types, codes) = (list(&self.icmp_types), list(&self.icmp_codes));
         if types.len() * codes.len() > MATCHES_MAX {
@@ -387,9 +394,9 @@ impl Transport {
         let ports = |set: &Option<Ranges>| match set {
             Some(ranges) if *ranges != [ALL_PORTS] => ranges
                 .iter()
-                .map(|(first, last)| Ports {
-                    first: *first as u16,
-                    last: *last as u16,
+                .map(|range| Ports {
+                    first: *range.start() as u16,
+                    last: *range.end() as u16,
                 })
                 .collect(),
             _ => Vec::new(),
@@ -405,7 +412,7 @@ impl Transport {
     fn matches_zeros(&self) -> bool {
         let has_zero = |set: &Option<Ranges>| {
             set.as_ref()
-                .is_none_or(|ranges| ranges.iter().any(|(first, _)| *first == 0))
+                .is_none_or(|ranges| ranges.iter().any(|range| *range.start() == 0))
         };
         has_zero(&self.source_ports)
             && has_zero(&self.destination_ports)
@@ -447,42 +454,40 @@ fn intersection(ones: &Ranges, others: Option<&Ranges>) -> Ranges {
         return ones.clone();
     };
     let mut common = Vec::new();
-    for (first, last) in ones {
-        for (other_first, other_last) in others {
-            let (start, end) = (*first.max(other_first), *last.min(other_last));
+    for one in ones {
+        for other in others {
+            let (start, end) = (*one.start().max(other.start()), *one.end().min(other.end()));
             if start <= end {
-                common.push((start, end));
+                common.push(start..=end);
             }
         }
     }
-    common.sort_unstable();
+    common.sort_unstable_by_key(|range| (*range.start(), *range.end()));
     common
 }
 
 /// Returns each value of the ranges. Returns a single `None` if the ranges contain all values of the field.
-fn values(ranges: &Ranges, all: (u64, u64)) -> Vec<Option<u64>> {
-    if *ranges == [all] {
+fn values(ranges: &Ranges, all: &RangeInclusive<u64>) -> Vec<Option<u64>> {
+    if let [only] = &ranges[..]
+        && only == all
+    {
         return vec![None];
     }
-    ranges
-        .iter()
-        .flat_map(|(first, last)| *first..=*last)
-        .map(Some)
-        .collect()
+    ranges.iter().cloned().flatten().map(Some).collect()
 }
 
 /// Returns true or false for whole packets, first fragments and later fragments: the value of the expression.
-fn fragments(operators: &[BitmaskOperator], is_ipv6: bool) -> Result<[bool; 3], Untranslatable> {
+fn fragments(operators: &[BitmaskOperator], afi: Afi) -> Result<[bool; 3], Untranslatable> {
     const DF: u64 = 1;
     const IS_FRAGMENT: u64 = 2;
     const FIRST: u64 = 4;
     const LAST: u64 = 8;
     // IPv6 has no "don't fragment" bit; the rule's DF bit is ignored (RFC 8956, section 3.6).
-    let dont_fragment: &[u64] = if is_ipv6 { &[0] } else { &[0, DF] };
+    let dont_fragment: &[u64] = if afi == Afi::Ipv6 { &[0] } else { &[0, DF] };
     let operators: Vec<BitmaskOperator> = operators
         .iter()
         .map(|operator| BitmaskOperator {
-            value: if is_ipv6 {
+            value: if afi == Afi::Ipv6 {
                 operator.value & !DF
             } else {
                 operator.value

@@ -5,7 +5,8 @@ use core::net::{IpAddr, Ipv6Addr};
 
 use super::error::FlowRuleError;
 use super::operator::{BitmaskOperator, NumericOperator};
-use crate::prefix::Prefix;
+use crate::family::Afi;
+use crate::prefix::{Prefix, padded};
 use crate::reader::Reader;
 
 /// The addresses that a component matches. Only the bits from `offset` up to `len` are compared (RFC 8956,
@@ -85,6 +86,41 @@ pub enum BitmaskField {
     Fragment = 12,
 }
 
+impl NumericField {
+    const ALL: [NumericField; 9] = [
+        NumericField::Protocol,
+        NumericField::Port,
+        NumericField::DestinationPort,
+        NumericField::SourcePort,
+        NumericField::IcmpType,
+        NumericField::IcmpCode,
+        NumericField::PacketLength,
+        NumericField::Dscp,
+        NumericField::FlowLabel,
+    ];
+
+    /// Returns the field of a component type; `None` if the type compares no number, or not in this family.
+    fn from_number(number: u8, afi: Afi) -> Option<NumericField> {
+        NumericField::ALL
+            .into_iter()
+            .find(|field| *field as u8 == number)
+            .filter(|field| *field != NumericField::FlowLabel || afi == Afi::Ipv6)
+    }
+}
+
+impl BitmaskField {
+    /// Returns the field of a component type; `None` if the type compares no bits.
+    fn from_number(number: u8) -> Option<BitmaskField> {
+        [BitmaskField::TcpFlags, BitmaskField::Fragment]
+            .into_iter()
+            .find(|field| *field as u8 == number)
+    }
+}
+
+/// The component types of the addresses (RFC 8955, sections 4.2.2.1 and 4.2.2.2).
+const DESTINATION: u8 = 1;
+const SOURCE: u8 = 2;
+
 /// A component of a rule.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Component {
@@ -102,59 +138,39 @@ impl Component {
     /// Returns the component type (RFC 8955, section 4.2.2).
     pub const fn number(&self) -> u8 {
         match self {
-            Component::Destination(_) => 1,
-            Component::Source(_) => 2,
+            Component::Destination(_) => DESTINATION,
+            Component::Source(_) => SOURCE,
             Component::Numeric(field, _) => *field as u8,
             Component::Bitmask(field, _) => *field as u8,
         }
     }
 
     /// Reads the rest of a component after its type.
-    pub(super) fn read(
-        number: u8,
-        reader: &mut Reader<'_>,
-        is_ipv6: bool,
-    ) -> Result<Component, FlowRuleError> {
+    pub(super) fn read(number: u8, reader: &mut Reader<'_>, afi: Afi) -> Result<Component, FlowRuleError> {
         let malformed = FlowRuleError::Malformed(number);
-        let numeric = match number {
-            1 | 2 => {
-                let pattern = read_pattern(reader, is_ipv6).ok_or(malformed)?;
-                return Ok(if number == 1 {
-                    Component::Destination(pattern)
-                } else {
-                    Component::Source(pattern)
-                });
-            }
-            9 | 12 => {
-                let field = if number == 9 {
-                    BitmaskField::TcpFlags
-                } else {
-                    BitmaskField::Fragment
-                };
-                let operators = BitmaskOperator::read_all(reader).ok_or(malformed)?;
-                return Ok(Component::Bitmask(field, operators));
-            }
-            3 => NumericField::Protocol,
-            4 => NumericField::Port,
-            5 => NumericField::DestinationPort,
-            6 => NumericField::SourcePort,
-            7 => NumericField::IcmpType,
-            8 => NumericField::IcmpCode,
-            10 => NumericField::PacketLength,
-            11 => NumericField::Dscp,
-            13 if is_ipv6 => NumericField::FlowLabel,
-            _ => return Err(FlowRuleError::UnknownType(number)),
-        };
+        if matches!(number, DESTINATION | SOURCE) {
+            let pattern = read_pattern(reader, afi).ok_or(malformed)?;
+            return Ok(if number == DESTINATION {
+                Component::Destination(pattern)
+            } else {
+                Component::Source(pattern)
+            });
+        }
+        if let Some(field) = BitmaskField::from_number(number) {
+            let operators = BitmaskOperator::read_all(reader).ok_or(malformed)?;
+            return Ok(Component::Bitmask(field, operators));
+        }
+        let field = NumericField::from_number(number, afi).ok_or(FlowRuleError::UnknownType(number))?;
         let operators = NumericOperator::read_all(reader).ok_or(malformed)?;
-        Ok(Component::Numeric(numeric, operators))
+        Ok(Component::Numeric(field, operators))
     }
 
     /// Appends the component with its type.
-    pub(super) fn write(&self, is_ipv6: bool, bytes: &mut Vec<u8>) {
+    pub(super) fn write(&self, afi: Afi, bytes: &mut Vec<u8>) {
         bytes.push(self.number());
         match self {
             Component::Destination(pattern) | Component::Source(pattern) => {
-                write_pattern(*pattern, is_ipv6, bytes);
+                write_pattern(*pattern, afi, bytes);
             }
             Component::Numeric(_, operators) => NumericOperator::write_all(operators, bytes),
             Component::Bitmask(_, operators) => BitmaskOperator::write_all(operators, bytes),
@@ -163,9 +179,9 @@ impl Component {
 }
 
 /// Reads an IPv4 prefix; for IPv6, reads a length, an offset and the bits between them.
-fn read_pattern(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Pattern> {
-    if !is_ipv6 {
-        return Prefix::read(reader, false).map(Pattern::from);
+fn read_pattern(reader: &mut Reader<'_>, afi: Afi) -> Option<Pattern> {
+    if afi == Afi::Ipv4 {
+        return Prefix::read(reader, afi).map(Pattern::from);
     }
     let (len, offset) = (reader.u8()?, reader.u8()?);
     // The offset is less than the length, unless both are 0 (RFC 8956, section 3.1).
@@ -174,9 +190,7 @@ fn read_pattern(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Pattern> {
     }
     let count = len - offset;
     let bytes = reader.take(usize::from(count).div_ceil(8))?;
-    let mut padded = [0; 16];
-    padded.get_mut(..bytes.len())?.copy_from_slice(bytes);
-    let bits = u128::from_be_bytes(padded);
+    let bits = u128::from_be_bytes(padded(bytes)?);
     let mask = u128::MAX.checked_shl(128 - u32::from(count)).unwrap_or(0);
     let address = (bits & mask).checked_shr(u32::from(offset)).unwrap_or(0);
     Some(Pattern {
@@ -186,9 +200,9 @@ fn read_pattern(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<Pattern> {
     })
 }
 
-fn write_pattern(pattern: Pattern, is_ipv6: bool, bytes: &mut Vec<u8>) {
+fn write_pattern(pattern: Pattern, afi: Afi, bytes: &mut Vec<u8>) {
     match pattern.address {
-        IpAddr::V6(address) if is_ipv6 => {
+        IpAddr::V6(address) if afi == Afi::Ipv6 => {
             bytes.extend([pattern.len, pattern.offset]);
             let count = usize::from(pattern.len.saturating_sub(pattern.offset)).div_ceil(8);
             let shifted = address
@@ -199,7 +213,7 @@ fn write_pattern(pattern: Pattern, is_ipv6: bool, bytes: &mut Vec<u8>) {
         }
         address => {
             // A pattern of the other family is written with a length that no decoder accepts.
-            let len = if address.is_ipv6() == is_ipv6 {
+            let len = if Afi::of(address) == afi {
                 pattern.len
             } else {
                 u8::MAX
@@ -233,19 +247,19 @@ impl fmt::Display for Component {
         };
         f.write_str(name)?;
         // "&" joins operators by AND, and a space joins them by OR.
-        let mut write = |is_first: bool, is_and: bool, text: String| {
-            let joint = if is_and && !is_first { "&" } else { " " };
+        let mut write = |index: usize, is_and: bool, text: String| {
+            let joint = if is_and && index > 0 { "&" } else { " " };
             write!(f, "{joint}{text}")
         };
         match self {
             Component::Numeric(_, operators) => operators
                 .iter()
                 .enumerate()
-                .try_for_each(|(index, operator)| write(index == 0, operator.and, operator.to_string())),
+                .try_for_each(|(index, operator)| write(index, operator.and, operator.to_string())),
             Component::Bitmask(_, operators) => operators
                 .iter()
                 .enumerate()
-                .try_for_each(|(index, operator)| write(index == 0, operator.and, operator.to_string())),
+                .try_for_each(|(index, operator)| write(index, operator.and, operator.to_string())),
             Component::Destination(_) | Component::Source(_) => Ok(()),
         }
     }

@@ -14,12 +14,13 @@ pub use component::{BitmaskField, Component, NumericField, Pattern};
 pub use error::FlowRuleError;
 pub use operator::{BitmaskOperator, NumericOperator, matches_bits, ranges};
 
+use crate::family::Afi;
 use crate::reader::Reader;
 
 /// A well-formed flow specification.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowRule {
-    is_ipv6: bool,
+    afi: Afi,
     bytes: Box<[u8]>,
 }
 
@@ -28,7 +29,7 @@ impl FlowRule {
     ///
     /// # Errors
     /// [`FlowRuleError`]; RFC 8955, section 4.2, calls such a rule malformed.
-    pub fn decode(is_ipv6: bool, bytes: &[u8]) -> Result<FlowRule, FlowRuleError> {
+    pub fn decode(afi: Afi, bytes: &[u8]) -> Result<FlowRule, FlowRuleError> {
         let mut reader = Reader(bytes);
         let mut last = 0;
         if bytes.is_empty() {
@@ -42,10 +43,10 @@ impl FlowRule {
                 });
             }
             last = number;
-            Component::read(number, &mut reader, is_ipv6)?;
+            Component::read(number, &mut reader, afi)?;
         }
         Ok(FlowRule {
-            is_ipv6,
+            afi,
             bytes: bytes.into(),
         })
     }
@@ -54,14 +55,14 @@ impl FlowRule {
     ///
     /// # Errors
     /// [`FlowRuleError`] if two components have the same type, or a component is not valid for the family.
-    pub fn new(is_ipv6: bool, components: &[Component]) -> Result<FlowRule, FlowRuleError> {
+    pub fn new(afi: Afi, components: &[Component]) -> Result<FlowRule, FlowRuleError> {
         let mut sorted: Vec<&Component> = components.iter().collect();
         sorted.sort_by_key(|component| component.number());
         let mut bytes = Vec::new();
         for component in sorted {
-            component.write(is_ipv6, &mut bytes);
+            component.write(afi, &mut bytes);
         }
-        FlowRule::decode(is_ipv6, &bytes)
+        FlowRule::decode(afi, &bytes)
     }
 
     /// Returns the wire format without the length field.
@@ -69,9 +70,9 @@ impl FlowRule {
         &self.bytes
     }
 
-    /// Returns true if the rule is for IPv6.
-    pub const fn is_ipv6(&self) -> bool {
-        self.is_ipv6
+    /// Returns the address family of the packets that the rule matches.
+    pub const fn afi(&self) -> Afi {
+        self.afi
     }
 
     /// Returns the components in the order of their types.
@@ -81,7 +82,7 @@ impl FlowRule {
         // Construction has checked every component.
         while let Some(component) = reader
             .u8()
-            .and_then(|number| Component::read(number, &mut reader, self.is_ipv6).ok())
+            .and_then(|number| Component::read(number, &mut reader, self.afi).ok())
         {
             components.push(component);
         }
@@ -122,12 +123,12 @@ mod tests {
 
     #[test]
     fn the_first_example_of_rfc_8955_is_read_and_written() {
-        let rule = FlowRule::decode(false, EXAMPLE).unwrap();
+        let rule = FlowRule::decode(Afi::Ipv4, EXAMPLE).unwrap();
         assert_eq!(
             rule.to_string(),
             "destination 192.0.2.0/24; protocol =6; port =25"
         );
-        assert_eq!(FlowRule::new(false, &rule.components()).unwrap(), rule);
+        assert_eq!(FlowRule::new(Afi::Ipv4, &rule.components()).unwrap(), rule);
     }
 
     #[test]
@@ -135,7 +136,7 @@ mod tests {
         let bytes = [
             0x01, 0x18, 0xc0, 0x00, 0x02, 0x02, 0x08, 0xcb, 0x04, 0x03, 0x89, 0x45, 0x8b, 0x91, 0x1f, 0x90,
         ];
-        let rule = FlowRule::decode(false, &bytes).unwrap();
+        let rule = FlowRule::decode(Afi::Ipv4, &bytes).unwrap();
         assert_eq!(
             rule.to_string(),
             "destination 192.0.2.0/24; source 203.0.0.0/8; port >=137&<=139 =8080"
@@ -146,14 +147,14 @@ mod tests {
     fn an_example_of_rfc_8956_has_an_offset() {
         // RFC 8956, section 3.8.1: destination ::1234:5678:9a00:0/64-104.
         let bytes = [0x01, 0x68, 0x40, 0x12, 0x34, 0x56, 0x78, 0x9a];
-        let rule = FlowRule::decode(true, &bytes).unwrap();
+        let rule = FlowRule::decode(Afi::Ipv6, &bytes).unwrap();
         assert_eq!(rule.to_string(), "destination ::1234:5678:9a00:0/104 offset 64");
-        assert_eq!(FlowRule::new(true, &rule.components()).unwrap(), rule);
+        assert_eq!(FlowRule::new(Afi::Ipv6, &rule.components()).unwrap(), rule);
     }
 
     #[test]
     fn malformed_rules_are_named() {
-        let error = |bytes: &[u8]| FlowRule::decode(false, bytes).unwrap_err();
+        let error = |bytes: &[u8]| FlowRule::decode(Afi::Ipv4, bytes).unwrap_err();
         assert_eq!(error(&[]), FlowRuleError::Empty);
         assert_eq!(error(&[14, 1]), FlowRuleError::UnknownType(14));
         assert_eq!(error(&[13, 0x81, 1]), FlowRuleError::UnknownType(13));

@@ -7,11 +7,22 @@
 //! tighter than OR.
 
 use core::fmt;
+use core::ops::RangeInclusive;
 
 use crate::reader::Reader;
 
 const END: u8 = 0x80;
 const AND: u8 = 0x40;
+/// The position of the logarithm of the value's size, which has two bits.
+const SIZE_SHIFT: u8 = 4;
+const SIZE_MASK: u8 = 0x03;
+// Bits of numeric operators.
+const LESS: u8 = 0x04;
+const GREATER: u8 = 0x02;
+const EQUAL: u8 = 0x01;
+// Bits of bitmask operators.
+const NOT: u8 = 0x02;
+const MATCH: u8 = 0x01;
 
 /// A comparison of a field as a number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -51,7 +62,7 @@ fn read_all<T>(reader: &mut Reader<'_>, make: impl Fn(u8, u64, u8) -> T) -> Opti
     let mut operators = Vec::new();
     loop {
         let flags = reader.u8()?;
-        let size = 1u8 << (flags >> 4 & 3);
+        let size = 1u8 << (flags >> SIZE_SHIFT & SIZE_MASK);
         let bytes = reader.take(usize::from(size))?;
         let value = bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte));
         operators.push(make(flags, value, size));
@@ -61,35 +72,52 @@ fn read_all<T>(reader: &mut Reader<'_>, make: impl Fn(u8, u64, u8) -> T) -> Opti
     }
 }
 
-fn write(bytes: &mut Vec<u8>, flags: u8, (value, size): (u64, u8), is_last: bool) {
-    let size = size.clamp(1, 8).next_power_of_two();
-    let end = if is_last { END } else { 0 };
-    bytes.push(flags | end | (size.trailing_zeros() as u8) << 4);
-    bytes.extend(value.to_be_bytes().iter().skip(8 - usize::from(size)));
+/// An operator as it is written, without the end bit.
+struct Encoded {
+    flags: u8,
+    value: u64,
+    /// The size of the value: 1, 2, 4 or 8 bytes.
+    size: u8,
+}
+
+/// Appends operators with their values. The last one gets the end bit.
+fn write_all(operators: impl ExactSizeIterator<Item = Encoded>, bytes: &mut Vec<u8>) {
+    let last = operators.len().saturating_sub(1);
+    for (index, operator) in operators.enumerate() {
+        let size = operator.size.clamp(1, 8).next_power_of_two();
+        let end = if index == last { END } else { 0 };
+        bytes.push(operator.flags | end | (size.trailing_zeros() as u8) << SIZE_SHIFT);
+        bytes.extend(operator.value.to_be_bytes().iter().skip(8 - usize::from(size)));
+    }
+}
+
+/// Returns the flag if it is set, otherwise 0.
+const fn bit(is_set: bool, flag: u8) -> u8 {
+    if is_set { flag } else { 0 }
 }
 
 impl NumericOperator {
     pub(super) fn read_all(reader: &mut Reader<'_>) -> Option<Vec<NumericOperator>> {
         read_all(reader, |flags, value, size| NumericOperator {
             and: flags & AND != 0,
-            less: flags & 4 != 0,
-            greater: flags & 2 != 0,
-            equal: flags & 1 != 0,
+            less: flags & LESS != 0,
+            greater: flags & GREATER != 0,
+            equal: flags & EQUAL != 0,
             value,
             size,
         })
     }
 
     pub(super) fn write_all(operators: &[NumericOperator], bytes: &mut Vec<u8>) {
-        for (index, operator) in operators.iter().enumerate() {
-            let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-            let flags = bit(operator.and, AND)
-                | bit(operator.less, 4)
-                | bit(operator.greater, 2)
-                | bit(operator.equal, 1);
-            let value = (operator.value, operator.size);
-            write(bytes, flags, value, index + 1 == operators.len());
-        }
+        let encoded = operators.iter().map(|operator| Encoded {
+            flags: bit(operator.and, AND)
+                | bit(operator.less, LESS)
+                | bit(operator.greater, GREATER)
+                | bit(operator.equal, EQUAL),
+            value: operator.value,
+            size: operator.size,
+        });
+        write_all(encoded, bytes);
     }
 
     /// Returns true if `number` satisfies the comparison.
@@ -104,20 +132,20 @@ impl BitmaskOperator {
     pub(super) fn read_all(reader: &mut Reader<'_>) -> Option<Vec<BitmaskOperator>> {
         read_all(reader, |flags, value, size| BitmaskOperator {
             and: flags & AND != 0,
-            not: flags & 2 != 0,
-            all: flags & 1 != 0,
+            not: flags & NOT != 0,
+            all: flags & MATCH != 0,
             value,
             size,
         })
     }
 
     pub(super) fn write_all(operators: &[BitmaskOperator], bytes: &mut Vec<u8>) {
-        for (index, operator) in operators.iter().enumerate() {
-            let bit = |set: bool, bit: u8| if set { bit } else { 0 };
-            let flags = bit(operator.and, AND) | bit(operator.not, 2) | bit(operator.all, 1);
-            let value = (operator.value, operator.size);
-            write(bytes, flags, value, index + 1 == operators.len());
-        }
+        let encoded = operators.iter().map(|operator| Encoded {
+            flags: bit(operator.and, AND) | bit(operator.not, NOT) | bit(operator.all, MATCH),
+            value: operator.value,
+            size: operator.size,
+        });
+        write_all(encoded, bytes);
     }
 
     /// Returns true if `bits` satisfy the comparison.
@@ -133,7 +161,7 @@ impl BitmaskOperator {
 }
 
 /// Returns the numbers from 0 to `max` that match, as ranges in ascending order with gaps between them.
-pub fn ranges(operators: &[NumericOperator], max: u64) -> Vec<(u64, u64)> {
+pub fn ranges(operators: &[NumericOperator], max: u64) -> Vec<RangeInclusive<u64>> {
     // The result can change only at a value and at the number after it.
     let mut starts = vec![0];
     for operator in operators {
@@ -142,18 +170,19 @@ pub fn ranges(operators: &[NumericOperator], max: u64) -> Vec<(u64, u64)> {
     starts.retain(|start| *start <= max);
     starts.sort_unstable();
     starts.dedup();
-    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();
     for (index, start) in starts.iter().enumerate() {
         let end = starts.get(index + 1).map_or(max, |next| next - 1);
-        let groups = operators
-            .iter()
-            .map(|operator| (operator.and, operator.matches(*start)));
-        if !any_group(groups) {
+        let terms = operators.iter().map(|operator| Term {
+            and: operator.and,
+            matches: operator.matches(*start),
+        });
+        if !any_group(terms) {
             continue;
         }
         match ranges.last_mut() {
-            Some(last) if last.1 + 1 == *start => last.1 = end,
-            _ => ranges.push((*start, end)),
+            Some(last) if last.end() + 1 == *start => *last = *last.start()..=end,
+            _ => ranges.push(*start..=end),
         }
     }
     ranges
@@ -161,18 +190,23 @@ pub fn ranges(operators: &[NumericOperator], max: u64) -> Vec<(u64, u64)> {
 
 /// Returns true if the bits match the expression.
 pub fn matches_bits(operators: &[BitmaskOperator], bits: u64) -> bool {
-    any_group(
-        operators
-            .iter()
-            .map(|operator| (operator.and, operator.matches(bits))),
-    )
+    any_group(operators.iter().map(|operator| Term {
+        and: operator.and,
+        matches: operator.matches(bits),
+    }))
 }
 
-/// Evaluates an OR of ANDs. Each pair says whether the operator is joined to the previous one by AND, and
-/// whether it matches.
-fn any_group(members: impl Iterator<Item = (bool, bool)>) -> bool {
+/// The outcome of one operator of an expression.
+struct Term {
+    /// True if the operator is joined to the previous one by AND.
+    and: bool,
+    matches: bool,
+}
+
+/// Evaluates an OR of ANDs.
+fn any_group(terms: impl Iterator<Item = Term>) -> bool {
     let mut group = None;
-    for (and, matches) in members {
+    for Term { and, matches } in terms {
         match group {
             Some(true) if !and => return true,
             Some(so_far) if and => group = Some(so_far && matches),
@@ -244,10 +278,10 @@ mod tests {
         ) {
             let ranges = ranges(&operators, 15);
             for number in 0..=15 {
-                let within = ranges.iter().any(|(first, last)| (*first..=*last).contains(&number));
+                let within = ranges.iter().any(|range| range.contains(&number));
                 prop_assert_eq!(within, slow(&operators, number), "{} in {:?}", number, ranges);
             }
-            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 + 1 < pair[1].0));
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].end() + 1 < *pair[1].start()));
         }
 
         #[test]

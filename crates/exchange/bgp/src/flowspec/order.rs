@@ -61,6 +61,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::family::Afi;
     use crate::flowspec::{FlowRule, NumericField};
     use crate::prefix::Prefix;
 
@@ -91,7 +92,7 @@ mod tests {
             } else {
                 let bytes = |component: &Component| {
                     let mut bytes = Vec::new();
-                    component.write(false, &mut bytes);
+                    component.write(Afi::Ipv4, &mut bytes);
                     bytes
                 };
                 let (a, b) = (bytes(a), bytes(b));
@@ -136,7 +137,7 @@ mod tests {
             .into_iter()
             .flatten()
             .collect();
-            FlowRule::new(false, &components).unwrap()
+            FlowRule::new(Afi::Ipv4, &components).unwrap()
         })
     }
 

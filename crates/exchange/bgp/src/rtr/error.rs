@@ -34,7 +34,7 @@ pub enum RtrError {
         text: String,
     },
     /// The session of the cache is not the one that the client knows: the set is flushed. The cache gets an Error Report
-    /// with the code 0, Corrupt Data (RFC 8210, section 5.1).
+    /// "Corrupt Data" (RFC 8210, section 5.1).
     #[error(
         "the cache has restarted: its session is {found}, that of the payloads was {known}, so all payloads are flushed and asked for again"
     )]
@@ -43,7 +43,7 @@ pub enum RtrError {
     #[error("the cache reports error {}: {text}", code.0)]
     Reported { code: ErrorCode, text: String },
     /// A response did not end in time.
-    #[error("the cache did not finish its response within 120 seconds")]
+    #[error("the cache did not finish its response within {} seconds", super::RESPONSE_TIME.as_secs())]
     Late,
     /// The set has more payloads than the client's limit.
     #[error("the cache has more than {0} payloads")]

@@ -12,6 +12,7 @@
 use core::net::IpAddr;
 
 use super::error::{ErrorCode, RtrError};
+use crate::family::Afi;
 use crate::prefix::Prefix;
 use crate::reader::Reader;
 
@@ -32,6 +33,9 @@ pub(super) const HEADER_SIZE: u32 = 8;
 const ROUTER_KEY_MIN: usize = 24;
 /// The largest number of characters of a cache's text that a message repeats.
 const TEXT_LEN_MAX: usize = 200;
+
+/// The flag of an announcement in a prefix PDU; without it, the PDU is a withdrawal (RFC 8210, section 5.6).
+const ANNOUNCEMENT: u8 = 1;
 
 /// A validated ROA payload: the origin AS may announce the prefix, and more specific prefixes up to
 /// `max_len`.
@@ -113,18 +117,10 @@ impl Pdu {
             }
             CACHE_RESPONSE => Pdu::CacheResponse { session: field },
             IPV4_PREFIX | IPV6_PREFIX => {
-                let (is_announced, vrp) =
-                    read_vrp(&mut reader, kind == IPV6_PREFIX).ok_or_else(|| malformed("prefix"))?;
-                Pdu::Prefix { is_announced, vrp }
+                let afi = if kind == IPV4_PREFIX { Afi::Ipv4 } else { Afi::Ipv6 };
+                read_prefix(&mut reader, afi).ok_or_else(|| malformed("prefix"))?
             }
-            END_OF_DATA => {
-                let end = read_end(&mut reader, version > 0).ok_or_else(|| malformed("End of Data"))?;
-                Pdu::EndOfData {
-                    session: field,
-                    serial: end.0,
-                    intervals: end.1,
-                }
-            }
+            END_OF_DATA => read_end(&mut reader, version, field).ok_or_else(|| malformed("End of Data"))?,
             CACHE_RESET => Pdu::CacheReset,
             ROUTER_KEY if version > 0 => {
                 if body.len() < ROUTER_KEY_MIN {
@@ -153,36 +149,41 @@ impl Pdu {
     }
 }
 
-/// Reads a prefix PDU. Returns true for an announcement or false for a withdrawal, and the payload.
-fn read_vrp(reader: &mut Reader<'_>, is_ipv6: bool) -> Option<(bool, Vrp)> {
+/// Reads the body of a prefix PDU.
+fn read_prefix(reader: &mut Reader<'_>, afi: Afi) -> Option<Pdu> {
     let (flags, len, max_len, _zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
-    let address = if is_ipv6 {
-        reader.array::<16>().map(IpAddr::from)?
-    } else {
-        reader.array::<4>().map(IpAddr::from)?
+    let (address, bits) = match afi {
+        Afi::Ipv4 => (reader.array::<4>().map(IpAddr::from)?, 32),
+        Afi::Ipv6 => (reader.array::<16>().map(IpAddr::from)?, 128),
     };
     let asn = reader.u32()?;
-    let bits = if is_ipv6 { 128 } else { 32 };
     if max_len < len || max_len > bits {
         return None;
     }
     let prefix = Prefix::new(address, len)?;
-    Some((flags & 1 != 0, Vrp { prefix, max_len, asn }))
+    Some(Pdu::Prefix {
+        is_announced: flags & ANNOUNCEMENT != 0,
+        vrp: Vrp { prefix, max_len, asn },
+    })
 }
 
-/// Reads the serial number of an End of Data and, from version 1 on, its intervals.
-fn read_end(reader: &mut Reader<'_>, has_intervals: bool) -> Option<(u32, Option<Intervals>)> {
+/// Reads the body of an End of Data, which has intervals from version 1 on.
+fn read_end(reader: &mut Reader<'_>, version: u8, session: u16) -> Option<Pdu> {
     let serial = reader.u32()?;
-    if !has_intervals {
-        return Some((serial, None));
-    }
-    let (refresh, retry, expire) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    let intervals = Intervals {
-        refresh,
-        retry,
-        expire,
+    let intervals = if version > 0 {
+        Some(Intervals {
+            refresh: reader.u32()?,
+            retry: reader.u32()?,
+            expire: reader.u32()?,
+        })
+    } else {
+        None
     };
-    Some((serial, Some(intervals)))
+    Some(Pdu::EndOfData {
+        session,
+        serial,
+        intervals,
+    })
 }
 
 /// Returns the text of an Error Report, which follows a copy of the erroneous PDU.

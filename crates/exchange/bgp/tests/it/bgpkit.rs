@@ -10,7 +10,7 @@ use bgpkit_parser::models::{
 };
 use bgpkit_parser::parser::bgp::messages::parse_bgp_update_message;
 use millrace_bgp::flowspec::FlowRuleError;
-use millrace_bgp::{FamilySet, FlowRule, Negotiated, Nlri, Origin, SegmentKind, Update};
+use millrace_bgp::{Afi, FamilySet, FlowRule, Negotiated, Nlri, Origin, SegmentKind, Update};
 use millrace_types::split_mix;
 
 struct Random(u64);
@@ -189,7 +189,11 @@ fn ours(update: &Update) -> Meaning {
     };
     meaning.path = attributes.as_path.0.iter().map(segment).collect();
     meaning.communities = attributes.communities.to_vec();
-    meaning.large = attributes.large.iter().map(|one| (one.0, one.1, one.2)).collect();
+    meaning.large = attributes
+        .large
+        .iter()
+        .map(|one| (one.global_administrator, one.local_data_1, one.local_data_2))
+        .collect();
     meaning
 }
 
@@ -334,7 +338,7 @@ fn a_flow_specification_is_the_same_to_bgpkit_parser() {
             bytes[at] ^= 1 << random.below(8);
         }
         let theirs = parse_flowspec_nlri(&bytes);
-        match (FlowRule::decode(false, &bytes[1..]), theirs) {
+        match (FlowRule::decode(Afi::Ipv4, &bytes[1..]), theirs) {
             (Ok(ours), Ok(theirs)) => {
                 assert_eq!(
                     encode_flowspec_nlri(&theirs).unwrap()[1..],

@@ -2,7 +2,7 @@
 
 use millrace_types::Time;
 
-use crate::speaker::{ATTRIBUTES, established, messages, update};
+use crate::speaker::{ATTRIBUTES, counts, established, messages, update};
 
 /// The consequence of a malformed UPDATE.
 #[derive(PartialEq, Debug)]
@@ -23,15 +23,15 @@ pub(crate) fn consequence(bytes: &[u8]) -> Consequence {
     let now = Time::ZERO;
     let mut peer = established(now, &[]);
     peer.receive(&update(&[], ATTRIBUTES, ROUTE), now);
-    assert_eq!(peer.rib().counts(), (1, 0));
+    assert_eq!(peer.rib().counts(), counts(1, 0));
     peer.receive(bytes, now);
     if !peer.is_open() {
-        assert_eq!(peer.rib().counts(), (0, 0), "routes end with their session");
+        assert_eq!(peer.rib().counts(), counts(0, 0), "routes end with their session");
         let (kind, body) = messages(&peer.take_output()).pop().unwrap();
         assert_eq!(kind, 3);
         return Ended(body[0], body[1]);
     }
-    if peer.rib().counts() == (0, 0) {
+    if peer.rib().counts() == counts(0, 0) {
         Withdrawn
     } else {
         Kept
@@ -204,10 +204,10 @@ fn next_hop_matters_only_to_routes_outside_of_mp_reach() {
         let attributes = [ORIGIN, AS_PATH, next_hop, &reach].concat();
         let mut peer = established(now, &[]);
         peer.receive(&update(&[], &attributes, &[]), now);
-        assert_eq!(peer.rib().counts(), (0, 1), "{next_hop:?}");
+        assert_eq!(peer.rib().counts(), counts(0, 1), "{next_hop:?}");
         assert_eq!(peer.state().problems, []);
         peer.receive(&update(&[], &attributes, ROUTE), now);
-        assert_eq!(peer.rib().counts(), (0, 0), "{next_hop:?}");
+        assert_eq!(peer.rib().counts(), counts(0, 0), "{next_hop:?}");
     }
 }
 
@@ -252,7 +252,7 @@ fn a_malformed_flow_specification_costs_no_other() {
     let rules = [2, 14, 1, 8, 1, 24, 203, 0, 113, 3, 0x81, 17];
     peer.receive(&update(&[], &reach(&rules), &[]), now);
     assert!(peer.is_open());
-    assert_eq!(peer.rib().counts(), (0, 1));
+    assert_eq!(peer.rib().counts(), counts(0, 1));
     let changes = peer.take_changes();
     assert!(
         changes.iter().any(|change| matches!(

@@ -3,7 +3,7 @@
 use millrace_bgp::{Limits, Peer, PeerSettings};
 use millrace_types::Time;
 
-use crate::speaker::{connect, settings, update};
+use crate::speaker::{connect, counts, settings, update};
 
 /// The number of routes that share one set of attributes. A full table has about a million prefixes and
 /// 200,000 different sets.
@@ -75,7 +75,7 @@ fn a_full_table_of_unicast_routes_fits_into_300_bytes_a_route() {
         assert_eq!(peer.take_changes().len(), SHARED);
     }
     assert!(peer.is_open());
-    assert_eq!(peer.rib().counts(), (count, 0));
+    assert_eq!(peer.rib().counts(), counts(count, 0));
     let used = resident() - before;
     println!(
         "{count} routes, {} different attributes: {} MB, {} bytes a route; the estimate is {} MB",

@@ -3,7 +3,7 @@
 use millrace_bgp::{Change, Family, Peer, RouteKey};
 use millrace_types::{Duration, Time};
 
-use crate::speaker::{ATTRIBUTES, connect, established, message, messages, open, settings, update};
+use crate::speaker::{ATTRIBUTES, connect, counts, established, message, messages, open, settings, update};
 
 fn secs(secs: u64) -> Time {
     Time::from_secs(secs)
@@ -47,7 +47,7 @@ fn keepalives_are_sent_and_their_absence_ends_the_session_with_its_routes() {
     assert!(!peer.is_open());
     assert!(matches!(
         peer.take_changes()[..],
-        [Change::Withdrawn(RouteKey::Unicast(..))]
+        [Change::Withdrawn(RouteKey::Unicast { .. })]
     ));
     assert_eq!(
         peer.state().last_error.as_deref(),
@@ -112,7 +112,7 @@ fn a_second_connection_is_refused_while_the_first_is_established() {
     peer.take_changes();
     assert_eq!(peer.accept(secs(1)), Ok(Some(vec![])));
     assert_eq!(peer.state().session, "open_sent");
-    assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], (1, 0)));
+    assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], counts(1, 0)));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn routes_outlive_a_restart_and_go_if_they_are_not_announced_again() {
     );
     peer.take_changes();
     peer.connection_lost(secs(10));
-    assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], (2, 0)));
+    assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], counts(2, 0)));
     connect(&mut peer, secs(20), RESTART);
     peer.receive(&update(&[], ATTRIBUTES, &[24, 203, 0, 113]), secs(20));
     assert_eq!(peer.take_changes(), []);
@@ -157,13 +157,16 @@ fn routes_outlive_a_restart_and_go_if_they_are_not_announced_again() {
         ),
         "{changes:?}"
     );
-    assert_eq!(peer.rib().counts(), (1, 0));
+    assert_eq!(peer.rib().counts(), counts(1, 0));
     // The peer does not connect again.
     peer.connection_lost(secs(30));
     peer.poll(secs(89));
-    assert_eq!(peer.rib().counts(), (1, 0));
+    assert_eq!(peer.rib().counts(), counts(1, 0));
     peer.poll(secs(90));
-    assert_eq!((peer.take_changes().len(), peer.rib().counts()), (1, (0, 0)));
+    assert_eq!(
+        (peer.take_changes().len(), peer.rib().counts()),
+        (1, counts(0, 0))
+    );
 }
 
 #[test]
@@ -191,12 +194,15 @@ fn stale_routes_outlive_connections_that_end_before_they_are_established() {
     peer.accept(secs(15)).unwrap();
     peer.receive(&open(RESTART), secs(15));
     peer.accept(secs(16)).unwrap();
-    assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], (2, 0)));
+    assert_eq!((peer.take_changes(), peer.rib().counts()), (vec![], counts(2, 0)));
     // The restart time counts from the loss of the session.
     peer.poll(secs(69));
-    assert_eq!(peer.rib().counts(), (2, 0));
+    assert_eq!(peer.rib().counts(), counts(2, 0));
     peer.poll(secs(70));
-    assert_eq!((peer.take_changes().len(), peer.rib().counts()), (2, (0, 0)));
+    assert_eq!(
+        (peer.take_changes().len(), peer.rib().counts()),
+        (2, counts(0, 0))
+    );
 
     let mut peer = stale();
     connect(&mut peer, secs(20), RESTART);
@@ -207,7 +213,7 @@ fn stale_routes_outlive_connections_that_end_before_they_are_established() {
         peer.take_changes()[..],
         [Change::Withdrawn(_), Change::EndOfRib(Family::Ipv4Unicast)]
     ));
-    assert_eq!(peer.rib().counts(), (1, 0));
+    assert_eq!(peer.rib().counts(), counts(1, 0));
 }
 
 #[test]
@@ -215,7 +221,7 @@ fn a_notification_ends_the_routes_in_spite_of_graceful_restart() {
     let mut peer = established(secs(0), RESTART);
     peer.receive(&update(&[], ATTRIBUTES, &[24, 203, 0, 113]), secs(0));
     peer.receive(&message(3, &[6, 2, 4, b'b', b'y', b'e', b'!']), secs(1));
-    assert_eq!(peer.rib().counts(), (0, 0));
+    assert_eq!(peer.rib().counts(), counts(0, 0));
     let error = peer.state().last_error.unwrap();
     assert_eq!(
         error,
@@ -234,7 +240,7 @@ fn too_many_prefixes_end_the_session_and_the_peer_waits_a_minute() {
         secs(0),
     );
     assert_eq!(messages(&peer.take_output()), [(3, vec![6, 1])]);
-    assert_eq!(peer.rib().counts(), (0, 0));
+    assert_eq!(peer.rib().counts(), counts(0, 0));
     assert_eq!(peer.state().last_error.as_deref(), Some("more than 1 prefixes"));
     assert_eq!(
         peer.accept(secs(59)).map_err(|bytes| messages(&bytes)),
@@ -255,12 +261,21 @@ fn flow_specifications_are_routes_of_their_family() {
     attributes.extend([0xc0, 16, 8, 0x80, 6, 0, 0, 0, 0, 0, 0]);
     peer.receive(&update(&[], &attributes, &[]), secs(0));
     assert_eq!(peer.state().problems, []);
-    let [Change::Announced(RouteKey::Flowspec(announced, 0))] = &peer.take_changes()[..] else {
+    let [
+        Change::Announced(RouteKey::Flowspec {
+            rule: announced,
+            path_id: 0,
+        }),
+    ] = &peer.take_changes()[..]
+    else {
         panic!("expected one rule")
     };
     assert_eq!(announced.to_string(), "destination 203.0.113.0/24; protocol =17");
     let mut withdrawal = vec![0x80, 15, 3 + 9, 0, 1, 133, 8];
     withdrawal.extend(rule);
     peer.receive(&update(&[], &withdrawal, &[]), secs(0));
-    assert_eq!((peer.take_changes().len(), peer.rib().counts()), (1, (0, 0)));
+    assert_eq!(
+        (peer.take_changes().len(), peer.rib().counts()),
+        (1, counts(0, 0))
+    );
 }

@@ -1,6 +1,6 @@
 //! A BGP peer for tests. Its messages are written as bytes, without the encoder of the crate.
 
-use millrace_bgp::{FamilySet, Limits, Peer, PeerSettings, SessionSettings};
+use millrace_bgp::{FamilySet, Limits, Peer, PeerSettings, RouteCounts, SessionSettings};
 use millrace_types::Time;
 
 pub(crate) const MARKER: [u8; 16] = [0xff; 16];
@@ -76,6 +76,11 @@ pub(crate) fn connect(peer: &mut Peer, now: Time, more: &[u8]) {
     peer.receive(&message(4, &[]), now);
     assert_eq!(peer.state().session, "established", "{:?}", peer.state());
     peer.take_output();
+}
+
+/// Returns a number of unicast routes and of flow specifications.
+pub(crate) const fn counts(unicast: usize, flowspec: usize) -> RouteCounts {
+    RouteCounts { unicast, flowspec }
 }
 
 /// Returns the type and the body of each message.

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use millrace_bgp::rtr::Vrp;
-use millrace_bgp::{FamilySet, Limits, MessageType, PeerSettings, SessionSettings, header};
+use millrace_bgp::{FamilySet, Limits, MessageType, PeerSettings, SessionSettings, write_message};
 use millrace_ix_filter::{FilterController, PeerInfo, RouteObjects, SessionKind, Settings, Shared, VrpState};
 use millrace_ix_model::{AccountId, Exchange, Prefix, Timestamp};
 use millrace_types::Time;
@@ -124,7 +124,7 @@ fn announce(controller: &mut FilterController, peer: IpAddr, prefix: &str, origi
 
 fn send(controller: &mut FilterController, address: IpAddr, kind: MessageType, body: &[u8]) {
     let mut bytes = Vec::new();
-    header(kind, body, &mut bytes);
+    write_message(kind, body, &mut bytes);
     if let Some(peer) = controller.peer(address) {
         peer.receive(&bytes, Time::ZERO);
     }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
-use millrace_bgp::{FlowRule, MessageType};
+use millrace_bgp::{Afi, FlowRule, MessageType};
 use millrace_ix_filter::{RouteObjects, Settings, VrpState};
 use millrace_ix_model::{FilterAction, FilterMatch, FilterOrigin, FilterState, Operation, Ports};
 
@@ -268,7 +268,7 @@ fn a_rule_with_a_thousand_operators_is_refused_before_it_is_translated() {
         NumericField::Port,
         (0..1_000).map(|value| port(value % 200)).collect(),
     );
-    let rule = FlowRule::new(false, &[destination, ports]).unwrap();
+    let rule = FlowRule::new(Afi::Ipv4, &[destination, ports]).unwrap();
     world.flow(64_501, &rule);
     world.reconcile();
     assert_eq!(
@@ -297,7 +297,7 @@ fn a_rule_is_translated_once_and_not_in_each_comparison() {
             Component::Destination(destination),
             Component::Numeric(NumericField::Port, vec![port]),
         ];
-        FlowRule::new(false, &components).unwrap()
+        FlowRule::new(Afi::Ipv4, &components).unwrap()
     };
     for host in 0..200 {
         world.flow(64_501, &rule(host));
@@ -353,7 +353,7 @@ fn a_large_rule_with_another_action_replaces_itself_in_the_same_comparison() {
         Component::Numeric(NumericField::SourcePort, ports),
         Component::Numeric(NumericField::Dscp, dscps),
     ];
-    let rule = FlowRule::new(false, &components).unwrap();
+    let rule = FlowRule::new(Afi::Ipv4, &components).unwrap();
     world.flow(64_501, &rule);
     world.reconcile();
     assert_eq!(world.states(), ["active"]);
@@ -368,7 +368,7 @@ fn a_large_rule_with_another_action_replaces_itself_in_the_same_comparison() {
     // A second rule of that size still exceeds the limit.
     let mut other = components;
     other[0] = Component::Destination(Pattern::from(bgp("203.0.113.8/32")));
-    world.flow(64_501, &FlowRule::new(false, &other).unwrap());
+    world.flow(64_501, &FlowRule::new(Afi::Ipv4, &other).unwrap());
     world.reconcile();
     assert_eq!(world.states(), ["active", "refused"]);
 }

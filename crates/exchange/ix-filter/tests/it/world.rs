@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use millrace_bgp::flowspec::{Component, NumericField, NumericOperator, Pattern};
 use millrace_bgp::rtr::Vrp;
 use millrace_bgp::{
-    FamilySet, FlowRule, Limits, MessageType, Nlri, PeerSettings, SessionSettings, Update, header,
+    FamilySet, FlowRule, Limits, MessageType, Nlri, PeerSettings, SessionSettings, Update, write_message,
 };
 use millrace_ix_filter::{FilterController, PeerInfo, Round, SessionKind, Settings, VrpState};
 use millrace_ix_model::{
@@ -133,7 +133,7 @@ impl World {
 
     pub(crate) fn send(&mut self, asn: u32, kind: MessageType, body: &[u8]) {
         let mut bytes = Vec::new();
-        header(kind, body, &mut bytes);
+        write_message(kind, body, &mut bytes);
         let peer = self.controller.peer(address(asn)).unwrap();
         peer.receive(&bytes, Time::ZERO);
         assert!(peer.is_open(), "{:?}", peer.state());
@@ -209,7 +209,7 @@ impl World {
             path_id: 0,
             rule: rule.clone(),
         }];
-        let afi = if rule.is_ipv6() { 2 } else { 1 };
+        let afi = rule.afi() as u8;
         let value = [&[0, afi, 133, 0, 0], &Update::encode_routes(&routes, false)[..]].concat();
         // The length field of the attribute is two bytes long.
         let mut more = vec![0x90, 14];
@@ -340,7 +340,7 @@ pub(crate) fn udp_to(destination: &str) -> FlowRule {
         size: 1,
     };
     FlowRule::new(
-        destination.contains(':'),
+        bgp(destination).afi(),
         &[
             Component::Destination(Pattern::from(bgp(destination))),
             Component::Numeric(NumericField::Protocol, vec![udp]),
