@@ -7,14 +7,16 @@ FAST_BFD = "bfd = { min_tx_ms = 50, min_rx_ms = 50, multiplier = 4 }"
 SLOW_BFD = "bfd = { min_tx_ms = 1000, min_rx_ms = 1000, multiplier = 30 }"
 
 
-def switch_config(dpid, ports, bfd=FAST_BFD):
+def switch_config(dpid, ports, bfd=FAST_BFD, queues=None):
     """Returns the configuration of a switch with kernel interfaces and tunnels, by port number. Without BFD, a trunk is live while
-    its link is: a switch that does not get the processor for a fifth of a second does not lose it."""
+    its link is: a switch that does not get the processor for a fifth of a second does not lose it. `queues` has the number of receive
+    queues of some ports, by name."""
     lines = ['[system]', 'state_dir = "FOLDER/state"', '[api]', 'socket = "FOLDER/api.sock"', '[[bridge]]', 'name = "br0"',
              f'dpid = "{dpid:016x}"', 'controllers = ["CONTROLLER"]', 'listen = ["punix:FOLDER/openflow.sock"]',
              'fail_mode = "secure"']
     for number, (name, device) in ports.items():
         lines += ["[[bridge.port]]", f'name = "{name}"', f"number = {number}", f'device = "{device}"', "mtu = 1700"]
+        lines += [f"queues = {queues[name]}"] if name in (queues or {}) else []
         lines += ["wait_to_restore_s = 2", bfd] if bfd and "vxlan" in device else []
     return "\n".join(lines) + "\n"
 

@@ -1,12 +1,13 @@
 """The soak of an exchange (experiment E11, gate A38): a week of an exchange in an hour.
 
-    members' interfaces a, b -- [ millraced, site one ] == two trunks == [ millraced, site two ] -- c, d
+    members' interfaces a to g -- [ millraced, site one ] == two trunks == [ millraced, site two ] -- h to n
                                           \\__ millrace-ix: orders by REST, filters, kills __/
 
 Tenants with circuits over both sites send frames that name them, with bursts. Meanwhile some tenants change their circuits over the
 API, filters of their account come and go, the engine is killed and a trunk is cut. Each line of the output is a row, `NAME: VALUE
-UNIT`, or `sample: ` with the counts of an interval as JSON. Needs root and a namespace of its own (scripts/apart.sh);
-`millrace bench exchange` runs it, judges the rows, and draws the samples.
+UNIT`, `sample: ` with the counts of an interval as JSON, or `moment: ` with a moment of loss and what the machine did then
+(stalls.py). Needs root and a namespace of its own (scripts/apart.sh); `millrace bench exchange` runs it, judges the rows, and draws
+the samples.
 
 Usage: MILLRACE_TARGET=target/release scripts/apart.sh target/venv/bin/python tests/interop/soak_exchange.py \\
     --seconds 3600 --rate 1000 --changes 10 --tenants 200
@@ -30,13 +31,14 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import namespaces  # noqa: E402
 from exchange import Control  # noqa: E402
 from fabrics import SLOW_BFD  # noqa: E402
+from stalls import Ring, Watch, attribute, workers  # noqa: E402
 from switches import free_port, opened, wait_for  # noqa: E402
-from tenancy import Changer, Tenancy  # noqa: E402
-from tenants import Process  # noqa: E402
+from tenancy import VLANS, Changer, Tenancy  # noqa: E402
+from tenants import FRAMES, Process  # noqa: E402
 
 # Frames without FCS, as a full IP packet of 1,500 bytes has them, with a tag.
 FRAME_BYTES = 1518
-# Once in ten seconds the rate is three times the mean for a second.
+# In one second of ten the rate is three times that of the others: 2.5 times the mean.
 BURSTS = {"period_s": 10, "burst_s": 1, "factor": 3}
 # The seconds between two kills, and two cuts of a trunk, of which a run has at least one each.
 KILL_EVERY_S, CUT_EVERY_S = 600, 300
@@ -48,6 +50,13 @@ MEMORY_FROM_S = 600
 SAMPLES = 600
 # A share of the tenants changes.
 CHANGING = 0.25
+# The slots of a receive ring of a switch's kernel port (crates/io/af-packet/src/sys.rs).
+SWITCH_SLOTS = 4096
+# At a mean of 1 Gbit/s, a burst has 206,000 frames a second. With two ports to members at each site and one queue for a trunk, the rings
+# of the switches hold 66 to 83 ms of them; with these, 221 ms at least: no frame is lost by a machine that stands still for 200 ms.
+PORTS, TRUNK_QUEUES = 7, 4
+# The most moments of loss that are printed.
+MOMENTS = 100
 
 
 @dataclasses.dataclass
@@ -170,19 +179,20 @@ def growth_of_lives(lives):
     return late / early
 
 
+def is_at(gap, times):
+    """Returns true if the neighbours of a gap were sent around one of some pairs of times."""
+    return any(gap[2] <= end and gap[3] >= start for start, end in times)
+
+
 def split(gaps, cuts, mends=()):
-    """Returns the frames lost at cuts of a trunk, all others, and the longest gap of a cut in ms. Gaps are (lane, number, sent before,
-    sent after); a cut is the time from the end of its carrier until both switches know of it, a mend that from the carrier of the first
-    end until the fibre carries frames: what a switch sends meanwhile is lost with it. Times are in ns."""
-    at_cuts, others, longest = 0, 0, 0.0
-    for _, number, before, after in gaps:
-        if any(before <= known and after >= cut for cut, known in cuts):
-            at_cuts, longest = at_cuts + number, max(longest, (after - before) / 1e6)
-        elif any(before <= whole and after >= mended for mended, whole in mends):
-            at_cuts += number
-        else:
-            others += number
-    return at_cuts, others, longest
+    """Returns the frames lost at cuts of a trunk, the gaps of all others, and the longest gap of a cut in ms. Gaps are (lane, number,
+    sent before, sent after); a cut is the time from the end of its carrier until both switches know of it, a mend that from the
+    carrier of the first end until the fibre carries frames: what a switch sends meanwhile is lost with it. Times are in ns."""
+    at_cuts = [gap for gap in gaps if is_at(gap, cuts)]
+    at_mends = [gap for gap in gaps if not is_at(gap, cuts) and is_at(gap, mends)]
+    others = [gap for gap in gaps if not is_at(gap, cuts) and not is_at(gap, mends)]
+    longest = max(((after - before) / 1e6 for _, _, before, after in at_cuts), default=0.0)
+    return sum(gap[1] for gap in at_cuts + at_mends), others, longest
 
 
 def share(values, part):
@@ -195,7 +205,8 @@ class Soak:
 
     def __init__(self, options, prefix="sk", disturb=None, out=lambda line: print(line, flush=True)):
         self.options, self.disturb, self.out = options, disturb, out
-        self.tenancy = Tenancy(prefix, options.tenants, max(1, round(CHANGING * options.tenants)), trunks=(f"{prefix}n", f"{prefix}s"))
+        self.tenancy = Tenancy(prefix, options.tenants, max(1, round(CHANGING * options.tenants)), trunks=(f"{prefix}n", f"{prefix}s"),
+                               ports=PORTS, queues=TRUNK_QUEUES)
         self.rows, self.samples, self.kills, self.cuts, self.mends, self.lives, self.ready_s = {}, [], 0, [], [], [[]], 0.0
         self.ended = 0
 
@@ -219,6 +230,7 @@ class Soak:
             rate = self.options.rate_mbps * 1e6 / (8 * FRAME_BYTES)
             self.receiver = stack.enter_context(Process("receive", lanes=self.tenancy.lanes, watched=self.tenancy.steady, rest=2))
             self.sender = stack.enter_context(Process("send", lanes=self.tenancy.lanes, rate=int(rate), size=FRAME_BYTES, **BURSTS))
+            self.watch = stack.enter_context(Watch(**self.watched()))
             self.member = Member(self.exchange, self.tenancy.tenants, self.options.changes, 11, port, key)
             self.filters = Filters(self.exchange, account)
             for thread in (self.member, self.filters):
@@ -230,6 +242,41 @@ class Soak:
             self.exchange.wait_in_sync(120)
             self.sample(self.options.seconds, self.options.seconds)
             self.report()
+
+    def watched(self):
+        """Returns the threads, switches and interfaces on the way of a frame."""
+        sites = list(zip(self.tenancy.ports, self.switches))
+        threads = [(name, each.process.pid, each.process.pid) for name, each in (("sender", self.sender), ("receiver", self.receiver))]
+        threads += [(f"worker of {site}", switch.process.pid, thread) for site, switch in sites for thread in workers(switch.process.pid)]
+        names = [name + end for name in self.tenancy.links for end in ("", "s")]
+        names += [f"{trunk}-{end}" for trunk in self.tenancy.trunks for end in ("a", "ta", "tb", "b")]
+        return {"threads": threads, "switches": [(site, str(switch.api_socket)) for site, switch in sites], "interfaces": names}
+
+    def rings(self):
+        """Returns the rings on the way of a frame: of the switches' ports to members and to trunks, and of the receiver."""
+        tenancy = self.tenancy
+        site_of = {name: site for site, ports in tenancy.ports.items() for name in ports.values()}
+        enters, crosses, leaves = {}, {}, {}
+        # Of the lanes of a tenant that changes, one has a circuit.
+        weights = [1 / VLANS if tenancy.tenants[tenant].changes else 1 for _, _, tenant in tenancy.lanes]
+        for number, (end, _, tenant) in enumerate(tenancy.lanes):
+            enters.setdefault(end, []).append(number)
+            far = next(one for one in tenancy.tenants[tenant].ends if one != end)
+            leaves.setdefault(far, []).append(number)
+            if site_of[far] != site_of[end]:
+                crosses.setdefault(site_of[far], []).append(number)
+        period, burst, factor = BURSTS["period_s"], BURSTS["burst_s"], BURSTS["factor"]
+        rate = self.options.rate_mbps * 1e6 / (8 * FRAME_BYTES) / len(tenancy.lanes)
+        highest = rate * factor * period / (period + (factor - 1) * burst)
+
+        def ring(place, reader, lanes, slots, each=1.0):
+            return Ring(place, reader, frozenset(lanes), 1000 * slots / (highest * sum(each or weights[lane] for lane in lanes)))
+        found = [ring(f"{site_of[end]}: receive drops of port {end}", f"worker of {site_of[end]}", lanes, SWITCH_SLOTS)
+                 for end, lanes in enters.items()]
+        for (site, lanes), end in zip(sorted(crosses.items()), "ab"):
+            found += [ring(f"{site}: receive drops of port {trunk}-{end}", f"worker of {site}", lanes, TRUNK_QUEUES * SWITCH_SLOTS, None)
+                      for trunk in tenancy.trunks]
+        return found + [ring(f"ring of {end}", "receiver", lanes, FRAMES, None) for end, lanes in leaves.items()]
 
     def pass_time(self):
         """Samples, kills and cuts until the time is over."""
@@ -305,11 +352,21 @@ class Soak:
         dead = sum(switch.process.poll() is not None for switch in self.switches)
         sent = self.sender.end()
         seen = self.receiver.end({lane: sent["sent"][lane] for lane in steady})
-        assert seen["ring_full"] == 0, "the receiver was too slow, so that loss cannot be counted: give a lower --rate"
+        findings = self.watch.end()
+        findings += [{"kind": "drops", "place": f"ring of {interface}", "frames": frames, "start": start, "end": end}
+                     for interface, frames, start, end in seen["full"]]
         total_lost = sum(sent["sent"][lane] - seen["received"][lane] for lane in steady)
-        at_cuts, others, gap_ms = split(seen["gaps"], self.cuts, self.mends)
+        at_cuts, gaps, gap_ms = split(seen["gaps"], self.cuts, self.mends)
         # Frames that are missing behind the last one that arrived are in no gap.
-        others = max(others, total_lost - at_cuts)
+        others = max(sum(gap[1] for gap in gaps), total_lost - at_cuts)
+        found = attribute(gaps, findings, self.rings())
+        for moment in found[:MOMENTS]:
+            moment["at"] = round(moment.pop("start") / 1e9 - self.began, 3)
+            self.out(f"moment: {json.dumps(moment)}")
+        asleep = sum(moment["asleep"] for moment in found)
+        stalls = [finding for finding in findings if finding["kind"] == "stall"]
+        longest = {name: max(((one["end"] - one["start"]) / 1e6 for one in stalls if one["thread"].startswith(name)), default=0)
+                   for name in ("worker", "sender", "receiver")}
         steps = self.exchange.journal_steps(self.first)
         rolled_back = sum("rolled_back" in found for found in steps.values())
         in_place = [(found.get("flipped") or found.get("cleaned")) - found["accepted"] for found in steps.values()
@@ -319,6 +376,12 @@ class Soak:
         say = self.say
         say("frames at a wrong tenant", seen["wrong"], "frames")
         say("frames lost of circuits that nobody changed", others, "frames")
+        say("frames lost at a ring whose reader the machine did not run", asleep, "frames")
+        say("frames lost otherwise", others - asleep, "frames")
+        say("moments of loss", len(found), "")
+        say("worker that did not run, longest", longest["worker"], "ms")
+        say("sender that did not run, longest", longest["sender"], "ms")
+        say("receiver that did not run, longest", longest["receiver"], "ms")
         say("frames of circuits that nobody changed, twice or out of order", sum(seen["disordered"][lane] for lane in steady), "frames")
         say("switches that ended", dead, "")
         say("ends of the engine that nobody ordered", ended, "")

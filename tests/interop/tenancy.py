@@ -2,6 +2,7 @@
 tenants, and lost frames of circuits that nobody changes (tenants.py sends and receives them)."""
 
 import random
+import string
 import threading
 import time
 
@@ -20,7 +21,8 @@ class Tenant:
     def __init__(self, number, names, changes, rng):
         self.number, self.name, self.changes = number, f"tenant {number}", changes
         # Most tenants are at both sites.
-        self.ends = rng.sample(names, 2) if number % 4 == 0 else [rng.choice(names[:2]), rng.choice(names[2:])]
+        half = len(names) // 2
+        self.ends = rng.sample(names, 2) if number % 4 == 0 else [rng.choice(names[:half]), rng.choice(names[half:])]
         count = VLANS if self.changes else 1
         self.vlans = [number * VLANS + 2 + at for at in range(count)]
 
@@ -30,13 +32,15 @@ class Tenant:
 
 
 class Tenancy:
-    """The tenants of an exchange with two sites. The interfaces of members have names with a prefix."""
+    """The tenants of an exchange with two sites, each with a number of ports to members, whose interfaces have names with a prefix. The
+    switches' ports to trunks have `queues` receive queues."""
 
-    def __init__(self, prefix, count, changing, trunks=("north",), seed=6):
+    def __init__(self, prefix, count, changing, trunks=("north",), seed=6, ports=2, queues=1):
         rng = random.Random(seed)
-        self.ports = {"one": {1: f"{prefix}-a", 2: f"{prefix}-b"}, "two": {1: f"{prefix}-c", 2: f"{prefix}-d"}}
+        letters = iter(string.ascii_lowercase)
+        self.ports = {site: {number: f"{prefix}-{next(letters)}" for number in range(1, ports + 1)} for site in ("one", "two")}
         self.links = [name for ports in self.ports.values() for name in ports.values()]
-        self.trunks = trunks
+        self.trunks, self.queues = trunks, queues
         self.tenants = [Tenant(number, self.links, number < changing, rng) for number in range(count)]
         self.lanes = [lane for tenant in self.tenants for lane in tenant.lanes()]
         # The counterpart of the lane of a tenant that does not change is its only other lane.
@@ -61,7 +65,8 @@ class Tenancy:
             ports = {port: (name, f"kernel:{name}s") for port, name in self.ports[site].items()}
             for number, trunk in enumerate(self.trunks, 1):
                 ports |= trunk_ports(end, trunk, number)
-            switches.append(stack.enter_context(Site(folder / site, switch_config(dpid, ports, bfd), exchange.target)))
+            queues = {f"{trunk}-{end}": self.queues for trunk in self.trunks} if self.queues > 1 else None
+            switches.append(stack.enter_context(Site(folder / site, switch_config(dpid, ports, bfd, queues), exchange.target)))
         exchange.wait_in_sync(60)
         for switch in switches:
             wait_for("the trunks are up", lambda switch=switch: all(map(switch.is_live, self.trunks)))

@@ -116,7 +116,7 @@ class Ring:
         self.socket.setsockopt(SOL_PACKET, PACKET_RX_RING, request)
         self.memory = mmap.mmap(self.socket.fileno(), FRAMES * FRAME_SIZE)
         self.socket.bind((interface, ETH_P_ALL))
-        self.at = 0
+        self.at, self.full = 0, 0
 
     def frames(self):
         """Returns VLAN and bytes of the frames that have arrived."""
@@ -134,19 +134,22 @@ class Ring:
 
     def lost(self):
         """Returns the number of frames that found the ring full."""
-        return struct.unpack("=II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
+        # The kernel sets its count to zero when it is read.
+        self.full += struct.unpack("=II", self.socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))[1]
+        return self.full
 
 
 def receive(order):
     """Receives frames until standard input ends, and prints what arrived: the number of each lane, those at a wrong tenant's end,
     and those of each lane that arrived twice or too late. Of the lanes of `watched` it keeps the gaps: the lane, the number of
     frames that are missing, and the times of sending of the frames before and after them. It may end with a line of JSON: the
-    numbers of frames by lane to wait for."""
+    numbers of frames by lane to wait for. `full` has the times at which a ring was full: the interface, the number of frames, and the
+    times of the readings before and after them."""
     owner = {(interface, vlan): tenant for interface, vlan, tenant in order["lanes"]}
     rings = {interface: Ring(interface) for interface, _, _ in order["lanes"]}
     lanes = len(order["lanes"])
     received, disordered, last, when = [0] * lanes, [0] * lanes, [-1] * lanes, [0] * lanes
-    wrong, others, missing, gaps, examples = 0, 0, 0, [], []
+    wrong, others, missing, gaps, examples, full, looked = 0, 0, 0, [], [], [], time.monotonic_ns()
     watched = [False] * lanes
     for lane in order.get("watched", []):
         watched[lane] = True
@@ -154,6 +157,15 @@ def receive(order):
     def is_missing():
         # Of a watched lane, frames may be lost: its last one is awaited.
         return any((last[int(lane)] + 1 if watched[int(lane)] else received[int(lane)]) < number for lane, number in expected.items())
+
+    def look_for_full():
+        nonlocal looked
+        now = time.monotonic_ns()
+        for interface, ring in rings.items():
+            before = ring.full
+            if ring.lost() > before:
+                full.append((interface, ring.full - before, looked, now))
+        looked = now
     unpack, begin = STAMP.unpack_from, 14 + len(MAGIC)
     report = Report()
     print("ready", flush=True)
@@ -180,6 +192,7 @@ def receive(order):
                     gaps += [(lane, number - last[lane] - 1, when[lane], sent_at)] if len(gaps) < GAPS_MAX else []
                 last[lane], when[lane] = number, sent_at
         if until is None and report.is_due():
+            look_for_full()
             print(json.dumps({"received": sum(received), "wrong": wrong, "missing": missing}), flush=True)
         if until is None and select.select([0], [], [], 0 if busy else 0.002)[0]:
             part = os.read(0, 1 << 16)
@@ -188,8 +201,9 @@ def receive(order):
                 until, expected = time.monotonic() + order["rest"], json.loads(text or "{}")
         elif not busy:
             time.sleep(0.002)
+    look_for_full()
     print(json.dumps({"received": received, "wrong": wrong, "examples": examples, "disordered": disordered, "others": others,
-                      "gaps": gaps, "ring_full": sum(ring.lost() for ring in rings.values())}), flush=True)
+                      "gaps": gaps, "full": full, "ring_full": sum(ring.full for ring in rings.values())}), flush=True)
 
 
 class Process:

@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
 ]
 # Times and rates of a busy machine have no bound here.
-HELD = ["frames at a wrong tenant", "frames lost of circuits that nobody changed",
+HELD = ["frames at a wrong tenant", "frames lost otherwise",
         "frames of circuits that nobody changed, twice or out of order", "switches that ended",
         "ends of the engine that nobody ordered", "answers 5xx", "changes rolled back", "audit chain intact"]
 

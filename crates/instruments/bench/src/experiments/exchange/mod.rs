@@ -4,8 +4,8 @@
 //! soak_exchange.py: lab, traffic, orders, kills --> lines in exchange.log --> rows with gates, samples --> exchange.jsonl
 //! ```
 //! The script in `tests/interop` runs the engine and the switches, and counts frames; it also runs alone. Each line of its
-//! output is a row, `NAME: VALUE UNIT`, or `sample: ` with the counts of an interval as JSON. The gates of the rows are data
-//! (`rows.rs`); a row that the script did not print is recorded as missing.
+//! output is a row, `NAME: VALUE UNIT`, `sample: ` with the counts of an interval as JSON, or `moment: ` with a moment of loss. The
+//! gates of the rows are data (`rows.rs`); a row that the script did not print is recorded as missing.
 
 pub mod cli;
 mod record;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use millrace_process::{ProcessError, Running, pause};
 
-pub use record::{ExchangeRecord, Sample};
+pub use record::{ExchangeRecord, Moment, Sample};
 pub use recorder::{Recorder, RunLength};
 
 use crate::gated::program::{ProgramError, script, value_of};
@@ -98,24 +98,38 @@ impl Experiment {
     }
 }
 
-/// Records the samples among the complete lines behind the first `read` bytes, and prints the other lines; returns the number
-/// of bytes that are read now.
+/// Records the samples and moments among the complete lines behind the first `read` bytes, and prints the other lines; returns the
+/// number of bytes that are read now.
 fn take(text: &str, read: usize, recorder: &mut Recorder<'_>) -> Result<usize, ProgramError> {
     let fresh = text.get(read..).unwrap_or_default();
     let whole = fresh.rfind('\n').map_or(0, |end| end + 1);
     for line in fresh.get(..whole).unwrap_or_default().lines() {
-        let sample = line
-            .strip_prefix("sample: ")
-            .and_then(|json| serde_json::from_str::<Sample>(json).ok());
-        match sample {
-            Some(sample) => {
-                (recorder.progress)(&sample.words());
-                recorder.add(ExchangeRecord::Sample(sample))?;
+        match record_of(line) {
+            Some((record, words)) => {
+                (recorder.progress)(&words);
+                recorder.add(record)?;
             }
             None => (recorder.progress)(line),
         }
     }
     Ok(read + whole)
+}
+
+/// Returns the record of a line, with its words for people, if it has one.
+fn record_of(line: &str) -> Option<(ExchangeRecord, String)> {
+    match line.split_once(": ")? {
+        ("sample", json) => {
+            let sample: Sample = serde_json::from_str(json).ok()?;
+            let words = sample.words();
+            Some((ExchangeRecord::Sample(sample), words))
+        }
+        ("moment", json) => {
+            let moment: Moment = serde_json::from_str(json).ok()?;
+            let words = moment.words();
+            Some((ExchangeRecord::Moment(moment), words))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -127,6 +141,8 @@ mod tests {
     use crate::record::Log;
 
     const SAMPLE: &str = r#"sample: {"at": 1.0, "load_mbps": 180.2, "changes_per_s": 9.9, "wrong": 0, "missing": 0, "order_ms": null, "engine_mb": 62.5, "switches_mb": [155.0, null]}"#;
+
+    const MOMENT: &str = r#"moment: {"at": 1016.5, "ms": 3.1, "frames": 118, "asleep": 118, "beside": ["worker of two did not run: -60 to +4 ms"]}"#;
 
     fn length() -> RunLength {
         RunLength {
@@ -208,7 +224,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let rows = run_with(
             folder.path(),
-            &format!("echo '{SAMPLE}'\necho '{SAMPLE}'\necho 'no engine' >&2\nexit 3"),
+            &format!("echo '{SAMPLE}'\necho '{SAMPLE}'\necho '{MOMENT}'\necho 'no engine' >&2\nexit 3"),
         );
         for row in &rows {
             let reason = row.reason.as_deref().unwrap();
@@ -220,6 +236,12 @@ mod tests {
         let sources = read_folder(folder.path()).unwrap();
         let section = sources.iter().find_map(section::section).unwrap();
         assert_eq!(section.plots.len(), 5);
-        assert!(section.html.contains("switch at site one"), "{}", section.html);
+        for text in [
+            "switch at site one",
+            "Moments of loss",
+            "worker of two did not run",
+        ] {
+            assert!(section.html.contains(text), "{text}: {}", section.html);
+        }
     }
 }

@@ -14,6 +14,37 @@ pub enum ExchangeRecord {
     Missing(Missing),
     /// The counts of an interval.
     Sample(Sample),
+    /// A moment of loss.
+    Moment(Moment),
+}
+
+/// A moment in which frames of circuits that nobody changed were lost, apart from cuts of a trunk.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// Seconds since the start.
+    pub at: f64,
+    /// The time in ms in which the frames were sent.
+    pub ms: f64,
+    /// The lost frames.
+    pub frames: u64,
+    /// The frames among them that a ring dropped while the machine did not run its reader.
+    pub asleep: u64,
+    /// The stalls and the drops of that time, in words, with times relative to `at`.
+    pub beside: Vec<String>,
+}
+
+impl Moment {
+    /// Returns a line for people.
+    pub(super) fn words(&self) -> String {
+        format!(
+            "  {:.3} s: {} frames lost in {} ms, {} of them at a ring whose reader did not run: {}",
+            self.at,
+            self.frames,
+            self.ms,
+            self.asleep,
+            self.beside.join("; ")
+        )
+    }
 }
 
 /// The counts of an interval, at its end.

@@ -27,9 +27,21 @@ pub(super) fn rows(length: &RunLength) -> Vec<(&'static str, Case)> {
         (
             "A38",
             "frames lost of circuits that nobody changed",
-            zero,
+            none,
             "frames",
         ),
+        // The machine of a run is not the product; the rows have both, and the log has what happened then.
+        (
+            "A38",
+            "frames lost at a ring whose reader the machine did not run",
+            none,
+            "frames",
+        ),
+        ("A38", "frames lost otherwise", zero, "frames"),
+        ("A38", "moments of loss", none, ""),
+        ("A38", "worker that did not run, longest", none, "ms"),
+        ("A38", "sender that did not run, longest", none, "ms"),
+        ("A38", "receiver that did not run, longest", none, "ms"),
         (
             "A38",
             "frames of circuits that nobody changed, twice or out of order",

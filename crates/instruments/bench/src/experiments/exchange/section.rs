@@ -4,7 +4,7 @@ use millrace_report::Section;
 use millrace_report::html::{Cell, figure, paragraph, table};
 use millrace_report::plot::{Curve, Frame, Paint, Panel, Plot, Scale, Stroke, curves};
 
-use super::record::{ExchangeRecord, Sample};
+use super::record::{ExchangeRecord, Moment, Sample};
 use crate::gated::recorder::{GatedRecord as _, rows_of};
 use crate::gated::section::{lead, rows_table};
 use crate::page::source::Source;
@@ -30,6 +30,7 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
          moment of its cut are lost; they are counted apart.",
     );
     html.push_str(&rows_table(&rows));
+    html.push_str(&moments_table(source));
     let samples = samples(source);
     let mut plots = Vec::new();
     if !samples.is_empty() {
@@ -65,6 +66,39 @@ pub(crate) fn section(source: &Source) -> Option<Section> {
         html,
         plots,
     })
+}
+
+/// Returns the table of the moments of loss; nothing without loss.
+fn moments_table(source: &Source) -> String {
+    let moments = source
+        .records
+        .iter()
+        .filter_map(|record| match ExchangeRecord::of(record)? {
+            ExchangeRecord::Moment(moment) => Some(moment),
+            _ => None,
+        });
+    let body: Vec<Vec<Cell>> = moments
+        .map(|moment: &Moment| {
+            vec![
+                Cell::number(Some(moment.at)),
+                Cell::number(Some(moment.ms)),
+                Cell::Number(moment.frames.to_string()),
+                Cell::Number(moment.asleep.to_string()),
+                Cell::Text(moment.beside.join("; ")),
+            ]
+        })
+        .collect();
+    if body.is_empty() {
+        return String::new();
+    }
+    let headings = [
+        "#second",
+        "#ms",
+        "#frames",
+        "#at a ring whose reader did not run",
+        "what the machine did",
+    ];
+    table("Moments of loss", &headings, &body)
 }
 
 fn samples(source: &Source) -> Vec<&Sample> {
