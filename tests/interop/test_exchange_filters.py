@@ -326,7 +326,7 @@ def frame(packet, mark):
     return bytes(scapy.Ether(src="02:00:00:00:00:0a", dst="02:00:00:00:00:01") / ip / body)
 
 
-def check_fates(world, held, packets):
+def check_outcomes(world, held, packets):
     """Sends packets, each with its mark, and checks that those arrive which the rules let pass, and that each filter counts what it
     decides and nothing else."""
     received = set()
@@ -347,7 +347,7 @@ def check_fates(world, held, packets):
 
 
 @pytest.mark.parametrize("network", [NETWORK, NETWORK6], ids=["ipv4", "ipv6"])
-def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_path, network):
+def test_the_outcome_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_path, network):
     if not shutil.which("exabgp"):
         pytest.skip("exabgp is not installed: run scripts/setup.sh")
     rng = random.Random(18)
@@ -381,9 +381,9 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
                 impossible = count - len(held)
                 refused += states.count("refused")
                 assert states.count("refused") >= impossible
-                # A rule that no packet can match is refused, too: it changes no fate.
+                # A rule that no packet can match is refused, too: it changes no outcome.
                 packets = [(flowspec.random_packet(rng, network), f"{number:04x}{index:08x}".encode()) for index in range(400)]
-                check_fates(world, held, packets)
+                check_outcomes(world, held, packets)
                 sent += len(packets)
                 speaker.say(*(f"withdraw {rule.text()}" for rule in rules))
                 wait_for("all rules are gone", lambda: world.states() == [], bound=60)
@@ -392,7 +392,7 @@ def test_the_fate_of_packets_under_random_flowspec_rules_equals_an_oracle(tmp_pa
 
 
 @pytest.mark.parametrize("kind", [kind for kind in routing.SPEAKERS if kind is not routing.ExaBgp], ids=lambda kind: kind.name)
-def test_packets_under_the_rules_of_another_speaker_have_the_fate_of_the_oracle(tmp_path, kind):
+def test_packets_under_the_rules_of_another_speaker_have_the_outcome_of_the_oracle(tmp_path, kind):
     """BIRD and GoBGP announce rules of both families; some have TCP flags, some fragments."""
     if not shutil.which(kind.program):
         pytest.skip(f"{kind.program} is not installed: run scripts/setup.sh")
@@ -418,7 +418,7 @@ def test_packets_under_the_rules_of_another_speaker_have_the_fate_of_the_oracle(
             world.exchange.wait_in_sync()
             packets = [(flowspec.random_packet(rng, network), f"{index:012x}".encode())
                        for index, network in enumerate([NETWORK, NETWORK6] * (400 if LONG else 100))]
-            check_fates(world, [rule for chosen in rules.values() for rule in chosen], packets)
+            check_outcomes(world, [rule for chosen in rules.values() for rule in chosen], packets)
             print(f"{kind.name}: {2 * count} rules, {len(packets)} packets, 0 differences")
 
 

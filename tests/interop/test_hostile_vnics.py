@@ -442,7 +442,7 @@ MESSAGES = {
 
 
 @pytest.mark.parametrize("violation", MESSAGES)
-def test_messages_that_lie_stop_nobody(net, violation):
+def test_messages_that_violate_the_protocol_stop_nobody(net, violation):
     with net.mallory() as mallory:
         with contextlib.suppress(vu.Gone, BrokenPipeError):
             MESSAGES[violation](mallory)

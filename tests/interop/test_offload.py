@@ -1,5 +1,5 @@
 """Offload to a NIC that classifies: `millrace-nic` marks packets of heavy flows, and the switch uses the marks. A device that
-lies, dies or refuses costs time and no packet.
+errs, dies or refuses costs time and no packet.
 """
 
 import contextlib

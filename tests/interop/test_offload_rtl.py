@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 # A simulator whose completions of frames have another mark: records as docs/nic-interface.md has them.
-LIAR = """#!{python}
+WRONG_SIMULATOR = """#!{python}
 import os, struct, subprocess
 real = subprocess.Popen([{simulator!r}], stdin=0, stdout=subprocess.PIPE)
 frames, FENCE = 0, 2
@@ -53,10 +53,10 @@ def test_the_rtl_does_under_the_switch_what_the_model_does(simulator, tmp_path):
 
 
 def test_a_difference_ends_the_device_and_is_told(simulator, tmp_path):
-    liar = tmp_path / "liar"
-    liar.write_text(LIAR.format(python=sys.executable, simulator=str(simulator), wrong=100))
-    liar.chmod(0o755)
-    with wired(tmp_path, options=["--rtl", liar]) as bed:
+    wrong_simulator = tmp_path / "wrong_simulator"
+    wrong_simulator.write_text(WRONG_SIMULATOR.format(python=sys.executable, simulator=str(simulator), wrong=100))
+    wrong_simulator.chmod(0o755)
+    with wired(tmp_path, options=["--rtl", wrong_simulator]) as bed:
         bound = time.monotonic() + 120
         while bed.nic.poll() is None:
             assert time.monotonic() < bound, "the device runs after a wrong completion"

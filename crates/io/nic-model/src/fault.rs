@@ -126,13 +126,13 @@ pub(crate) enum Delayed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) fault: Option<Fault>,
-    /// A mark of an entry that was written.
+    /// The mark of the entry that was written last.
     written: u32,
-    /// Another one.
+    /// The mark of the last entry that was written with another mark than `written`.
     written_before: u32,
     staged: [u64; key::WORDS],
     mask: [u64; key::WORDS],
-    /// Keys and marks of the entries, by place.
+    /// Keys and marks of the entries, by way and row.
     rows: BTreeMap<(u8, u32), ([u64; key::WORDS], u32)>,
     writes: u32,
     frames: u32,
@@ -343,25 +343,37 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_refused_by_number_or_one_in_three_and_removals_on_their_own() {
+    fn a_device_with_few_rows_refuses_the_third_until_one_is_removed() {
         let mut few = faulty(Fault::FewRows);
         assert_eq!([write(1), write(2)].map(|row| status(&mut few, &row)), [None; 2]);
         assert_eq!(status(&mut few, &write(3)), Some(Status::Range));
         assert_eq!(status(&mut few, &clear(1)), None);
         assert_eq!(status(&mut few, &write(3)), None);
+    }
+
+    #[test]
+    fn random_refusals_hit_every_third_entry() {
         let mut random = faulty(Fault::RandomRefusals);
         let refused = (0..9).filter(|row| status(&mut random, &write(*row)).is_some());
         assert_eq!(refused.collect::<Vec<_>>(), [2, 5, 8]);
+    }
+
+    #[test]
+    fn a_device_that_refuses_removals_takes_entries() {
         let mut removals = faulty(Fault::RefusedRemovals);
         assert_eq!(status(&mut removals, &write(1)), None);
         assert_eq!(status(&mut removals, &clear(1)), Some(Status::Range));
     }
 
     #[test]
-    fn a_slow_device_takes_one_command_in_a_while_and_another_answers_twice() {
+    fn a_slow_device_takes_one_command_in_its_number_of_polls() {
         let mut slow = faulty(Fault::SlowCommands);
         let taken: usize = (0..3 * SLOW_POLLS).map(|_| slow.commands_max(64)).sum();
         assert_eq!(taken, 3);
+    }
+
+    #[test]
+    fn commands_for_rows_are_completed_twice_and_others_once() {
         let double = faulty(Fault::DoubleAnswers);
         assert!(double.answers_twice(&write(1)) && !double.answers_twice(&Command::Nop.to_bytes(1)));
     }
@@ -405,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn delayed_effects_come_after_64_packets_or_when_the_fault_ends() {
+    fn a_late_fence_comes_after_64_packets() {
         let mut completion = Completion::fence(7, 1);
         let mut late = faulty(Fault::LateFences);
         assert_eq!(late.fence(completion), None);
@@ -414,6 +426,10 @@ mod tests {
         late.distort(&mut completion);
         assert!(matches!(late.due(), Some(Delayed::Fence(fence)) if fence.has(flag::FENCE)));
         assert!(late.due().is_none());
+    }
+
+    #[test]
+    fn a_delayed_removal_comes_when_the_fault_ends() {
         let mut early = faulty(Fault::EarlyFences);
         assert_eq!(status(&mut early, &clear(4)), Some(Status::Ok));
         assert!(early.due().is_none());
@@ -422,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn completions_are_invalid_from_time_to_time_and_queues_are_wrong_every_second_time() {
+    fn one_completion_in_512_is_invalid() {
         let buffers = |fault| {
             let mut faults = faulty(fault);
             let invalid = (0..1024).filter(|_| {
@@ -436,6 +452,10 @@ mod tests {
             [Fault::WrongBuffers, Fault::WrongLengths, Fault::LostMarks].map(buffers),
             [2, 2, 0]
         );
+    }
+
+    #[test]
+    fn every_second_frame_goes_to_the_next_queue() {
         let mut queues = faulty(Fault::WrongQueues);
         let found = [0, 1, 2, 3].map(|_| {
             let queue = queues.redirect(3, 4);

@@ -1,4 +1,4 @@
-//! The stream of events.
+//! Tests of the event stream of the API.
 
 use axum::http::Method;
 use futures::StreamExt as _;

@@ -221,7 +221,7 @@ async fn a_user_signs_in_from_elsewhere_and_from_a_known_browser_while_others_gu
 }
 
 #[tokio::test]
-async fn after_ten_wrong_codes_a_stranger_waits_and_the_users_own_browser_does_not() {
+async fn after_ten_wrong_codes_an_unknown_browser_waits_and_the_users_own_browser_does_not() {
     let api = Api::new().await;
     let user = api.user("ops");
     api.app.set_password(user, PASSWORD).await.unwrap();

@@ -47,12 +47,15 @@ fn both(violation: ProtocolViolation) -> [Option<ProtocolViolation>; 2] {
 }
 
 #[test]
-fn an_index_that_runs_ahead_or_back_is_a_lie() {
+fn an_index_that_runs_ahead_or_back_is_a_violation() {
     for to in [9, 0x7fff, 0x8000, 0xffff] {
-        let lies = said(false, |driver, _| {
+        let violations = said(false, |driver, _| {
             driver.available.at(1).store(to, Ordering::Relaxed);
         });
-        assert_eq!(lies, both(ProtocolViolation::Index { from: 0, to, room: 8 }));
+        assert_eq!(
+            violations,
+            both(ProtocolViolation::Index { from: 0, to, room: 8 })
+        );
     }
     let pool = FramePool::new(32, 2048);
     let driver = Driver::new(8, plain(false));
@@ -72,10 +75,13 @@ fn an_index_that_runs_ahead_or_back_is_a_lie() {
 }
 
 #[test]
-fn descriptors_that_there_are_not_are_lies() {
-    let lies = said(false, |driver, _| driver.announce(8));
-    assert_eq!(lies, both(ProtocolViolation::Descriptor { index: 8, len: 8 }));
-    let lies = said(false, |driver, flags| {
+fn descriptors_that_there_are_not_are_violations() {
+    let violations = said(false, |driver, _| driver.announce(8));
+    assert_eq!(
+        violations,
+        both(ProtocolViolation::Descriptor { index: 8, len: 8 })
+    );
+    let violations = said(false, |driver, flags| {
         driver.describe(0, PLACE, 20, flags | NEXT, 0xffff);
         driver.announce(0);
     });
@@ -83,11 +89,11 @@ fn descriptors_that_there_are_not_are_lies() {
         index: 0xffff,
         len: 8,
     };
-    assert_eq!(lies, both(violation));
+    assert_eq!(violations, both(violation));
 }
 
 #[test]
-fn buffers_outside_of_memory_are_lies() {
+fn buffers_outside_of_memory_are_violations() {
     for is_packed in KINDS {
         for (guest, size) in [
             (0, 20),
@@ -97,37 +103,37 @@ fn buffers_outside_of_memory_are_lies() {
             (u64::MAX - 10, u32::MAX),
             (GUEST.wrapping_sub(1 << 63), 20),
         ] {
-            let lies = said(is_packed, |driver, flags| {
+            let violations = said(is_packed, |driver, flags| {
                 driver.offer(&[(guest, size)], flags, false).unwrap();
             });
             assert_eq!(
-                lies,
+                violations,
                 both(ProtocolViolation::Outside { guest, size }),
                 "{guest:#x}"
             );
         }
         // A buffer that begins in a region must end there.
         for (guest, size) in [(END - 19, 20), (END - 1, u32::MAX), (PLACE, u32::MAX)] {
-            let lies = said(is_packed, |driver, flags| {
+            let violations = said(is_packed, |driver, flags| {
                 driver.offer(&[(guest, size)], flags, false).unwrap();
             });
             let is_named = |violation: &Option<ProtocolViolation>| {
                 matches!(violation, Some(ProtocolViolation::Outside { guest: END, .. }))
             };
-            assert!(lies.iter().all(is_named), "{guest:#x} {lies:?}");
+            assert!(violations.iter().all(is_named), "{guest:#x} {violations:?}");
         }
     }
 }
 
 #[test]
-fn buffers_for_the_other_direction_are_lies() {
+fn buffers_for_the_other_direction_are_violations() {
     for is_packed in KINDS {
         for (len, is_indirect) in [(1, false), (2, false), (1, true), (2, true)] {
-            let lies = said(is_packed, |driver, flags| {
+            let violations = said(is_packed, |driver, flags| {
                 let buffers = [(PLACE, 20); 2];
                 driver.offer(&buffers[..len], flags ^ WRITE, is_indirect).unwrap();
             });
-            for violation in lies {
+            for violation in violations {
                 assert!(
                     matches!(violation, Some(ProtocolViolation::Direction { .. })),
                     "{violation:?}"
@@ -138,27 +144,27 @@ fn buffers_for_the_other_direction_are_lies() {
 }
 
 #[test]
-fn chains_without_end_are_lies() {
-    let lies = said(false, |driver, flags| {
+fn chains_without_end_are_violations() {
+    let violations = said(false, |driver, flags| {
         driver.describe(0, PLACE, 4, flags | NEXT, 1);
         driver.describe(1, PLACE, 4, flags | NEXT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(ProtocolViolation::Chain));
+    assert_eq!(violations, both(ProtocolViolation::Chain));
     // An empty indirect table.
-    let lies = said(false, |driver, flags| {
+    let violations = said(false, |driver, flags| {
         driver.describe(0, PLACE, 0, flags | NEXT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(ProtocolViolation::Chain));
-    let lies = said(true, |driver, flags| {
+    assert_eq!(violations, both(ProtocolViolation::Chain));
+    let violations = said(true, |driver, flags| {
         for index in 0..8 {
             driver.describe(index, PLACE, 1, flags | NEXT | driver.available_flags(), 0);
         }
     });
-    assert_eq!(lies, both(ProtocolViolation::Chain));
+    assert_eq!(violations, both(ProtocolViolation::Chain));
     // Inside an indirect table.
-    let lies = said(false, |driver, flags| {
+    let violations = said(false, |driver, flags| {
         let word = 4 | u64::from(flags | NEXT) << 32;
         let mut bytes = PLACE.to_le_bytes().to_vec();
         bytes.extend(word.to_le_bytes());
@@ -166,8 +172,8 @@ fn chains_without_end_are_lies() {
         driver.describe(0, PLACE, 16, INDIRECT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(ProtocolViolation::Chain));
-    let lies = said(true, |driver, flags| {
+    assert_eq!(violations, both(ProtocolViolation::Chain));
+    let violations = said(true, |driver, flags| {
         let mut table = Vec::new();
         for _ in 0..300 {
             table.extend(PLACE.to_le_bytes());
@@ -182,11 +188,11 @@ fn chains_without_end_are_lies() {
             0,
         );
     });
-    assert_eq!(lies, both(ProtocolViolation::Chain));
+    assert_eq!(violations, both(ProtocolViolation::Chain));
 }
 
 #[test]
-fn tables_that_are_none_are_lies() {
+fn tables_that_are_none_are_violations() {
     for is_packed in KINDS {
         let table = |guest, size, more: u16| {
             said(is_packed, |driver, _| {
@@ -211,45 +217,48 @@ fn tables_that_are_none_are_lies() {
             );
         }
         // An indirect table in an indirect table.
-        let lies = said(is_packed, |driver, _| {
+        let violations = said(is_packed, |driver, _| {
             driver.offer(&[(PLACE, 16)], INDIRECT, true).unwrap();
         });
-        assert_eq!(lies, both(ProtocolViolation::Table { size: 16 }));
+        assert_eq!(violations, both(ProtocolViolation::Table { size: 16 }));
     }
     // A descriptor index outside of the indirect table.
-    let lies = said(false, |driver, flags| {
+    let violations = said(false, |driver, flags| {
         let mut bytes = PLACE.to_le_bytes().to_vec();
         bytes.extend((4 | u64::from(flags | NEXT) << 32 | 1 << 48).to_le_bytes());
         driver.put(PLACE, &bytes);
         driver.describe(0, PLACE, 16, INDIRECT, 0);
         driver.announce(0);
     });
-    assert_eq!(lies, both(ProtocolViolation::Descriptor { index: 1, len: 1 }));
+    assert_eq!(
+        violations,
+        both(ProtocolViolation::Descriptor { index: 1, len: 1 })
+    );
 }
 
 #[test]
-fn chains_that_hold_no_header_are_lies() {
+fn chains_that_hold_no_header_are_violations() {
     for is_packed in KINDS {
         for size in [0, 1, 11] {
-            let lies = said(is_packed, |driver, flags| {
+            let violations = said(is_packed, |driver, flags| {
                 driver.offer(&[(PLACE, size)], flags, false).unwrap();
             });
             let size = size as usize;
-            assert_eq!(lies, both(ProtocolViolation::Short { size, expected: 12 }));
+            assert_eq!(violations, both(ProtocolViolation::Short { size, expected: 12 }));
         }
     }
 }
 
 #[test]
-fn a_later_chain_of_a_frame_that_holds_no_header_is_a_lie() {
+fn a_later_chain_of_a_frame_that_holds_no_header_is_a_violation() {
     for is_packed in KINDS {
         for size in [0, 11] {
-            let lies = said(is_packed, |driver, flags| {
+            let violations = said(is_packed, |driver, flags| {
                 driver.offer(&[(PLACE, 20)], flags, false).unwrap();
                 driver.offer(&[(PLACE, size)], flags, false).unwrap();
             });
             let size = size as usize;
-            assert_eq!(lies, both(ProtocolViolation::Short { size, expected: 12 }));
+            assert_eq!(violations, both(ProtocolViolation::Short { size, expected: 12 }));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Views of REST as objects.
+//! Tests of the MIBs: what REST shows, as objects of SNMP.
 
 use millrace_agentx::tables::Snapshot;
 use millrace_agentx::{Numbers, Oid, Value};

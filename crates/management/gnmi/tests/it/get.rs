@@ -1,4 +1,4 @@
-//! Capabilities and Get.
+//! Tests of the requests Capabilities and Get of gNMI.
 
 use millrace_gnmi::proto::gnmi::get_request::DataType;
 use millrace_gnmi::proto::gnmi::typed_value::Value;

@@ -1,3 +1,5 @@
+//! Tests of XPath expressions.
+
 use super::*;
 
 /// Two users and a group, in two namespaces.
@@ -194,7 +196,7 @@ fn an_error_says_where_and_what_was_expected() {
 }
 
 #[test]
-fn a_strangers_expression_is_bounded_in_size_depth_and_work() {
+fn an_expression_is_bounded_in_size_depth_and_work() {
     let long = format!("/{}", "a".repeat(LENGTH_MAX));
     let deep = format!("{}1{}", "(".repeat(40), ")".repeat(40));
     let many = vec!["1"; 200].join("+");

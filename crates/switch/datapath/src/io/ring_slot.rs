@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_holds_a_lie_is_only_taken_away() {
+    fn a_ring_with_a_violation_is_only_taken_away() {
         let slot = RingSlot::new();
         slot.insert(7);
         let mut running = slot.acquire().unwrap();

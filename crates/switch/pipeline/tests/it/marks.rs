@@ -21,9 +21,9 @@ use crate::harness::{Bridge, Event, Recorder, frame, out, sent};
 
 const INDEX_BITS: u32 = 6;
 
-/// The packets that a device marks with the mark of another key.
+/// The packets to which a faulty device gives the mark of another key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lie {
+pub(crate) enum WrongMarks {
     Never,
     /// One marked packet in this many.
     Every(u32),
@@ -32,7 +32,7 @@ pub(crate) enum Lie {
 /// The devices of all ports: each knows up to 64 keys, as the planner would have installed them.
 pub(crate) struct Devices {
     level: MarkLevel,
-    lie: Lie,
+    wrong_marks: WrongMarks,
     /// True if devices drop marked packets that the tables drop.
     drops: bool,
     dropped: u64,
@@ -89,10 +89,10 @@ impl Device {
 }
 
 impl Devices {
-    pub(crate) fn new(level: MarkLevel, lie: Lie) -> Devices {
+    pub(crate) fn new(level: MarkLevel, wrong_marks: WrongMarks) -> Devices {
         Devices {
             level,
-            lie,
+            wrong_marks,
             drops: false,
             dropped: 0,
             ports: BTreeMap::new(),
@@ -106,7 +106,7 @@ impl Devices {
     }
 
     pub(crate) fn receive(&mut self, bridge: &mut Bridge, port: u32, frames: &[Vec<u8>]) -> Vec<Event> {
-        let (level, lie) = (self.level, self.lie);
+        let (level, wrong_marks) = (self.level, self.wrong_marks);
         let device = self.ports.entry(port).or_insert_with(|| Device::new(level));
         let bits = bridge.active.match_bits();
         let drops = self.drops && bridge.active.mark_obstacle(PortNo::from_raw(port)).is_none();
@@ -121,7 +121,7 @@ impl Devices {
                 key.read(bytes, bytes.len(), Depth::All);
                 let mut mark = device.mark(&key, &bits);
                 device.marked += 1;
-                if let Lie::Every(interval) = lie
+                if let WrongMarks::Every(interval) = wrong_marks
                     && device.marked.is_multiple_of(interval)
                 {
                     let others = device.marks.values().filter(|other| **other != mark);
@@ -170,18 +170,18 @@ proptest! {
     #[test]
     fn marks_make_no_difference_at_any_level_whatever_the_tables_do(
         steps in steps(),
-        (level, lie, drops) in prop::sample::select(vec![
-            (MarkLevel::Dispatch, Lie::Never, false),
-            (MarkLevel::Trust, Lie::Never, false),
-            (MarkLevel::Trust, Lie::Never, true),
-            (MarkLevel::Verify, Lie::Never, false),
-            (MarkLevel::Verify, Lie::Every(3), false),
+        (level, wrong_marks, drops) in prop::sample::select(vec![
+            (MarkLevel::Dispatch, WrongMarks::Never, false),
+            (MarkLevel::Trust, WrongMarks::Never, false),
+            (MarkLevel::Trust, WrongMarks::Never, true),
+            (MarkLevel::Verify, WrongMarks::Never, false),
+            (MarkLevel::Verify, WrongMarks::Every(3), false),
         ]),
         caches: bool,
     ) {
         let mut without = bridge(FlowCachePolicy::Off);
         let mut with = bridge(if caches { FlowCachePolicy::Always } else { FlowCachePolicy::Off });
-        with.devices = Some(Devices::new(level, lie).dropping(drops));
+        with.devices = Some(Devices::new(level, wrong_marks).dropping(drops));
         for (number, step) in steps.iter().enumerate() {
             let expected = carry_out(&mut without, step);
             let got = carry_out(&mut with, step);
@@ -191,7 +191,7 @@ proptest! {
             prop_assert_eq!(got, expected, "step {}", number);
         }
         let (_, mismatches, _) = with.devices.unwrap().outcome();
-        prop_assert!(lie != Lie::Never || mismatches == 0, "an honest device has {} mismatches", mismatches);
+        prop_assert!(wrong_marks != WrongMarks::Never || mismatches == 0, "a device without wrong marks has {} mismatches", mismatches);
     }
 }
 
@@ -202,7 +202,7 @@ fn flow(number: u32) -> Vec<u8> {
 }
 
 /// Returns a bridge that sends packets to 10.0.0.N to port 2 or 3, by the parity of N.
-fn two_ways(level: MarkLevel, lie: Lie) -> Bridge {
+fn two_ways(level: MarkLevel, wrong_marks: WrongMarks) -> Bridge {
     let mut bridge = Bridge::new(3);
     for number in 0..8 {
         bridge.add(
@@ -212,7 +212,7 @@ fn two_ways(level: MarkLevel, lie: Lie) -> Bridge {
             Instructions::apply([out(2 + number % 2)]),
         );
     }
-    bridge.devices = Some(Devices::new(level, lie));
+    bridge.devices = Some(Devices::new(level, wrong_marks));
     bridge
 }
 
@@ -222,7 +222,7 @@ fn outcome(bridge: &Bridge) -> (u64, u64, bool) {
 
 #[test]
 fn a_mark_replaces_the_lookup_after_the_first_packet_of_its_slot() {
-    let mut bridge = two_ways(MarkLevel::Trust, Lie::Never);
+    let mut bridge = two_ways(MarkLevel::Trust, WrongMarks::Never);
     let frames: Vec<_> = (0..8).map(flow).collect();
     bridge.receive(1, &frames);
     assert_eq!(outcome(&bridge), (0, 0, false), "the first packets are compared");
@@ -299,7 +299,7 @@ fn only_packets_that_meet_idle_entries_until_they_are_dropped_have_a_path() {
 
 #[test]
 fn a_change_of_the_table_is_seen_by_the_next_marked_packet() {
-    let mut bridge = two_ways(MarkLevel::Trust, Lie::Never);
+    let mut bridge = two_ways(MarkLevel::Trust, WrongMarks::Never);
     let frames = vec![flow(4); 16];
     bridge.receive(1, &frames);
     assert!(
@@ -316,20 +316,20 @@ fn a_change_of_the_table_is_seen_by_the_next_marked_packet() {
 }
 
 #[test]
-fn a_device_that_lies_under_trust_is_caught_by_the_audit_and_then_makes_no_wrong_packet() {
-    let mut bridge = two_ways(MarkLevel::Trust, Lie::Never);
+fn wrong_marks_under_trust_are_caught_by_the_audit_and_then_make_no_wrong_packet() {
+    let mut bridge = two_ways(MarkLevel::Trust, WrongMarks::Never);
     let frames: Vec<_> = (0..64).map(|number| flow(number % 8)).collect();
     bridge.receive(1, &frames);
     bridge.receive(1, &frames);
     assert!(!outcome(&bridge).2);
-    bridge.devices.as_mut().unwrap().lie = Lie::Every(2);
+    bridge.devices.as_mut().unwrap().wrong_marks = WrongMarks::Every(2);
     let mut bursts = 0;
     while !outcome(&bridge).2 {
         bridge.receive(1, &frames);
         bursts += 1;
         assert!(
             bursts < 10_000 / 64,
-            "the lie is found within 10,000 marked packets"
+            "the wrong marks are found within 10,000 marked packets"
         );
     }
     for _ in 0..20 {
@@ -342,7 +342,7 @@ fn a_device_that_lies_under_trust_is_caught_by_the_audit_and_then_makes_no_wrong
 
 #[test]
 fn a_wrong_entry_is_found_at_its_first_packet() {
-    let mut bridge = two_ways(MarkLevel::Trust, Lie::Every(1));
+    let mut bridge = two_ways(MarkLevel::Trust, WrongMarks::Every(1));
     let frames: Vec<_> = (0..8).map(flow).collect();
     for _ in 0..4 {
         for (port, bytes) in sent(&bridge.receive(1, &frames)) {
@@ -355,7 +355,7 @@ fn a_wrong_entry_is_found_at_its_first_packet() {
 
 #[test]
 fn packets_of_a_flow_stay_in_order_when_some_of_them_have_no_mark() {
-    let mut bridge = two_ways(MarkLevel::Trust, Lie::Never);
+    let mut bridge = two_ways(MarkLevel::Trust, WrongMarks::Never);
     for round in 0..40_u32 {
         let frames: Vec<_> = (0..64_u32)
             .map(|number| {

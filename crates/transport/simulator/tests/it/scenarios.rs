@@ -144,14 +144,14 @@ fn a_thousand_random_scenarios() {
 #[test]
 fn a_receiver_that_acknowledges_what_was_never_sent_is_ended_and_the_others_finish() {
     let clean = path(&[("rate", "20Mbps"), ("delay", "20ms")]);
-    let mut liar = site(
+    let mut forger = site(
         path(&[("rate", "20Mbps"), ("delay", "20ms"), ("loss", "5%")]),
         "20ms",
     );
-    liar.forges_acks_from = Some(Time::from_millis(300));
+    forger.forges_acks_from = Some(Time::from_millis(300));
     let mut session = session(
         1,
-        vec![site(clean.clone(), "20ms"), liar, site(clean, "20ms")],
+        vec![site(clean.clone(), "20ms"), forger, site(clean, "20ms")],
         vec![],
     );
     assert!(session.run_until(Time::from_secs(60)));

@@ -1,3 +1,5 @@
+//! Tests of memif ports.
+
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -297,7 +299,7 @@ impl Peer {
 }
 
 #[test]
-fn a_peer_that_lies_is_sent_away_with_a_reason_and_may_come_back() {
+fn a_peer_that_violates_the_protocol_is_disconnected_with_a_reason_and_may_connect_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("m");
     let backend = HeapBackend::new();

@@ -406,12 +406,12 @@ fn a_device_that_breaks_a_rule_is_detached_and_no_packet_of_it_is_taken() {
     let mut opened = process.open(1);
     let attached = process.attach(&opened);
     let mut device = millrace_nic::device::Device::new(attached.memory.clone()).unwrap();
-    let lie = Completion {
+    let invalid = Completion {
         buffer: 7,
         length: 60_000,
         ..Completion::default()
     };
-    device.complete(0, &lie, &[]);
+    device.complete(0, &invalid, &[]);
     assert!(receive(&mut *opened.rx[0]).is_empty());
     wait_for("the link to be down", || {
         (!opened.device.info().link_up).then_some(())

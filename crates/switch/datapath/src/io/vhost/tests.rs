@@ -376,7 +376,7 @@ fn memory_may_change_under_workers_that_are_at_it_all_the_time() {
 }
 
 #[test]
-fn a_driver_that_lies_is_sent_away_and_the_next_one_is_heard() {
+fn a_driver_that_violates_the_protocol_is_disconnected_and_the_next_one_is_served() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("s");
     let backend = HeapBackend::new();
