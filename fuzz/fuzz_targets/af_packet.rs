@@ -1,4 +1,4 @@
-//! The fuzzer of `af_packet`.
+//! Fuzzes slots of an AF_PACKET ring with their virtio-net headers; `af_packet::slot` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

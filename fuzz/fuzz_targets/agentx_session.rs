@@ -1,4 +1,4 @@
-//! The fuzzer of `agentx_session`.
+//! Fuzzes PDUs of an AgentX master agent; `agentx::session` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

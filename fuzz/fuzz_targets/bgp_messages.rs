@@ -1,4 +1,4 @@
-//! The fuzzer of `bgp_messages`.
+//! Fuzzes BGP messages of each type; `bgp::messages` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `bgp_peer`.
+//! Fuzzes a BGP peer over time; `bgp::peer` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `bird_control`.
+//! Fuzzes the control socket of BIRD; `bird::control` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `bpf`.
+//! Fuzzes programs of classic BPF, and a packet; `bpf::bpf` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

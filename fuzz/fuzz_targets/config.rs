@@ -1,4 +1,4 @@
-//! The fuzzer of `config`.
+//! Fuzzes configurations in TOML and JSON; `config::config` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `controller_messages`.
+//! Fuzzes OpenFlow messages of a switch, read by a controller; `controller::messages` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `courier_control`.
+//! Fuzzes messages of the control channel of transfers; `courier::control` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `courier_ticket`.
+//! Fuzzes tickets of transfers; `courier::ticket` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

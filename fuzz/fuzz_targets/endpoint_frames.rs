@@ -1,4 +1,4 @@
-//! The fuzzer of `endpoint_frames`.
+//! Fuzzes frames to an endpoint of the transport; `endpoint::frames` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `etcd_answer`.
+//! Fuzzes answers of etcd's gateway; `fleet::answer` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `eve_json`.
+//! Fuzzes frames whose events are written as EVE JSON; `ips::eve` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

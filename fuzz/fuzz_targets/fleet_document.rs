@@ -1,4 +1,4 @@
-//! The fuzzer of `fleet_document`.
+//! Fuzzes documents, statuses and roll-outs in etcd; `fleet::document` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

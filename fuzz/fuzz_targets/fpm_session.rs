@@ -1,4 +1,4 @@
-//! The fuzzer of `fpm_session`.
+//! Fuzzes a session of zebra by FPM; `routing::fpm` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

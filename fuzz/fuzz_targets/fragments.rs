@@ -1,4 +1,4 @@
-//! The fuzzer of `fragments`.
+//! Fuzzes IP fragments; `tunnel::fragments` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `gnmi_request`.
+//! Fuzzes requests of gNMI; `front_ends::gnmi` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `import_lagopus`.
+//! Fuzzes files in Lagopus' DSL; `import::of_lagopus` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

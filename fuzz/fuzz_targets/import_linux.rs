@@ -1,4 +1,4 @@
-//! The fuzzer of `import_linux`.
+//! Fuzzes outputs of iproute2; `import::of_linux` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

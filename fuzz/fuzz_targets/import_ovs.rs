@@ -1,4 +1,4 @@
-//! The fuzzer of `import_ovs`.
+//! Fuzzes databases of Open vSwitch and scripts of ovs-vsctl; `import::of_ovs` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

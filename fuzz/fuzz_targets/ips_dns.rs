@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_dns`.
+//! Fuzzes DNS over TCP, read by the IPS engine; `parsers::dns` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_fragments`.
+//! Fuzzes fragments of a datagram, read by the IPS engine; `ips::fragments` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_http`.
+//! Fuzzes HTTP/1, read by the IPS engine; `parsers::http` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_match`.
+//! Fuzzes a rule and the bytes that it is evaluated on; `detection::matching` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_mime`.
+//! Fuzzes SMTP with MIME, read by the IPS engine; `parsers::mime` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_others`.
+//! Fuzzes all application protocols without a fuzzer of their own, read by the IPS engine; `parsers::others` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_packets`.
+//! Fuzzes frames, read by the IPS engine; `ips::packets` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_smb`.
+//! Fuzzes SMB and DCE/RPC, read by the IPS engine; `parsers::smb` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_stream`.
+//! Fuzzes a TCP stream in segments, read by the IPS engine; `ips::stream` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ips_tls`.
+//! Fuzzes TLS in both directions, read by the IPS engine; `parsers::tls` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

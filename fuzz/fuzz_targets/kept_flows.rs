@@ -1,4 +1,4 @@
-//! The fuzzer of `kept_flows`.
+//! Fuzzes files of flow entries that are kept over a restart; `kept::flows` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `l2ctl_frames`.
+//! Fuzzes frames of LACP, RSTP and LLDP; `l2ctl::frames` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

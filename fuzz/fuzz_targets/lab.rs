@@ -1,4 +1,4 @@
-//! The fuzzer of `lab`.
+//! Fuzzes lab files; `files::lab` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `manifest`.
+//! Fuzzes the manifest of a set of files; `fileset::manifest` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `memif_messages`.
+//! Fuzzes messages of a memif peer; `memif::messages` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

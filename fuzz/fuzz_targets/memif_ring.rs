@@ -1,4 +1,4 @@
-//! The fuzzer of `memif_ring`.
+//! Fuzzes the shared memory of a memif peer; `memif::ring` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `netconf_session`.
+//! Fuzzes a session of NETCONF; `front_ends::netconf` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `netlink_messages`.
+//! Fuzzes netlink messages of the kernel; `routing::messages` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

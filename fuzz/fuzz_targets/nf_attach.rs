@@ -1,4 +1,4 @@
-//! The fuzzer of `nf_attach`.
+//! Fuzzes messages of a function that attaches; `window::attach` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `nf_window`.
+//! Fuzzes the window of a function in another process; `window::window` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

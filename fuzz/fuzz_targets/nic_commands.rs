@@ -1,4 +1,4 @@
-//! The fuzzer of `nic_commands`.
+//! Fuzzes commands of a driver to the NIC; `nic::commands` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

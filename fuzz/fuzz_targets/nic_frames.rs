@@ -1,4 +1,4 @@
-//! The fuzzer of `nic_frames`.
+//! Fuzzes frames to the NIC; `nic::frames` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

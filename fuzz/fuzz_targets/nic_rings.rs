@@ -1,4 +1,4 @@
-//! The fuzzer of `nic_rings`.
+//! Fuzzes the shared memory of the NIC and its driver; `nic::rings` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

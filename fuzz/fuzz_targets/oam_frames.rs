@@ -1,4 +1,4 @@
-//! The fuzzer of `oam_frames`.
+//! Fuzzes packets of BFD and continuity checks; `liveness::oam` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `offload_planner`.
+//! Fuzzes outcomes of a device, for the planner of an offload; `nic::planner` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

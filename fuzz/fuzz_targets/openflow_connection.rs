@@ -1,4 +1,4 @@
-//! The fuzzer of `openflow_connection`.
+//! Fuzzes a connection of OpenFlow; `openflow::connection` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `openflow_message`.
+//! Fuzzes messages of OpenFlow; `openflow::message` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ovs_rows`.
+//! Fuzzes rows of Open vSwitch's database; `ovsdb::rows` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `ovsdb_session`.
+//! Fuzzes a session of OVSDB; `ovsdb::session` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

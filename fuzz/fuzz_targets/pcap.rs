@@ -1,4 +1,4 @@
-//! The fuzzer of `pcap`.
+//! Fuzzes capture files that a port replays; `files::pcap` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `pipeline`.
+//! Fuzzes a script of requests and packets for a bridge; `pipeline::pipeline` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `rest`.
+//! Fuzzes bodies and paths of REST requests; `rest::rest` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

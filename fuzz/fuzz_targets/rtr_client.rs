@@ -1,4 +1,4 @@
-//! The fuzzer of `rtr_client`.
+//! Fuzzes PDUs of an RPKI cache (RTR); `bgp::rtr` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

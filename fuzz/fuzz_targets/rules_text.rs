@@ -1,4 +1,4 @@
-//! The fuzzer of `rules_text`.
+//! Fuzzes rule files of Suricata and Snort, and suricata.yaml; `rules::text` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

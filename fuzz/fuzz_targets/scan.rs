@@ -1,4 +1,4 @@
-//! The fuzzer of `scan`.
+//! Fuzzes patterns and the bytes that are searched for them; `detection::scan` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `sflow_datagram`.
+//! Fuzzes sFlow datagrams; `liveness::sflow` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

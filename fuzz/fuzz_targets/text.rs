@@ -1,4 +1,4 @@
-//! The fuzzer of `text`.
+//! Fuzzes flows, packets and cookies in text form; `text::text` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

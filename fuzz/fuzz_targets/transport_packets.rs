@@ -1,4 +1,4 @@
-//! The fuzzer of `transport_packets`.
+//! Fuzzes packets of the transport; `transport::packets` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `transport_peers`.
+//! Fuzzes sender and receiver of the transport with peers that send anything; `transport::peers` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `vhost_messages`.
+//! Fuzzes messages of a vhost-user driver and device; `vhost_messages::messages` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `vhost_ring`.
+//! Fuzzes the memory of a vhost-user driver; `vhost_ring::ring` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `wan_files`.
+//! Fuzzes files that settings of an emulated path name; `wan::files` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `wan_frames`.
+//! Fuzzes settings of an emulated path, and frames; `wan::frames` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `wan_text`.
+//! Fuzzes settings of an emulated path, netem's grammar, and scenarios; `wan::text` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `wire_layers`.
+//! Fuzzes frames, read by the header parser; `wire::layers` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! The fuzzer of `wire_rewrites`.
+//! Fuzzes a field to rewrite, and a frame; `wire::rewrites` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

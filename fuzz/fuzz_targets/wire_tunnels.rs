@@ -1,4 +1,4 @@
-//! The fuzzer of `wire_tunnels`.
+//! Fuzzes encapsulated packets; `tunnel::envelopes` in fuzz/src has the form of the input and the properties.
 
 #![no_main]
 

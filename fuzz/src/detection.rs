@@ -8,7 +8,7 @@ use millrace_ips_scan::{Backend, Pattern, build};
 
 /// Reads patterns (a byte with size and case, then the pattern) up to a size of 0, and searches them in the rest.
 ///
-/// Promises: every back end finds what the naive search finds.
+/// Properties: every back end finds what the naive search finds.
 pub(crate) fn scan(mut bytes: &[u8]) {
     const CASE: u8 = 0x80;
     const SIZE: u8 = 0x1f;
@@ -43,7 +43,7 @@ pub(crate) fn scan(mut bytes: &[u8]) {
 
 /// Reads a rule up to the first line end, and evaluates it over the rest.
 ///
-/// Promises: the evaluation has the result of the slow evaluator unless it notes a limit.
+/// Properties: the evaluation has the result of the slow evaluator unless it notes a limit.
 pub(crate) fn matching(bytes: &[u8]) {
     let (rule, payload) = match bytes.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),

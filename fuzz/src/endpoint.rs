@@ -22,7 +22,7 @@ impl FrameWriter for Discard {
 /// Reads the bytes as frames, each after two bytes: its length in the low 12 bits; bit 15 lets a second pass, bit 14 sends a
 /// datagram over IPv4, bit 13 one over IPv6.
 ///
-/// Promises: a payload lies within its frame; a frame has two answers at most, unless datagrams waited for it, and none longer
+/// Properties: a payload lies within its frame; a frame has two answers at most, unless datagrams waited for it, and none longer
 /// than the frame or a quotation with headers.
 pub(crate) fn frames(bytes: &[u8]) {
     let mut config = Config::new(

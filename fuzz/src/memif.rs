@@ -12,14 +12,14 @@ use millrace_memif::{Direction, MESSAGE_SIZE, Message, MessageError, Name, REGIO
 /// Properties: a decoded message encodes to the same message; regions and rings of an offer are within the limits,
 /// rings lie in their regions; a client's memory is within its limit.
 pub(crate) fn messages(bytes: &[u8]) {
-    let wish = ClientConfig {
+    let config = ClientConfig {
         to_server: 2,
         to_client: 2,
         log2_len: 10,
         buffer_size: 2048,
     };
     let mut server = Some(server::Session::<()>::default());
-    let mut client = Some(client::Session::new(1, "fuzz", "m1", wish));
+    let mut client = Some(client::Session::new(1, "fuzz", "m1", config));
     for part in bytes.chunks(1 + MESSAGE_SIZE) {
         let Some((how, said)) = part.split_first() else {
             return;

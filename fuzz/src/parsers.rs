@@ -89,7 +89,7 @@ fn without_versions(text: &str) -> String {
 
 /// Parses messages in segments and whole.
 ///
-/// Promises: the parser accepts any bytes, and segments of any size give the same transactions.
+/// Properties: the parser accepts any bytes, and segments of any size give the same transactions.
 fn parse(protocol: AppProtocol, bytes: &[u8]) {
     let Some((step, messages)) = messages(bytes) else {
         return;

@@ -5,7 +5,7 @@ use millrace_ips_rules::{Rule, RuleSet, Syntax, Variables, files};
 
 /// Reads the bytes as a rule file in each syntax, and as a suricata.yaml.
 ///
-/// Promises: a refusal is a message that names the file; what is accepted is printed so that it is read as the same rule.
+/// Properties: a refusal is a message that names the file; what is accepted is printed so that it is read as the same rule.
 pub(crate) fn text(bytes: &[u8]) {
     for syntax in [Syntax::Suricata, Syntax::Snort2, Syntax::Snort3] {
         let file = files::parse(syntax, "f", bytes);

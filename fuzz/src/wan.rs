@@ -8,7 +8,7 @@ use millrace_wan_emulator::{
 
 /// Reads the bytes as settings, as the grammar of netem, and as a scenario; the first line says which.
 ///
-/// Promises: an error is one line; what is accepted is printed so that it is read as the same path.
+/// Properties: an error is one line; what is accepted is printed so that it is read as the same path.
 pub(crate) fn text(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -62,7 +62,7 @@ fn read_again(path: &PathConfig) {
 
 /// Reads the bytes as each of the files that a setting can name, and drives a path with those that are valid.
 ///
-/// Promises: an error names a line; a path of a valid file never releases a frame early.
+/// Properties: an error names a line; a path of a valid file never releases a frame early.
 pub(crate) fn files(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -105,7 +105,7 @@ pub(crate) fn files(bytes: &[u8]) {
 /// Reads settings up to an empty line, and frames after it: two bytes of size, two of time, two of pause. Some frames carry the
 /// fuzzer's own bytes.
 ///
-/// Promises: offered + duplicated = released + dropped by name, no frame is early, and the order is that of release.
+/// Properties: offered + duplicated = released + dropped by name, no frame is early, and the order is that of release.
 pub(crate) fn frames(bytes: &[u8]) {
     let split = bytes
         .windows(2)
