@@ -66,6 +66,7 @@ class Thread:
         self.name, self.folder = name, folder
         self.file = os.open(folder / "schedstat", os.O_RDONLY)
         (self.ran, self.waited), self.when, self.states = self.read(), time.monotonic_ns(), set()
+        self.still = self.when
 
     def read(self):
         """Returns the time for which it ran, and for which it waited for a core, in ns."""
@@ -77,13 +78,15 @@ class Thread:
         ran, waited = self.read()
         if ran == self.ran:
             # A thread that does not run has a state that says why.
+            self.still = now
             self.states.add((self.folder / "stat").read_text().rpartition(")")[2].split()[0])
             return
-        if now - self.when >= STALL_NS:
+        # A watcher that did not run itself knows nothing about the time since its last look.
+        if self.still - self.when >= STALL_NS:
             # A thread that was stopped also waits for a core, at the end.
             state = next((state for state in STATES if state in self.states), None)
             say(kind="stall", thread=self.name, start=self.when, end=now, waited_ms=round((waited - self.waited) / 1e6, 1), state=state)
-        self.ran, self.waited, self.when, self.states = ran, waited, now, set()
+        self.ran, self.waited, self.when, self.still, self.states = ran, waited, now, now, set()
 
 
 class Metrics:
@@ -213,8 +216,11 @@ class Watch:
         self.process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.process.stdin.write(json.dumps(order) + "\n")
         self.process.stdin.flush()
-        self.findings, ready = [], self.process.stdout.readline()
-        assert json.loads(ready) == {"kind": "ready"}, ready
+        self.findings = []
+        # Cores report already while the rest starts.
+        while (line := self.process.stdout.readline()) and (finding := json.loads(line)) != {"kind": "ready"}:
+            self.findings.append(finding)
+        assert line, "the watcher ended"
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
@@ -277,8 +283,8 @@ def attribute(gaps, findings, rings):
     """Returns the moments of loss: each with its start, its duration in ms, its frames, those of them that a ring dropped while its
     reader did not run, and the findings of that time.
 
-    A ring accounts for at most the frames that its counter says it dropped then, and only for those of lanes that pass it. Its
-    reader must have stood still for half of the time that the ring holds at least, because the ring is not empty when a stall begins:
+    A ring accounts for at most the frames that its counter says it dropped then, and only for those of lanes that pass it. When the
+    counter grew, its reader must have stood still for half of the time that the ring holds at least (it is not empty when a stall begins):
     a reader that runs, and is too slow, loses frames by its own fault. All other frames are lost by a switch, or by an unknown cause."""
     found, left_of = [], {index: finding["frames"] for index, finding in enumerate(findings) if finding["kind"] == "drops"}
     for moment in moments(gaps):
@@ -289,10 +295,11 @@ def attribute(gaps, findings, rings):
         frames, asleep = sum(missing.values()), 0
         beside = [(index, finding) for index, finding in enumerate(findings) if overlaps(finding, start, end + WAY_NS)]
         for ring in rings:
-            if not did_not_run([finding for _, finding in beside], ring.reader, ring.holds_ms * 1e6 / 2):
-                continue
             for index, finding in beside:
                 if finding["kind"] != "drops" or finding["place"] != ring.place:
+                    continue
+                then = [other for other in findings if overlaps(other, finding["start"], finding["end"])]
+                if not did_not_run(then, ring.reader, ring.holds_ms * 1e6 / 2):
                     continue
                 for lane in sorted(ring.lanes & missing.keys()):
                     taken = min(missing[lane], left_of[index])

@@ -85,6 +85,8 @@ def test_a_ring_accounts_for_what_it_dropped_while_its_reader_stood_still_and_fo
     assert asleep(gaps, [stalled(1160, 1200), full]) == [(55, 0)], "a stall in which the ring does not fill"
     assert asleep(gaps, [stalled(1000, 1200, "sender"), full]) == [(55, 0)], "another thread"
     assert asleep(gaps, [stalled(3000, 3200), full]) == [(55, 0)], "another time"
+    later = [(0, 30, 1120 * MS, 2600 * MS)]
+    assert asleep(later, [stall, full | {"start": 2400 * MS, "end": 2500 * MS}]) == [(30, 0)], "the reader ran again when the ring dropped"
     assert asleep(gaps, [stall, full, dropped(RINGS[1].place, 9, 1100, 1300)]) == [(55, 55)]
     # All cores at once are the machine; one of them is not.
     cores = [late(core, 1000 + core, 1190) for core in range(os.cpu_count())]
