@@ -1,4 +1,4 @@
-//! Commands and options.
+//! The command line of `millrace-ix`: commands and options (docs/exchange.md).
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! The switch over REST.
+//! The switch behind the front ends: its REST API, with the author and the lock of each session.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! The options of the process.
+//! The command line of `millrace-nf`.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The selection of bridges.
+//! The bridges that a command applies to: those that are named, or all.
 
 use millrace_api::client::{Client, ClientError};
 

@@ -1,4 +1,4 @@
-//! The options of the daemon.
+//! The command line of `millraced`.
 
 use std::path::PathBuf;
 

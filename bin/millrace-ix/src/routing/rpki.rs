@@ -1,4 +1,4 @@
-//! Clients of RTR caches.
+//! Clients of RPKI caches (RTR, RFC 8210): one for each cache of the settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -12,7 +12,7 @@ use serde_json::Value as Json;
 /// The number of revisions in which the one of a document is looked for after a restart.
 const HISTORY_LEN: usize = 200;
 
-/// The fate of a document at the switch.
+/// The outcome of a document at the switch.
 pub(super) enum Taken {
     /// This revision runs and waits for its confirmation.
     Pending(u64),

@@ -1,4 +1,4 @@
-//! The clock of messages.
+//! The clock for time stamps of gNMI's messages.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

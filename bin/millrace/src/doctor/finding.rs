@@ -1,4 +1,4 @@
-//! The result of a check.
+//! The result of one check of `millrace doctor`, with the next step.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Packet traces and captures.
+//! Traces and captures of packets, as the REST API asks for them.
 
 use std::collections::VecDeque;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Workers and their load.
+//! Workers as the REST API shows them: the queues that each polls, and its load.
 
 use std::time::Instant;
 

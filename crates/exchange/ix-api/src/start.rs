@@ -21,7 +21,7 @@ use crate::v2::records::Records;
 use crate::webhooks::{Outgoing, Webhook, Webhooks};
 
 /// The maximum number of passwords of people whose browser or session is known that are hashed at the same time. They do not
-/// wait behind the passwords that strangers try.
+/// wait behind the passwords that unknown clients try.
 const KNOWN_HASHES_MAX: usize = 2;
 /// The maximum number of concurrent searches for filters against an attack. A search occupies a core for
 /// several seconds.

@@ -205,7 +205,7 @@ pub enum Operation {
     },
     /// Shuts an end down, for example for a failover test, or enables it again.
     ShutDown { config: ConfigId, shut_down: bool },
-    /// Ends the quarantine of an end before the clean minutes are over.
+    /// Ends the quarantine of an end before the clean time is over.
     WaiveQuarantine { config: ConfigId, reason: String },
     /// Locks a service, an end or a connection against deletion.
     Lock { target: ObjectId },
@@ -309,7 +309,7 @@ pub enum Operation {
     ReportInPlace { service: ServiceId, generation: u32 },
     /// Reports that no switch has a rule of a service after its deletion was ordered (the engine only).
     ReportRemoved { service: ServiceId },
-    /// Reports an offending frame, or that the clean minutes are over (the engine only).
+    /// Reports an offending frame, or that the clean time is over (the engine only).
     ReportQuarantine { config: ConfigId, clean: bool },
     /// Reports that no switch has a rule with these numbers (the engine only).
     ReportRulesGone { numbers: Vec<(PoolKind, u32)> },

@@ -1,4 +1,4 @@
-//! Tags of an end.
+//! The tags of an end of a service: VLAN identifiers, and what an order asks for.
 
 use core::fmt;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Circuits between two ends.
+//! The entries of circuits between two ends (`p2p_vc`).
 
 use millrace_ix_model::ObjectId;
 

@@ -57,11 +57,14 @@ pub struct Core {
     pub(crate) announced: BTreeMap<ConfigId, Mac>,
     /// The announcements of MAC addresses with their times.
     pub(crate) announcements: Vec<(Time, ConfigId, Mac)>,
+    /// The changes that are accepted and not complete, by number.
     pub(crate) open: BTreeMap<u64, OpenChange>,
     /// The changes that are undone unless somebody confirms them.
     pub(crate) unconfirmed: Arc<AllUnconfirmed>,
     pub(crate) next_change: u64,
+    /// The number of the newest event for subscribers.
     pub(crate) serial: u64,
+    /// The actions of the engine that have not run yet.
     pub(crate) queue: VecDeque<Action<Fabric>>,
     /// The reason why the queue of actions waits for the database.
     pub(crate) stalled: Option<String>,

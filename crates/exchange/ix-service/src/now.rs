@@ -1,4 +1,4 @@
-//! The times of an event.
+//! The two times of an event: of the monotonic clock and of the wall clock.
 
 use millrace_ix_model::Timestamp;
 use millrace_ix_store::UnixMillis;

@@ -1,4 +1,4 @@
-//! Sets of packets in words.
+//! Sets of packets in words, for refusals of changes and for dry runs.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `millrace-generator`.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Building a lab.
+//! Builds a lab: namespaces, links and switches, each recorded before it is created.
 
 mod error;
 mod options;

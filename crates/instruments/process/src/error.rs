@@ -1,4 +1,4 @@
-//! The errors of programs.
+//! Errors of the programs that an instrument starts.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! TCP ports.
+//! Free TCP ports for the programs that an instrument starts.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Frames from an interface.
+//! The receive half of a packet socket: bursts of frames from an interface of the kernel.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Frames to an interface.
+//! The send half of a packet socket: bursts of frames to an interface of the kernel.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;

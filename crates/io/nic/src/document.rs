@@ -1,5 +1,5 @@
 //! The documents that are written from the tables of this crate: a SystemVerilog package for the hardware, and
-//! docs/nic-interface.md, from which a stranger could write a driver.
+//! docs/nic-interface.md, from which others can write a driver.
 
 mod markdown;
 mod verilog;

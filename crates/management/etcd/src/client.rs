@@ -1,4 +1,4 @@
-//! The blocking client.
+//! A client of etcd's JSON gateway whose calls block.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;

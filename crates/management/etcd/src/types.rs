@@ -1,4 +1,4 @@
-//! Requests and answers.
+//! Requests to etcd and their answers, as values.
 
 /// The number of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -147,7 +147,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// The fate of a document on a node.
+/// The outcome of a document on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

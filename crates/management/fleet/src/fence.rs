@@ -19,7 +19,7 @@ pub struct Record {
     pub epoch: u64,
     /// The tag of the document.
     pub tag: Option<String>,
-    /// The fate of the document.
+    /// The outcome of the document on this node.
     pub outcome: Outcome,
     /// The revision of the switch.
     pub revision: Option<u64>,

@@ -1,4 +1,4 @@
-//! Capabilities and Get.
+//! The requests Capabilities and Get of gNMI.
 
 use millrace_yang::{MODULE, REVISION};
 use tonic::Status;

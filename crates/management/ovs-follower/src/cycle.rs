@@ -21,11 +21,11 @@ pub(crate) struct Cycle {
     /// The rows without those that were taken out.
     pub(crate) translation: Arc<Translation>,
     pub(crate) state: State,
-    /// The fate of the desired state.
+    /// The outcome of the commit of the desired state.
     pub(crate) commit: Commit,
 }
 
-/// The fate of a desired state.
+/// The outcome of the commit of a desired state.
 pub(crate) enum Commit {
     Done,
     /// The store takes no change of a machine now: it is locked, or a revision waits for its confirmation.

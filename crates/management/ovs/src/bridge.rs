@@ -1,4 +1,4 @@
-//! The settings of a bridge.
+//! A row of the table `Bridge` as the settings of a bridge.
 
 use millrace_model as model;
 

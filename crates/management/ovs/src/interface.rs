@@ -1,4 +1,4 @@
-//! The devices of interfaces.
+//! A row of the table `Interface` as the device of a port.
 
 use std::collections::BTreeMap;
 

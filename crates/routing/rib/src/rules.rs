@@ -1,5 +1,5 @@
 //! The consequences of links, addresses, neighbours and next-hop objects: the rules that the kernel applies, many of them
-//! without a message. `tests/kernel.rs` replays each against the real kernel.
+//! without a message. `tests/kernel/rules.rs` replays each against the real kernel.
 //!
 //! | event | what the kernel does in silence |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! The state for displays.
+//! Routes, next hops and neighbours as `millrace show` and REST display them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};

@@ -223,6 +223,7 @@ pub(crate) struct TxPorts<P> {
 }
 
 impl<P> TxPorts<P> {
+    /// Port numbers below this one have an entry in `direct`; the others are searched.
     const DIRECT: usize = 1024;
 
     pub(crate) fn new() -> TxPorts<P> {

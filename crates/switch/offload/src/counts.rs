@@ -1,4 +1,4 @@
-//! The counters of a planner.
+//! The counters of the planner of an offload.
 
 /// The counters of a planner since it was made, and its slots now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

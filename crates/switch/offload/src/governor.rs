@@ -12,6 +12,7 @@
 
 use millrace_types::{Duration, Time};
 
+/// The length of a window of a trial.
 const WINDOW: Duration = Duration::from_millis(100);
 /// Pairs of windows of a trial; the first one of each is with marks.
 const PAIRS: usize = 10;

@@ -1,4 +1,4 @@
-//! Errors of the commands.
+//! Errors of the commands `send`, `receive` and `courier`.
 
 use std::io;
 use std::net::SocketAddr;

@@ -19,6 +19,7 @@ use thiserror::Error;
 
 /// The start of every ticket of this version.
 pub const PREFIX: &str = "mr1";
+/// The most addresses of a ticket, and the bytes of its check: tickets stay one line that people can copy.
 const ADDRESSES_MAX: usize = 8;
 const CHECK_SIZE: usize = 4;
 

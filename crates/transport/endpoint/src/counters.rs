@@ -1,4 +1,4 @@
-//! Counters of an endpoint.
+//! The counters of an endpoint, and its reasons for dropping frames.
 
 /// The reason why a frame was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,4 +1,4 @@
-//! Errors of a request.
+//! Errors of a request of the REST client.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The switch of fixed values.
+//! The fake switch of the tests of the API: all of its values are fixed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! IPFIX of a bridge.
+//! IPFIX of a bridge as REST shows it.
 
 use serde::{Deserialize, Serialize};
 

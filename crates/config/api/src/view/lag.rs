@@ -1,4 +1,4 @@
-//! Link aggregation groups.
+//! Link aggregation groups as REST shows them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Mirrors of a bridge.
+//! Mirrors of a bridge as REST shows them.
 
 use serde::{Deserialize, Serialize};
 

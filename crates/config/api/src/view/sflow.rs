@@ -1,4 +1,4 @@
-//! sFlow of a bridge.
+//! sFlow of a bridge as REST shows it.
 
 use serde::{Deserialize, Serialize};
 

@@ -3,6 +3,7 @@
 
 use millrace_types::Duration;
 
+/// The first pause, before jitter.
 const FIRST: Duration = Duration::from_secs(1);
 
 /// The pauses between attempts.

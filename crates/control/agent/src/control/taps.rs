@@ -1,4 +1,4 @@
-//! Captures and live traces that wait for packets.
+//! Captures and live traces that wait for packets: the taps of a bridge (a `tap:` device is a port, and another thing).
 
 use std::collections::BTreeMap;
 

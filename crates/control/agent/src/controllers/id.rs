@@ -1,4 +1,4 @@
-//! Identifiers of connections.
+//! Identifiers of connections with controllers.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

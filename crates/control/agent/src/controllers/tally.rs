@@ -1,4 +1,4 @@
-//! Counters of one connection.
+//! Counters of one connection with a controller.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,4 @@
-//! The settings of a LAG.
+//! The settings of a LAG and of its members, as LACP needs them.
 
 use millrace_types::Mac;
 

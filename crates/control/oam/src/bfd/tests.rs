@@ -1,3 +1,5 @@
+//! Tests of a session of BFD: detection, intervals, and packets that must be discarded.
+
 use super::*;
 
 const FAST: Settings = Settings {

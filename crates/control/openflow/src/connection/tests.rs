@@ -1,3 +1,5 @@
+//! Tests of a connection: HELLO, echoes, requests in several messages, and the auxiliary connection over datagrams.
+
 use millrace_flow::{Instructions, Match};
 use millrace_types::{Priority, TableId};
 

@@ -1,5 +1,5 @@
 //! Limits on letters with links. An administrator of a member, and everybody who asks for a new password, decide that the exchange
-//! writes to an address: nobody fills a stranger's mailbox in the exchange's name.
+//! writes to an address: nobody fills the mailbox of somebody else in the exchange's name.
 //!
 //! ```text
 //!   letters in an hour                   limit

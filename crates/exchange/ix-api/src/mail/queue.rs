@@ -1,4 +1,4 @@
-//! The letters that wait.
+//! The letters that wait for the mail relay.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

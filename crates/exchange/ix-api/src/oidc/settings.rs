@@ -1,4 +1,4 @@
-//! The settings of a provider.
+//! The settings of an OpenID Connect provider.
 
 /// The settings of a provider.
 #[derive(Clone)]

@@ -195,7 +195,7 @@ struct Second<'a> {
 /// of several requests with the same code gets true.
 ///
 /// # Errors
-/// A problem if wrong codes before this one cost a wait. Those of strangers do not concern browsers that the user has used.
+/// A problem if wrong codes before this one cost a wait. Those of unknown clients do not concern browsers that the user has used.
 async fn use_code(
     app: &App,
     id: UserId,
@@ -271,7 +271,7 @@ fn seconds(duration: std::time::Duration) -> u32 {
 }
 
 /// Verifies a password on a blocking thread. A semaphore limits the number of concurrent verifications.
-/// People whose browser or session is known do not wait for strangers.
+/// People whose browser or session is known do not wait for unknown clients.
 pub(super) async fn check_password(
     app: &App,
     is_known: bool,
@@ -429,7 +429,7 @@ mod tests {
     use crate::session::MemoryCredentials;
 
     #[tokio::test]
-    async fn people_who_are_known_do_not_wait_behind_the_passwords_of_strangers() {
+    async fn people_who_are_known_do_not_wait_behind_the_passwords_of_unknown_clients() {
         let (_world, app) = start_api(Arc::new(MemoryCredentials::default())).await;
         let hash = hash_password("correct horse battery").unwrap();
         let check = |is_known| {
@@ -443,8 +443,8 @@ mod tests {
         let flood = app.hashes.acquire_many(u32::try_from(HASHES_MAX).unwrap()).await;
         let known = tokio::time::timeout(Duration::from_secs(60), check(true)).await;
         assert!(known.unwrap().unwrap());
-        let stranger = tokio::time::timeout(Duration::from_millis(50), check(false)).await;
-        assert!(stranger.is_err(), "the check of a stranger waits");
+        let unknown = tokio::time::timeout(Duration::from_millis(50), check(false)).await;
+        assert!(unknown.is_err(), "the check of an unknown client waits");
         drop(flood);
         assert!(check(false).await.unwrap());
     }

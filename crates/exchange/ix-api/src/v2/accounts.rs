@@ -1,4 +1,4 @@
-//! Accounts.
+//! The collection `accounts` of IX-API.
 
 use axum::Json;
 use axum::extract::State as Shared;

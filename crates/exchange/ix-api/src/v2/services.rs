@@ -1,4 +1,4 @@
-//! Network services.
+//! The collection `network-services` of IX-API: circuits and peering LANs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Requests to other hosts.
+//! Requests of webhooks: to permitted addresses only, and a bounded number at a time.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The states of ports.
+//! The states of the ports of switches, and of the trunks between them.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A switch in memory.
+//! A switch in memory, for simulations of an exchange.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Requests to the verifier.
+//! Requests to the verifier: the content of switches, changes before their flip, dry runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Tests of the function `nat44`.
+
 use millrace_nf::Settings;
 use millrace_types::Mac;
 use millrace_wire::{Builder, Frame, ipv4, udp};

@@ -1,4 +1,4 @@
-//! The options of `up`.
+//! The options of `millrace lab up`.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Numbers of ports.
+//! DPDK's numbers of ports.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Frames from a driver.
+//! Frames from a driver: the device's side of the driver's transmit queue.
 
 use arrayvec::ArrayVec;
 use millrace_wire::Packet;

@@ -1,4 +1,4 @@
-//! Frames to a driver.
+//! Frames to a driver: the device's side of the driver's receive queue.
 
 use arrayvec::ArrayVec;
 use millrace_wire::Packet;

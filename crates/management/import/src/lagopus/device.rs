@@ -1,4 +1,4 @@
-//! Devices of interfaces.
+//! The devices of interfaces of Lagopus.
 
 use super::objects::Object;
 

@@ -1,4 +1,4 @@
-//! Queues and policers.
+//! Queues and policers of Lagopus as those of a port.
 
 use serde_json::{Map, Value as Json, json};
 

@@ -1,4 +1,4 @@
-//! A bridge.
+//! A bridge of Linux as a bridge of the configuration.
 
 use serde_json::{Map, Value as Json, json};
 

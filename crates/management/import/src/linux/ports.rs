@@ -1,4 +1,4 @@
-//! A port of a bridge.
+//! A port of a bridge of Linux as a port of the configuration.
 
 use millrace_types::PortNo;
 use serde_json::{Map, Value as Json, json};

@@ -8,7 +8,7 @@
 //!
 //! The language is that of W3C's recommendation of 1999, with its axes, operators and functions; data has neither attributes nor
 //! comments, so their tests match nothing. A name without a prefix matches in any namespace, as in a subtree filter, where XPath
-//! would take it for one of no namespace, which no data has. Work is counted and bounded: an expression is a stranger's program.
+//! would take it for one of no namespace, which no data has. Work is counted and bounded: an expression is a program of an unknown client.
 
 mod error;
 mod evaluate;

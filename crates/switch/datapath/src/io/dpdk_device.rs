@@ -246,7 +246,7 @@ fn spec(rule: &SteerRule, rx_queues: u16) -> Option<FlowSpec> {
 }
 
 /// Returns the actions of the driver for an action of a rule, on a port with this many receive queues. Most drivers require
-/// the fate of a packet in addition to its mark; a mark changes no queue, so RSS chooses it as for other packets.
+/// an action that decides about the packet ("fate" in rte_flow) in addition to its mark; a mark changes no queue, so RSS chooses it as for other packets.
 fn actions(action: SteerAction, rx_queues: u16) -> ArrayVec<FlowAction, 2> {
     match action {
         SteerAction::Queue(queue) => ArrayVec::from_iter([FlowAction::Queue(queue)]),

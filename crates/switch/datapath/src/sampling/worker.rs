@@ -66,6 +66,7 @@ impl DiscardLimit {
 }
 
 impl Sampler {
+    /// Port numbers below this one have an entry in an array; the others are in a map.
     const DIRECT: usize = 1024;
 
     /// Returns the samplers for worker `worker` of `workers`.

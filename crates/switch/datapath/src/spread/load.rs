@@ -1,4 +1,4 @@
-//! The load of a worker.
+//! The load of a worker, by which RETA buckets move to other workers.
 
 /// The share of time, 0 to 1, from which on a worker's buckets may move to other workers.
 const FULL_LOAD: f64 = 0.7;

@@ -16,6 +16,7 @@ use super::governor::{self, Governor};
 use super::traversal::{self, CombinedActions, EPOCHS, STEPS_MAX, Traversal};
 use crate::{Counters, FlowCachePolicy, Forwarding};
 
+/// The most table sequences of a bridge in one worker; traversals of further ones are not cached.
 const TABLE_SEQUENCES_MAX: usize = 64;
 /// The most traversals that are recorded in one burst.
 const NOTES: usize = 8;

@@ -1,4 +1,4 @@
-//! Tests of the messages.
+//! Tests of the messages of the control channel.
 
 use super::*;
 

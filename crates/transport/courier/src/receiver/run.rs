@@ -1,4 +1,4 @@
-//! The loop of the receiver.
+//! The receiver's event loop: sockets, timers and the store.
 
 use super::admission::ticket_addresses;
 use super::options::{ReceiveError, ReceiveOptions};

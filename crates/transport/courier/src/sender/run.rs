@@ -1,4 +1,4 @@
-//! The loop of the sender.
+//! The sender's event loop: sockets, timers and the source.
 
 use super::options::{SendError, SendOptions, Stragglers, Target};
 use super::state::{Peer, Reader, Sender, SharedPacing, Stage};

@@ -12,6 +12,7 @@ use millrace_types::{Duration, Time};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// The bounds of both intervals of feedback.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 const INTERVAL_MAX: Duration = Duration::from_millis(25);
 /// The minimum interval at high rates, unless a quarter of the round-trip time is shorter. On a clean path of

@@ -7,6 +7,8 @@ use millrace_transport::congestion::{Controller, Departure, INITIAL_WINDOW, Rate
 use millrace_types::{BitRate, Duration, Time};
 use std::collections::VecDeque;
 
+/// The gain of Startup, 2/ln 2; the pacing gains of the cycle of ProbeBW; the windows of the filters; the time in ProbeRTT. All are
+/// those of the draft.
 const HIGH_GAIN: f64 = 2.885;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const BANDWIDTH_ROUNDS: u64 = 10;

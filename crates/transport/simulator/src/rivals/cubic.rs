@@ -6,6 +6,7 @@ use millrace_types::{BitRate, Duration, Time};
 
 /// The constant C of RFC 9438, section 5: packets a second cubed.
 const C: f64 = 0.4;
+/// The factor of the window after loss (RFC 9438, section 4.6).
 const BETA: f64 = 0.7;
 
 /// The CUBIC congestion controller (RFC 9438).

@@ -1,4 +1,4 @@
-//! Models of loss.
+//! The models of loss that settings can ask for.
 
 use std::fmt;
 use std::str::FromStr;

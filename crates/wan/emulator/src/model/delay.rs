@@ -1,4 +1,4 @@
-//! The delay after the link.
+//! The delay of a frame after the link: distributions, correlation, traces.
 
 use libm::exp2;
 use millrace_types::Time;

@@ -1,4 +1,4 @@
-//! Loss after the link.
+//! The loss of a frame after the link, by all models of the path.
 
 use libm::{expm1, log1p};
 use millrace_types::Time;

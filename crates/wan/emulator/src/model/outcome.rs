@@ -1,4 +1,4 @@
-//! The outcome of a frame.
+//! The outcome of a frame: released copies with their times, or a drop with its reason.
 
 use arrayvec::ArrayVec;
 use millrace_types::Time;

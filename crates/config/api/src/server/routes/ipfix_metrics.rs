@@ -1,4 +1,4 @@
-//! Metrics of IPFIX.
+//! The metrics of IPFIX in `/metrics`.
 
 use crate::server::exposition::{Metric, metrics, write};
 use crate::server::live::Live;

@@ -1,4 +1,4 @@
-//! Metrics of LAGs.
+//! The metrics of LAGs in `/metrics`.
 
 use crate::server::exposition::{Labels, Metric, metrics, write};
 use crate::server::live::Live;

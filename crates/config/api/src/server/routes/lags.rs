@@ -1,4 +1,4 @@
-//! Link aggregation groups.
+//! The resource of LAGs, with the state of LACP and the counters of members.
 
 use axum::Json;
 use axum::extract::State;

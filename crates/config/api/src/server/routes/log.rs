@@ -1,4 +1,4 @@
-//! The log of the daemon.
+//! The resource of the daemon's log: its filter is read and changed.
 
 use axum::Json;
 use axum::extract::State;

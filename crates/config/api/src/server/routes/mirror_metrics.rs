@@ -1,4 +1,4 @@
-//! Metrics of mirrors.
+//! The metrics of mirrors in `/metrics`.
 
 use crate::server::exposition::{Metric, metrics, write};
 use crate::server::live::Live;

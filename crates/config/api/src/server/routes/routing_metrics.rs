@@ -1,4 +1,4 @@
-//! Metrics of the router.
+//! The metrics of the router in `/metrics`.
 
 use crate::server::exposition::{Family, Metric, metrics, write};
 use crate::server::live::Live;

@@ -1,4 +1,4 @@
-//! Metrics of sFlow.
+//! The metrics of sFlow in `/metrics`.
 
 use crate::server::exposition::{Metric, metrics, write};
 use crate::server::live::Live;

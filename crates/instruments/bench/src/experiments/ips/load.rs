@@ -1,4 +1,4 @@
-//! The rows besides E7 in docs/gates.md: HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3),
+//! The rows of gates I8 to I11 and I15 (docs/gates.md): HTTP connections by the size of objects (RFC 9411, sections 7.2 and 7.3),
 //! latency at half load (RFC 9411, section 7.4), connections that are open at the same time (RFC 9411, section 7.5),
 //! twice the load, and a reload of all rules under load.
 

@@ -1,4 +1,4 @@
-//! The order of rows.
+//! The order of the rows T1 to T15 in tables.
 
 use crate::gated::Row;
 

@@ -1,4 +1,4 @@
-//! Paths by their settings.
+//! Emulated paths from their settings, for the rows of the experiment `wan`.
 
 use millrace_wan_emulator::PathConfig;
 

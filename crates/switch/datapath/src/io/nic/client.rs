@@ -234,7 +234,7 @@ impl ClientThread {
             .post(sender.map(|ring| ConnectedRing { ring, connection }));
         self.nic.queues_in_use.store(queues as u16, Ordering::Relaxed);
         let capabilities = memory.layout().capabilities;
-        // A device that lies about its user is a device of that user: the kernel tells.
+        // The kernel names the user of the device, so the device cannot name another one.
         let is_same_user = socket_peercred(socket).is_ok_and(|peer| peer.uid == geteuid());
         self.nic.is_same_user.store(is_same_user, Ordering::Relaxed);
         self.nic.entries.store(capabilities.rows(), Ordering::Relaxed);

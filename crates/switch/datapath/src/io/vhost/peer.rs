@@ -1,4 +1,4 @@
-//! The connection of a driver.
+//! The connection of a vhost-user driver: its messages, and the reason of its end.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -1,3 +1,5 @@
+//! Tests of the two ends of an emulated path as ports.
+
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

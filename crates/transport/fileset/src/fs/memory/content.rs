@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+/// The bytes of a page, the unit in which content is stored.
 pub(super) const PAGE_SIZE: u64 = 4_096;
 
 /// The bytes of a file; missing pages are zeros.

@@ -8,6 +8,7 @@ use millrace_transport::random::Random;
 use std::collections::BTreeMap;
 use std::io;
 
+/// The bytes that a loss of power keeps or loses as a whole.
 const SECTOR_SIZE: u64 = 512;
 const ROOT: usize = 0;
 pub(super) const UMASK: u32 = 0o022;

@@ -5,6 +5,7 @@ use crate::congestion::{RateSample, Sample};
 use millrace_types::{Duration, Time};
 use std::collections::VecDeque;
 
+/// The time for which a minimum of the round-trip time holds (draft-ietf-ccwg-bbr, MinRTTFilterLen).
 const MIN_RTT_FILTER: Duration = Duration::from_secs(10);
 /// The time without a round-trip time near the minimum after which ProbeRTT is due.
 pub(super) const PROBE_RTT_INTERVAL: Duration = Duration::from_secs(5);

@@ -9,6 +9,7 @@ use super::state::{PROBE_RTT_CWND_GAIN, ProbeRtt, State};
 use crate::congestion::Sample;
 use millrace_types::Duration;
 
+/// The shortest time in ProbeRTT (draft-ietf-ccwg-bbr, ProbeRTTDuration).
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 /// The share of the minimum within which a sample counts as the minimum.
 const NEAR: f64 = 0.02;

@@ -3,6 +3,7 @@
 
 use millrace_types::{BitRate, Duration, Time};
 
+/// The gains of draft-ietf-ccwg-bbr (StartupPacingGain, DrainPacingGain, DefaultCwndGain); Cruise has less than the default.
 pub(super) const STARTUP_PACING_GAIN: f64 = 2.77;
 const DRAIN_PACING_GAIN: f64 = 0.5;
 const CWND_GAIN: f64 = 2.0;
