@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use crate::family::{Family, FamilySet};
-use crate::open::CAPABILITIES;
 use crate::reader::Reader;
+
+/// The type of the optional parameter Capabilities of OPEN (RFC 5492, section 4).
+pub(crate) const CAPABILITIES: u8 = 2;
 
 const MULTIPROTOCOL: u8 = 1;
 const ROUTE_REFRESH: u8 = 2;

@@ -3,14 +3,12 @@
 use core::net::Ipv4Addr;
 
 use crate::aspath::AS_TRANS;
-use crate::capability::Capabilities;
+use crate::capability::{CAPABILITIES, Capabilities};
 use crate::notification::{Notification, OpenError};
 use crate::reader::Reader;
 
 /// The version of the protocol.
 const VERSION: u8 = 4;
-/// The type of the optional parameter Capabilities (RFC 5492, section 4).
-pub(crate) const CAPABILITIES: u8 = 2;
 /// The type that marks parameters with lengths of two bytes (RFC 9072, section 2).
 const EXTENDED_LENGTH: u8 = 255;
 
