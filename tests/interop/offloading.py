@@ -124,8 +124,9 @@ class Bed:
         even, odd = self.received()
         return sum(flow % 2 for flow in even) + sum(1 - flow % 2 for flow in odd)
 
-    def send_until(self, what, condition, flows=range(FLOWS)):
-        """Sends until the offload of p1 meets a condition, and returns the number of frames at a wrong port meanwhile."""
+    def send_until(self, what, condition, flows=range(FLOWS), bound=60.0):
+        """Sends until the offload of p1 meets a condition, and returns the number of frames at a wrong port meanwhile. It may take
+        `bound` seconds."""
         wrong = 0
 
         def met():
@@ -134,7 +135,7 @@ class Bed:
             wrong += self.wrong()
             return condition(self.offload())
 
-        wait_for(what, met)
+        wait_for(what, met, bound)
         return wrong
 
     def settle(self):

@@ -18,6 +18,8 @@ pytestmark = [
     needs_verilator,
 ]
 
+# The time in s that a simulator may take for a thousand frames on a busy machine.
+SLOW = 300
 # A simulator whose completions of frames have another mark: records as docs/nic-interface.md has them.
 WRONG_SIMULATOR = """#!{python}
 import os, struct, subprocess
@@ -36,12 +38,12 @@ while len(head := real.stdout.read(4)) == 4:
 def test_the_rtl_does_under_the_switch_what_the_model_does(simulator, tmp_path):
     records = tmp_path / "records"
     with wired(tmp_path, options=["--rtl", simulator, "--records", records]) as bed:
-        wrong = bed.send_until("marks in use", lambda offload: offload["used"] > 1000 and offload["entries"] == FLOWS)
+        wrong = bed.send_until("marks in use", lambda offload: offload["used"] > 1000 and offload["entries"] == FLOWS, bound=SLOW)
         # The tables change, and entries of the device go and come.
         bed.set_offload(None)
         wait_for("no entries", lambda: (bed.port().get("offload_status") or {}).get("entries", 0) == 0)
         bed.set_offload({"mode": "trust"})
-        wrong += bed.send_until("marks in use again", lambda offload: offload["used"] > 200 and offload["entries"] == FLOWS)
+        wrong += bed.send_until("marks in use again", lambda offload: offload["used"] > 200 and offload["entries"] == FLOWS, bound=SLOW)
         assert wrong + bed.settle() == 0
         assert bed.nic.poll() is None, bed.log.read_text()
     # The records do the same again, without a switch.
@@ -57,7 +59,7 @@ def test_a_difference_ends_the_device_and_is_told(simulator, tmp_path):
     wrong_simulator.write_text(WRONG_SIMULATOR.format(python=sys.executable, simulator=str(simulator), wrong=100))
     wrong_simulator.chmod(0o755)
     with wired(tmp_path, options=["--rtl", wrong_simulator]) as bed:
-        bound = time.monotonic() + 120
+        bound = time.monotonic() + SLOW
         while bed.nic.poll() is None:
             assert time.monotonic() < bound, "the device runs after a wrong completion"
             bed.send()

@@ -20,7 +20,7 @@ use millrace_ix_service::text::{DELETIONS_MAX, Document};
 use millrace_ix_service::{ApplyOptions, Handle, OrderError, OrderOptions};
 use millrace_ix_store::{AuditEntry, IdempotencyKey};
 use millrace_listener::{Admission, Connection, Limits, Source};
-use millrace_types::Dpid;
+use millrace_types::{Dpid, ErrorChain};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
@@ -256,7 +256,7 @@ async fn converse(
         };
         let answer = match answer {
             Ok(value) => json!({"ok": value}),
-            Err(error) => json!({"error": format!("{error:#}")}),
+            Err(error) => json!({"error": ErrorChain(error.as_ref()).to_string()}),
         };
         let text = format!("{answer}\n");
         let written = tokio::time::timeout(SILENCE, writer.write_all(text.as_bytes())).await;

@@ -29,6 +29,7 @@ mod web;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use millrace_types::ErrorChain;
 
 /// Threads of the runtime free what others allocated, such as old versions of the exchange; the allocator of the C library keeps
 /// that memory in arenas of its own.
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     match cli::run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("millrace-ix: {error:#}");
+            eprintln!("millrace-ix: {}", ErrorChain(error.as_ref()));
             ExitCode::FAILURE
         }
     }

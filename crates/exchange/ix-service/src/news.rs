@@ -109,7 +109,7 @@ impl Core {
                     .map(|drifted| self.drift_in_words(*switch, drifted))
                     .collect();
                 let whose = if *by_another && !named.is_empty() {
-                    " by another hand"
+                    ", changed by somebody else,"
                 } else {
                     ""
                 };

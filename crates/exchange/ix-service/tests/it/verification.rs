@@ -302,8 +302,7 @@ fn drift_names_the_entries_and_their_owners() {
             _ => None,
         })
         .collect();
-    let named =
-        "1 entries differ from the plan by another hand and are mended: an entry of table 6, priority 100 of";
+    let named = "1 entries differ from the plan, changed by somebody else, and are mended: an entry of table 6, priority 100 of";
     assert!(
         texts
             .iter()
