@@ -26,7 +26,7 @@ const BYTE: i64 = 8_000_000_000;
 /// quantum lasts longer.
 const LATE: Duration = Duration::from_millis(1);
 /// The time that a quantum takes at the pacing rate.
-const QUANTUM: Duration = Duration::from_micros(500);
+pub(crate) const QUANTUM: Duration = Duration::from_micros(500);
 /// The maximum packets in a quantum that is lengthened because flows share a sender: an initial window
 /// (RFC 6928, section 2).
 const SHARED_QUANTUM_PACKETS: u64 = 10;
@@ -181,9 +181,23 @@ impl Pacer {
 #[derive(Clone, Debug)]
 struct QuantumEnds {
     packets_max: u64,
-    /// Packets and losses in first halves and second halves.
-    halves: [(u32, u32); 2],
+    /// Outcomes of the packets in first halves and second halves.
+    halves: [Half; 2],
 }
+
+/// The outcomes of packets in one half of the quanta.
+#[derive(Clone, Copy, Default, Debug)]
+struct Half {
+    packets: u32,
+    lost: u32,
+}
+
+/// The number of packets after which short quanta become longer as a new trial, in comparisons of full quanta.
+const TRIAL_COMPARISONS: u32 = 64;
+/// The number of standard deviations from which more losses in second halves are no chance.
+const SIGMAS: f64 = 4.0;
+/// The number of losses from which a difference counts at all.
+const LOSSES_MIN: f64 = 5.0;
 
 /// The number of packets in each half after which the halves are compared.
 const COMPARED: u32 = 500;
@@ -192,7 +206,7 @@ impl Default for QuantumEnds {
     fn default() -> QuantumEnds {
         QuantumEnds {
             packets_max: QUANTUM_MAX,
-            halves: [(0, 0); 2],
+            halves: [Half::default(); 2],
         }
     }
 }
@@ -202,31 +216,32 @@ impl QuantumEnds {
         if len < 2 * QUANTUM_PACKETS_MIN {
             // Short quanta give no information about halves, so they grow slowly as a new trial.
             if self.packets_max < QUANTUM_MAX {
-                self.halves[0].0 += 1;
-                if self.halves[0].0 > 64 * COMPARED {
+                self.halves[0].packets += 1;
+                if self.halves[0].packets > TRIAL_COMPARISONS * COMPARED {
                     self.packets_max *= 2;
-                    self.halves = [(0, 0); 2];
+                    self.halves = [Half::default(); 2];
                 }
             }
             return;
         }
-        let (packets, losses) = &mut self.halves[usize::from(index >= len / 2)];
-        *packets += 1;
-        *losses += u32::from(lost);
-        let [(first, first_lost), (second, second_lost)] = self.halves;
-        if first < COMPARED || second < COMPARED {
+        let half = &mut self.halves[usize::from(index >= len / 2)];
+        half.packets += 1;
+        half.lost += u32::from(lost);
+        let [first, second] = self.halves;
+        if first.packets < COMPARED || second.packets < COMPARED {
             return;
         }
-        // Losses are Poisson distributed: the variance of the difference is the sum of both counts.
-        let (a, b) = (f64::from(first_lost), f64::from(second_lost));
-        let scaled = a * f64::from(second) / f64::from(first);
-        if b - scaled > (4.0 * (scaled + b).sqrt()).max(5.0) {
+        // The losses of second halves, and those expected from the loss of first halves. Losses are Poisson distributed:
+        // the variance of the difference is the sum of both counts.
+        let lost = f64::from(second.lost);
+        let expected = f64::from(first.lost) * f64::from(second.packets) / f64::from(first.packets);
+        if lost - expected > (SIGMAS * (expected + lost).sqrt()).max(LOSSES_MIN) {
             let longest = self.packets_max.min(len);
             self.packets_max = (longest / 2).max(QUANTUM_PACKETS_MIN);
         } else {
             self.packets_max = (self.packets_max + self.packets_max / 4 + 1).min(QUANTUM_MAX);
         }
-        self.halves = [(0, 0); 2];
+        self.halves = [Half::default(); 2];
     }
 }
 

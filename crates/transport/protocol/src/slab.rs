@@ -14,6 +14,7 @@ use crate::packet::{ADDRESS_SIZE, COUNTER_SIZE, SHARED_OVERHEAD, SealedPart, TAG
 use crate::seal::{Seal, SealError};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 use thiserror::Error;
 
 /// The maximum number of pieces in one slab: a request has a bit for each.
@@ -145,8 +146,8 @@ impl Grid {
         }
     }
 
-    /// Returns the first address of a slab, and the address after its last one.
-    fn bounds(&self, slab: SlabId) -> (u64, u64) {
+    /// Returns the addresses of a slab.
+    fn addresses(&self, slab: SlabId) -> Range<u64> {
         let (extent, within) = (
             slab.index / self.slabs_per_extent,
             slab.index % self.slabs_per_extent,
@@ -154,7 +155,7 @@ impl Grid {
         let (start, end) = self.layout.bounds(extent);
         let size = self.pieces * u64::from(self.payload);
         let from = start.saturating_add(within * size).min(end);
-        (from, from.saturating_add(size).min(end))
+        from..from.saturating_add(size).min(end)
     }
 
     /// Returns the slab that holds an address.
@@ -164,19 +165,19 @@ impl Grid {
 
     /// Returns the address after the slab that holds an address.
     pub(crate) fn slab_end(&self, address: u64) -> u64 {
-        self.bounds(self.slab_at(address)).1
+        self.addresses(self.slab_at(address)).end
     }
 
     /// Returns the pieces of a request, with their indices in the slab.
     pub fn pieces(&self, request: SealRequest) -> impl Iterator<Item = (usize, Piece)> + use<> {
-        let (from, to) = self.bounds(request.slab);
+        let Range { start, end } = self.addresses(request.slab);
         let payload = u64::from(self.payload);
-        let addresses = (0..self.pieces).map(move |index| (index, from + index * payload));
+        let addresses = (0..self.pieces).map(move |index| (index, start + index * payload));
         addresses
-            .take_while(move |(_, address)| *address < to)
+            .take_while(move |(_, address)| *address < end)
             .filter(move |(index, _)| request.pieces >> index & 1 == 1)
             .map(move |(index, address)| {
-                let len = u16::try_from((to - address).min(payload)).unwrap_or(u16::MAX);
+                let len = u16::try_from((end - address).min(payload)).unwrap_or(u16::MAX);
                 (usize::try_from(index).unwrap_or(0), Piece { address, len })
             })
     }
@@ -295,20 +296,35 @@ impl Hasher for SlabHasher {
     }
 }
 
+/// A slab in the cache.
+#[derive(Clone, Debug)]
+struct Cached {
+    /// The number of slabs that were cached up to this one.
+    number: u64,
+    slab: Slab,
+}
+
+/// A place in the cache, and the number of the slab that was put there.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    number: u64,
+    at: usize,
+}
+
 /// The slabs of a group. A new slab replaces a slab that nobody needs, or else the oldest slab.
 #[derive(Clone, Debug)]
 pub struct SlabCache {
     /// The grids of the slabs, the last used one first.
     grids: Vec<Grid>,
     layout: Layout,
-    /// Each slab, with the time at which it was cached.
-    slabs: Vec<(u64, Slab)>,
+    slabs: Vec<Cached>,
     capacity: usize,
-    /// Slabs by age, the oldest first. An entry with another age than that of its slab is stale.
-    order: VecDeque<(u64, usize)>,
+    /// The slabs in the order in which they were cached. An entry is stale if its place holds another slab since then.
+    order: VecDeque<Place>,
     /// Slabs that nobody needs. The last one is the most likely to be in the processor's caches.
     free: Vec<usize>,
-    age: u64,
+    /// The number of slabs that were cached so far.
+    cached: u64,
     index: HashMap<SlabId, usize, BuildHasherDefault<SlabHasher>>,
 }
 
@@ -322,7 +338,7 @@ impl SlabCache {
             capacity: (size / SLAB_SIZE).max(2),
             order: VecDeque::new(),
             free: Vec::new(),
-            age: 0,
+            cached: 0,
             index: HashMap::default(),
         }
     }
@@ -335,7 +351,7 @@ impl SlabCache {
     /// Returns the shared part of a piece, if it is cached.
     pub fn get(&self, piece: Piece) -> Option<SealedPart<'_>> {
         self.locate(piece).find_map(|(id, index)| {
-            let (_, slab) = &self.slabs[*self.index.get(&id)?];
+            let slab = &self.slabs[*self.index.get(&id)?].slab;
             (slab.request.pieces >> index & 1 == 1).then_some(())?;
             SealedPart::new(slab.part(index, piece)?).ok()
         })
@@ -344,8 +360,8 @@ impl SlabCache {
     /// Returns the request for all pieces of the slab that holds an address, except those that are cached.
     pub(crate) fn missing(&self, grid: Grid, address: u64) -> Option<SealRequest> {
         let (slab, _) = grid.locate(grid.piece_at(address));
-        let (from, to) = grid.bounds(slab);
-        let len = (to - from).div_ceil(u64::from(grid.payload));
+        let Range { start, end } = grid.addresses(slab);
+        let len = (end - start).div_ceil(u64::from(grid.payload));
         let all = u64::MAX.checked_shr(u32::try_from(PIECES_MAX - len.min(PIECES_MAX)).unwrap_or(0));
         let pieces = all.unwrap_or(0);
         self.missing_of(SealRequest { slab, pieces })
@@ -354,7 +370,7 @@ impl SlabCache {
     /// Returns the request for the pieces that are not cached. Returns `None` if all are cached.
     pub fn missing_of(&self, request: SealRequest) -> Option<SealRequest> {
         let at = self.index.get(&request.slab);
-        let cached = at.map_or(0, |at| self.slabs[*at].1.request.pieces);
+        let cached = at.map_or(0, |at| self.slabs[*at].slab.request.pieces);
         let pieces = request.pieces & !cached;
         (pieces != 0).then_some(SealRequest { pieces, ..request })
     }
@@ -380,8 +396,8 @@ impl SlabCache {
             None => self.grids.insert(0, Grid::new(self.layout, id.payload)),
         }
         if let Some(at) = self.index.get(&id) {
-            let mut known = std::mem::replace(&mut self.slabs[*at].1, slab);
-            let merged = &mut self.slabs[*at].1;
+            let mut known = std::mem::replace(&mut self.slabs[*at].slab, slab);
+            let merged = &mut self.slabs[*at].slab;
             // Packets that were sealed before stay unchanged: a repair is the packet that was lost.
             let pieces = known.request.pieces & !merged.request.pieces;
             let slot_size = merged.slot_size();
@@ -396,34 +412,36 @@ impl SlabCache {
             known.request.pieces = 0;
             return Some(known);
         }
-        self.age += 1;
+        self.cached += 1;
+        let number = self.cached;
         let reused = self.free.pop().or_else(|| {
             let is_full = self.slabs.len() >= self.capacity;
             is_full.then(|| self.oldest()).flatten()
         });
         let Some(at) = reused else {
             self.index.insert(id, self.slabs.len());
-            self.order.push_back((self.age, self.slabs.len()));
-            self.slabs.push((self.age, slab));
+            let at = self.slabs.len();
+            self.order.push_back(Place { number, at });
+            self.slabs.push(Cached { number, slab });
             return None;
         };
-        let (_, old) = std::mem::replace(&mut self.slabs[at], (self.age, slab));
+        let Cached { slab: old, .. } = std::mem::replace(&mut self.slabs[at], Cached { number, slab });
         if self.index.get(&old.request.slab) == Some(&at) {
             self.index.remove(&old.request.slab);
         }
         self.index.insert(id, at);
-        self.order.push_back((self.age, at));
+        self.order.push_back(Place { number, at });
         if self.order.len() > 2 * self.slabs.len() {
             let slabs = &self.slabs;
-            self.order.retain(|(age, at)| slabs[*at].0 == *age);
+            self.order.retain(|place| slabs[place.at].number == place.number);
         }
         Some(old)
     }
 
     /// Removes the oldest slab from the order and returns its index.
     fn oldest(&mut self) -> Option<usize> {
-        while let Some((age, at)) = self.order.pop_front() {
-            if self.slabs[at].0 == age {
+        while let Some(Place { number, at }) = self.order.pop_front() {
+            if self.slabs[at].number == number {
                 return Some(at);
             }
         }

@@ -12,6 +12,13 @@ use std::collections::VecDeque;
 
 /// The target of the queueing delay.
 const TARGET: Duration = Duration::from_millis(60);
+/// The smallest gain, which paths with a short base delay have.
+const GAIN_MIN: f64 = 1.0 / 16.0;
+/// The queueing delay that ends slow start, as a share of the target.
+const SLOW_START_DELAY: f64 = 0.75;
+/// The pacing rate as a multiple of window / round-trip time. It is above 1, so that the window remains the limit
+/// (RFC 9002, section 7.7, suggests 1.25).
+const PACING_GAIN: f64 = 1.25;
 /// The window during a slowdown, in packets.
 const SLOWDOWN_WINDOW: u64 = 2;
 /// A slowdown comes after nine times the time that the last one took.
@@ -102,14 +109,16 @@ impl Background {
     /// short round trips.
     fn gain(&self) -> f64 {
         let base = self.base.least().unwrap_or(TARGET).as_secs_f64();
-        1.0 / (2.0 * TARGET.as_secs_f64() / base).ceil().clamp(1.0, 16.0)
+        1.0 / (2.0 * TARGET.as_secs_f64() / base)
+            .ceil()
+            .clamp(1.0, 1.0 / GAIN_MIN)
     }
 
     fn grow(&mut self, acked: f64) {
         let gain = self.gain();
         let delay = self.queueing_delay().as_secs_f64() / TARGET.as_secs_f64();
         if self.window < self.slow_start_threshold {
-            if delay < 0.75 {
+            if delay < SLOW_START_DELAY {
                 self.window += acked * gain.max(0.5);
                 return;
             }
@@ -194,7 +203,9 @@ impl Controller for Background {
     }
 
     fn pacing_rate(&self) -> Option<BitRate> {
-        Some(bit_rate(1.25 * self.window / self.rtt.as_secs_f64().max(1e-6)))
+        Some(bit_rate(
+            PACING_GAIN * self.window / self.rtt.as_secs_f64().max(1e-6),
+        ))
     }
 
     fn state(&self) -> &'static str {

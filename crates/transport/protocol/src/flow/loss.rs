@@ -23,6 +23,13 @@ pub(super) struct LossDetector {
     reordered_at: Time,
 }
 
+/// A packet number, and the time at which the packet was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct SentPacket {
+    pub(super) number: u64,
+    pub(super) sent_at: Time,
+}
+
 impl LossDetector {
     pub(super) fn new(now: Time) -> LossDetector {
         LossDetector {
@@ -39,9 +46,9 @@ impl LossDetector {
     }
 
     /// Returns true if the packet is lost, given the newest packet acknowledged.
-    pub(super) fn is_lost(&self, packet: (u64, Time), newest: (u64, Time), rtt: Duration) -> bool {
-        let overtaken = newest.0.saturating_sub(packet.0) >= PACKET_THRESHOLD;
-        let earlier = newest.1.since(packet.1);
+    pub(super) fn is_lost(&self, packet: SentPacket, newest: SentPacket, rtt: Duration) -> bool {
+        let overtaken = newest.number.saturating_sub(packet.number) >= PACKET_THRESHOLD;
+        let earlier = newest.sent_at.since(packet.sent_at);
         (overtaken && self.reordering.is_zero()) || earlier >= self.window(rtt)
     }
 
@@ -70,25 +77,34 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(80);
 
+    fn at(millis: u64) -> Time {
+        Time::from_millis(millis)
+    }
+
+    fn packet(number: u64, sent_at_millis: u64) -> SentPacket {
+        SentPacket {
+            number,
+            sent_at: at(sent_at_millis),
+        }
+    }
+
     #[test]
     fn three_numbers_or_an_eighth_of_the_round_trip_are_a_loss() {
         let detector = LossDetector::new(Time::ZERO);
-        let at = Time::from_millis;
-        assert!(!detector.is_lost((5, at(0)), (7, at(9)), RTT));
-        assert!(detector.is_lost((5, at(0)), (8, at(0)), RTT));
-        assert!(detector.is_lost((5, at(0)), (6, at(10)), RTT));
+        assert!(!detector.is_lost(packet(5, 0), packet(7, 9), RTT));
+        assert!(detector.is_lost(packet(5, 0), packet(8, 0), RTT));
+        assert!(detector.is_lost(packet(5, 0), packet(6, 10), RTT));
     }
 
     #[test]
     fn after_reordering_only_time_counts_and_the_window_is_wide_enough_for_it_until_it_is_forgotten() {
         let mut detector = LossDetector::new(Time::ZERO);
-        let at = Time::from_millis;
         detector.on_spurious(at(100), at(0), at(40));
-        assert!(!detector.is_lost((5, at(0)), (900, at(49)), RTT));
-        assert!(detector.is_lost((5, at(0)), (6, at(50)), RTT));
+        assert!(!detector.is_lost(packet(5, 0), packet(900, 49), RTT));
+        assert!(detector.is_lost(packet(5, 0), packet(6, 50), RTT));
         for minutes in 1..20 {
             detector.advance(Time::from_secs(60 * minutes), RTT);
         }
-        assert!(detector.is_lost((5, at(0)), (8, at(0)), RTT));
+        assert!(detector.is_lost(packet(5, 0), packet(8, 0), RTT));
     }
 }

@@ -31,12 +31,12 @@ use crate::pacing::Pacer;
 use crate::packet::{DATA_OVERHEAD, Feedback, NUMBER_WINDOW, Report};
 use crate::random::Random;
 use crate::rtt::RttEstimator;
-use crate::slab::{Grid, SealRequest, SlabCache, SlabId};
+use crate::slab::{Grid, SealRequest, SlabCache};
 use delivery::Delivery;
-use loss::LossDetector;
+use loss::{LossDetector, SentPacket};
 use millrace_types::{BitRate, Duration, Time};
 use mtu::PathMtu;
-use plan::Plan;
+use plan::{CachedAhead, Plan};
 use reports::Reports;
 use sent::{PacketState, Quantum, SentPackets};
 
@@ -78,15 +78,13 @@ pub struct Flow {
     window_limited: bool,
     /// True if pieces may leave but none of them is sealed.
     starved: bool,
-    /// The cursor's slab at the last look-up of the slabs ahead, and the number of them that were cached. The
-    /// next look-up is due when the cursor reaches another slab.
-    cached_ahead: (Option<SlabId>, usize),
+    cached_ahead: CachedAhead,
     /// The piece of the next probe of the path MTU and its grid, until it is sealed.
     mtu_probe: Option<(Grid, Piece)>,
     /// The piece of the next probe of a silent path, until it is sealed.
     duplicate: Option<Piece>,
-    /// The newest acknowledged packet: its number, and when it was sent.
-    newest: (u64, Time),
+    /// The acknowledged packet with the largest number.
+    newest: SentPacket,
     ce: u64,
     /// The time of the last feedback, or of the first departure after an idle time.
     heard_at: Time,
@@ -126,10 +124,13 @@ impl Flow {
             in_flight: 0,
             window_limited: false,
             starved: false,
-            cached_ahead: (None, 0),
+            cached_ahead: CachedAhead::default(),
             mtu_probe: None,
             duplicate: None,
-            newest: (0, now),
+            newest: SentPacket {
+                number: 0,
+                sent_at: now,
+            },
             ce: 0,
             heard_at: now,
             timeouts: 0,
@@ -212,7 +213,7 @@ impl Flow {
     /// Learns that the digest of an extent was wrong: it is sent again.
     pub fn rejected(&mut self, extent: u64) {
         self.plan.rejected(extent);
-        self.cached_ahead = (None, 0);
+        self.cached_ahead = CachedAhead::default();
         self.reports.ask_again_at_tail();
     }
 
@@ -276,14 +277,14 @@ impl Flow {
             ahead
         };
         self.plan.wanted_repairs(self.grid, cache, out);
-        let at = self.plan.cursor_slab(self.grid);
-        let (seen_at, seen) = self.cached_ahead;
+        let cursor = self.plan.cursor_slab(self.grid);
+        let known = self.cached_ahead;
         // A starved flow has lost cached slabs to other flows.
-        if at.is_none() || at != seen_at || seen < ahead || self.starved {
+        if cursor.is_none() || cursor != known.cursor || known.slabs < ahead || self.starved {
             let before = out.len();
             self.plan.wanted_ahead(self.grid, cache, ahead, out);
-            let cached = if out.len() == before { ahead } else { 0 };
-            self.cached_ahead = (at, cached);
+            let slabs = if out.len() == before { ahead } else { 0 };
+            self.cached_ahead = CachedAhead { cursor, slabs };
         }
         let duplicate = self.duplicate.map(|piece| (self.grid, piece));
         for (grid, piece) in [self.mtu_probe, duplicate].into_iter().flatten() {
@@ -356,7 +357,7 @@ impl Flow {
         if room != u64::MAX {
             return None;
         }
-        let (_, packet, _) = self.sent.oldest_in_flight()?;
+        let packet = self.sent.oldest_in_flight()?;
         let piece = self.grid.piece_at(packet.address);
         let is_ready = ready(piece);
         self.duplicate = (!is_ready).then_some(piece);
@@ -451,7 +452,8 @@ impl Flow {
                 outcome.spurious += 1;
                 self.stats.spurious += 1;
                 self.delivery.lost = self.delivery.lost.saturating_sub(bytes);
-                self.detector.on_spurious(now, quantum.sent_at, self.newest.1);
+                self.detector
+                    .on_spurious(now, quantum.sent_at, self.newest.sent_at);
             } else {
                 self.in_flight = self.in_flight.saturating_sub(bytes);
             }
@@ -479,7 +481,10 @@ impl Flow {
         if number + 1 != self.sent.end_acked() {
             return;
         }
-        self.newest = (number, quantum.sent_at);
+        self.newest = SentPacket {
+            number,
+            sent_at: quantum.sent_at,
+        };
         let rtt = now.since(quantum.sent_at).saturating_sub(delay);
         self.rtt.update(rtt);
         sample.rtt = Some(rtt);
@@ -493,7 +498,11 @@ impl Flow {
         let (stats, in_flight, lost) = (&mut self.stats, &mut self.in_flight, &mut self.delivery.lost);
         let mtu = &mut self.mtu;
         self.sent.check_unacknowledged(|number, packet, quantum| {
-            if !detector.is_lost((number, quantum.sent_at), newest, rtt) {
+            let sent = SentPacket {
+                number,
+                sent_at: quantum.sent_at,
+            };
+            if !detector.is_lost(sent, newest, rtt) {
                 return false;
             }
             packet.state = PacketState::Lost;

@@ -27,6 +27,15 @@ pub(super) struct Plan {
     needed: u64,
 }
 
+/// The last look-up of the slabs ahead of the cursor. The next one is due when the cursor reaches another slab.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CachedAhead {
+    /// The cursor's slab at the look-up.
+    pub(super) cursor: Option<SlabId>,
+    /// The number of slabs ahead that were cached.
+    pub(super) slabs: usize,
+}
+
 impl Plan {
     /// Returns the plan of a receiver that already has the extents of `have`. Fresh bytes begin at the extent
     /// `start`.

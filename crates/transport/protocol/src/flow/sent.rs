@@ -218,14 +218,14 @@ impl SentPackets {
     }
 
     /// Returns the oldest packet in flight.
-    pub(super) fn oldest_in_flight(&mut self) -> Option<(u64, Packet, Time)> {
+    pub(super) fn oldest_in_flight(&mut self) -> Option<Packet> {
         let mut number = self.settled.max(self.base);
         // Below the largest acknowledged only holes can be in flight.
         while number < self.next_number() {
-            if let Some((packet, quantum)) = self.packet(number)
+            if let Some((packet, _)) = self.packet(number)
                 && packet.state == PacketState::InFlight
             {
-                return Some((number, *packet, quantum.sent_at));
+                return Some(*packet);
             }
             number += 1;
         }

@@ -28,17 +28,31 @@ const UNCONFIRMED_MAX: usize = 1_024;
 /// The maximum number of ranges in all unconfirmed feedback packets together.
 const UNCONFIRMED_RANGES_MAX: usize = 1 << 20;
 
+/// A feedback packet that was sent.
+#[derive(Clone, Debug)]
+struct SentFeedback {
+    number: u64,
+    acknowledged: Acknowledged,
+}
+
+/// The packet with the largest number that has arrived.
+#[derive(Clone, Copy, Debug)]
+struct Largest {
+    number: u64,
+    arrived_at: Time,
+}
+
 /// Tracks arrivals until their acknowledgement is confirmed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AckTracker {
     /// Numbers that arrived, but are in no confirmed acknowledgement.
     unconfirmed: RangeSet,
-    /// Unconfirmed feedback packets: number and acknowledged ranges.
-    sent: VecDeque<(u64, Acknowledged)>,
+    /// Unconfirmed feedback packets.
+    sent: VecDeque<SentFeedback>,
     /// The number of ranges in `sent`.
     sent_ranges: usize,
     next_feedback: u64,
-    largest: Option<(u64, Time)>,
+    largest: Option<Largest>,
     /// The number of packets since the last feedback, and the arrival time of the first of them.
     pending: u64,
     pending_since: Option<Time>,
@@ -51,8 +65,11 @@ impl AckTracker {
     /// Records the arrival of a packet.
     pub(super) fn on_packet(&mut self, now: Time, number: u64) {
         self.unconfirmed.insert(number..number + 1);
-        if self.largest.is_none_or(|(largest, _)| number > largest) {
-            self.largest = Some((number, now));
+        if self.largest.is_none_or(|largest| number > largest.number) {
+            self.largest = Some(Largest {
+                number,
+                arrived_at: now,
+            });
         }
         self.pending += 1;
         self.pending_since.get_or_insert(now);
@@ -65,11 +82,11 @@ impl AckTracker {
             self.rtt = report.rtt;
         }
         for number in &report.feedback {
-            if let Ok(at) = self.sent.binary_search_by_key(number, |(number, _)| *number)
-                && let Some((_, confirmed)) = self.sent.remove(at)
+            if let Ok(at) = self.sent.binary_search_by_key(number, |sent| sent.number)
+                && let Some(SentFeedback { acknowledged, .. }) = self.sent.remove(at)
             {
-                self.sent_ranges -= confirmed.len();
-                self.unconfirmed.remove_all(&confirmed);
+                self.sent_ranges -= acknowledged.len();
+                self.unconfirmed.remove_all(&acknowledged);
             }
         }
         self.now_asked |= report.answer;
@@ -103,7 +120,8 @@ impl AckTracker {
 
     /// Returns the time since the largest number arrived.
     pub(super) fn delay(&self, now: Time) -> Duration {
-        self.largest.map_or(Duration::ZERO, |(_, at)| now.since(at))
+        self.largest
+            .map_or(Duration::ZERO, |largest| now.since(largest.arrived_at))
     }
 
     /// Returns the numbers to be acknowledged.
@@ -117,11 +135,11 @@ impl AckTracker {
         let number = self.next_feedback;
         self.next_feedback += 1;
         self.sent_ranges += acknowledged.len();
-        self.sent.push_back((number, acknowledged));
+        self.sent.push_back(SentFeedback { number, acknowledged });
         while (self.sent.len() > UNCONFIRMED_MAX || self.sent_ranges > UNCONFIRMED_RANGES_MAX)
-            && let Some((_, forgotten)) = self.sent.pop_front()
+            && let Some(forgotten) = self.sent.pop_front()
         {
-            self.sent_ranges -= forgotten.len();
+            self.sent_ranges -= forgotten.acknowledged.len();
         }
         (self.pending, self.pending_since, self.now_asked) = (0, None, false);
         self.sent_at = now;

@@ -163,10 +163,14 @@ impl Receiver {
         self.arrived - self.written
     }
 
-    /// Returns the numbers of extents and of ranges in memory, for bounds.
-    pub fn kept(&self) -> (usize, usize) {
-        let (extents, ranges) = self.reassembly.in_progress();
-        (extents, ranges + self.acks.len())
+    /// Returns the number of extents of which some bytes are received and others missing.
+    pub fn extents_in_progress(&self) -> usize {
+        self.reassembly.extents_in_progress()
+    }
+
+    /// Returns the number of ranges in memory: received bytes, and packet numbers to be acknowledged.
+    pub fn ranges_in_memory(&self) -> usize {
+        self.reassembly.ranges_in_progress() + self.acks.len()
     }
 
     /// Returns the number of groups of 16 KiB with some bytes present and others missing. There are at most

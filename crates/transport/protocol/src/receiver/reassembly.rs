@@ -85,6 +85,12 @@ pub(super) enum Arrival {
     TooManyExtents,
 }
 
+/// The numbers of groups that a packet changes: groups get some bytes while others miss, or get their last bytes.
+struct GroupChanges {
+    opened: u64,
+    closed: u64,
+}
+
 impl Reassembly {
     /// Returns the state of a receiver that has the extents of `have`.
     pub(super) fn new(layout: Layout, have: RangeSet, limits: Limits) -> Reassembly {
@@ -111,11 +117,15 @@ impl Reassembly {
         self.complete.count() == self.layout.extents()
     }
 
-    /// Returns the number of extents in progress and the number of their ranges.
-    pub(super) fn in_progress(&self) -> (usize, usize) {
-        let ranges = self.partial.values();
-        let ranges = ranges.map(|partial| partial.arrived.ranges().len()).sum();
-        (self.partial.len(), ranges)
+    /// Returns the number of extents in progress.
+    pub(super) fn extents_in_progress(&self) -> usize {
+        self.partial.len()
+    }
+
+    /// Returns the number of ranges of all extents in progress.
+    pub(super) fn ranges_in_progress(&self) -> usize {
+        let partial = self.partial.values();
+        partial.map(|partial| partial.arrived.ranges().len()).sum()
     }
 
     /// Returns the number of groups with some bytes received and others missing.
@@ -149,7 +159,7 @@ impl Reassembly {
             }
             NewRanges::Many(missing.ranges().to_vec())
         };
-        let (opened, closed) = self.opened_and_closed(arrived, &packet);
+        let GroupChanges { opened, closed } = self.group_changes(arrived, &packet);
         let too_many_groups = opened > closed && self.open_groups + opened - closed > self.limits.open_groups;
         if too_many_groups || self.is_beyond(arrived, &packet) {
             return Ok(Arrival::TooManyExtents);
@@ -170,9 +180,9 @@ impl Reassembly {
         })
     }
 
-    /// Returns how many groups a packet opens and how many it closes. `arrived` is the received ranges of its
+    /// Returns the numbers of groups that a packet opens and closes. `arrived` is the received ranges of its
     /// extent.
-    fn opened_and_closed(&self, arrived: &[Range<u64>], packet: &Range<u64>) -> (u64, u64) {
+    fn group_changes(&self, arrived: &[Range<u64>], packet: &Range<u64>) -> GroupChanges {
         let (mut opened, mut closed) = (0, 0);
         for index in packet.start / GROUP_SIZE..packet.end.div_ceil(GROUP_SIZE) {
             let start = index * GROUP_SIZE;
@@ -183,7 +193,7 @@ impl Reassembly {
             opened += u64::from(is_open && !was_open);
             closed += u64::from(was_open && !is_open);
         }
-        (opened, closed)
+        GroupChanges { opened, closed }
     }
 
     /// Returns true if a packet needs an extent or a range beyond the limits. `arrived` is the received
@@ -258,7 +268,10 @@ mod tests {
             new(vec![(2 << 20) + 1..(2 << 20) + 2], None)
         );
         assert!(reassembly.insert((2 << 20) + 5, 6).is_err());
-        assert_eq!(reassembly.in_progress(), (2, 2));
+        assert_eq!(
+            (reassembly.extents_in_progress(), reassembly.ranges_in_progress()),
+            (2, 2)
+        );
     }
 
     #[test]
@@ -315,7 +328,10 @@ mod tests {
         assert!(is_new(reassembly.insert(40, 5)));
         assert!(is_new(reassembly.insert(20, 10)));
         assert!(is_new(reassembly.insert(50, 10)));
-        assert_eq!(reassembly.in_progress(), (1, 2));
+        assert_eq!(
+            (reassembly.extents_in_progress(), reassembly.ranges_in_progress()),
+            (1, 2)
+        );
     }
 
     proptest! {

@@ -14,6 +14,20 @@ const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 const BANDWIDTH_ROUNDS: u64 = 10;
 const MIN_RTT_TIME: Duration = Duration::from_secs(10);
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
+// The other constants are those of `tcp_bbr.c` in Linux.
+/// The gain of the window in ProbeBW.
+const WINDOW_GAIN: f64 = 2.0;
+/// The growth below which a round found no more bandwidth, as a factor, and the rounds after which the pipe is full.
+const FULL_GROWTH: f64 = 1.25;
+const FULL_ROUNDS: u32 = 3;
+/// The smallest window, in packets.
+const WINDOW_MIN: f64 = 4.0;
+/// The packets that the window covers in addition: three segments of offload, here of one packet each.
+const OFFLOAD_PACKETS: f64 = 3.0;
+/// The round-trip time before the first sample, in seconds.
+const RTT_INITIAL_S: f64 = 0.001;
+/// The share of a BDP that one feedback acknowledges: there are 32 in a round.
+const FEEDBACK_SHARE: f64 = 1.0 / 32.0;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum State {
@@ -21,6 +35,14 @@ enum State {
     Drain,
     ProbeBandwidth { phase: usize, since: Time },
     ProbeRtt { until: Option<Time> },
+}
+
+/// The largest delivery rate of a round.
+#[derive(Clone, Copy, Debug)]
+struct Maximum {
+    round: u64,
+    /// Bytes a second.
+    rate: f64,
 }
 
 /// BBR version 1.
@@ -31,7 +53,7 @@ pub struct Bbr1 {
     window: f64,
     pacing_rate: f64,
     /// Descending maxima by round.
-    bandwidth: VecDeque<(u64, f64)>,
+    bandwidth: VecDeque<Maximum>,
     round: u64,
     next_delivered: u64,
     min_rtt: Option<Duration>,
@@ -50,7 +72,7 @@ impl Bbr1 {
             packet,
             state: State::Startup,
             window,
-            pacing_rate: HIGH_GAIN * window / 0.001,
+            pacing_rate: HIGH_GAIN * window / RTT_INITIAL_S,
             bandwidth: VecDeque::new(),
             round: 0,
             next_delivered: 0,
@@ -63,7 +85,7 @@ impl Bbr1 {
     }
 
     fn max_bandwidth(&self) -> f64 {
-        self.bandwidth.front().map_or(0.0, |(_, rate)| *rate)
+        self.bandwidth.front().map_or(0.0, |maximum| maximum.rate)
     }
 
     fn bdp(&self) -> f64 {
@@ -77,15 +99,15 @@ impl Bbr1 {
             self.round += 1;
             self.next_delivered = sample.delivered;
         }
-        let value = rate.rate();
+        let (round, value) = (self.round, rate.rate());
         if !rate.app_limited || value >= self.max_bandwidth() {
-            while self.bandwidth.back().is_some_and(|(_, other)| *other <= value) {
+            while self.bandwidth.back().is_some_and(|last| last.rate <= value) {
                 self.bandwidth.pop_back();
             }
-            self.bandwidth.push_back((self.round, value));
+            self.bandwidth.push_back(Maximum { round, rate: value });
         }
         let oldest = self.round.saturating_sub(BANDWIDTH_ROUNDS);
-        while self.bandwidth.len() > 1 && self.bandwidth.front().is_some_and(|(round, _)| *round < oldest) {
+        while self.bandwidth.len() > 1 && self.bandwidth.front().is_some_and(|first| first.round < oldest) {
             self.bandwidth.pop_front();
         }
         round_starts
@@ -95,13 +117,13 @@ impl Bbr1 {
         if self.full || !round_starts || app_limited {
             return;
         }
-        if self.max_bandwidth() >= 1.25 * self.full_bandwidth {
+        if self.max_bandwidth() >= FULL_GROWTH * self.full_bandwidth {
             self.full_bandwidth = self.max_bandwidth();
             self.full_rounds = 0;
             return;
         }
         self.full_rounds += 1;
-        self.full = self.full_rounds >= 3;
+        self.full = self.full_rounds >= FULL_ROUNDS;
     }
 
     fn advance(&mut self, sample: &Sample) {
@@ -146,7 +168,7 @@ impl Bbr1 {
         }
         if let State::ProbeRtt { until } = self.state {
             match until {
-                None if sample.in_flight as f64 <= 4.0 * self.packet => {
+                None if sample.in_flight as f64 <= WINDOW_MIN * self.packet => {
                     let round = self.min_rtt.unwrap_or_default().max(PROBE_RTT_TIME);
                     self.state = State::ProbeRtt {
                         until: Some(sample.now + round),
@@ -181,29 +203,29 @@ impl Controller for Bbr1 {
         let (pacing_gain, window_gain) = match self.state {
             State::Startup => (HIGH_GAIN, HIGH_GAIN),
             State::Drain => (1.0 / HIGH_GAIN, HIGH_GAIN),
-            State::ProbeBandwidth { phase, .. } => (CYCLE[phase], 2.0),
+            State::ProbeBandwidth { phase, .. } => (CYCLE[phase], WINDOW_GAIN),
             State::ProbeRtt { .. } => (1.0, 1.0),
         };
         let rate = pacing_gain * self.max_bandwidth();
         if self.full || rate > self.pacing_rate || self.round <= 1 {
             self.pacing_rate = rate.max(self.packet);
         }
-        // Linux adds the aggregation of acknowledgements. Here feedback arrives 32 times a round.
-        let target = window_gain * self.bdp() * (1.0 + 1.0 / 32.0) + 3.0 * self.packet;
+        // Linux adds the aggregation of acknowledgements.
+        let target = window_gain * self.bdp() * (1.0 + FEEDBACK_SHARE) + OFFLOAD_PACKETS * self.packet;
         let acked = sample.acked as f64;
         self.window = if self.full {
             (self.window + acked).min(target)
         } else {
             self.window + acked
         }
-        .max(4.0 * self.packet);
+        .max(WINDOW_MIN * self.packet);
     }
 
     fn on_breaker(&mut self, _: Time) {}
 
     fn window(&self) -> u64 {
         if matches!(self.state, State::ProbeRtt { .. }) {
-            return round_to_bytes(4.0 * self.packet);
+            return round_to_bytes(WINDOW_MIN * self.packet);
         }
         round_to_bytes(self.window)
     }

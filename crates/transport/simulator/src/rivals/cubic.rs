@@ -8,6 +8,12 @@ use millrace_types::{BitRate, Duration, Time};
 const C: f64 = 0.4;
 /// The factor of the window after loss (RFC 9438, section 4.6).
 const BETA: f64 = 0.7;
+/// The largest target of a round, as a multiple of the window (RFC 9438, section 4.2).
+const TARGET_MAX: f64 = 1.5;
+/// The smallest window after a reduction, in packets (RFC 9438, section 4.6).
+const WINDOW_MIN: f64 = 2.0;
+/// The share of the window in flight from which the window counts as the limit.
+const LIMITED_SHARE: f64 = 0.8;
 
 /// The CUBIC congestion controller (RFC 9438).
 #[derive(Clone, Debug)]
@@ -47,7 +53,7 @@ impl Cubic {
         } else {
             self.window
         };
-        self.window = (self.window * BETA).max(2.0);
+        self.window = (self.window * BETA).max(WINDOW_MIN);
         self.threshold = self.window;
         self.epoch = None;
     }
@@ -62,7 +68,7 @@ impl Cubic {
         // RFC 9438, section 4.3: W_est grows by 3(1 − β)/(1 + β) a round.
         self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) * acked / self.window;
         let t = now.since(epoch).as_secs_f64() + self.rtt.as_secs_f64() - self.k;
-        let target = (C * t * t * t + self.maximum).clamp(self.window, 1.5 * self.window);
+        let target = (C * t * t * t + self.maximum).clamp(self.window, TARGET_MAX * self.window);
         self.window += (target - self.window) / self.window * acked;
         self.window = self.window.max(self.reno);
     }
@@ -80,14 +86,15 @@ impl Controller for Cubic {
             self.reduce();
         } else if self.window < self.threshold {
             self.window += acked;
-        } else if sample.window_limited || sample.in_flight as f64 > 0.8 * self.window * self.packet {
+        } else if sample.window_limited || sample.in_flight as f64 > LIMITED_SHARE * self.window * self.packet
+        {
             self.avoid_congestion(sample.now, acked);
         }
     }
 
     fn on_breaker(&mut self, _: Time) {
         self.reduce();
-        self.window = 2.0;
+        self.window = WINDOW_MIN;
     }
 
     fn window(&self) -> u64 {

@@ -297,9 +297,11 @@ impl Session {
                 return Err(format!(
                     "site {index}: not complete, and not ended: {:?} {:?}",
                     member.map(|flow| (flow.stats(), flow.limit(), flow.in_flight())),
-                    site.receiver
-                        .as_ref()
-                        .map(|receiver| (receiver.stats(), receiver.kept()))
+                    site.receiver.as_ref().map(|receiver| (
+                        receiver.stats(),
+                        receiver.extents_in_progress(),
+                        receiver.ranges_in_memory()
+                    ))
                 ));
             }
         }

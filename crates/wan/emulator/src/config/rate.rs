@@ -39,6 +39,19 @@ pub enum Framing {
     Custom(u16),
 }
 
+/// The bytes of an Ethernet header and check sequence.
+const ETHERNET: u32 = 14 + 4;
+const VLAN_TAG: u32 = 4;
+/// The bytes of preamble, start frame delimiter and inter-packet gap (IEEE 802.3).
+const PREAMBLE_AND_GAP: u32 = 7 + 1 + 12;
+/// The bytes of flag, address, control, protocol and check sequence (RFC 1662, section 3.1).
+const PPP: u32 = 1 + 1 + 1 + 2 + 2;
+/// The bytes of LLC and SNAP headers and of the AAL5 trailer (RFC 2684, section 5.1).
+const AAL5: u32 = 8 + 8;
+/// The bytes of an ATM cell, and those of its payload.
+const CELL: u32 = 53;
+const CELL_PAYLOAD: u32 = 48;
+
 impl Framing {
     pub(crate) const GRAMMAR: Grammar = Grammar {
         what: "a framing",
@@ -50,10 +63,10 @@ impl Framing {
     #[inline]
     pub fn effective_size(self, payload: u32, tags: u32) -> u32 {
         match self {
-            Framing::Ethernet => payload + 4 * tags + 18,
-            Framing::EthernetGap => payload + 4 * tags + 38,
-            Framing::Ppp => payload + 7,
-            Framing::Atm => (payload + 16).div_ceil(48) * 53,
+            Framing::Ethernet => payload + VLAN_TAG * tags + ETHERNET,
+            Framing::EthernetGap => payload + VLAN_TAG * tags + ETHERNET + PREAMBLE_AND_GAP,
+            Framing::Ppp => payload + PPP,
+            Framing::Atm => (payload + AAL5).div_ceil(CELL_PAYLOAD) * CELL,
             Framing::Custom(bytes) => payload + u32::from(bytes),
         }
     }

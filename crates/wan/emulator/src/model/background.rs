@@ -7,6 +7,15 @@ use super::renewal::{Period, Renewal, longest_gap};
 use crate::config::Background;
 use crate::random::Stream;
 
+/// A time of constant background traffic.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Section {
+    /// The rate in bits per second.
+    pub(crate) rate: u64,
+    /// The end of the time, in nanoseconds.
+    pub(crate) until: u64,
+}
+
 /// The parameters of background traffic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BackgroundModel {
@@ -78,26 +87,26 @@ impl BackgroundState {
         skipped
     }
 
-    /// Returns the rate from `now` on, and the time until which it applies, at most `end`.
-    pub(crate) fn until(
-        &mut self,
-        model: &BackgroundModel,
-        stream: Stream,
-        now: u64,
-        end: u64,
-    ) -> (u64, u64) {
-        let (rate, until) = match model.periods {
-            None => (model.rate, end),
+    /// Returns the rate from `now` on, for a time that ends at `end` at the latest.
+    pub(crate) fn until(&mut self, model: &BackgroundModel, stream: Stream, now: u64, end: u64) -> Section {
+        let section = match model.periods {
+            None => Section {
+                rate: model.rate,
+                until: end,
+            },
             Some((off, on)) => {
                 let start = self.start.nanos();
                 let bursts = self
                     .bursts
                     .get_or_insert_with(|| Renewal::new(start, off, stream));
                 bursts.advance(now, off, on, stream);
-                (if bursts.on { model.rate } else { 0 }, bursts.until.min(end))
+                Section {
+                    rate: if bursts.on { model.rate } else { 0 },
+                    until: bursts.until.min(end),
+                }
             }
         };
-        self.sent += u128::from(rate) * u128::from(until - now);
-        (rate, until)
+        self.sent += u128::from(section.rate) * u128::from(section.until - now);
+        section
     }
 }

@@ -142,14 +142,27 @@ impl CorruptModel {
     }
 }
 
+/// The size of a UDP header (RFC 768), and the positions of fields in UDP and TCP headers (RFC 9293, section 3.1), in
+/// bytes.
+const UDP_HEADER_SIZE: usize = 8;
+const UDP_CHECKSUM: usize = 6;
+const TCP_DATA_OFFSET: usize = 12;
+const TCP_CHECKSUM: usize = 16;
+
 /// Returns the TCP or UDP payload of a frame that has one.
 fn transport_payload(frame: &[u8]) -> Option<Range> {
     let layers = Layers::parse(frame, Depth::L4);
     let header = layers.l4_offset();
-    let (header_size, checksum, is_udp) = match (layers.l4(), layers.ip_proto()) {
-        (L4::Udp, IpProto::UDP) => (8, 6, true),
-        (L4::Tcp, _) => (usize::from(frame.get(header + 12)? >> 4) * 4, 16, false),
+    let is_udp = match layers.l4() {
+        L4::Udp if layers.ip_proto() == IpProto::UDP => true,
+        L4::Tcp => false,
         _ => return None,
+    };
+    let (header_size, checksum) = if is_udp {
+        (UDP_HEADER_SIZE, UDP_CHECKSUM)
+    } else {
+        let words = frame.get(header + TCP_DATA_OFFSET)? >> 4;
+        (4 * usize::from(words), TCP_CHECKSUM)
     };
     let len = layers.l4_size().checked_sub(header_size)?;
     let first = header + header_size;

@@ -14,10 +14,10 @@
 
 use millrace_types::Time;
 
-use super::background::{BackgroundModel, BackgroundState};
+use super::background::{BackgroundModel, BackgroundState, Section};
 use super::outcome::DropReason;
 use super::queue::{Load, QueueModel, QueueState};
-use crate::config::{Background, ConfigError, PathConfig, Rate};
+use crate::config::{Background, ConfigError, Framing, PathConfig, Rate};
 use crate::random::Stream;
 use crate::sources::Sources;
 
@@ -138,7 +138,7 @@ impl LinkState {
                 idle += skipped;
                 self.now += skipped;
             }
-            let (rate, until) = self.background.until(background, stream, self.now, now);
+            let Section { rate, until } = self.background.until(background, stream, self.now, now);
             idle += drain(&mut self.backlog, until - self.now, model.rate - rate);
             self.now = until;
         }
@@ -173,6 +173,9 @@ fn to_nanos(amount: u128, rate: u64) -> u64 {
     }
 }
 
+/// The MTU of Ethernet, in bytes.
+const ETHERNET_MTU: u16 = 1500;
+
 /// Returns the maximum number of bytes that wait in front of a link or are in flight after it, counted as on
 /// the link. Frames stay on the path for `stay` nanoseconds after the link.
 pub(crate) fn bytes_in_flight(
@@ -184,7 +187,8 @@ pub(crate) fn bytes_in_flight(
         None => None,
         Some(Rate::Constant(rate)) => {
             let queue = QueueModel::new(config.queue);
-            let frame = u64::from(config.mtu.unwrap_or(1500)) + 38;
+            let mtu = config.mtu.unwrap_or(ETHERNET_MTU);
+            let frame = u64::from(Framing::EthernetGap.effective_size(mtu.into(), 0));
             let queued = queue.most_bytes(rate.bps(), frame);
             let on_the_way = u128::from(rate.bps()) * u128::from(stay) / BYTE;
             Some(

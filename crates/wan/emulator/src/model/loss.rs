@@ -25,16 +25,22 @@ enum Model {
     EveryNth(u32),
     /// The logarithm of the probability that a bit arrives.
     BitErrors(f64),
-    Scheduled {
-        at: u64,
-        length: u64,
-        every: u64,
-    },
+    Scheduled(Schedule),
     Random {
         up: Period,
         down: Period,
     },
     Trace(Box<[bool]>),
+}
+
+/// The times of a scheduled outage in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Schedule {
+    /// The start of the first outage.
+    at: u64,
+    length: u64,
+    /// The time from one start to the next.
+    every: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -100,10 +106,10 @@ impl LossModel {
         models.collect::<Result<_, _>>().map(LossModel)
     }
 
-    /// Returns the times of a scheduled outage: its first start, its length and its period.
-    fn schedule(&self) -> Option<(u64, u64, u64)> {
+    /// Returns the schedule of an outage.
+    fn schedule(&self) -> Option<Schedule> {
         self.0.iter().find_map(|model| match model {
-            Model::Scheduled { at, length, every } => Some((*at, *length, *every)),
+            Model::Scheduled(schedule) => Some(*schedule),
             _ => None,
         })
     }
@@ -141,11 +147,11 @@ impl Model {
             }),
             Loss::EveryNth(n) => Model::EveryNth(*n),
             Loss::BitErrors(rate) => Model::BitErrors(log1p(-rate.get())),
-            Loss::Outage(Outage::Scheduled { at, length, every }) => Model::Scheduled {
+            Loss::Outage(Outage::Scheduled { at, length, every }) => Model::Scheduled(Schedule {
                 at: at.nanos(),
                 length: length.nanos(),
                 every: every.map_or(u64::MAX, Interval::nanos),
-            },
+            }),
             Loss::Outage(Outage::Random { up, down }) => Model::Random {
                 up: period(*up),
                 down: period(*down),
@@ -228,7 +234,7 @@ impl LossState {
                 let lost = self.streams.bit_errors.fraction(frame) < probability;
                 (lost, DropReason::LossBitError)
             }
-            Model::Scheduled { at, length, every } => {
+            Model::Scheduled(Schedule { at, length, every }) => {
                 let start = *self.schedule.get_or_insert(sent.at.nanos());
                 let since = sent.at.nanos().saturating_sub(start).checked_sub(*at);
                 let lost = since.is_some_and(|since| since % every < *length);

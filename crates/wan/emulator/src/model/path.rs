@@ -264,7 +264,7 @@ impl Path {
 
     /// Adds the outcomes of a frame to an empty list of the caller, because a returned list is copied for each frame.
     pub(crate) fn offer_into(&mut self, arrival: Time, frame: &[u8], outcomes: &mut Outcomes) {
-        let (payload, tags) = layer_3(frame);
+        let Layer2 { payload, tags } = layer_2(frame);
         let offered = Offered {
             size: frame.len(),
             payload,
@@ -424,9 +424,17 @@ const LARGE_ON_LINK: f64 = 1538.0;
 /// The maximum number of VLAN tags in the calculation of a direction's memory.
 const TAGS_MAX: u32 = 2;
 
-/// Returns the number of bytes after the Ethernet header and its VLAN tags, and the number of tags.
+/// The payload of a frame.
+struct Layer2 {
+    /// The number of bytes after the Ethernet header and its VLAN tags.
+    payload: u32,
+    /// The number of VLAN tags.
+    tags: u32,
+}
+
+/// Returns the payload of a frame.
 #[inline]
-fn layer_3(frame: &[u8]) -> (u32, u32) {
+fn layer_2(frame: &[u8]) -> Layer2 {
     let mut offset = ETHERNET;
     let mut tags = 0;
     while let Some([high, low]) = frame.get(offset - 2..offset) {
@@ -437,5 +445,8 @@ fn layer_3(frame: &[u8]) -> (u32, u32) {
         offset += 4;
         tags += 1;
     }
-    (frame.len().saturating_sub(offset) as u32, tags)
+    Layer2 {
+        payload: frame.len().saturating_sub(offset) as u32,
+        tags,
+    }
 }

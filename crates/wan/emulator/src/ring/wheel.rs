@@ -98,11 +98,25 @@ pub(crate) struct Wheel {
     moving: Stacks,
     /// The number of records that were pushed to far slots. It selects the stack of the next record.
     next_stack: usize,
-    /// The first and the last record of the list `due`: the records of the slot at the cursor and of earlier
-    /// slots.
-    due: (u32, u32),
+    /// The records of the slot at the cursor and of earlier slots, in order.
+    due: List,
     /// The near slot that time has reached, counted from time 0.
     cursor: u64,
+}
+
+/// A list of records.
+#[derive(Clone, Copy)]
+struct List {
+    first: u32,
+    /// The last record; its value has no meaning while the list is empty.
+    last: u32,
+}
+
+impl List {
+    const EMPTY: List = List {
+        first: NONE,
+        last: NONE,
+    };
 }
 
 /// The records of a near slot. Some are in an array, so that the processor fetches them in parallel. The rest
@@ -175,7 +189,7 @@ impl Wheel {
             used_far: Bitmap::new(FAR),
             moving: Stacks::EMPTY,
             next_stack: 0,
-            due: (NONE, NONE),
+            due: List::EMPTY,
             cursor: now >> SLOT,
         }
     }
@@ -213,11 +227,11 @@ impl Wheel {
 
     /// Merges sorted records into `due`.
     fn merge(&mut self, records: &mut impl Records, sorted: &[Key]) {
-        let (mut before, mut after) = (NONE, self.due.0);
+        let (mut before, mut after) = (NONE, self.due.first);
         let is_behind =
             |last: u32, records: &_| sorted.first().is_some_and(|first| key(records, last) < *first);
-        if after != NONE && is_behind(self.due.1, records) {
-            (before, after) = (self.due.1, NONE);
+        if after != NONE && is_behind(self.due.last, records) {
+            (before, after) = (self.due.last, NONE);
         }
         for next in sorted {
             while after != NONE && key(records, after) < *next {
@@ -226,12 +240,12 @@ impl Wheel {
             let record = next.2;
             records.set_link(record, after);
             if before == NONE {
-                self.due.0 = record;
+                self.due.first = record;
             } else {
                 records.set_link(before, record);
             }
             if after == NONE {
-                self.due.1 = record;
+                self.due.last = record;
             }
             before = record;
         }
@@ -265,20 +279,20 @@ impl Wheel {
     /// Removes and returns the first record that is due at `now`, in nanoseconds.
     #[inline]
     pub(crate) fn take(&mut self, records: &mut impl Records, now: u64) -> Option<u32> {
-        if self.due.0 == NONE {
+        if self.due.first == NONE {
             self.advance(records, now >> SLOT);
         }
-        if self.due.0 == NONE || records.release(self.due.0) > now {
+        if self.due.first == NONE || records.release(self.due.first) > now {
             return None;
         }
-        pop(&mut self.due.0, records)
+        pop(&mut self.due.first, records)
     }
 
     /// Returns a time in nanoseconds before which no record is due. It is exact to a slot within the current
     /// period, and to a period beyond it, except for records beyond the last far slot.
     pub(crate) fn next_due(&self, records: &impl Records) -> Option<u64> {
-        if self.due.0 != NONE {
-            return Some(records.release(self.due.0));
+        if self.due.first != NONE {
+            return Some(records.release(self.due.first));
         }
         let end = (self.period() + 1) << PERIOD;
         match self.next_near() {
@@ -305,7 +319,7 @@ impl Wheel {
     /// Advances to the slot `now`, or to the first earlier slot with records.
     fn advance(&mut self, records: &mut impl Records, now: u64) {
         self.step(records);
-        while self.due.0 == NONE && self.cursor < now {
+        while self.due.first == NONE && self.cursor < now {
             let end = (self.period() + 1) << PERIOD;
             match self.next_near() {
                 Some(slot) if slot < end => {

@@ -1,18 +1,25 @@
 //! ProbeBW: Down, Cruise, Refill, Up (draft-ietf-ccwg-bbr, section 5.3.3).
 
+use super::model::Tolerance;
 use super::state::{AckPhase, PROBE_WAIT, State};
-use super::{BETA, Bbr, CALM};
+use super::{BETA, Bbr, CALM, TIMER_DELAY};
 use crate::congestion::{RateSample, Sample};
 use millrace_types::{Duration, Time};
 
 /// The maximum number of rounds between probes. A flow with fewer packets in its BDP probes after as many
 /// rounds as packets, as Reno would (draft-ietf-ccwg-bbr, section 5.3.3.8).
 const RENO_ROUNDS: f64 = 63.0;
-/// The queueing delay at which Up ends if the delivery rate has not grown, as a share of the minimal
-/// round-trip time.
-const UP_QUEUE: f64 = 0.2;
+/// The queueing delay at which Up ends if the delivery rate has not grown.
+const UP_QUEUE: Tolerance = Tolerance {
+    share: 0.2,
+    least: TIMER_DELAY,
+};
 /// The growth of the delivery rate below which Up has found no more bandwidth, as a factor.
 const UP_GROWTH: f64 = 1.05;
+
+/// The maximum number of doublings of the growth of the long-term bound (draft-ietf-ccwg-bbr,
+/// BBRRaiseInflightLongtermSlope).
+const UP_ROUNDS_MAX: u32 = 30;
 
 impl Bbr {
     pub(super) fn start_down(&mut self, sample: &Sample) {
@@ -106,9 +113,7 @@ impl Bbr {
         } else if self.rounds.starts && self.cycle.ack_phase == AckPhase::Feedback {
             self.cycle.up_round_over = true;
         }
-        let queued = !self
-            .min_rtt
-            .is_within(self.cycle.up_delay, UP_QUEUE, Duration::from_millis(1));
+        let queued = !self.min_rtt.is_within(self.cycle.up_delay, UP_QUEUE);
         self.full_pipe.now || (queued && self.cycle.up_round_over)
     }
 
@@ -157,7 +162,7 @@ impl Bbr {
             let excess = 1.0 - rate.lost as f64 / (rate.tx_in_flight.max(1) as f64);
             let fitted = rate.tx_in_flight as f64 * excess.clamp(BETA, 1.0);
             self.bounds.inflight_longterm = fitted.max(self.target_in_flight() * BETA);
-            self.bounds.has_queue = !self.min_rtt.is_near(CALM.0, CALM.1);
+            self.bounds.has_queue = !self.min_rtt.is_near(CALM);
         }
         if self.state == State::Up {
             self.start_down(sample);
@@ -168,7 +173,7 @@ impl Bbr {
 
     fn raise_slope(&mut self) {
         let growth = 2.0_f64.powi(self.cycle.up_rounds.cast_signed());
-        self.cycle.up_rounds = (self.cycle.up_rounds + 1).min(30);
+        self.cycle.up_rounds = (self.cycle.up_rounds + 1).min(UP_ROUNDS_MAX);
         self.cycle.acked_per_increment = (self.window / growth).max(self.packet());
     }
 

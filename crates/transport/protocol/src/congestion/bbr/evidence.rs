@@ -23,11 +23,19 @@ const FLOOR_PACKETS: f64 = 10_000.0;
 const FLOOR_TIME: Duration = Duration::from_secs(20);
 /// The number of calm packets below which the floor is unknown.
 const FLOOR_KNOWN: f64 = 1_000.0;
+/// The number of packets of Down below which the floor stands for its loss.
+const DOWN_KNOWN: f64 = 100.0;
 /// The number of packets of Up or Down from which the next phase of that kind starts new counts. Fewer
 /// packets are pooled over several phases.
 const POOLED: f64 = 2_000.0;
 /// The least difference of loss between doses that counts as congestion.
 const DIFFERENCE: f64 = 0.02;
+/// The number of losses below which nothing is known of their runs, or of the difference of two doses.
+const LOSSES_MIN: f64 = 3.0;
+/// The losses that a round may have above the floor in any case: with few packets, one run of losses is no evidence.
+const EXCESS_MIN: f64 = 2.0;
+/// The largest ratio of a variance to that of independent losses: runs of 32 packets on average.
+const DISPERSION_MAX: f64 = 64.0;
 /// The number of standard deviations from which a difference is significant.
 const SIGMAS: f64 = 3.0;
 
@@ -73,7 +81,7 @@ impl Counts {
         if self.runs < 1.0 {
             return 1.0;
         }
-        (2.0 * self.lost / self.runs - 1.0).clamp(1.0, 64.0)
+        (2.0 * self.lost / self.runs - 1.0).clamp(1.0, DISPERSION_MAX)
     }
 }
 
@@ -134,7 +142,7 @@ impl LossFloor {
         let floor = self.tolerated();
         let expected = round.packets * floor;
         let variance = expected * (1.0 - floor) * self.counts().dispersion();
-        round.lost > expected + SIGMAS * variance.sqrt() + 2.0
+        round.lost > expected + SIGMAS * variance.sqrt() + EXCESS_MIN
     }
 }
 
@@ -174,17 +182,17 @@ impl DoseResponse {
     /// deviations. `floor` replaces the loss of Down while Down has sent too few packets.
     pub(super) fn is_congested(&self, floor: f64) -> bool {
         let (up, down) = (self.up.loss(), self.down.loss());
-        if self.up.lost < 3.0 {
+        if self.up.lost < LOSSES_MIN {
             return false;
         }
-        let (below, below_packets) = if self.down.packets >= FLOOR_KNOWN / 10.0 {
+        let (below, below_packets) = if self.down.packets >= DOWN_KNOWN {
             (down, self.down.packets)
         } else {
             (floor, FLOOR_KNOWN)
         };
         let pooled = (up * self.up.packets + below * below_packets) / (self.up.packets + below_packets);
         let variance = pooled * (1.0 - pooled) * (1.0 / self.up.packets + 1.0 / below_packets);
-        let dispersion = if self.down.lost >= 3.0 {
+        let dispersion = if self.down.lost >= LOSSES_MIN {
             self.down.dispersion()
         } else {
             1.0

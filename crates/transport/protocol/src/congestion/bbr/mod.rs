@@ -39,11 +39,14 @@ pub use state::Hint;
 use super::{
     Controller, Departure, Dose, INITIAL_WINDOW, MINIMUM_WINDOW, Sample, TAGS, Tag, bit_rate, bytes,
 };
+use crate::pacing::{QUANTUM, QUANTUM_PACKETS_MIN};
 use crate::packet::VARINT_MAX;
 use crate::random::Random;
 use evidence::{Counts, DoseResponse, LossFloor};
 use millrace_types::{BitRate, Duration, Time};
-use model::{BETA, Bounds, ExtraAcked, FullPipe, MaxBandwidth, MinRtt, PROBE_RTT_INTERVAL, Rounds};
+use model::{
+    BETA, Bounds, ExtraAcked, FullPipe, MaxBandwidth, MinRtt, PROBE_RTT_INTERVAL, Rounds, Tolerance,
+};
 use path_change::PathChange;
 use state::{Cycle, ProbeRtt, Ramp, STARTUP_PACING_GAIN, State};
 
@@ -56,9 +59,28 @@ const PACING_MARGIN: f64 = 0.01;
 const HEADROOM: f64 = 0.15;
 /// The number of packets in a round from which loss may end Startup without a longer round-trip time.
 const STARTUP_LOSS_PACKETS: f64 = 2_000.0;
-/// The queueing delay up to which a packet counts as calm: the longer of a share of the minimal round-trip
-/// time and a duration.
-const CALM: (f64, Duration) = (0.05, Duration::from_millis(1));
+/// The loss above the tolerated share from which a round is congested (draft-ietf-ccwg-bbr, BBR.LossThresh).
+const LOSS_THRESHOLD: f64 = 0.02;
+/// The quanta that the window covers in addition, so that a quantum at the sender and one at the receiver do not
+/// stop the flow (draft-ietf-ccwg-bbr, section 5.5.8, BBR.offload_budget).
+const OFFLOAD_QUANTA: f64 = 3.0;
+/// The packets by which the window of Up is larger, so that a short path can be probed (draft-ietf-ccwg-bbr,
+/// BBRQuantizationBudget).
+const UP_PACKETS: f64 = 2.0;
+/// The queueing delay up to which a packet counts as calm.
+const CALM: Tolerance = Tolerance {
+    share: 0.05,
+    least: TIMER_DELAY,
+};
+/// The queueing delay from which high loss ends Startup.
+const STARTUP_QUEUE: Tolerance = Tolerance {
+    share: 0.25,
+    least: TIMER_DELAY,
+};
+/// The delay that timers and schedulers of both ends cause without a queue.
+const TIMER_DELAY: Duration = Duration::from_millis(1);
+/// The shortest round-trip time that a rate is computed from, in seconds.
+const RTT_MIN_S: f64 = 1e-6;
 
 /// The default cap of the loss floor, as a share of packets.
 pub const LOSS_TOLERANCE: f64 = 0.05;
@@ -141,7 +163,7 @@ impl Bbr {
             random: Random::new(config.seed),
             state: State::Startup,
             window,
-            pacing_rate: STARTUP_PACING_GAIN * window / rtt.as_secs_f64().max(1e-6),
+            pacing_rate: STARTUP_PACING_GAIN * window / rtt.as_secs_f64().max(RTT_MIN_S),
             max_bandwidth: MaxBandwidth::default(),
             min_rtt: MinRtt::new(now),
             path_change: PathChange::default(),
@@ -238,8 +260,8 @@ impl Bbr {
         if self.state != State::Startup {
             return;
         }
-        let cap = self.config.loss_tolerance + 0.02;
-        let queued = !self.min_rtt.is_near(0.25, Duration::from_millis(1));
+        let cap = self.config.loss_tolerance + LOSS_THRESHOLD;
+        let queued = !self.min_rtt.is_near(STARTUP_QUEUE);
         let lossy = self.bounds.round_starts
             && self.floor.is_exceeded(&self.round)
             && self.round.loss() > cap
@@ -283,15 +305,16 @@ impl Bbr {
 
     fn set_window(&mut self, sample: &Sample) {
         let gain = self.state.cwnd_gain();
-        let quantum = (2.0 * self.packet()).max(self.pacing_rate * 0.0005 * 3.0);
+        let quantum = self.pacing_rate * QUANTUM.as_secs_f64();
+        let budget = (QUANTUM_PACKETS_MIN as f64 * self.packet()).max(OFFLOAD_QUANTA * quantum);
         let bdp = self.bdp(self.usable_bandwidth());
         let mut room = gain * bdp;
         if matches!(self.state, State::Down | State::Cruise) {
             room = room.max(bdp + self.usable_bandwidth() * SHARED_QUEUE.as_secs_f64());
         }
-        let mut most = (room + self.extra_acked.value() as f64).max(self.min_window()) + quantum;
+        let mut most = (room + self.extra_acked.value() as f64).max(self.min_window()) + budget;
         if self.state == State::Up {
-            most += 2.0 * self.packet();
+            most += UP_PACKETS * self.packet();
         }
         let acked = sample.acked as f64;
         if self.full_pipe.reached {
@@ -325,7 +348,7 @@ impl Controller for Bbr {
         };
         let calm = departure.in_flight as f64 <= self.bdp(self.max_bandwidth.value())
             && self.state != State::Startup
-            && self.min_rtt.is_near(CALM.0, CALM.1);
+            && self.min_rtt.is_near(CALM);
         Tag::new(dose, calm)
     }
 
@@ -334,7 +357,7 @@ impl Controller for Bbr {
         if self.min_rtt.value().is_none()
             && let Some(rtt) = sample.rtt
         {
-            self.pacing_rate = STARTUP_PACING_GAIN * self.window / rtt.as_secs_f64().max(1e-6);
+            self.pacing_rate = STARTUP_PACING_GAIN * self.window / rtt.as_secs_f64().max(RTT_MIN_S);
         }
         let probe_due = self.min_rtt.update(sample.now, sample.rtt, PROBE_RTT_INTERVAL);
         self.check_path(sample);

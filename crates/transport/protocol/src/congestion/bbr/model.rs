@@ -43,6 +43,14 @@ impl MaxBandwidth {
     }
 }
 
+/// A queueing delay that is tolerated: a share of the minimal round-trip time or a duration, whichever is longer, and the
+/// jitter of the path in addition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tolerance {
+    pub(super) share: f64,
+    pub(super) least: Duration,
+}
+
 /// The minimal round-trip time of the last ten seconds, the variation of round-trip times, and the time of
 /// the next ProbeRTT.
 #[derive(Clone, Copy, Debug)]
@@ -116,16 +124,15 @@ impl MinRtt {
         self.jitter.min(self.value.unwrap_or_default() / 10)
     }
 
-    /// Returns true if the latest sample exceeds the minimum by at most a tolerance. The tolerance is the
-    /// larger of `floor` and `share` of the minimum, plus the jitter.
-    pub(super) fn is_near(&self, share: f64, floor: Duration) -> bool {
-        self.is_within(Duration::ZERO, share, floor)
+    /// Returns true if the latest sample exceeds the minimum by at most a tolerance.
+    pub(super) fn is_near(&self, tolerance: Tolerance) -> bool {
+        self.is_within(Duration::ZERO, tolerance)
     }
 
-    /// Returns true if the queueing delay exceeds `delay` by at most the tolerance of [`MinRtt::is_near`].
-    pub(super) fn is_within(&self, delay: Duration, share: f64, floor: Duration) -> bool {
-        let minimum = self.value.unwrap_or_default();
-        self.queueing_delay() <= delay + minimum.mul_f64(share).max(floor) + self.jitter()
+    /// Returns true if the queueing delay exceeds `delay` by at most a tolerance.
+    pub(super) fn is_within(&self, delay: Duration, tolerance: Tolerance) -> bool {
+        let share = self.value.unwrap_or_default().mul_f64(tolerance.share);
+        self.queueing_delay() <= delay + share.max(tolerance.least) + self.jitter()
     }
 }
 
@@ -195,7 +202,14 @@ pub(super) struct ExtraAcked {
     since: Time,
     delivered: u64,
     /// Descending maxima by round: the first is the maximum of the window.
-    maxima: VecDeque<(u64, u64)>,
+    maxima: VecDeque<Maximum>,
+}
+
+/// The most bytes that were acknowledged in excess of the bandwidth in one round.
+#[derive(Clone, Copy, Debug)]
+struct Maximum {
+    round: u64,
+    extra: u64,
 }
 
 impl ExtraAcked {
@@ -206,18 +220,22 @@ impl ExtraAcked {
         }
         self.delivered += sample.acked;
         let extra = crate::congestion::bytes((self.delivered as f64 - expected).max(0.0)).min(window);
-        while self.maxima.back().is_some_and(|(_, other)| *other <= extra) {
+        while self.maxima.back().is_some_and(|other| other.extra <= extra) {
             self.maxima.pop_back();
         }
-        self.maxima.push_back((round, extra));
+        self.maxima.push_back(Maximum { round, extra });
         let rounds = if full { EXTRA_ACKED_ROUNDS } else { 1 };
-        while self.maxima.front().is_some_and(|(at, _)| at + rounds < round) {
+        while self
+            .maxima
+            .front()
+            .is_some_and(|first| first.round + rounds < round)
+        {
             self.maxima.pop_front();
         }
     }
 
     pub(super) fn value(&self) -> u64 {
-        self.maxima.front().map_or(0, |(_, extra)| *extra)
+        self.maxima.front().map_or(0, |first| first.extra)
     }
 }
 

@@ -5,14 +5,18 @@
 //! jitter.
 
 use super::Bbr;
+use super::model::Tolerance;
 use super::state::{PROBE_RTT_CWND_GAIN, ProbeRtt, State};
 use crate::congestion::Sample;
 use millrace_types::Duration;
 
 /// The shortest time in ProbeRTT (draft-ietf-ccwg-bbr, ProbeRTTDuration).
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
-/// The share of the minimum within which a sample counts as the minimum.
-const NEAR: f64 = 0.02;
+/// The queueing delay up to which a sample counts as the minimum.
+const NEAR: Tolerance = Tolerance {
+    share: 0.02,
+    least: Duration::ZERO,
+};
 
 impl Bbr {
     pub(super) fn probe_rtt_window(&self) -> f64 {
@@ -23,7 +27,7 @@ impl Bbr {
     /// near the minimum.
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample, due: bool) {
         let drained = matches!(self.state, State::Down | State::Cruise);
-        if drained && sample.rtt.is_some() && self.min_rtt.is_near(NEAR, Duration::ZERO) {
+        if drained && sample.rtt.is_some() && self.min_rtt.is_near(NEAR) {
             self.min_rtt.refresh(sample.now);
         } else if due && self.state != State::ProbeRtt && self.full_pipe.reached {
             self.probe_rtt = ProbeRtt {

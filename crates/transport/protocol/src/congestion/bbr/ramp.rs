@@ -12,9 +12,13 @@
 //! raises the rate from there.
 
 use super::state::{Phase, State};
-use super::{Bbr, INITIAL_WINDOW};
+use super::{Bbr, INITIAL_WINDOW, LOSS_THRESHOLD, RTT_MIN_S};
 use crate::congestion::Sample;
 use millrace_types::Duration;
+
+/// The number of packets in a round from which its loss ends the ramp: with fewer, one lost packet is more than
+/// [`LOSS_THRESHOLD`].
+const OVERLOAD_PACKETS: f64 = 50.0;
 
 /// Returns true if the round-trip time fits the hint (RFC 9959: between half and ten times the hint's).
 fn same_path(saved: Option<Duration>, rtt: Duration) -> bool {
@@ -36,6 +40,7 @@ impl Bbr {
                 Phase::Reconnaissance
             }
             Phase::Reconnaissance => {
+                // Bytes a second: half the hint, as Careful Resume jumps (RFC 9959).
                 let jump = hint.rate.bps() as f64 / 8.0 / 2.0;
                 self.pacing_rate = self.pacing_rate.max(jump);
                 self.window = self.window.max(jump * rtt.as_secs_f64());
@@ -57,7 +62,7 @@ impl Bbr {
                 let arrived = sample.delivered.saturating_sub(from_delivered) as f64;
                 let initial = (INITIAL_WINDOW * self.config.packet_size) as f64;
                 self.window = (arrived / 2.0).max(initial);
-                self.pacing_rate = (self.window / rtt.as_secs_f64().max(1e-6)).min(self.pacing_rate);
+                self.pacing_rate = (self.window / rtt.as_secs_f64().max(RTT_MIN_S)).min(self.pacing_rate);
                 Phase::Normal
             }
             Phase::Validating { until, .. } if now >= until => Phase::Normal,
@@ -67,8 +72,8 @@ impl Bbr {
 
     /// Returns true if the current round lost more than the tolerated share.
     fn is_overloaded(&self) -> bool {
-        self.round.packets() >= 50.0
-            && self.round.loss() > self.config.loss_tolerance + 0.02
+        self.round.packets() >= OVERLOAD_PACKETS
+            && self.round.loss() > self.config.loss_tolerance + LOSS_THRESHOLD
             && self.floor.is_exceeded(&self.round)
     }
 }
