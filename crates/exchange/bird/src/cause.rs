@@ -26,27 +26,24 @@ pub struct Cause {
     pub scheme: Scheme,
     /// The number of the cause.
     pub number: u32,
-    /// The numbers before the cause in the community. For a large community: the global administrator and the
-    /// first local data part. For a standard community: `None` and the first number.
-    prefix: (Option<u32>, u32),
+    /// The pattern of the community that has the cause.
+    pattern: CausePattern,
 }
 
 /// Formats the community, such as `65520:2` or `64999:1101:3`.
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(administrator) = self.prefix.0 {
-            write!(f, "{administrator}:")?;
-        }
-        write!(f, "{}:{}", self.prefix.1, self.number)
+        self.pattern.write(f, self.number)
     }
 }
 
 /// A pattern for communities that end with the number of a cause, such as `65520:*` or, for large
 /// communities, `64999:65520:*`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct CausePattern {
     /// The global administrator of a large community; `None` for a standard community.
     administrator: Option<u32>,
+    /// The number before that of the cause: the first of a standard community, the second of a large one.
     number: u32,
 }
 
@@ -64,6 +61,14 @@ impl CausePattern {
             administrator: None,
             number: number as u32,
         }
+    }
+
+    /// Writes the community, with its last number or `*`.
+    fn write(self, f: &mut fmt::Formatter<'_>, last: impl fmt::Display) -> fmt::Result {
+        if let Some(administrator) = self.administrator {
+            write!(f, "{administrator}:")?;
+        }
+        write!(f, "{}:{last}", self.number)
     }
 }
 
@@ -92,10 +97,7 @@ impl FromStr for CausePattern {
 
 impl fmt::Display for CausePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.administrator {
-            Some(administrator) => write!(f, "{administrator}:{}:*", self.number),
-            None => write!(f, "{}:*", self.number),
-        }
+        self.write(f, '*')
     }
 }
 
@@ -141,20 +143,23 @@ impl Causes {
                 .splitn(4, ',')
                 .map(|number| number.trim().parse().ok())
                 .collect();
-            let (prefix, number) = match numbers.as_deref() {
-                Some(&[first, number]) => ((None, first), number),
-                Some(&[administrator, first, number]) => ((Some(administrator), first), number),
+            let (administrator, number, cause) = match numbers.as_deref() {
+                Some(&[number, cause]) => (None, number, cause),
+                Some(&[administrator, number, cause]) => (Some(administrator), number, cause),
                 _ => continue,
             };
-            let mut matching = self.patterns.iter();
-            let matched = matching.find(|(_, pattern)| (pattern.administrator, pattern.number) == prefix);
-            if let Some((scheme, _)) = matched
+            let community = CausePattern {
+                administrator,
+                number,
+            };
+            let matched = self.patterns.iter().find(|(_, pattern)| *pattern == community);
+            if let Some((scheme, pattern)) = matched
                 && found.len() < CAUSES
             {
                 let cause = Cause {
                     scheme: *scheme,
-                    number,
-                    prefix,
+                    number: cause,
+                    pattern: *pattern,
                 };
                 if !found.contains(&cause) {
                     found.push(cause);

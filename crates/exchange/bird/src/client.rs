@@ -284,10 +284,11 @@ impl Client {
     fn end_answer(&mut self) {
         match std::mem::replace(&mut self.phase, Phase::Waiting) {
             Phase::Sessions(parser) => {
-                let (sessions, is_truncated) = parser.finish();
-                self.round.rejected = Rejected::new(sessions.iter().map(|session| session.name.clone()));
-                self.round.sessions = sessions;
-                self.round.is_truncated |= is_truncated;
+                let sessions = parser.finish();
+                let names = sessions.list.iter().map(|session| session.name.clone());
+                self.round.rejected = Rejected::new(names);
+                self.round.sessions = sessions.list;
+                self.round.is_truncated |= sessions.is_truncated;
             }
             Phase::Routes(parser) => self.round.skipped += parser.finish(&mut self.round.rejected),
             _ => {}

@@ -24,7 +24,7 @@ pub(crate) struct Line {
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Lines {
     /// The bytes of a line that is not yet complete.
-    begun: Vec<u8>,
+    partial: Vec<u8>,
     /// True if the incomplete line is too long.
     is_too_long: bool,
     /// The code of the previous line, if more lines of its answer follow.
@@ -43,15 +43,15 @@ impl Lines {
                 Some((b'\n', text)) => (text, true),
                 _ => (part, false),
             };
-            if self.begun.len() + text.len() > LINE_SIZE {
+            if self.partial.len() + text.len() > LINE_SIZE {
                 self.is_too_long = true;
-                self.begun.clear();
+                self.partial.clear();
             }
             if !self.is_too_long {
-                self.begun.extend_from_slice(text);
+                self.partial.extend_from_slice(text);
             }
             if ends {
-                let bytes = std::mem::take(&mut self.begun);
+                let bytes = std::mem::take(&mut self.partial);
                 match self.line(&bytes) {
                     Some(line) if !self.is_too_long => lines.extend(line),
                     _ => {
@@ -153,7 +153,7 @@ mod tests {
         let mut lines = Lines::default();
         for _ in 0..3 {
             assert!(lines.receive(&vec![b'1'; LINE_SIZE]).is_empty());
-            assert!(lines.begun.len() <= LINE_SIZE);
+            assert!(lines.partial.len() <= LINE_SIZE);
         }
         assert_eq!(lines.receive(b"\n0000 \n"), [line(0, true, "")]);
         assert_eq!(lines.take_skipped(), 1);

@@ -94,6 +94,14 @@ pub(crate) enum Form {
     Filtered,
 }
 
+/// A route with more lines to come.
+#[derive(Clone, Debug)]
+struct PartialRoute {
+    /// The name of its session.
+    session: String,
+    route: Route,
+}
+
 /// Reads an answer to `show route all`.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteParser {
@@ -102,7 +110,7 @@ pub(crate) struct RouteParser {
     /// The prefix in the last line that has one. Further routes with the same prefix follow in lines without
     /// a prefix.
     prefix: Option<Prefix>,
-    begun: Option<(String, Route)>,
+    partial: Option<PartialRoute>,
     /// The number of lines that could not be parsed as the first line of a route.
     skipped: u64,
 }
@@ -113,7 +121,7 @@ impl RouteParser {
             causes,
             form,
             prefix: None,
-            begun: None,
+            partial: None,
             skipped: 0,
         }
     }
@@ -131,7 +139,7 @@ impl RouteParser {
                 self.route(&line.text);
             }
             ATTRIBUTES => {
-                if let Some((_, route)) = &mut self.begun {
+                if let Some(PartialRoute { route, .. }) = &mut self.partial {
                     attribute(line.text.trim(), &self.causes, route);
                 }
             }
@@ -146,7 +154,7 @@ impl RouteParser {
     }
 
     fn end(&mut self, rejected: &mut Rejected) {
-        let Some((session, mut route)) = self.begun.take() else {
+        let Some(PartialRoute { session, mut route }) = self.partial.take() else {
             return;
         };
         let has_cause = !route.causes.is_empty();
@@ -175,7 +183,10 @@ impl RouteParser {
                     as_path: String::new(),
                     causes: Vec::new(),
                 };
-                self.begun = Some((bounded(session), route));
+                self.partial = Some(PartialRoute {
+                    session: bounded(session),
+                    route,
+                });
             }
             _ => self.skipped += 1,
         }

@@ -98,7 +98,7 @@ pub struct Session {
 
 /// A session with more lines to come.
 #[derive(Clone, Debug)]
-struct Begun {
+struct PartialSession {
     session: Session,
     has_neighbor: bool,
 }
@@ -106,9 +106,16 @@ struct Begun {
 /// Reads the answer to `show protocols all`.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct SessionParser {
-    sessions: Vec<Session>,
-    begun: Option<Begun>,
-    is_truncated: bool,
+    sessions: Sessions,
+    partial: Option<PartialSession>,
+}
+
+/// The sessions of a route server.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Sessions {
+    pub(crate) list: Vec<Session>,
+    /// True if BIRD has more sessions than are kept.
+    pub(crate) is_truncated: bool,
 }
 
 impl SessionParser {
@@ -119,40 +126,40 @@ impl SessionParser {
                 self.end();
                 let mut columns = line.text.split_whitespace();
                 if let (Some(name), Some("BGP")) = (columns.next(), columns.next()) {
-                    self.begun = Some(Begun::new(name));
+                    self.partial = Some(PartialSession::new(name));
                 }
             }
             DETAILS => {
-                if let Some(begun) = &mut self.begun {
-                    begun.detail(line.text.trim());
+                if let Some(partial) = &mut self.partial {
+                    partial.detail(line.text.trim());
                 }
             }
             _ => {}
         }
     }
 
-    /// Returns the sessions with a neighbor, and true if BIRD listed more sessions than are kept.
-    pub(crate) fn finish(mut self) -> (Vec<Session>, bool) {
+    /// Returns the sessions with a neighbor.
+    pub(crate) fn finish(mut self) -> Sessions {
         self.end();
-        (self.sessions, self.is_truncated)
+        self.sessions
     }
 
     fn end(&mut self) {
         // A template for sessions with a range of neighbors has no neighbor address.
-        let Some(begun) = self.begun.take().filter(|begun| begun.has_neighbor) else {
+        let Some(partial) = self.partial.take().filter(|partial| partial.has_neighbor) else {
             return;
         };
-        if self.sessions.len() < SESSIONS {
-            self.sessions.push(begun.session);
+        if self.sessions.list.len() < SESSIONS {
+            self.sessions.list.push(partial.session);
         } else {
-            self.is_truncated = true;
+            self.sessions.is_truncated = true;
         }
     }
 }
 
-impl Begun {
-    fn new(name: &str) -> Begun {
-        Begun {
+impl PartialSession {
+    fn new(name: &str) -> PartialSession {
+        PartialSession {
             session: Session {
                 name: bounded(name),
                 state: SessionState::Unknown,
