@@ -51,23 +51,36 @@ pub(crate) fn with_llc(src: Mac, bpdu: &[u8]) -> Vec<u8> {
 
 /// Returns the source and the body of a frame with this EtherType, whose destination `accepts` accepts.
 pub(crate) fn body_of(frame: &[u8], ether_type: u16, accepts: impl Fn(Mac) -> bool) -> Option<(Mac, &[u8])> {
-    let (dst, src, kind, body) = split(frame)?;
-    (kind == ether_type && accepts(dst)).then_some((src, body))
+    let fields = split(frame)?;
+    (fields.type_or_size == ether_type && accepts(fields.dst)).then_some((fields.src, fields.body))
 }
 
 /// Returns the BPDU of a frame to the group address of bridges; padding is cut off.
 pub(crate) fn bpdu_of(frame: &[u8]) -> Option<&[u8]> {
-    let (dst, _, size, body) = split(frame)?;
-    let data = body.get(..usize::from(size))?;
-    if dst != BRIDGE_GROUP {
+    let fields = split(frame)?;
+    let data = fields.body.get(..usize::from(fields.type_or_size))?;
+    if fields.dst != BRIDGE_GROUP {
         return None;
     }
     data.strip_prefix(&LLC)
 }
 
-fn split(frame: &[u8]) -> Option<(Mac, Mac, u16, &[u8])> {
+/// The fields of a frame.
+struct Fields<'a> {
+    dst: Mac,
+    src: Mac,
+    /// The EtherType, or the size of the data of a frame with an LLC header.
+    type_or_size: u16,
+    body: &'a [u8],
+}
+
+fn split(frame: &[u8]) -> Option<Fields<'_>> {
     let (header, body) = frame.split_first_chunk::<HEADER_SIZE>()?;
-    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, kind @ ..] = *header;
-    let (dst, src) = (Mac([d0, d1, d2, d3, d4, d5]), Mac([s0, s1, s2, s3, s4, s5]));
-    Some((dst, src, u16::from_be_bytes(kind), body))
+    let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, type_or_size @ ..] = *header;
+    Some(Fields {
+        dst: Mac([d0, d1, d2, d3, d4, d5]),
+        src: Mac([s0, s1, s2, s3, s4, s5]),
+        type_or_size: u16::from_be_bytes(type_or_size),
+        body,
+    })
 }

@@ -39,8 +39,12 @@ impl Interval {
     }
 }
 
-/// Returns the time after which a message of this interval is missing: 3.5 intervals. `code` is the field of a message;
-/// `None` if it is reserved.
+/// Returns the time after which a message of this interval is missing: 3.5 intervals.
+fn lifetime(interval: Duration) -> Duration {
+    interval * 7 / 2
+}
+
+/// Returns the lifetime of a message whose interval field has this code; `None` if the code is reserved.
 fn lifetime_of(code: u8) -> Option<Duration> {
     let interval = match code {
         1 => Duration::from_micros(3_333),
@@ -52,7 +56,7 @@ fn lifetime_of(code: u8) -> Option<Duration> {
         7 => Duration::from_secs(600),
         _ => return None,
     };
-    Some(interval * 7 / 2)
+    Some(lifetime(interval))
 }
 
 /// The identifier of a maintenance association (MAID): the names of domain and association. Both ends have
@@ -163,12 +167,20 @@ pub struct Counters {
     pub flaps: u64,
 }
 
+/// A message that was received.
+#[derive(Clone, Copy, Debug)]
+struct Received {
+    at: Time,
+    /// True if the other end reports a defect.
+    has_rdi: bool,
+}
+
 /// A maintenance end point that monitors one other end.
 #[derive(Clone, Debug)]
 pub struct Mep {
     settings: Settings,
-    /// The time of the last valid message, and true if the message had the RDI bit.
-    last: Option<(Time, bool)>,
+    /// The last valid message.
+    last: Option<Received>,
     /// The end of the defect that received messages caused: 3.5 intervals after the last message of each sender.
     defect_until: Option<Time>,
     remote: Option<u16>,
@@ -210,24 +222,24 @@ impl Mep {
 
     /// Returns the time without messages after which continuity is lost: 3.5 intervals.
     fn lifetime(&self) -> Duration {
-        self.settings.interval.duration() * 7 / 2
+        lifetime(self.settings.interval.duration())
     }
 
     /// Returns true if messages arrive from the other end (no LOC defect) and no message with another defect
     /// arrived within 3.5 of the intervals that it names.
     fn has_continuity(&self, now: Time) -> bool {
-        self.last.is_some_and(|(at, _)| now < at + self.lifetime())
+        self.last.is_some_and(|last| now < last.at + self.lifetime())
             && self.defect_until.is_none_or(|until| now >= until)
     }
 
     /// Returns true if messages arrive, and the other end reports that it receives messages from this end.
     pub fn is_up(&self, now: Time) -> bool {
-        self.has_continuity(now) && self.last.is_some_and(|(_, has_rdi)| !has_rdi)
+        self.has_continuity(now) && self.last.is_some_and(|last| !last.has_rdi)
     }
 
     /// Returns true if the other end reports a defect.
     pub fn has_rdi(&self) -> bool {
-        self.last.is_some_and(|(_, has_rdi)| has_rdi)
+        self.last.is_some_and(|last| last.has_rdi)
     }
 
     /// Handles a received message. `bytes` begins after the EtherType.
@@ -252,7 +264,10 @@ impl Mep {
         }
         self.counters.received += 1;
         self.remote = Some(message.mep);
-        self.last = Some((now, message.has_rdi));
+        self.last = Some(Received {
+            at: now,
+            has_rdi: message.has_rdi,
+        });
     }
 
     /// Returns the message that is due at `now`, if any.
@@ -281,7 +296,7 @@ impl Mep {
     /// Returns the time at which [`Mep::poll`] is due.
     pub fn deadline(&self) -> Time {
         match self.last {
-            Some((at, _)) if self.was_up => self.next_send.min(at + self.lifetime()),
+            Some(last) if self.was_up => self.next_send.min(last.at + self.lifetime()),
             _ => self.next_send,
         }
     }

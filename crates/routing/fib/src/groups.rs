@@ -278,8 +278,14 @@ impl Groups {
         self.groups.free(number.0);
     }
 
-    pub(crate) fn counts(&self) -> (u32, u32) {
-        (self.groups.used, self.next_hops.used)
+    /// Returns the number of groups.
+    pub(crate) fn group_count(&self) -> u32 {
+        self.groups.used
+    }
+
+    /// Returns the number of next hops.
+    pub(crate) fn next_hop_count(&self) -> u32 {
+        self.next_hops.used
     }
 }
 

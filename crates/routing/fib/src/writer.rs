@@ -248,10 +248,9 @@ impl Writer {
 
     /// Returns the numbers of objects and the memory.
     pub fn usage(&self) -> Usage {
-        let (groups, next_hops) = self.groups.counts();
         let mut usage = Usage {
-            groups,
-            next_hops,
+            groups: self.groups.group_count(),
+            next_hops: self.groups.next_hop_count(),
             size: self.shared.size(),
             nodes_size: self.allocator.used_size(),
             ..Usage::default()

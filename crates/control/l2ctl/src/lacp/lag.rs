@@ -2,7 +2,7 @@
 
 use millrace_types::{Mac, Time};
 
-use super::member::{Member, MemberSettings, MemberStatus, Mux, Receive, Selected};
+use super::member::{Carries, Member, MemberSettings, MemberStatus, Mux, Receive, Selected};
 use super::pdu::{Lacpdu, Pdu, State};
 use super::settings::Settings;
 use super::{Fallback, Mbps, Mode};
@@ -20,7 +20,13 @@ struct Group {
     system: Mac,
     partner_key: u16,
     /// The partner's port if the partner does not aggregate it.
-    individual: Option<(u16, u16)>,
+    individual: Option<PartnerPort>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct PartnerPort {
+    priority: u16,
+    number: u16,
 }
 
 /// A link aggregation group.
@@ -128,7 +134,10 @@ impl Lag {
         self.run_mux(now);
         self.set_fallback();
         for (at, had) in distributed.into_iter().enumerate() {
-            let has = self.members.get(at).is_some_and(|member| self.carries(member).1);
+            let has = self
+                .members
+                .get(at)
+                .is_some_and(|member| self.carries(member).distributes);
             self.members[at].counters.flaps += u64::from(had != has);
         }
         let settings = self.settings;
@@ -172,17 +181,19 @@ impl Lag {
 
     /// Returns true if frames that this member receives belong to the LAG.
     pub fn collects(&self, port: u16) -> bool {
-        self.member(port).is_some_and(|member| self.carries(member).0)
+        self.member(port)
+            .is_some_and(|member| self.carries(member).collects)
     }
 
     /// Returns true if frames of the LAG are sent on this member.
     pub fn distributes(&self, port: u16) -> bool {
-        self.member(port).is_some_and(|member| self.carries(member).1)
+        self.member(port)
+            .is_some_and(|member| self.carries(member).distributes)
     }
 
     /// Returns true if a member distributes.
     pub fn is_up(&self) -> bool {
-        self.members.iter().any(|member| self.carries(member).1)
+        self.members.iter().any(|member| self.carries(member).distributes)
     }
 
     /// Returns the port numbers of the members, ascending.
@@ -196,15 +207,21 @@ impl Lag {
         self.members.iter().map(status).collect()
     }
 
-    /// Returns true for both if the member collects, and if it distributes.
-    fn carries(&self, member: &Member) -> (bool, bool) {
+    /// Returns the frames that a member carries.
+    fn carries(&self, member: &Member) -> Carries {
         if self.settings.mode == Mode::Static {
             let links = self.members.iter().filter(|member| member.link.is_some()).count();
             let is_up = member.link.is_some() && links >= self.settings.min_links;
-            return (is_up, is_up);
+            return Carries {
+                collects: is_up,
+                distributes: is_up,
+            };
         }
         let by_mux = |state: Mux| member.mux >= state || member.is_fallback;
-        (by_mux(Mux::Collecting), by_mux(Mux::Distributing))
+        Carries {
+            collects: by_mux(Mux::Collecting),
+            distributes: by_mux(Mux::Distributing),
+        }
     }
 
     /// Selects the members of one group. The group stays while it has enough members, so that a new partner does not
@@ -245,7 +262,10 @@ impl Lag {
             system_priority: partner.system_priority,
             system: partner.system,
             partner_key: partner.key,
-            individual: (!is_aggregatable).then_some((partner.port_priority, partner.port)),
+            individual: (!is_aggregatable).then_some(PartnerPort {
+                priority: partner.port_priority,
+                number: partner.port,
+            }),
         })
     }
 

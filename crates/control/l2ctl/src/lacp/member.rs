@@ -177,6 +177,15 @@ pub(super) struct Member {
     partner_out_of_sync: Option<Time>,
 }
 
+/// The frames that a member carries.
+#[derive(Clone, Copy)]
+pub(super) struct Carries {
+    /// True if received frames are accepted.
+    pub(super) collects: bool,
+    /// True if frames are sent.
+    pub(super) distributes: bool,
+}
+
 impl Member {
     pub(super) fn new(settings: MemberSettings, mode: Mode) -> Member {
         Member {
@@ -446,11 +455,11 @@ impl Member {
     }
 
     /// Returns the state for people. `carries` says if the member collects, and if it distributes.
-    pub(super) fn status(&self, settings: &Settings, carries: (bool, bool), now: Time) -> MemberStatus {
+    pub(super) fn status(&self, settings: &Settings, carries: Carries, now: Time) -> MemberStatus {
         MemberStatus {
             port: self.settings.port,
-            collects: carries.0,
-            distributes: carries.1,
+            collects: carries.collects,
+            distributes: carries.distributes,
             receive: self.receive,
             mux: self.mux,
             selected: self.selected,
