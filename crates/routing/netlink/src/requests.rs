@@ -45,7 +45,8 @@ impl Request {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    Manage(bool),
+    Manage,
+    Unmanage,
     Probe,
 }
 
@@ -78,7 +79,8 @@ impl Requester {
 
     /// Makes the kernel keep a neighbour fresh, or no longer.
     pub(crate) fn manage(&self, ifindex: u32, address: IpAddr, managed: bool) {
-        self.send(ifindex, address, Kind::Manage(managed));
+        let kind = if managed { Kind::Manage } else { Kind::Unmanage };
+        self.send(ifindex, address, kind);
     }
 
     /// Makes the kernel resolve or confirm a neighbour now.
@@ -186,11 +188,11 @@ impl Worker {
             return false;
         }
         let is_managed = match request.kind {
-            Kind::Manage(true) => {
+            Kind::Manage => {
                 self.managed.insert(key);
                 true
             }
-            Kind::Manage(false) => {
+            Kind::Unmanage => {
                 self.managed.remove(&key);
                 false
             }

@@ -62,8 +62,8 @@ impl Rib {
             RouteKind::Throw => Via::Discard(NextHopKind::NoRoute),
             RouteKind::Unicast => match &route.hops {
                 Hops::None => Via::Discard(NextHopKind::Unreachable),
-                Hops::One(hop) => Via::One(normal(hop, true)),
-                Hops::Many(hops) => via_of(hops.iter().map(|hop| normal(hop, false)).collect()),
+                Hops::One(hop) => Via::One(normal(hop)),
+                Hops::Many(hops) => via_of(hops.iter().map(weighted).collect()),
                 Hops::Object(id) => Via::Object(source, *id),
             },
         };
@@ -471,6 +471,10 @@ impl Rib {
         vrf.routes.settle(prefix);
     }
 
+    pub(crate) fn remove_host(&mut self, id: VrfId, ifindex: u32, address: IpAddr) {
+        self.set_host(id, ifindex, address, false);
+    }
+
     /// Adds or removes a host: a neighbour that packets may be sent to.
     pub(crate) fn set_host(&mut self, id: VrfId, ifindex: u32, address: IpAddr, is_there: bool) {
         let at = id.0 as usize;
@@ -522,12 +526,20 @@ impl ByHops {
     }
 }
 
-/// Returns a hop without what makes no difference to packets, so that equal ones are found.
-fn normal(hop: &Hop, is_only: bool) -> Hop {
+/// Returns an only hop without what makes no difference to packets, so that equal ones are found.
+fn normal(hop: &Hop) -> Hop {
     Hop {
         onlink: false,
-        weight: if is_only { 1 } else { hop.weight.max(1) },
+        weight: 1,
         ..*hop
+    }
+}
+
+/// Returns one of several hops without what makes no difference to packets.
+fn weighted(hop: &Hop) -> Hop {
+    Hop {
+        weight: hop.weight.max(1),
+        ..normal(hop)
     }
 }
 
@@ -537,7 +549,7 @@ fn is_same_hop(one: &Hop, other: &Hop) -> bool {
 
 fn via_of(mut hops: Vec<Hop>) -> Via {
     match (hops.len(), hops.pop()) {
-        (1, Some(hop)) => Via::One(normal(&hop, true)),
+        (1, Some(hop)) => Via::One(normal(&hop)),
         (_, Some(last)) => {
             hops.push(last);
             Via::Many(hops)

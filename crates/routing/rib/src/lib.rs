@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod action;
+mod dead_hops;
 pub mod event;
 mod hops;
 mod install;

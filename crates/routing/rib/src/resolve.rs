@@ -184,7 +184,7 @@ impl Rib {
         if !is_host {
             adjacency.gateway_uses += 1;
             if adjacency.gateway_uses == 1 {
-                self.manage(&key, true);
+                self.manage(&key);
             }
         }
         Some(id)
@@ -209,12 +209,21 @@ impl Rib {
             self.writer.retire_next_hop(next_hop);
         }
         if unmanage {
-            self.manage(&key, false);
+            self.unmanage(&key);
         }
     }
 
-    /// Asks the kernel to keep the neighbour of an adjacency fresh, or not to.
-    pub(crate) fn manage(&mut self, key: &AdjacencyKey, managed: bool) {
+    /// Asks the kernel to keep the neighbour of an adjacency fresh.
+    pub(crate) fn manage(&mut self, key: &AdjacencyKey) {
+        self.set_managed(key, true);
+    }
+
+    /// Asks the kernel no longer to keep the neighbour of an adjacency fresh.
+    fn unmanage(&mut self, key: &AdjacencyKey) {
+        self.set_managed(key, false);
+    }
+
+    fn set_managed(&mut self, key: &AdjacencyKey, managed: bool) {
         let AdjacencyKey::Neighbour {
             netns,
             ifindex,

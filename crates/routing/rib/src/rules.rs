@@ -18,9 +18,8 @@ use millrace_fib::{Family, Prefix};
 use millrace_types::Time;
 
 use crate::action::Action;
-use crate::event::{
-    Address, Dump, Link, LinkKind, Neighbour, NeighbourState, Netns, NextHopObject, RouteKind, Source,
-};
+use crate::dead_hops::Loss;
+use crate::event::{Address, Dump, Link, LinkKind, Neighbour, NeighbourState, Netns, NextHopObject, Source};
 use crate::hops::{AdjacencyKey, Set, SetId, Via};
 use crate::namespace::{LinkRecord, NeighbourRecord};
 use crate::rib::{Rib, VrfId};
@@ -66,7 +65,7 @@ impl Rib {
             }
         }
         if (was_up || before.is_none()) && !up {
-            self.hops_die(netns, ifindex, false);
+            self.hops_die(netns, ifindex, Loss::LinkDown);
         }
         if up && !was_up {
             self.hops_revive(netns, ifindex, Family::V4);
@@ -167,7 +166,7 @@ impl Rib {
         let is_nowhere = !namespace.has_address(address.address);
         if Family::of(&address.address) == Family::V4 {
             if is_last {
-                self.hops_die(netns, address.ifindex, true);
+                self.hops_die(netns, address.ifindex, Loss::LastAddress);
             }
             if is_nowhere && let Some(number) = self.source_addresses.find(address.address) {
                 let is_gone = |prefix: &Prefix, record: &Record| {
@@ -220,7 +219,7 @@ impl Rib {
         // Static neighbours are not managed (`millrace-netlink`).
         if before.is_some_and(|before| before.state.is_static()) && !state.is_static() {
             for key in self.gateways_at(netns, neighbour.ifindex, neighbour.address) {
-                self.manage(&key, true);
+                self.manage(&key);
             }
         }
     }
@@ -257,7 +256,7 @@ impl Rib {
         self.refresh_neighbour(netns, ifindex, address);
         self.host_changed(netns, ifindex, address, false);
         for key in gateways {
-            self.manage(&key, true);
+            self.manage(&key);
         }
     }
 
@@ -331,105 +330,6 @@ impl Rib {
         any
     }
 
-    /// Marks the next hops on a link dead, and drops the IPv4 routes that have no other. With `force`, local routes go, too,
-    /// and IPv6 is left alone. IPv6 routes that have no other are passed over, until the kernel withdraws them.
-    fn hops_die(&mut self, netns: Netns, ifindex: u32, force: bool) {
-        let mut sets = HashSet::new();
-        let mut passed_over = HashSet::new();
-        for (id, family, mut dead, via) in self.sets_on(netns, ifindex) {
-            if force && family == Family::V6 {
-                continue;
-            }
-            for (dead, hop) in dead.iter_mut().zip(via.hops()) {
-                *dead |= hop.ifindex == ifindex;
-            }
-            let Some(set) = self.hops.set_mut(id) else {
-                continue;
-            };
-            set.dead = dead;
-            let is_dead = set.is_dead();
-            self.regroup(id);
-            match family {
-                Family::V4 if is_dead => drop(sets.insert(id)),
-                Family::V6 if is_dead => drop(passed_over.insert(id)),
-                Family::V4 | Family::V6 => {}
-            }
-        }
-        let of_link = |set: &Set| set.key.netns == netns && set.key.via == Via::Local(ifindex);
-        let local: HashSet<SetId> = self
-            .hops
-            .sets()
-            .filter(|(_, set)| of_link(set))
-            .map(|(id, _)| id)
-            .collect();
-        sets.extend(&local);
-        self.purge(netns, &sets, |prefix, record| {
-            let is_kept = local.contains(&record.set) && !force && record.kind != RouteKind::Broadcast;
-            prefix.family() == Family::V4 && !is_kept
-        });
-        if !passed_over.is_empty() {
-            self.sync_routes_of(netns, &passed_over);
-        }
-    }
-
-    /// Clears the marks of next hops of a family on a link.
-    fn hops_revive(&mut self, netns: Netns, ifindex: u32, revived: Family) {
-        let mut sets = HashSet::new();
-        for (id, family, mut dead, via) in self.sets_on(netns, ifindex) {
-            if family != revived || !dead.iter().any(|dead| *dead) {
-                continue;
-            }
-            for (dead, hop) in dead.iter_mut().zip(via.hops()) {
-                *dead &= hop.ifindex != ifindex;
-            }
-            let Some(set) = self.hops.set_mut(id) else {
-                continue;
-            };
-            if set.is_dead() {
-                sets.insert(id);
-            }
-            set.dead = dead;
-            self.regroup(id);
-        }
-        // Routes that were passed over are taken again.
-        if !sets.is_empty() {
-            self.sync_routes_of(netns, &sets);
-        }
-    }
-
-    /// Returns the sets with next hops on a link: their family, their marks and their next hops.
-    fn sets_on(&self, netns: Netns, ifindex: u32) -> Vec<(SetId, Family, Vec<bool>, Via)> {
-        let mut ids: Vec<SetId> = self
-            .hops
-            .on_link(netns, ifindex)
-            .into_iter()
-            .filter_map(|id| self.hops.adjacency(id))
-            .flat_map(|adjacency| adjacency.sets.iter().copied())
-            .collect();
-        ids.sort_unstable();
-        ids.dedup();
-        ids.into_iter()
-            .filter_map(|id| Some((id, self.hops.set(id)?)))
-            .filter(|(_, set)| !set.key.via.hops().is_empty())
-            .map(|(id, set)| (id, set.key.family, set.dead.clone(), set.key.via.clone()))
-            .collect()
-    }
-
-    /// Drops the kernel's routes with these sets for which `is_gone` holds.
-    fn purge(&mut self, netns: Netns, sets: &HashSet<SetId>, is_gone: impl Fn(&Prefix, &Record) -> bool) {
-        let any_used = sets
-            .iter()
-            .any(|id| self.hops.set(*id).is_some_and(|set| set.users > 0));
-        if any_used {
-            let is_gone = |prefix: &Prefix, record: &Record| {
-                sets.contains(&record.set)
-                    && record.origin.source() == Source::Kernel
-                    && is_gone(prefix, record)
-            };
-            self.counts.purged += self.remove_all(netns, is_gone) as u64;
-        }
-    }
-
     /// Resolves the sets whose gateways name no interface: addresses decide.
     fn resolve_floating(&mut self, netns: Netns) {
         let floating = |set: &Set| {
@@ -459,7 +359,7 @@ impl Rib {
                 && adjacency.gateway_uses > 0
             {
                 let key = adjacency.key;
-                self.manage(&key, true);
+                self.manage(&key);
             }
         }
     }
@@ -551,7 +451,7 @@ impl Rib {
             })
             .unwrap_or_default();
         for address in hosts {
-            self.set_host(vrf, ifindex, address, false);
+            self.remove_host(vrf, ifindex, address);
         }
     }
 

@@ -101,7 +101,7 @@ impl Rib {
                 .map(|vrf| vrf.hosts.keys().copied().collect())
                 .unwrap_or_default();
             for (address, ifindex) in hosts {
-                self.set_host(crate::rib::VrfId(at as u32), ifindex, address, false);
+                self.remove_host(crate::rib::VrfId(at as u32), ifindex, address);
             }
         }
         let Some(namespace) = self.namespaces.get_mut(&netns) else {
