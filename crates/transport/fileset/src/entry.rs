@@ -14,6 +14,13 @@ pub struct Timestamp {
 /// An extended attribute (xattr(7)): name and value. ACLs are extended attributes, too.
 pub type Xattr = (Box<[u8]>, Box<[u8]>);
 
+/// The user and the group of a file, by their numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Owner {
+    pub user: u32,
+    pub group: u32,
+}
+
 /// Attributes of a directory, file or symlink.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Attributes {
@@ -21,8 +28,8 @@ pub struct Attributes {
     pub mode: u32,
     /// Time of the last modification.
     pub modified: Timestamp,
-    /// User and group numbers; only if they are preserved.
-    pub owner: Option<(u32, u32)>,
+    /// Only if it is preserved.
+    pub owner: Option<Owner>,
     /// Extended attributes in ascending order; only if they are preserved.
     pub xattrs: Vec<Xattr>,
 }

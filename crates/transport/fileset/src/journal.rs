@@ -51,13 +51,18 @@ pub(crate) const NO_IDENTITY: Identity = [0; 32];
 /// Returns the identity of a file. Each change of the file's bytes or attributes changes the identity.
 pub(crate) fn identity(metadata: &Metadata) -> Identity {
     let Metadata {
-        inode,
+        identity,
         size,
         modified,
         changed,
         ..
     } = metadata;
-    let words = [inode.1, *size, nanoseconds(*modified), nanoseconds(*changed)];
+    let words = [
+        identity.inode,
+        *size,
+        nanoseconds(*modified),
+        nanoseconds(*changed),
+    ];
     let mut bytes = [0; 32];
     for (field, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
         *field = word.to_le_bytes();

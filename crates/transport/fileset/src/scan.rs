@@ -1,7 +1,7 @@
 //! The scan: from the paths that a user names to a manifest, entry by entry.
 
 use crate::entry::{Attributes, Entry, EntryKind, FileEntry, Segment, Timestamp};
-use crate::fs::{Access, FileSystem, FileType, Metadata};
+use crate::fs::{Access, FileIdentity, FileSystem, FileType, Metadata};
 use crate::manifest::{
     EntryError, Manifest, ManifestBuilder, SEGMENTS_MAX, encode_end, encode_entry, encode_header,
 };
@@ -141,7 +141,7 @@ pub struct Scan {
     stack: Vec<(RelativePath, RelativePath, Vec<Vec<u8>>)>,
     builder: ManifestBuilder,
     /// File number by device and inode, of files with more than one link.
-    links: HashMap<(u64, u64), u32>,
+    links: HashMap<FileIdentity, u32>,
     encoded: Vec<u8>,
     hasher: blake3::Hasher,
     hashed: usize,
@@ -324,7 +324,7 @@ impl Scan {
                 names = Some(children);
                 EntryKind::Directory
             }
-            FileType::File => match self.links.get(&metadata.inode) {
+            FileType::File => match self.links.get(&metadata.identity) {
                 Some(file) => {
                     attributes = Attributes::default();
                     EntryKind::HardLink(*file)
@@ -358,7 +358,7 @@ impl Scan {
         self.builder.push(entry)?;
         self.encoded.append(&mut encoded);
         if is_file && metadata.links > 1 {
-            self.links.insert(metadata.inode, number);
+            self.links.insert(metadata.identity, number);
         }
         if let Some(names) = names {
             self.stack.push((path.clone(), source.clone(), names));

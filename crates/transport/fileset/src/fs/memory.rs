@@ -8,8 +8,8 @@
 mod content;
 mod state;
 
-use super::{Access, FileSystem, Metadata};
-use crate::entry::{FileEntry, Segment, Timestamp, Xattr};
+use super::{Access, FileIdentity, FileSystem, Metadata};
+use crate::entry::{FileEntry, Owner, Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use content::{Content, PAGE_SIZE};
 use millrace_transport::random::Random;
@@ -135,9 +135,12 @@ impl MemoryFs {
 impl FileSystem for MemoryFs {
     type File = usize;
 
-    fn root_identity(&self) -> io::Result<(u64, u64)> {
-        // No device has this number.
-        Ok((u64::MAX, Arc::as_ptr(&self.0).addr() as u64))
+    fn root_identity(&self) -> io::Result<FileIdentity> {
+        Ok(FileIdentity {
+            // No device has this number.
+            device: u64::MAX,
+            inode: Arc::as_ptr(&self.0).addr() as u64,
+        })
     }
 
     fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
@@ -272,7 +275,7 @@ impl FileSystem for MemoryFs {
         Ok(())
     }
 
-    fn set_owner(&self, file: &usize, owner: (u32, u32)) -> io::Result<()> {
+    fn set_owner(&self, file: &usize, owner: Owner) -> io::Result<()> {
         let mut state = self.0.lock();
         state.step()?;
         state.inodes[*file].owner = owner;
@@ -324,7 +327,7 @@ impl FileSystem for MemoryFs {
     fn set_link(
         &self,
         path: &RelativePath,
-        owner: Option<(u32, u32)>,
+        owner: Option<Owner>,
         modified: Option<Timestamp>,
     ) -> io::Result<()> {
         let mut state = self.0.lock();

@@ -6,7 +6,7 @@ mod real;
 pub(crate) use real::bytes as path_bytes;
 pub use real::{CreatedDirectories, Root};
 
-use crate::entry::{Segment, Timestamp, Xattr};
+use crate::entry::{Owner, Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use std::io;
 
@@ -22,6 +22,15 @@ pub enum FileType {
     Other,
 }
 
+/// The identity of a file on this machine.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FileIdentity {
+    /// The number of the device.
+    pub device: u64,
+    /// The number of the inode on the device.
+    pub inode: u64,
+}
+
 /// Metadata of a file (inode(7)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metadata {
@@ -30,14 +39,12 @@ pub struct Metadata {
     pub size: u64,
     /// Permission bits.
     pub mode: u32,
-    /// User and group numbers.
-    pub owner: (u32, u32),
+    pub owner: Owner,
     /// Time of the last modification of the content.
     pub modified: Timestamp,
     /// Time of the last change of the inode.
     pub changed: Timestamp,
-    /// Number of the device and of the inode.
-    pub inode: (u64, u64),
+    pub identity: FileIdentity,
     /// Hard links.
     pub links: u64,
 }
@@ -65,11 +72,11 @@ pub trait FileSystem {
     /// An open file.
     type File;
 
-    /// Returns two numbers that distinguish the root from every other one in this process, such as device and inode.
+    /// Returns the identity of the root, which distinguishes it from every other root in this process.
     ///
     /// # Errors
     /// The errors of `fstat(2)`.
-    fn root_identity(&self) -> io::Result<(u64, u64)>;
+    fn root_identity(&self) -> io::Result<FileIdentity>;
     /// Returns the metadata of a path; of a symlink those of the link itself.
     ///
     /// # Errors
@@ -147,7 +154,7 @@ pub trait FileSystem {
     ///
     /// # Errors
     /// The errors of `fchown(2)`.
-    fn set_owner(&self, file: &Self::File, owner: (u32, u32)) -> io::Result<()>;
+    fn set_owner(&self, file: &Self::File, owner: Owner) -> io::Result<()>;
     /// Sets extended attributes.
     ///
     /// # Errors
@@ -182,7 +189,7 @@ pub trait FileSystem {
     fn set_link(
         &self,
         path: &RelativePath,
-        owner: Option<(u32, u32)>,
+        owner: Option<Owner>,
         modified: Option<Timestamp>,
     ) -> io::Result<()>;
     /// Makes a symlink.

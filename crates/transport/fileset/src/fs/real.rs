@@ -1,8 +1,8 @@
 //! The file system on Linux: `openat2(2)` resolves every path with `RESOLVE_BENEATH` and
 //! `RESOLVE_NO_SYMLINKS`.
 
-use super::{Access, FileSystem, FileType, Metadata};
-use crate::entry::{Segment, Timestamp, Xattr};
+use super::{Access, FileIdentity, FileSystem, FileType, Metadata};
+use crate::entry::{Owner, Segment, Timestamp, Xattr};
 use crate::path::RelativePath;
 use rustix::fs::{
     self, AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, SeekFrom, Timespec, Uid,
@@ -133,9 +133,8 @@ impl Drop for CreatedDirectories {
 impl FileSystem for Root {
     type File = File;
 
-    fn root_identity(&self) -> io::Result<(u64, u64)> {
-        let found = fs::fstat(&self.directory)?;
-        Ok((found.st_dev, found.st_ino))
+    fn root_identity(&self) -> io::Result<FileIdentity> {
+        Ok(identity(&fs::fstat(&self.directory)?))
     }
 
     fn metadata(&self, path: &RelativePath) -> io::Result<Metadata> {
@@ -287,7 +286,7 @@ impl FileSystem for Root {
         Ok(fs::futimens(file, &modification(modified))?)
     }
 
-    fn set_owner(&self, file: &File, (user, group): (u32, u32)) -> io::Result<()> {
+    fn set_owner(&self, file: &File, Owner { user, group }: Owner) -> io::Result<()> {
         Ok(fs::fchown(
             file,
             Some(Uid::from_raw(user)),
@@ -336,11 +335,11 @@ impl FileSystem for Root {
     fn set_link(
         &self,
         path: &RelativePath,
-        owner: Option<(u32, u32)>,
+        owner: Option<Owner>,
         modified: Option<Timestamp>,
     ) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
-        if let Some((user, group)) = owner {
+        if let Some(Owner { user, group }) = owner {
             let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
             fs::chownat(&parent, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
         }
@@ -407,6 +406,13 @@ fn modification(modified: Timestamp) -> fs::Timestamps {
     }
 }
 
+fn identity(stat: &fs::Stat) -> FileIdentity {
+    FileIdentity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    }
+}
+
 fn convert(stat: &fs::Stat) -> Metadata {
     let time = |seconds: i64, nanoseconds: u64| Timestamp {
         seconds,
@@ -421,10 +427,13 @@ fn convert(stat: &fs::Stat) -> Metadata {
         },
         size: u64::try_from(stat.st_size).unwrap_or(0),
         mode: stat.st_mode & 0o7777,
-        owner: (stat.st_uid, stat.st_gid),
+        owner: Owner {
+            user: stat.st_uid,
+            group: stat.st_gid,
+        },
         modified: time(stat.st_mtime, stat.st_mtime_nsec),
         changed: time(stat.st_ctime, stat.st_ctime_nsec),
-        inode: (stat.st_dev, stat.st_ino),
+        identity: identity(stat),
         links: stat.st_nlink,
     }
 }

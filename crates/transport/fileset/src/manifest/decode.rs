@@ -2,7 +2,7 @@
 
 use super::encode::{DIRECTORY, END, FILE, FLAG_LARGE, FLAG_PRESERVE, HARD_LINK, MAGIC, SYMLINK};
 use super::{EntryError, Manifest, ManifestBuilder, SEGMENTS_MAX};
-use crate::entry::{Attributes, Entry, EntryKind, FileEntry, Segment, Timestamp};
+use crate::entry::{Attributes, Entry, EntryKind, FileEntry, Owner, Segment, Timestamp, Xattr};
 use crate::path::{NAME_MAX, PATH_MAX, PathError, RelativePath};
 use crate::varint::{VarintError, take, take_bytes, take_signed};
 use millrace_transport::extent::ExtentSize;
@@ -250,9 +250,8 @@ impl ManifestReader {
         let mut fields = Fields { bytes, entry: count };
         match fields.step(builder.last(), self.preserve)? {
             Step::Entry(entry) => {
-                let (segments, memory) = cost(&entry);
-                self.segments += segments;
-                self.memory += memory;
+                self.segments += segments(&entry);
+                self.memory += memory(&entry);
                 within("entries", count as u64 + 1, self.limits.entries as u64)?;
                 within("segments", self.segments as u64, self.limits.segments as u64)?;
                 within("bytes of names", self.memory as u64, self.limits.memory as u64)?;
@@ -300,20 +299,30 @@ fn decode_header(bytes: &mut &[u8]) -> Result<(ExtentSize, bool), Stop> {
     ))
 }
 
-/// Returns the number of segments of an entry and the bytes of memory that the entry occupies.
-fn cost(entry: &Entry) -> (usize, usize) {
+/// Returns the number of segments of an entry.
+fn segments(entry: &Entry) -> usize {
+    match &entry.kind {
+        EntryKind::File(file) => file.segments.len(),
+        EntryKind::Symlink(_) | EntryKind::Directory | EntryKind::HardLink(_) => 0,
+    }
+}
+
+/// The bytes of memory that an extended attribute occupies besides name and value: two pointers with lengths.
+const XATTR_OVERHEAD: usize = size_of::<Xattr>();
+
+/// Returns the bytes of memory that the names and values of an entry occupy.
+fn memory(entry: &Entry) -> usize {
     let xattrs: usize = entry
         .attributes
         .xattrs
         .iter()
-        .map(|(name, value)| name.len() + value.len() + 32)
+        .map(|(name, value)| name.len() + value.len() + XATTR_OVERHEAD)
         .sum();
-    let (segments, target) = match &entry.kind {
-        EntryKind::File(file) => (file.segments.len(), 0),
-        EntryKind::Symlink(target) => (0, target.len()),
-        EntryKind::Directory | EntryKind::HardLink(_) => (0, 0),
+    let target = match &entry.kind {
+        EntryKind::Symlink(target) => target.len(),
+        EntryKind::File(_) | EntryKind::Directory | EntryKind::HardLink(_) => 0,
     };
-    (segments, entry.path.as_bytes().len() + xattrs + target)
+    entry.path.as_bytes().len() + xattrs + target
 }
 
 fn within(name: &'static str, value: u64, limit: u64) -> Result<(), Stop> {
@@ -381,8 +390,10 @@ impl<'b> Fields<'_, 'b> {
             ..Attributes::default()
         };
         if preserve {
-            let user = self.number(u64::from(u32::MAX))? as u32;
-            attributes.owner = Some((user, self.number(u64::from(u32::MAX))? as u32));
+            attributes.owner = Some(Owner {
+                user: self.number(u64::from(u32::MAX))? as u32,
+                group: self.number(u64::from(u32::MAX))? as u32,
+            });
             let error = ManifestError::Xattrs { entry: self.entry };
             let mut size = 0;
             for _ in 0..self.number(XATTRS_SIZE_MAX as u64)? {

@@ -12,7 +12,7 @@
 //! ```
 //! Numbers are encoded as LEB128. Seconds are zigzag-encoded first.
 
-use crate::entry::{Attributes, Entry, EntryKind, FileEntry, Timestamp};
+use crate::entry::{Attributes, Entry, EntryKind, FileEntry, Owner, Timestamp};
 use crate::path::RelativePath;
 use crate::varint::{put, put_signed};
 use millrace_transport::extent::ExtentSize;
@@ -72,7 +72,7 @@ fn encode_attributes(attributes: &Attributes, preserve: bool, out: &mut Vec<u8>)
     put(out, u64::from(attributes.mode));
     put_time(out, attributes.modified);
     if preserve {
-        let (user, group) = attributes.owner.unwrap_or_default();
+        let Owner { user, group } = attributes.owner.unwrap_or_default();
         put(out, u64::from(user));
         put(out, u64::from(group));
         put(out, attributes.xattrs.len() as u64);

@@ -3,6 +3,7 @@
 //! Their names depend on the key of the sender, so that no sender reaches those of another. One sender may still send a file in two sets
 //! at the same time, or a set twice: the second sink is refused. Sinks of other processes are not seen.
 
+use crate::fs::FileIdentity;
 use crate::path::RelativePath;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -16,14 +17,14 @@ static HELD: LazyLock<Mutex<HashSet<Name>>> = LazyLock::new(Mutex::default);
 /// The files that one sink uses; they are free again when it is dropped.
 #[derive(Debug)]
 pub(super) struct Claims {
-    /// Device and inode of the sink's directory.
-    root: (u64, u64),
+    /// The identity of the sink's directory.
+    root: FileIdentity,
     /// The claimed name of each file, by its number; `None` is the journal.
     names: HashMap<Option<u32>, Name>,
 }
 
 impl Claims {
-    pub(super) fn new(root: (u64, u64)) -> Claims {
+    pub(super) fn new(root: FileIdentity) -> Claims {
         Claims {
             root,
             names: HashMap::new(),
@@ -36,8 +37,8 @@ impl Claims {
             return true;
         }
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.root.0.to_le_bytes());
-        hasher.update(&self.root.1.to_le_bytes());
+        hasher.update(&self.root.device.to_le_bytes());
+        hasher.update(&self.root.inode.to_le_bytes());
         hasher.update(path.as_bytes());
         let mut name = Name::default();
         hasher.finalize_xof().fill(&mut name);

@@ -282,9 +282,9 @@ impl<F: FileSystem> Sink<F> {
         Some(set_root(self.manifest.digest(), values?.iter()))
     }
 
-    /// Returns the numbers of extents and groups in memory, which callers compare with bounds.
-    pub fn in_memory(&self) -> (usize, usize) {
-        (self.extents.len(), self.groups.len())
+    /// Returns true while an extent or a group is in memory, because it is not verified.
+    pub fn has_data_in_memory(&self) -> bool {
+        !(self.extents.is_empty() && self.groups.is_empty())
     }
 
     fn entry(&self, file: u32) -> Option<&Entry> {

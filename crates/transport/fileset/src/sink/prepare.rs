@@ -427,8 +427,8 @@ impl<F: FileSystem> Sink<F> {
 
     /// Returns true if two paths name one file.
     pub(super) fn is_same_file(&self, one: &RelativePath, other: &RelativePath) -> io::Result<bool> {
-        let one = optional(self.fs.metadata(one))?.map(|metadata| metadata.inode);
-        let other = optional(self.fs.metadata(other))?.map(|metadata| metadata.inode);
+        let one = optional(self.fs.metadata(one))?.map(|metadata| metadata.identity);
+        let other = optional(self.fs.metadata(other))?.map(|metadata| metadata.identity);
         Ok(one.is_some() && one == other)
     }
 

@@ -1,6 +1,7 @@
 //! Scans and transfers of real files.
 
 use crate::support::{Report, carry, noise, snapshot};
+use millrace_fileset::entry::Owner;
 use millrace_fileset::fs::{Access, FileSystem, Root};
 use millrace_fileset::path::RelativePath;
 use millrace_fileset::scan::{ScanItem, SkipReason, resolve_arguments};
@@ -160,7 +161,9 @@ fn symlinks_have_the_time_and_the_owner_of_the_source_and_lead_nowhere_outside()
         seconds: 1_000_000_000,
         nanoseconds: 5,
     };
-    let owner = rustix::process::geteuid().is_root().then_some((12, 34));
+    let owner = rustix::process::geteuid()
+        .is_root()
+        .then_some(Owner { user: 12, group: 34 });
     let root = Root::open(&from).unwrap();
     root.set_link(&path("sub/link"), owner, Some(time)).unwrap();
     let options = SinkOptions {

@@ -1,8 +1,8 @@
 //! Inodes of the model: each with its live content, its durable content and the volatile changes between them.
 
 use super::content::Content;
-use crate::entry::{Timestamp, Xattr};
-use crate::fs::{FileType, Metadata};
+use crate::entry::{Owner, Timestamp, Xattr};
+use crate::fs::{FileIdentity, FileType, Metadata};
 use crate::path::RelativePath;
 use millrace_transport::random::Random;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub(super) enum Node {
 pub(super) struct Inode {
     pub(super) node: Node,
     pub(super) mode: u32,
-    pub(super) owner: (u32, u32),
+    pub(super) owner: Owner,
     pub(super) modified: Timestamp,
     pub(super) changed: Timestamp,
     /// The times of the last modification and of the last change that were synced.
@@ -126,7 +126,7 @@ impl State {
         self.inodes.push(Inode {
             node,
             mode,
-            owner: (0, 0),
+            owner: Owner::default(),
             modified: now,
             changed: now,
             durable_times: (now, now),
@@ -230,7 +230,10 @@ impl State {
             owner: found.owner,
             modified: found.modified,
             changed: found.changed,
-            inode: (0, inode as u64),
+            identity: FileIdentity {
+                device: 0,
+                inode: inode as u64,
+            },
             links: links.sum(),
         }
     }
