@@ -157,6 +157,30 @@ def test_an_invitation_and_a_notice_arrive_as_messages_that_others_read(api):
     assert api.waiting() == 0
 
 
+def test_a_notice_whose_objects_were_deleted_ends_for_nobody_else(api):
+    api.server.start()
+    [site] = api.exchange.order({"operation": "create_site", "name": "Makuhari"})["applied"]["created"]
+    contact = {"account": api.account, "name": "Desk", "email": "desk@aoba.example", "telephone": "+81 3 1234", "roles": ["noc"]}
+    assert api.ask("POST", "/api/v1/contacts", contact).status_code == 201
+    notice = {"kind": "incident", "title": "Fire", "about": "", "begins": "2026-01-01T00:00:00.000Z", "ends": None, "objects": [site]}
+    made = api.ask("POST", "/api/v1/notices", notice)
+    assert made.status_code == 201 and made.json()["members"] == [], made.text
+    api.exchange.order({"operation": "delete", "target": site})
+    [shown] = api.ask("GET", "/api/v1/notices").json()["items"]
+    assert shown["objects"] == [{"id": site, "name": site}], shown
+    # The page ends it with the objects that it shows.
+    over = {**notice, "objects": [one["id"] for one in shown["objects"]], "ends": "2026-01-01T01:00:00.000Z"}
+    ended = api.ask("PUT", f"/api/v1/notices/{shown['id']}", over)
+    assert ended.status_code == 200, ended.text
+    assert (ended.json()["state"], ended.json()["members"]) == ("over", [])
+    assert api.waiting() == 0 and not api.server.letters()
+    # A new notice cannot name it, and neither can one that has not had it.
+    assert api.ask("POST", "/api/v1/notices", over).status_code == 422
+    everybody = api.ask("PUT", f"/api/v1/notices/{shown['id']}", {**over, "objects": []})
+    assert [member["name"] for member in everybody.json()["members"]] == ["Aoba"], everybody.text
+    assert api.ask("PUT", f"/api/v1/notices/{shown['id']}", over).status_code == 422
+
+
 def test_a_server_that_is_away_and_a_killed_engine_lose_no_letter_and_double_none(api):
     names = [f"person{number}" for number in range(5)]
     for name in names:

@@ -67,7 +67,7 @@ pub(crate) struct NoticeView {
 pub(crate) struct NoticeObject {
     /// The identifier.
     id: String,
-    /// The name.
+    /// The name; the identifier of one that was deleted.
     name: String,
 }
 
@@ -86,7 +86,8 @@ pub(crate) struct NoticeOrder {
     /// The end, RFC 3339; null while it is not known. Maintenance has one.
     #[serde(default)]
     ends: Option<String>,
-    /// Sites, switches, trunks, connections and services; without any, the notice concerns every member.
+    /// Sites, switches, trunks, connections and services; without any, the notice concerns every member. A notice that is replaced may
+    /// keep those that were deleted since.
     #[serde(default)]
     objects: Vec<String>,
     /// True if the public status page shows it.
@@ -117,8 +118,9 @@ pub(crate) struct PreviewText {
 }
 
 impl NoticeOrder {
-    /// Returns the notice that the order describes.
-    fn notice(&self, principal: &Principal, now: Timestamp) -> Result<Notice, Problem> {
+    /// Returns the notice that the order describes. `known` are the objects of the notice that it replaces: those of them that were
+    /// deleted may stay, because without any object it would concern every member.
+    fn notice(&self, principal: &Principal, now: Timestamp, known: &[ObjectId]) -> Result<Notice, Problem> {
         let title = one_line(&self.title, "/title", 1..=TITLE_MAX)?;
         if self.about.chars().count() > ABOUT_MAX {
             return Err(Problem::invalid(
@@ -154,7 +156,7 @@ impl NoticeOrder {
                         | ObjectId::Connection(_)
                         | ObjectId::Service(_)
                 );
-                is_kind && principal.may_read(*object)
+                is_kind && (known.contains(object) || principal.may_read(*object))
             });
             let shown: String = text.chars().take(40).collect();
             object.ok_or_else(|| {
@@ -220,11 +222,9 @@ fn view(app: &App, principal: &Principal, id: String, notice: &Notice) -> Option
         public: notice.public,
         touches,
         objects: objects
-            .filter_map(|object| {
-                Some(NoticeObject {
-                    id: object.to_string(),
-                    name: name_of(snapshot, *object)?,
-                })
+            .map(|object| NoticeObject {
+                id: object.to_string(),
+                name: name_of(snapshot, *object).unwrap_or_else(|| object.to_string()),
             })
             .collect(),
         members: found
@@ -266,7 +266,7 @@ pub(crate) async fn preview(
     Body(given): Body<NoticeOrder>,
 ) -> Result<Json<NoticePreview>, Problem> {
     principal.require(OperationKind::WriteNotice)?;
-    let notice = given.notice(&principal, app.now())?;
+    let notice = given.notice(&principal, app.now(), &[])?;
     let found = members(&app, &principal, &notice);
     let scope = ViewContext::new(&principal, app.now());
     let version = Version::New;
@@ -338,7 +338,7 @@ pub(crate) async fn create(
     Body(given): Body<NoticeOrder>,
 ) -> Result<(StatusCode, Json<NoticeView>), Problem> {
     principal.require(OperationKind::WriteNotice)?;
-    let notice = given.notice(&principal, app.now())?;
+    let notice = given.notice(&principal, app.now(), &[])?;
     told(&app, &principal, "no-0", &notice, Version::New)?;
     app.record(
         &principal.audit_name(),
@@ -395,7 +395,7 @@ pub(crate) async fn replace(
     let before = find(&app, &principal, &id)?;
     let notice = Notice {
         sequence: before.sequence + 1,
-        ..given.notice(&principal, app.now())?
+        ..given.notice(&principal, app.now(), &before.objects)?
     };
     told(&app, &principal, &id, &notice, Version::Changed)?;
     app.record(
