@@ -1,12 +1,14 @@
 """Two engines of an exchange on one PostgreSQL database: what a member's frames notice when the leader is killed, when it sleeps and wakes,
-when the database is away, and when yesterday's backup is restored. Needs root.
+when the database is away, and when yesterday's backup is restored; and that graphs and bills survive the leader. Needs root.
 
 With MILLRACE_EXCHANGE_LONG the leader sleeps 10 times for 15 s, the database is away for 2 minutes, a leader is cut off from the
 database, and times have the bounds of gates A9 and A10.
 """
 
+import datetime
 import os
 import signal
+import struct
 import time
 
 import pytest
@@ -165,6 +167,83 @@ def test_a_leader_that_is_cut_off_from_the_database_is_replaced_and_the_switch_r
     assert pair.leads(two)
     lost = traffic.lost()
     print(f"{traffic.sent} frames, {len(lost)} lost")
+    assert not lost, sorted(lost)[:20]
+
+
+def crc32c(data):
+    """Returns the CRC-32C of some bytes (RFC 3720, appendix B.4)."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def file_of_day(start, connection, rate):
+    """Returns a file of a day (docs/exchange-series.md) in which a connection has an equal rate below 2048 bit/s, in and out."""
+    keys = [struct.pack(">BBII", 1, measure, connection, 0) for measure in (0, 1)]
+    column = struct.pack(">BHB", 0, rate, 240)
+    columns = [column + crc32c(key + column).to_bytes(4, "big") for key in keys]
+    index = b"".join(key + struct.pack(">I", number * len(columns[0])) for number, key in enumerate(keys))
+    header = b"MRSERIES" + struct.pack(">BBHQII", 1, 1, 288, start, len(keys), 32 + len(index))
+    return header + crc32c(header).to_bytes(4, "big") + index + b"".join(columns)
+
+
+def known_times(pair, engine, connection):
+    """Returns the coverage of the points of a connection over a day, by their place in time, as far as traffic was seen."""
+    answer = requests.get(f"{pair.url(engine)}/api/v1/series/connections/{connection}", headers=pair.key_of_staff(), timeout=60)
+    assert answer.status_code == 200, answer.text
+    graph = answer.json()
+    start = datetime.datetime.fromisoformat(graph["start"].replace("Z", "+00:00")).timestamp()
+    [line] = [line for line in graph["lines"] if line["measure"] == "in"]
+    points = enumerate(zip(line["average"], line["coverage"]))
+    # Yesterday's are below that.
+    return {start + number * graph["step_seconds"]: coverage for number, (average, coverage) in points if (average or 0) > 2000}
+
+
+def billed(engine, month, connection):
+    """Returns what a connection is billed for a month."""
+    [row] = [row for row in engine.ask("billing", month)["rows"] if row["connection"] == connection]
+    return row["billed_bps"]
+
+
+def test_graphs_and_bills_are_those_of_both_engines_and_survive_the_leader(pair):
+    one, two = pair.by_role()
+    connection = pair.ends[0]
+    wait_for("the follower knows the user", lambda: pair.key_of_staff() and two.objects("us"))
+    # The follower has measured yesterday, and nobody else has.
+    two.stop()
+    day = int(time.time()) // 86400 * 86400 - 86400
+    month = f"{datetime.datetime.fromtimestamp(day, datetime.timezone.utc):%Y-%m}"
+    content = file_of_day(day, int(connection.removeprefix("cn-")), 1000)
+    (two.folder / "exchange.series" / f"five-{day:012}.chunk").write_bytes(content)
+    two.start()
+    wait_for("the leader bills yesterday", lambda: billed(one, month, connection) == 1000, bound=180)
+
+    traffic = Traffic("ixe-a", "ixe-b")
+    traffic.start()
+    wait_for("the leader's graph has traffic", lambda: known_times(pair, one, connection), bound=120)
+    before = known_times(pair, one, connection)
+
+    def has_all(engine):
+        found = known_times(pair, engine, connection)
+        return all(found.get(at, 0) >= coverage for at, coverage in before.items())
+    wait_for("the follower shows it", lambda: has_all(two))
+    assert billed(two, month, connection) == 1000
+
+    one.stop(signal.SIGKILL)
+    pair.wait_leads(two)
+    assert has_all(two), (before, known_times(pair, two, connection))
+    assert billed(two, month, connection) == 1000
+    own = sum(known_times(pair, two, connection).values())
+    wait_for("the new leader measures", lambda: sum(known_times(pair, two, connection).values()) > own + 1 / 30, bound=120)
+    # An engine without files gets all of them.
+    for file in (one.folder / "exchange.series").iterdir():
+        file.unlink()
+    one.start()
+    wait_for("the old leader shows both parts", lambda: has_all(one) and billed(one, month, connection) == 1000, bound=180)
+    lost = traffic.lost()
     assert not lost, sorted(lost)[:20]
 
 

@@ -10,12 +10,14 @@
 
 mod counters;
 mod freeze;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
@@ -28,6 +30,7 @@ use serde_json::{Value, json};
 
 use self::counters::{Counted, Counters};
 use self::freeze::Months;
+pub(crate) use self::sharing::{Sharing, share};
 use crate::settings::Series;
 use crate::switches::Switches;
 
@@ -205,8 +208,14 @@ fn system_time() -> Timestamp {
     Timestamp::from(std::time::SystemTime::now())
 }
 
-/// Keeps the series until the process ends.
-pub(crate) async fn keep(series: Shared, (switches, samples): (Switches, Option<Samples>), handle: Handle) {
+/// Keeps the series until this engine leads no more. No month is frozen before `complete` is true: the points that another engine has
+/// measured would be missing.
+pub(crate) async fn keep(
+    series: Shared,
+    (switches, samples): (Switches, Option<Samples>),
+    handle: Handle,
+    complete: Arc<AtomicBool>,
+) {
     let mut counters = Counters::default();
     let mut read_at = Instant::now();
     let mut pairs = Pairs::new();
@@ -246,6 +255,8 @@ pub(crate) async fn keep(series: Shared, (switches, samples): (Switches, Option<
             }
             failure = reason;
         }
-        months.freeze(&series, exchange, &handle, now).await;
+        if complete.load(Ordering::Acquire) {
+            months.freeze(&series, exchange, &handle, now).await;
+        }
     }
 }

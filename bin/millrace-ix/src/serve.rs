@@ -1,18 +1,22 @@
 //! The engine as a process: database, keys, engine thread, listeners; and its part among the engines of a shared database.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, anyhow, bail};
 use millrace_ix_engine::ForeignPolicy;
 use millrace_ix_samples::{Receiver, Shared};
 use millrace_ix_service::{Handle, Service, StartError};
-use millrace_ix_store::{Postgres, PostgresSettings, SigningKey, Sqlite, Store, StoreError, sha256_hex};
+use millrace_ix_store::{
+    Postgres, PostgresSettings, SharedSeries, SigningKey, Sqlite, Store, StoreError, sha256_hex,
+};
 use millrace_notify::{State, notify};
 use millrace_types::Duration;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::control;
 use crate::heads;
@@ -29,6 +33,40 @@ const PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 const TASKS_END_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 /// The setting that says which keys the engines of a shared database have.
 const KEYS: &str = "keys";
+
+/// The series, for the life of the process: they are the same files whether the engine leads or follows.
+#[derive(Clone)]
+struct Series {
+    kept: millrace_ix_series::Shared,
+    /// `None` without a shared database.
+    sharing: Option<Arc<Mutex<series::Sharing>>>,
+}
+
+impl Series {
+    fn open(settings: &Settings) -> Result<Option<Series>> {
+        let Some(kept) = series::open(&settings.series, &settings.database.path)? else {
+            return Ok(None);
+        };
+        let sharing = match settings.database.postgres {
+            Some(_) => {
+                let database = SharedSeries::new(postgres_settings(settings)?)?;
+                Some(Arc::new(Mutex::new(series::Sharing::new(database, kept.clone()))))
+            }
+            None => None,
+        };
+        Ok(Some(Series { kept, sharing }))
+    }
+
+    /// Exchanges series with the other engines. Returns a value that becomes true when all files were compared once.
+    fn share(&self, runtime: &Runtime, epoch: Option<u64>, handle: &Handle) -> Arc<AtomicBool> {
+        let complete = Arc::new(AtomicBool::new(self.sharing.is_none()));
+        if let Some(sharing) = &self.sharing {
+            let (sharing, handle) = (Arc::clone(sharing), handle.clone());
+            runtime.spawn(series::share(sharing, epoch, handle, Arc::clone(&complete)));
+        }
+        complete
+    }
+}
 
 /// The end of a part: the signal to stop, or another part begins with the same database.
 enum End {
@@ -49,6 +87,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("database.path {}", path.display()))?;
     }
     let stop = stop_signal()?;
+    let series = Series::open(settings)?;
     let mut store = Some(open(settings)?);
     let mut has_served = false;
     while !*stop.borrow() {
@@ -56,7 +95,7 @@ pub(crate) fn run(settings: &Settings) -> Result<()> {
             Some(store) => Ok(store),
             None => open(settings),
         };
-        match opened.and_then(|store| part(settings, store, stop.clone())) {
+        match opened.and_then(|store| part(settings, store, series.as_ref(), stop.clone())) {
             Ok(End::Stopped) => break,
             Ok(End::NewTerm(next)) => {
                 store = next;
@@ -98,13 +137,18 @@ fn open(settings: &Settings) -> Result<Box<dyn Store>> {
 
 /// Opens the PostgreSQL database of the settings.
 pub(crate) fn open_postgres(settings: &Settings) -> Result<Postgres> {
+    Ok(Postgres::open(postgres_settings(settings)?)?)
+}
+
+/// Returns the way to the PostgreSQL database of the settings.
+fn postgres_settings(settings: &Settings) -> Result<PostgresSettings> {
     let database = &settings.database;
     let password = |path: &PathBuf| -> Result<String> {
         let bytes = keys::read(path, "database.postgres_password_file")?;
         let text = String::from_utf8(bytes).context("database.postgres_password_file: expected text")?;
         Ok(text.trim().to_owned())
     };
-    Ok(Postgres::open(PostgresSettings {
+    Ok(PostgresSettings {
         connection: database.postgres.clone().unwrap_or_default(),
         password: database
             .postgres_password_file
@@ -114,7 +158,7 @@ pub(crate) fn open_postgres(settings: &Settings) -> Result<Postgres> {
         ca_certificate: database.postgres_ca_certificate.clone(),
         name: settings.engine.name.clone(),
         address: settings.engine.address.clone(),
-    })?)
+    })
 }
 
 /// Returns a receiver that becomes true with SIGTERM or SIGINT, in whatever part the engine is.
@@ -144,7 +188,12 @@ fn stop_signal() -> Result<watch::Receiver<bool>> {
 }
 
 /// Leads or follows, until the signal to stop or another term.
-fn part(settings: &Settings, mut store: Box<dyn Store>, stop: watch::Receiver<bool>) -> Result<End> {
+fn part(
+    settings: &Settings,
+    mut store: Box<dyn Store>,
+    series: Option<&Series>,
+    stop: watch::Receiver<bool>,
+) -> Result<End> {
     let audit_key = audit_key(&settings.database.audit_key())?;
     let public_key = audit_key.public_key();
     let switches = Switches::default();
@@ -183,8 +232,8 @@ fn part(settings: &Settings, mut store: Box<dyn Store>, stop: watch::Receiver<bo
     let outcome = check_keys(settings, &service.handle(), epoch.is_some(), &public_key).and_then(|()| {
         let runtimes = (&network, &api);
         match epoch {
-            Some(epoch) => lead(settings, &service, &switches, epoch, runtimes, stop),
-            None => follow(settings, &service, &switches, runtimes, stop),
+            Some(epoch) => lead(settings, &service, (&switches, series), epoch, runtimes, stop),
+            None => follow(settings, &service, (&switches, series), runtimes, stop),
         }
     });
     let store = service.stop();
@@ -228,7 +277,7 @@ fn check_keys(settings: &Settings, handle: &Handle, leads: bool, public_key: &st
 fn lead(
     settings: &Settings,
     service: &Service,
-    switches: &Switches,
+    (switches, series): (&Switches, Option<&Series>),
     epoch: u64,
     (network, api): (&Runtime, &Runtime),
     stop: watch::Receiver<bool>,
@@ -239,12 +288,18 @@ fn lead(
     let filters = network.block_on(routing::serve(bgp, rpki, irr, extensions, &handle))?;
     // The receiver and the socket are closed at the end of this function.
     let (samples, _receiver) = samples(settings.sflow.as_ref(), epoch)?.unzip();
-    let series = series::open(&settings.series, &settings.database.path)?;
-    if let Some(series) = &series {
+    if let Some(series) = series {
         let sources = (switches.clone(), samples.clone());
-        network.spawn(series::keep(series.clone(), sources, handle.clone()));
+        let complete = series.share(network, Some(epoch), &handle);
+        network.spawn(series::keep(
+            series.kept.clone(),
+            sources,
+            handle.clone(),
+            complete,
+        ));
     }
-    let observers = (filters.clone(), samples, series, switches.counters.clone());
+    let kept = series.map(|series| series.kept.clone());
+    let observers = (filters.clone(), samples, kept, switches.counters.clone());
     let (_app, _socket) = api.block_on(async {
         let app = web::serve(&settings.api, &settings.database, &handle, observers, true).await?;
         let socket = control::serve(&settings.control.socket, &handle, &app, filters.as_ref())?;
@@ -259,12 +314,16 @@ fn lead(
 fn follow(
     settings: &Settings,
     service: &Service,
-    switches: &Switches,
+    (switches, series): (&Switches, Option<&Series>),
     (network, api): (&Runtime, &Runtime),
     stop: watch::Receiver<bool>,
 ) -> Result<bool> {
     let handle = service.handle();
-    let observers = (None, None, None, switches.counters.clone());
+    if let Some(series) = series {
+        series.share(network, None, &handle);
+    }
+    let kept = series.map(|series| series.kept.clone());
+    let observers = (None, None, kept, switches.counters.clone());
     let (app, _socket) = api.block_on(async {
         let app = web::serve(&settings.api, &settings.database, &handle, observers, false).await?;
         let socket = control::serve(&settings.control.socket, &handle, &app, None)?;

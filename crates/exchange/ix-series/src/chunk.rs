@@ -188,22 +188,21 @@ fn column(bytes: &[u8], key: Key, points: usize) -> Option<Column> {
     })
 }
 
-/// A file of columns.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    file: File,
+/// The header of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Header {
+    pub(crate) level: u8,
     pub(crate) start: u64,
     pub(crate) points: usize,
     series: usize,
+    /// The offset of the columns.
     data: u64,
 }
 
-impl Chunk {
-    /// Opens a file. Returns `None` if it is none of this form, or damaged in its header.
-    pub(crate) fn open(path: &Path) -> Option<Chunk> {
-        let file = File::open(path).ok()?;
-        let mut header = [0; HEADER_SIZE];
-        file.read_exact_at(&mut header, 0).ok()?;
+impl Header {
+    /// Returns the header at the start of some bytes; `None` if it is none of this form, or damaged.
+    fn parse(bytes: &[u8]) -> Option<Header> {
+        let header = bytes.first_chunk::<HEADER_SIZE>()?;
         let (body, sum) = header.split_last_chunk::<4>()?;
         if crc32c::crc32c(body).to_be_bytes() != *sum || !body.starts_with(&MAGIC) || body[8] != VERSION {
             return None;
@@ -213,19 +212,60 @@ impl Chunk {
                 .iter()
                 .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
         };
-        Some(Chunk {
-            file,
+        Some(Header {
+            level: body[9],
             points: usize::try_from(number(10, 2)).ok()?,
             start: number(12, 8),
             series: usize::try_from(number(20, 4)).ok()?,
             data: number(24, 4),
         })
     }
+}
+
+/// Returns the header and all columns of a file with these bytes, as [`Chunk::columns`]; `None` if its header is damaged, or its
+/// index is cut.
+pub(crate) fn parse(bytes: Vec<u8>) -> Option<(Header, impl Iterator<Item = (Key, Column)>)> {
+    let header = Header::parse(&bytes)?;
+    let index_end = header.series.checked_mul(ENTRY_SIZE)?.checked_add(HEADER_SIZE)?;
+    (index_end <= bytes.len()).then(|| (header, columns_of(bytes, header)))
+}
+
+/// Returns the columns of the file with these bytes that are not damaged, in the order of keys.
+fn columns_of(bytes: Vec<u8>, header: Header) -> impl Iterator<Item = (Key, Column)> {
+    let column = move |number: usize| {
+        let entry = bytes.get(HEADER_SIZE + number * ENTRY_SIZE..)?;
+        let (key, offset) = entry.split_first_chunk::<KEY_SIZE>()?;
+        let key = Key::from_bytes(*key)?;
+        let offset = u64::from(u32::from_be_bytes(*offset.first_chunk::<4>()?));
+        let at = usize::try_from(header.data + offset).ok()?;
+        Some((key, column(bytes.get(at..)?, key, header.points)?))
+    };
+    (0..header.series).filter_map(column)
+}
+
+/// A file of columns.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    file: File,
+    pub(crate) header: Header,
+}
+
+impl Chunk {
+    /// Opens a file. Returns `None` if it is none of this form, or damaged in its header.
+    pub(crate) fn open(path: &Path) -> Option<Chunk> {
+        let file = File::open(path).ok()?;
+        let mut header = [0; HEADER_SIZE];
+        file.read_exact_at(&mut header, 0).ok()?;
+        Some(Chunk {
+            file,
+            header: Header::parse(&header)?,
+        })
+    }
 
     /// Returns the points of a series; `None` if the file does not have it, or if its column is damaged.
     pub(crate) fn column(&self, key: Key) -> Option<Column> {
         let wanted = key.bytes();
-        let (mut low, mut high) = (0, self.series);
+        let (mut low, mut high) = (0, self.header.series);
         while low < high {
             let middle = low + (high - low) / 2;
             let mut entry = [0; ENTRY_SIZE];
@@ -246,8 +286,8 @@ impl Chunk {
     }
 
     fn column_at(&self, key: Key, offset: u32) -> Option<Column> {
-        let mut bytes = vec![0; KIND_SIZE + self.points * 3 + SUM_SIZE];
-        let at = self.data + u64::from(offset);
+        let mut bytes = vec![0; KIND_SIZE + self.header.points * 3 + SUM_SIZE];
+        let at = self.header.data + u64::from(offset);
         let mut size = 0;
         // The last column of a file may be shorter than the longest kind.
         while size < bytes.len() {
@@ -258,12 +298,12 @@ impl Chunk {
                 Err(_) => return None,
             }
         }
-        column(&bytes[..size], key, self.points)
+        column(&bytes[..size], key, self.header.points)
     }
 
     /// Returns the keys of all series.
     pub(crate) fn keys(&self) -> Vec<Key> {
-        let mut index = vec![0; self.series * ENTRY_SIZE];
+        let mut index = vec![0; self.header.series * ENTRY_SIZE];
         if self.file.read_exact_at(&mut index, HEADER_SIZE as u64).is_err() {
             return Vec::new();
         }
@@ -279,16 +319,11 @@ impl Chunk {
         let size = self.file.metadata().map_or(0, |metadata| metadata.len());
         let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
         let is_read = self.file.read_exact_at(&mut bytes, 0).is_ok();
-        let (series, data, points) = (if is_read { self.series } else { 0 }, self.data, self.points);
-        let column = move |number: usize| {
-            let entry = bytes.get(HEADER_SIZE + number * ENTRY_SIZE..)?;
-            let (key, offset) = entry.split_first_chunk::<KEY_SIZE>()?;
-            let key = Key::from_bytes(*key)?;
-            let offset = u64::from(u32::from_be_bytes(*offset.first_chunk::<4>()?));
-            let at = usize::try_from(data + offset).ok()?;
-            Some((key, column(bytes.get(at..)?, key, points)?))
-        };
-        (0..series).filter_map(column)
+        let mut header = self.header;
+        if !is_read {
+            header.series = 0;
+        }
+        columns_of(bytes, header)
     }
 }
 
@@ -338,7 +373,7 @@ mod tests {
         ]);
         write(&path, Level::Raw, 3600, 4, columns.clone().into_iter()).unwrap();
         let chunk = Chunk::open(&path).unwrap();
-        assert_eq!((chunk.start, chunk.points), (3600, 4));
+        assert_eq!((chunk.header.start, chunk.header.points), (3600, 4));
         assert!(chunk.columns().eq(columns.clone()));
         assert!(chunk.keys().iter().eq(columns.keys()));
         assert_eq!(chunk.column(key(4)), None);

@@ -3,7 +3,7 @@
 //! Ends of services come and go with orders, so that those that do not exist any more leave memory. Their points are in the
 //! log, from which they are read when somebody asks for them, and when the hour ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,8 @@ pub(crate) struct Current {
     columns: Columns,
     /// True if series have left memory.
     has_forgotten: bool,
+    /// The starts of the intervals that this engine has measured, and that other engines do not have yet.
+    unsent: BTreeSet<u64>,
 }
 
 impl Current {
@@ -53,19 +55,68 @@ impl Current {
             numbers,
             columns,
             has_forgotten: false,
+            unsent: BTreeSet::new(),
         })
     }
 
     /// Writes the values of an interval, the first one of each key, and returns the number of those that are refused, because
     /// there are too many series.
     pub(crate) fn push(&mut self, start: u64, values: &[(Key, u64)]) -> io::Result<u64> {
+        self.unsent.insert(start);
+        self.take(
+            start,
+            values.iter().map(|(key, value)| (*key, key.encode(*value))),
+        )
+    }
+
+    /// Writes the values of an interval that another engine has measured, in the place of own ones. Returns the number of those that
+    /// are refused.
+    pub(crate) fn absorb(&mut self, interval: &Interval) -> io::Result<u64> {
+        self.unsent.remove(&interval.start);
+        let at = usize::try_from((interval.start - self.start) / Level::Raw.step()).unwrap_or(usize::MAX);
+        let is_there = |(key, code): &(Key, u16)| {
+            let codes = self.columns.get(key);
+            codes.and_then(|codes| codes.get(at)) == Some(code)
+        };
+        if interval.values.iter().all(is_there) {
+            return Ok(0);
+        }
+        let known = interval.values.iter().filter(|(_, code)| *code != GAP);
+        self.take(interval.start, known.copied())
+    }
+
+    /// Returns at most `max` intervals that other engines do not have yet, oldest first.
+    pub(crate) fn unsent(&self, max: usize) -> Vec<Interval> {
+        let interval = |start: &u64| {
+            let at = usize::try_from((start - self.start) / Level::Raw.step()).unwrap_or(usize::MAX);
+            let columns = self.columns.iter();
+            let values = columns.filter_map(|(key, codes)| Some((*key, *codes.get(at)?)));
+            Interval {
+                start: *start,
+                values: values.collect(),
+            }
+        };
+        self.unsent.iter().take(max).map(interval).collect()
+    }
+
+    /// Notes that other engines have an interval.
+    pub(crate) fn sent(&mut self, start: u64) {
+        self.unsent.remove(&start);
+    }
+
+    /// Notes that other engines get no interval that was measured before.
+    pub(crate) fn send_nothing(&mut self) {
+        self.unsent.clear();
+    }
+
+    fn take(&mut self, start: u64, values: impl Iterator<Item = (Key, u16)>) -> io::Result<u64> {
         let mut found: BTreeMap<Key, u16> = BTreeMap::new();
         let (mut len, mut refused) = (self.numbers.len(), 0);
-        for (key, value) in values {
-            if found.contains_key(key) {
+        for (key, code) in values {
+            if found.contains_key(&key) {
                 continue;
             }
-            if !self.columns.contains_key(key) {
+            if !self.columns.contains_key(&key) {
                 let max = match key.subject {
                     Subject::End(_) => WITH_ENDS_MAX,
                     _ => SERIES_MAX,
@@ -76,7 +127,7 @@ impl Current {
                 }
                 len += 1;
             }
-            found.insert(*key, key.encode(*value));
+            found.insert(key, code);
         }
         let values = found.into_iter().collect();
         let interval = Interval { start, values };

@@ -12,7 +12,37 @@ const HEADER: &str = "connection,in_bps,in_coverage,out_bps,out_coverage,in_ipv4
     out_ipv4_coverage,in_ipv6_bps,in_ipv6_coverage,out_ipv6_bps,out_ipv6_coverage";
 
 fn path(folder: &Path, month: Month) -> PathBuf {
-    folder.join(format!("billing-{month}.csv"))
+    folder.join(name(month))
+}
+
+/// Returns the name of the file of a month.
+fn name(month: Month) -> String {
+    format!("billing-{month}.csv")
+}
+
+/// Returns the month whose file has a name; `None` if it is no name of such a file.
+pub(crate) fn month(name: &str) -> Option<Month> {
+    name.strip_prefix("billing-")?.strip_suffix(".csv")?.parse().ok()
+}
+
+/// Returns the names of the files of all months in a folder, the oldest first.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut names: Vec<String> = names.filter(|name| month(name).is_some()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Writes the file of a month with the bytes of another engine's file. Returns false if these are none of this form.
+pub(crate) fn put(folder: &Path, month: Month, bytes: &[u8]) -> Result<bool, SeriesError> {
+    if core::str::from_utf8(bytes).ok().and_then(parse).is_none() {
+        return Ok(false);
+    }
+    let path = path(folder, month);
+    let written = millrace_durable::replace(&path, bytes, millrace_durable::READABLE);
+    written.map_err(|reason| SeriesError { path, reason })?;
+    Ok(true)
 }
 
 fn parts(figure: &Figure) -> [Percentile; 6] {
@@ -39,7 +69,10 @@ pub(crate) fn write(folder: &Path, month: Month, figures: &BTreeMap<u32, Figure>
 
 /// Returns the figures of a month; `None` if there is no file of this form.
 pub(crate) fn read(folder: &Path, month: Month) -> Option<BTreeMap<u32, Figure>> {
-    let text = fs::read_to_string(path(folder, month)).ok()?;
+    parse(&fs::read_to_string(path(folder, month)).ok()?)
+}
+
+fn parse(text: &str) -> Option<BTreeMap<u32, Figure>> {
     let mut lines = text.lines();
     if lines.next() != Some(HEADER) {
         return None;

@@ -156,7 +156,8 @@ fn one(bytes: &[u8], keys: &mut HashMap<u32, Key>, numbers: &mut Numbers) -> Opt
     Some((Interval { start, values }, HEADER_SIZE + size))
 }
 
-fn put_varint(bytes: &mut Vec<u8>, mut value: u32) {
+/// Appends a number (LEB128).
+pub(crate) fn put_varint(bytes: &mut Vec<u8>, mut value: u32) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -164,7 +165,8 @@ fn put_varint(bytes: &mut Vec<u8>, mut value: u32) {
     bytes.push(value as u8);
 }
 
-fn varint(bytes: &[u8]) -> Option<(u32, &[u8])> {
+/// Returns the number at the start of some bytes (LEB128), and the bytes behind it.
+pub(crate) fn varint(bytes: &[u8]) -> Option<(u32, &[u8])> {
     let mut value = 0_u32;
     for (at, byte) in bytes.iter().take(5).enumerate() {
         value |= u32::from(byte & 0x7f).checked_shl(at as u32 * 7)?;

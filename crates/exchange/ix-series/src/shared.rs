@@ -12,8 +12,8 @@ use crate::billing::{Figure, Month};
 use crate::frozen;
 use crate::graph::{GraphPoint, Period};
 use crate::key::{Key, Subject};
-use crate::point::Level;
-use crate::store::{SeriesError, Store};
+use crate::point::{Level, Point};
+use crate::store::{ForeignError, SeriesError, Store};
 
 /// Seconds of a day.
 const DAY: u64 = 86_400;
@@ -59,6 +59,71 @@ impl Shared {
         self.store.lock().forget_ends(exists);
     }
 
+    /// Returns at most `max` intervals that other engines do not have yet, as [`Store::unsent`].
+    pub fn unsent(&self, max: usize) -> Vec<(u64, Vec<u8>)> {
+        self.store.lock().unsent(max)
+    }
+
+    /// Notes that other engines have an interval.
+    pub fn sent(&self, start: u64) {
+        self.store.lock().sent(start);
+    }
+
+    /// Notes that other engines get no interval that was measured before.
+    pub fn send_nothing(&self) {
+        self.store.lock().send_nothing();
+    }
+
+    /// Adds an interval that another engine has measured, as [`Store::absorb_interval`].
+    ///
+    /// # Errors
+    /// [`ForeignError`].
+    pub fn absorb_interval(&self, record: &[u8]) -> Result<(), ForeignError> {
+        let absorbed = self.store.lock().absorb_interval(record);
+        self.written.fetch_add(1, Ordering::Release);
+        absorbed
+    }
+
+    /// Returns the names of the files that engines give to each other, as [`Store::shared_files`], and those of frozen months, which
+    /// do not change.
+    pub fn shared_files(&self) -> Vec<(String, u64)> {
+        let mut files = self.store.lock().shared_files();
+        files.extend(frozen::names(&self.folder).into_iter().map(|name| (name, 0)));
+        files
+    }
+
+    /// Returns the content of a file; `None` if it is gone.
+    ///
+    /// # Errors
+    /// [`SeriesError`].
+    pub fn shared_file(&self, name: &str) -> Result<Option<Vec<u8>>, SeriesError> {
+        let path = self.folder.join(name);
+        match std::fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(reason) => Err(SeriesError { path, reason }),
+        }
+    }
+
+    /// Merges a file of another engine into the own one of this name, as [`Store::absorb_file`]. The file of a frozen month replaces
+    /// the own one.
+    ///
+    /// # Errors
+    /// [`ForeignError`].
+    pub fn absorb_file(&self, name: &str, bytes: Vec<u8>) -> Result<(), ForeignError> {
+        if let Some(month) = frozen::month(name) {
+            let is_right = frozen::put(&self.folder, month, &bytes)?;
+            return if is_right {
+                Ok(())
+            } else {
+                Err(ForeignError::Damaged(name.to_owned()))
+            };
+        }
+        let absorbed = self.store.lock().absorb_file(name, bytes);
+        self.written.fetch_add(1, Ordering::Release);
+        absorbed
+    }
+
     /// Returns the number of values that were refused, because there were too many series in an hour.
     pub fn refused(&self) -> u64 {
         self.store.lock().refused()
@@ -74,6 +139,11 @@ impl Shared {
     pub fn graphs(&self, keys: &[Key], period: Period, now: u64) -> Vec<Vec<GraphPoint>> {
         let store = self.store.lock();
         keys.iter().map(|key| store.graph(*key, period, now)).collect()
+    }
+
+    /// Returns the points of a series, as [`Store::read`].
+    pub fn read(&self, key: Key, level: Level, from: u64, to: u64) -> Vec<Point> {
+        self.store.lock().read(key, level, from, to)
     }
 
     /// Returns the keys of all series with a point since the start of the day in which `since` is.

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::chunk::{self, Chunk, Column, Source, merge, source};
 use crate::current::{Current, INTERVALS};
+use crate::interval;
 use crate::key::Key;
 use crate::point::{Level, Point, roll_up};
 
@@ -21,9 +22,7 @@ const PIECE_POINTS: usize = 12;
 const FIVE_POINTS: usize = 288;
 const HOUR_POINTS: usize = 24;
 /// The number of files of each kind that are kept. They are counted and not dated, so that a wrong clock deletes nothing.
-const RAW_FILES_MAX: usize = 6;
-const FIVE_FILES_MAX: usize = 100;
-const HOUR_FILES_MAX: usize = 3 * 366;
+const FILES_MAX: [(Kind, usize); 3] = [(Kind::Raw, 6), (Kind::Five, 100), (Kind::Hour, 3 * 366)];
 
 /// A failure of the file system.
 #[derive(Debug, Error)]
@@ -34,6 +33,18 @@ pub struct SeriesError {
     /// The file or folder.
     pub path: PathBuf,
     pub reason: io::Error,
+}
+
+/// A failure to take what another engine has measured.
+#[derive(Debug, Error)]
+pub enum ForeignError {
+    /// The bytes are none that this program writes under this name; nothing was changed.
+    #[error(
+        "{0}: expected an interval or a file of columns of another engine; it is damaged, or from a newer program"
+    )]
+    Damaged(String),
+    #[error(transparent)]
+    Series(#[from] SeriesError),
 }
 
 fn failure(path: &Path) -> impl FnOnce(io::Error) -> SeriesError + '_ {
@@ -69,6 +80,11 @@ impl Kind {
         format!("{name}-{start:012}.{extension}")
     }
 
+    /// Returns the time of a file in seconds.
+    const fn duration(self) -> u64 {
+        self.points() as u64 * self.level().step()
+    }
+
     const fn points(self) -> usize {
         match self {
             Kind::Raw => RAW_POINTS,
@@ -97,13 +113,46 @@ fn parse(name: &str) -> Option<(Kind, u64)> {
     Some((kind, start.parse().ok()?))
 }
 
+/// Returns the names of the files, of those that are named, that are older than those which are kept. They are counted and not dated.
+pub fn surplus<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut files: Vec<(Kind, u64)> = names.filter_map(parse).collect();
+    files.sort_unstable();
+    let of = |(kind, max): (Kind, usize)| {
+        let starts = files.iter().filter(move |(found, _)| *found == kind);
+        let count = starts.clone().count().saturating_sub(max);
+        starts.take(count).map(move |(_, start)| kind.file(*start))
+    };
+    FILES_MAX.into_iter().flat_map(of).collect()
+}
+
+/// Returns the name of the file of the day that takes the place of a file of an hour.
+pub fn day_file_of(name: &str) -> Option<String> {
+    let (kind, start) = parse(name)?;
+    (kind == Kind::Piece).then(|| Kind::Five.file(start - start % DAY))
+}
+
+/// A file with the number of its newest write.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    /// The size in bytes.
+    size: u64,
+    /// The number of the write that made the content; 0 if it is from before the start.
+    write: u64,
+}
+
+/// The time by which an interval of another engine may be older than the open hour and still be late, in seconds. One that is older
+/// is from a clock that was set back.
+const LATE_MAX: u64 = 2 * HOUR;
+
 /// Time series in a folder.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
     current: Option<Current>,
-    /// The files by kind and start, each with its size in bytes.
-    files: BTreeMap<(Kind, u64), u64>,
+    /// The files by kind and start.
+    files: BTreeMap<(Kind, u64), Written>,
+    /// The number of files that were written since the store was opened.
+    writes: u64,
     /// The number of values that were refused, because there are too many series.
     refused: u64,
 }
@@ -119,6 +168,7 @@ impl Store {
             folder: folder.to_owned(),
             current: None,
             files: BTreeMap::new(),
+            writes: 0,
             refused: 0,
         };
         let mut logs = BTreeSet::new();
@@ -130,7 +180,7 @@ impl Store {
             };
             if let Some(found) = parse(name) {
                 let size = entry.metadata().map_or(0, |metadata| metadata.len());
-                store.files.insert(found, size);
+                store.files.insert(found, Written { size, write: 0 });
             } else if let Some(start) = name
                 .strip_prefix("log-")
                 .and_then(|rest| rest.strip_suffix(".rows"))
@@ -179,7 +229,7 @@ impl Store {
 
     /// Returns the size of all files but the current log, in bytes.
     pub fn size(&self) -> u64 {
-        self.files.values().sum()
+        self.files.values().map(|file| file.size).sum()
     }
 
     /// Ends the current hour, and begins or continues another one.
@@ -214,14 +264,94 @@ impl Store {
             .contains_key(&(kind, start))
             .then(|| Chunk::open(&path))
             .flatten()
-            .filter(|chunk| chunk.points == kind.points());
+            .filter(|chunk| chunk.header.points == kind.points());
         let mut sources = vec![columns];
         sources.extend(earlier.map(|chunk| source(chunk.columns())));
         let points = u16::try_from(kind.points()).unwrap_or(u16::MAX);
         let size =
             chunk::write(&path, kind.level(), start, points, merge(sources)).map_err(failure(&path))?;
-        self.files.insert((kind, start), size);
+        self.writes += 1;
+        let write = self.writes;
+        self.files.insert((kind, start), Written { size, write });
         Ok(())
+    }
+
+    /// Returns at most `max` intervals of the open hour that this engine has measured and that are not noted as sent, oldest first:
+    /// each with its start, as [`Store::absorb_interval`] reads it.
+    pub fn unsent(&self, max: usize) -> Vec<(u64, Vec<u8>)> {
+        let intervals = self.current.iter().flat_map(|current| current.unsent(max));
+        intervals
+            .map(|interval| (interval.start, interval::encode(&interval)))
+            .collect()
+    }
+
+    /// Notes that other engines have an interval.
+    pub fn sent(&mut self, start: u64) {
+        if let Some(current) = &mut self.current {
+            current.sent(start);
+        }
+    }
+
+    /// Notes that other engines get no interval that was measured before: another engine leads since.
+    pub fn send_nothing(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.send_nothing();
+        }
+    }
+
+    /// Adds an interval that another engine has measured. Its values replace own ones. An interval of an hour that has just ended is
+    /// left out: the files of the hour bring it.
+    ///
+    /// # Errors
+    /// [`ForeignError`].
+    pub fn absorb_interval(&mut self, record: &[u8]) -> Result<(), ForeignError> {
+        let interval = interval::decode(record).filter(|interval| interval.start % Level::Raw.step() == 0);
+        let interval = interval.ok_or_else(|| ForeignError::Damaged("an interval".to_owned()))?;
+        let hour = interval.start - interval.start % HOUR;
+        let open = self.current.as_ref().map(|current| current.start);
+        if open.is_some_and(|open| hour < open && open - hour <= LATE_MAX) {
+            return Ok(());
+        }
+        if open != Some(hour) {
+            self.change_hour(hour)?;
+        }
+        if let Some(current) = &mut self.current {
+            let absorbed = current.absorb(&interval);
+            self.refused += absorbed.map_err(failure(&self.folder.join(log_name(hour))))?;
+        }
+        Ok(())
+    }
+
+    /// Returns the names of the files that engines give to each other, the oldest first, each with a number that grows when its content
+    /// changes. Files of intervals are not among them, because each engine makes them.
+    pub fn shared_files(&self) -> Vec<(String, u64)> {
+        let files = self.files.iter().filter(|((kind, _), _)| *kind != Kind::Raw);
+        files
+            .map(|((kind, start), file)| (kind.file(*start), file.write))
+            .collect()
+    }
+
+    /// Merges a file of another engine into the own one of this name. Of two points, the one with more coverage counts, and of equals
+    /// that of the other engine.
+    ///
+    /// # Errors
+    /// [`ForeignError`].
+    pub fn absorb_file(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), ForeignError> {
+        let damaged = || ForeignError::Damaged(name.to_owned());
+        let (kind, start) = parse(name).ok_or_else(damaged)?;
+        let (header, columns) = chunk::parse(bytes).ok_or_else(damaged)?;
+        let is_right = kind != Kind::Raw
+            && kind.file(start) == name
+            && start.is_multiple_of(kind.duration())
+            && (header.start, header.points, header.level) == (start, kind.points(), kind.level() as u8);
+        if !is_right {
+            return Err(damaged());
+        }
+        self.write(kind, start, source(columns))?;
+        if let Some(hour) = self.current.as_ref().map(|current| current.start) {
+            self.merge_days(hour)?;
+        }
+        Ok(self.forget()?)
     }
 
     /// Writes the files of days that have ended, from the files of their hours. A day's file that exists is completed, so
@@ -245,7 +375,7 @@ impl Store {
                     }
                     (key, column)
                 };
-                (chunk.points == PIECE_POINTS).then(|| source(chunk.columns().map(in_day)))
+                (chunk.header.points == PIECE_POINTS).then(|| source(chunk.columns().map(in_day)))
             };
             let sources: Vec<Source<'_>> = hours.iter().filter_map(of_hour).collect();
             self.write(Kind::Five, day, source(merge(sources)))?;
@@ -281,11 +411,7 @@ impl Store {
 
     /// Removes the oldest files beyond the number that is kept.
     fn forget(&mut self) -> Result<(), SeriesError> {
-        for (kind, max) in [
-            (Kind::Raw, RAW_FILES_MAX),
-            (Kind::Five, FIVE_FILES_MAX),
-            (Kind::Hour, HOUR_FILES_MAX),
-        ] {
+        for (kind, max) in FILES_MAX {
             let files = self.files.range((kind, 0)..=(kind, u64::MAX));
             let starts: Vec<u64> = files.map(|((_, start), _)| *start).collect();
             for start in starts.iter().take(starts.len().saturating_sub(max)) {
@@ -317,8 +443,7 @@ impl Store {
             Level::Hour => &[Kind::Hour],
         };
         for kind in kinds {
-            let duration = kind.points() as u64 * kind.level().step();
-            let first = from.saturating_sub(duration - 1);
+            let first = from.saturating_sub(kind.duration() - 1);
             for (_, start) in self
                 .files
                 .range((*kind, first)..(*kind, to.max(first)))
@@ -360,7 +485,7 @@ impl Store {
 
     fn column(&self, kind: Kind, start: u64, key: Key) -> Option<Column> {
         let chunk = Chunk::open(&self.folder.join(kind.file(start)))?;
-        if chunk.points != kind.points() || chunk.start != start {
+        if chunk.header.points != kind.points() || chunk.header.start != start {
             return None;
         }
         chunk.column(key)

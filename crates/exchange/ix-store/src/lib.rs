@@ -39,7 +39,7 @@ pub use audit::{
 };
 pub use canonical::{CanonicalError, canonical};
 pub use error::{Constraint, StoreError};
-pub use postgres::{Postgres, PostgresSettings};
+pub use postgres::{Postgres, PostgresSettings, SharedSeries};
 pub use sqlite::Sqlite;
 pub use standing::{Leader, Role, Standing};
 pub use time::UnixMillis;

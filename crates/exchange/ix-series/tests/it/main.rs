@@ -9,6 +9,7 @@
 
 mod damage;
 mod ends;
+mod engines;
 mod model;
 mod months;
 mod size;

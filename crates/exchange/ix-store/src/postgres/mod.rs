@@ -16,6 +16,7 @@ mod lease;
 mod link;
 mod read;
 mod schema;
+mod series;
 mod store;
 mod tls;
 mod write;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 pub use link::PostgresSettings;
+pub use series::SharedSeries;
 
 use crate::error::StoreError;
 use crate::standing::{Role, Standing};

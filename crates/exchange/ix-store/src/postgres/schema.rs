@@ -6,7 +6,7 @@ use super::failure::Failure;
 use crate::error::StoreError;
 
 /// The migrations, oldest first; the schema version is the number of migrations that a database has seen.
-const MIGRATIONS: [&str; 1] = [FIRST];
+const MIGRATIONS: [&str; 2] = [FIRST, SERIES];
 
 /// The lock that orders the starts of several engines: an arbitrary number that means this schema.
 const MIGRATION_LOCK: i64 = 0x6d69_6c6c_7261_6365;
@@ -161,6 +161,29 @@ CREATE INDEX session_end ON session (expires);
 
 CREATE TABLE schema_version (version INTEGER NOT NULL);
 INSERT INTO schema_version VALUES (0);
+";
+
+/// The time series that engines give to each other. Their contents do not get smaller by compression.
+const SERIES: &str = "
+CREATE TABLE series_interval (
+    start BIGINT NOT NULL,
+    engine TEXT NOT NULL,
+    record BYTEA NOT NULL,
+    PRIMARY KEY (start, engine)
+);
+ALTER TABLE series_interval ALTER COLUMN record SET STORAGE EXTERNAL;
+CREATE TABLE series_file (
+    name TEXT PRIMARY KEY,
+    hash TEXT NOT NULL,
+    size BIGINT NOT NULL
+);
+CREATE TABLE series_part (
+    name TEXT NOT NULL REFERENCES series_file ON DELETE CASCADE,
+    part INTEGER NOT NULL,
+    bytes BYTEA NOT NULL,
+    PRIMARY KEY (name, part)
+);
+ALTER TABLE series_part ALTER COLUMN bytes SET STORAGE EXTERNAL;
 ";
 
 /// Brings the database to the newest schema. Engines that start at the same time wait for each other.
