@@ -106,13 +106,44 @@ pub enum PduError {
     Oid(usize),
 }
 
-/// The type of an answer.
-const RESPONSE: u8 = 18;
+/// The types of PDUs (RFC 2741, section 6.1).
+mod kind {
+    pub(super) const OPEN: u8 = 1;
+    pub(super) const CLOSE: u8 = 2;
+    pub(super) const REGISTER: u8 = 3;
+    pub(super) const GET: u8 = 5;
+    pub(super) const GET_NEXT: u8 = 6;
+    pub(super) const GET_BULK: u8 = 7;
+    pub(super) const TEST_SET: u8 = 8;
+    pub(super) const COMMIT_SET: u8 = 9;
+    pub(super) const UNDO_SET: u8 = 10;
+    pub(super) const CLEANUP_SET: u8 = 11;
+    pub(super) const NOTIFY: u8 = 12;
+    pub(super) const PING: u8 = 13;
+    pub(super) const RESPONSE: u8 = 18;
+}
+
+/// The types of values (RFC 2741, section 5.4).
+mod value_type {
+    pub(super) const INTEGER: u16 = 2;
+    pub(super) const OCTET_STRING: u16 = 4;
+    pub(super) const NULL: u16 = 5;
+    pub(super) const OBJECT_IDENTIFIER: u16 = 6;
+    pub(super) const IP_ADDRESS: u16 = 64;
+    pub(super) const COUNTER_32: u16 = 65;
+    pub(super) const GAUGE_32: u16 = 66;
+    pub(super) const TIME_TICKS: u16 = 67;
+    pub(super) const OPAQUE: u16 = 68;
+    pub(super) const COUNTER_64: u16 = 70;
+    pub(super) const NO_SUCH_OBJECT: u16 = 128;
+    pub(super) const NO_SUCH_INSTANCE: u16 = 129;
+    pub(super) const END_OF_MIB_VIEW: u16 = 130;
+}
 
 impl Header {
     /// Returns true if the PDU is an answer, which gets none.
     pub fn is_response(&self) -> bool {
-        self.kind == RESPONSE
+        self.kind == kind::RESPONSE
     }
 
     /// Reads a header.
@@ -226,18 +257,18 @@ impl<'a> Reader<'a> {
             self.u16()?;
             let (name, _) = self.oid()?;
             let value = match kind {
-                2 => Value::Integer(self.u32()? as i32),
-                4 => Value::OctetString(self.octets()?),
-                5 => Value::Null,
-                6 => Value::ObjectId(self.oid()?.0),
-                64 => match self.octets()?.as_slice() {
+                value_type::INTEGER => Value::Integer(self.u32()? as i32),
+                value_type::OCTET_STRING => Value::OctetString(self.octets()?),
+                value_type::NULL => Value::Null,
+                value_type::OBJECT_IDENTIFIER => Value::ObjectId(self.oid()?.0),
+                value_type::IP_ADDRESS => match self.octets()?.as_slice() {
                     [a, b, c, d] => Value::IpAddress([*a, *b, *c, *d]),
                     _ => return Err(PduError::Short),
                 },
-                65 => Value::Counter32(self.u32()?),
-                66 => Value::Gauge32(self.u32()?),
-                67 => Value::TimeTicks(self.u32()?),
-                70 => {
+                value_type::COUNTER_32 => Value::Counter32(self.u32()?),
+                value_type::GAUGE_32 => Value::Gauge32(self.u32()?),
+                value_type::TIME_TICKS => Value::TimeTicks(self.u32()?),
+                value_type::COUNTER_64 => {
                     let (first, second) = (u64::from(self.u32()?), u64::from(self.u32()?));
                     Value::Counter64(if self.is_big {
                         first << 32 | second
@@ -245,10 +276,10 @@ impl<'a> Reader<'a> {
                         second << 32 | first
                     })
                 }
-                68 => Value::Opaque(self.octets()?),
-                128 => Value::NoSuchObject,
-                129 => Value::NoSuchInstance,
-                130 => Value::EndOfMibView,
+                value_type::OPAQUE => Value::Opaque(self.octets()?),
+                value_type::NO_SUCH_OBJECT => Value::NoSuchObject,
+                value_type::NO_SUCH_INSTANCE => Value::NoSuchInstance,
+                value_type::END_OF_MIB_VIEW => Value::EndOfMibView,
                 kind => return Err(PduError::Type(kind)),
             };
             bindings.push((name, value));
@@ -269,7 +300,7 @@ impl Pdu {
             false => String::new(),
         };
         let content = match header.kind {
-            1 => {
+            kind::OPEN => {
                 let timeout_s = reader.u8()?;
                 reader.take(3)?;
                 reader.oid()?;
@@ -279,28 +310,28 @@ impl Pdu {
                     description,
                 }
             }
-            2 => Content::Close { reason: reader.u8()? },
-            3 => {
+            kind::CLOSE => Content::Close { reason: reader.u8()? },
+            kind::REGISTER => {
                 reader.u8()?;
                 let priority = reader.u8()?;
                 reader.take(2)?;
                 let (subtree, _) = reader.oid()?;
                 Content::Register { priority, subtree }
             }
-            5 => Content::Get(reader.ranges()?),
-            6 => Content::GetNext(reader.ranges()?),
-            7 => Content::GetBulk {
+            kind::GET => Content::Get(reader.ranges()?),
+            kind::GET_NEXT => Content::GetNext(reader.ranges()?),
+            kind::GET_BULK => Content::GetBulk {
                 non_repeaters: reader.u16()?,
                 repetitions: reader.u16()?,
                 ranges: reader.ranges()?,
             },
-            8 => Content::TestSet,
-            9 => Content::CommitSet,
-            10 => Content::UndoSet,
-            11 => Content::CleanupSet,
-            12 => Content::Notify(reader.bindings()?),
-            13 => Content::Ping,
-            RESPONSE => {
+            kind::TEST_SET => Content::TestSet,
+            kind::COMMIT_SET => Content::CommitSet,
+            kind::UNDO_SET => Content::UndoSet,
+            kind::CLEANUP_SET => Content::CleanupSet,
+            kind::NOTIFY => Content::Notify(reader.bindings()?),
+            kind::PING => Content::Ping,
+            kind::RESPONSE => {
                 reader.u32()?;
                 let (error, index) = (reader.u16()?, reader.u16()?);
                 let bindings = reader.bindings()?;
@@ -310,7 +341,7 @@ impl Pdu {
                     bindings,
                 }
             }
-            kind => Content::Other(kind),
+            other => Content::Other(other),
         };
         Ok(Pdu {
             session: header.session,
@@ -329,33 +360,33 @@ impl Pdu {
             flags |= NON_DEFAULT_CONTEXT;
             put_octets(&mut payload, self.context.as_bytes());
         }
-        let kind = match &self.content {
+        let number = match &self.content {
             Content::Open {
                 timeout_s,
                 description,
             } => {
                 payload.extend([*timeout_s, 0, 0, 0]);
-                put_oid(&mut payload, &Oid::default(), false);
+                put_oid(&mut payload, &Oid::default());
                 put_octets(&mut payload, description.as_bytes());
-                1
+                kind::OPEN
             }
             Content::Close { reason } => {
                 payload.extend([*reason, 0, 0, 0]);
-                2
+                kind::CLOSE
             }
             Content::Register { priority, subtree } => {
                 // The session's timeout, and no range of subtrees.
                 payload.extend([0, *priority, 0, 0]);
-                put_oid(&mut payload, subtree, false);
-                3
+                put_oid(&mut payload, subtree);
+                kind::REGISTER
             }
             Content::Get(ranges) => {
                 put_ranges(&mut payload, ranges);
-                5
+                kind::GET
             }
             Content::GetNext(ranges) => {
                 put_ranges(&mut payload, ranges);
-                6
+                kind::GET_NEXT
             }
             Content::GetBulk {
                 non_repeaters,
@@ -365,17 +396,17 @@ impl Pdu {
                 payload.extend(non_repeaters.to_be_bytes());
                 payload.extend(repetitions.to_be_bytes());
                 put_ranges(&mut payload, ranges);
-                7
+                kind::GET_BULK
             }
-            Content::TestSet => 8,
-            Content::CommitSet => 9,
-            Content::UndoSet => 10,
-            Content::CleanupSet => 11,
+            Content::TestSet => kind::TEST_SET,
+            Content::CommitSet => kind::COMMIT_SET,
+            Content::UndoSet => kind::UNDO_SET,
+            Content::CleanupSet => kind::CLEANUP_SET,
             Content::Notify(bindings) => {
                 put_bindings(&mut payload, bindings);
-                12
+                kind::NOTIFY
             }
-            Content::Ping => 13,
+            Content::Ping => kind::PING,
             Content::Response {
                 error,
                 index,
@@ -386,11 +417,11 @@ impl Pdu {
                 payload.extend(error.to_be_bytes());
                 payload.extend(index.to_be_bytes());
                 put_bindings(&mut payload, bindings);
-                RESPONSE
+                kind::RESPONSE
             }
             Content::Other(kind) => *kind,
         };
-        let mut bytes = vec![VERSION, kind, flags, 0];
+        let mut bytes = vec![VERSION, number, flags, 0];
         for word in [self.session, self.transaction, self.packet, payload.len() as u32] {
             bytes.extend(word.to_be_bytes());
         }
@@ -405,7 +436,12 @@ fn put_octets(payload: &mut Vec<u8>, octets: &[u8]) {
     payload.resize(payload.len().next_multiple_of(4), 0);
 }
 
-fn put_oid(payload: &mut Vec<u8>, oid: &Oid, includes: bool) {
+fn put_oid(payload: &mut Vec<u8>, oid: &Oid) {
+    put_start(payload, oid, false);
+}
+
+/// Appends the start of a range, which `includes` the start itself or not.
+fn put_start(payload: &mut Vec<u8>, oid: &Oid, includes: bool) {
     let (prefix, parts) = match oid.parts() {
         [1, 3, 6, 1, prefix @ 1..=255, rest @ ..] => (*prefix as u8, rest),
         parts => (0, parts),
@@ -416,35 +452,35 @@ fn put_oid(payload: &mut Vec<u8>, oid: &Oid, includes: bool) {
 
 fn put_ranges(payload: &mut Vec<u8>, ranges: &[Range]) {
     for range in ranges {
-        put_oid(payload, &range.start, range.includes);
-        put_oid(payload, &range.end, false);
+        put_start(payload, &range.start, range.includes);
+        put_oid(payload, &range.end);
     }
 }
 
 fn put_bindings(payload: &mut Vec<u8>, bindings: &[(Oid, Value)]) {
     for (name, value) in bindings {
         let kind: u16 = match value {
-            Value::Integer(_) => 2,
-            Value::OctetString(_) => 4,
-            Value::ObjectId(_) => 6,
-            Value::IpAddress(_) => 64,
-            Value::Counter32(_) => 65,
-            Value::Gauge32(_) => 66,
-            Value::TimeTicks(_) => 67,
-            Value::Opaque(_) => 68,
-            Value::Counter64(_) => 70,
-            Value::Null => 5,
-            Value::NoSuchObject => 128,
-            Value::NoSuchInstance => 129,
-            Value::EndOfMibView => 130,
+            Value::Integer(_) => value_type::INTEGER,
+            Value::OctetString(_) => value_type::OCTET_STRING,
+            Value::ObjectId(_) => value_type::OBJECT_IDENTIFIER,
+            Value::IpAddress(_) => value_type::IP_ADDRESS,
+            Value::Counter32(_) => value_type::COUNTER_32,
+            Value::Gauge32(_) => value_type::GAUGE_32,
+            Value::TimeTicks(_) => value_type::TIME_TICKS,
+            Value::Opaque(_) => value_type::OPAQUE,
+            Value::Counter64(_) => value_type::COUNTER_64,
+            Value::Null => value_type::NULL,
+            Value::NoSuchObject => value_type::NO_SUCH_OBJECT,
+            Value::NoSuchInstance => value_type::NO_SUCH_INSTANCE,
+            Value::EndOfMibView => value_type::END_OF_MIB_VIEW,
         };
         payload.extend(kind.to_be_bytes());
         payload.extend([0, 0]);
-        put_oid(payload, name, false);
+        put_oid(payload, name);
         match value {
             Value::Integer(value) => payload.extend(value.to_be_bytes()),
             Value::OctetString(octets) | Value::Opaque(octets) => put_octets(payload, octets),
-            Value::ObjectId(oid) => put_oid(payload, oid, false),
+            Value::ObjectId(oid) => put_oid(payload, oid),
             Value::IpAddress(address) => put_octets(payload, address),
             Value::Counter32(value) | Value::Gauge32(value) | Value::TimeTicks(value) => {
                 payload.extend(value.to_be_bytes());
