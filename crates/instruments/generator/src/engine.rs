@@ -14,7 +14,7 @@ use crate::control::{Rate, Selection};
 use crate::messages::{EngineCommand, Progress};
 use crate::pace::Pacer;
 use crate::report::Counters;
-use crate::run::{Phase, Run, Ticks, stop, ticks};
+use crate::run::{Phase, Run, SleepTicks, Ticks, stop, ticks};
 use crate::settings::Settings;
 use crate::stamp::{Stamp, StampLocation, TIME_SHIFT};
 use crate::templates::Templates;
@@ -125,7 +125,7 @@ impl Engine {
             if now >= run.next_report && run.phase != Phase::Idle {
                 self.report(&mut run, &times, now, false);
             }
-            if let Some((every, length)) = times.sleep
+            if let Some(SleepTicks { every, length }) = times.sleep
                 && now.saturating_sub(slept_at) >= every
             {
                 std::thread::sleep(length);

@@ -275,13 +275,22 @@ fn print(report: &Report) -> io::Result<()> {
     out.flush()
 }
 
+/// The state of a run at its last report.
+#[derive(Clone, Copy, Default)]
+struct LastReport {
+    /// The time since the start of the run.
+    seconds: f64,
+    sent: u64,
+    received: u64,
+}
+
 /// Converts progress to reports, and sums the latencies of a run.
 #[derive(Default)]
 struct Reporter {
     /// The number of the run of the latest progress.
     run: u64,
     sum: IntervalLatencies,
-    last: (f64, u64, u64),
+    last: LastReport,
 }
 
 impl Reporter {
@@ -297,15 +306,19 @@ impl Reporter {
         self.sum.attended.add(&progress.latencies.attended);
         let counters = progress.counters;
         if !progress.is_end {
-            let (then, sent, received) = self.last;
-            self.last = (progress.seconds, counters.sent, counters.received);
-            let passed = progress.seconds - then;
+            let last = self.last;
+            self.last = LastReport {
+                seconds: progress.seconds,
+                sent: counters.sent,
+                received: counters.received,
+            };
+            let passed = progress.seconds - last.seconds;
             let rate = |count: u64| if passed > 0.0 { count as f64 / passed } else { 0.0 };
             return Report::Interval(Interval {
                 run: progress.run,
                 at_s: progress.seconds,
-                tx_pps: rate(counters.sent.saturating_sub(sent)),
-                rx_pps: rate(counters.received.saturating_sub(received)),
+                tx_pps: rate(counters.sent.saturating_sub(last.sent)),
+                rx_pps: rate(counters.received.saturating_sub(last.received)),
                 latency: progress.latencies.all.summary(),
                 counters,
             });

@@ -64,6 +64,14 @@ pub(crate) struct Run {
     pub(crate) absence_max: u64,
 }
 
+/// Pauses of the sender at a fixed interval.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SleepTicks {
+    /// The time from one sleep to the next, in ticks.
+    pub(crate) every: u64,
+    pub(crate) length: Duration,
+}
+
 /// The durations of the settings, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ticks {
@@ -72,7 +80,7 @@ pub(crate) struct Ticks {
     pub(crate) drain: u64,
     pub(crate) drain_max: u64,
     pub(crate) interval: u64,
-    pub(crate) sleep: Option<(u64, Duration)>,
+    pub(crate) sleep: Option<SleepTicks>,
 }
 
 impl Ticks {
@@ -83,7 +91,10 @@ impl Ticks {
             drain: ticks(settings.drain, hz),
             drain_max: ticks(DRAIN_MAX, hz),
             interval: ticks(settings.interval, hz),
-            sleep: settings.sleep.map(|sleep| (ticks(sleep.every, hz), sleep.length)),
+            sleep: settings.sleep.map(|sleep| SleepTicks {
+                every: ticks(sleep.every, hz),
+                length: sleep.length,
+            }),
         }
     }
 
