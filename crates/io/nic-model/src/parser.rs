@@ -33,7 +33,10 @@ pub struct Parsed {
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Ethernet,
+    /// The header that an EtherType announces.
     Type(u16),
+    Ipv4,
+    Ipv6,
     /// A label; the network before the stack.
     Label(u64),
     Extension(u8),
@@ -152,6 +155,8 @@ impl Walk<'_> {
         match header {
             Next::Ethernet => self.ethernet(),
             Next::Type(ether_type) => self.ether_type(ether_type),
+            Next::Ipv4 => self.ipv4(),
+            Next::Ipv6 => self.ipv6(),
             Next::Label(outside) => self.label(outside),
             Next::Extension(proto) => self.extension(proto),
             Next::Protocol(proto) => self.protocol(proto),
@@ -160,8 +165,8 @@ impl Walk<'_> {
             Next::GtpPayload => {
                 self.need(1)?;
                 match self.byte(0) >> 4 {
-                    4 => Some(Next::Type(0x0800)),
-                    6 => Some(Next::Type(0x86dd)),
+                    4 => Some(Next::Ipv4),
+                    6 => Some(Next::Ipv6),
                     _ => None,
                 }
             }
@@ -305,10 +310,10 @@ impl Walk<'_> {
     fn recognize(&self) -> Option<(Next, usize)> {
         let bytes = self.window.get(self.at..self.end)?;
         if looks_like_ipv4(bytes) {
-            return Some((Next::Type(0x0800), 0));
+            return Some((Next::Ipv4, 0));
         }
         if looks_like_ipv6(bytes) {
-            return Some((Next::Type(0x86dd), 0));
+            return Some((Next::Ipv6, 0));
         }
         if looks_like_ethernet(bytes) {
             return Some((Next::Ethernet, 0));
@@ -436,8 +441,8 @@ impl Walk<'_> {
                 self.openflow.is_open = false;
                 match proto {
                     _ if !self.flow.is_open => None,
-                    4 => Some(Next::Type(0x0800)),
-                    41 => Some(Next::Type(0x86dd)),
+                    4 => Some(Next::Ipv4),
+                    41 => Some(Next::Ipv6),
                     _ => self.gre(),
                 }
             }
@@ -508,12 +513,12 @@ impl Walk<'_> {
         }
         self.need(8)?;
         let quoted = match (proto, self.byte(0)) {
-            (1, 3 | 4 | 5 | 11 | 12) => 0x0800,
-            (58, 1..=4) => 0x86dd,
+            (1, 3 | 4 | 5 | 11 | 12) => Next::Ipv4,
+            (58, 1..=4) => Next::Ipv6,
             _ => return None,
         };
         self.at += 8;
-        Some(Next::Type(quoted))
+        Some(quoted)
     }
 
     fn gre(&mut self) -> Option<Next> {

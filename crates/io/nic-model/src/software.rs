@@ -7,7 +7,7 @@ use millrace_nic::completion::flag;
 use millrace_nic::device::Device;
 use millrace_nic::memory::{Memory, MemoryError};
 use millrace_nic::record::{Input, Output};
-use millrace_nic::{Config, FRAME_SIZE_MIN};
+use millrace_nic::{Command, Config, Counter, Status};
 
 use crate::device::{Model, Outcome};
 use crate::fault::{Delayed, Fault, Faults};
@@ -23,8 +23,12 @@ pub struct SoftwareNic {
     device: Device,
     /// `None` until the driver enables the device.
     model: Option<Model>,
-    /// Frames that were longer than a buffer.
-    too_long: u64,
+    /// The counters in the registers COUNT and NO_BUFFER.
+    shown: Vec<u64>,
+    /// The driver has set its buckets.
+    has_buckets: bool,
+    /// The driver has disabled the device, which still sends what it was given.
+    is_ending: bool,
     /// The queue whose frames are sent next.
     next_queue: u8,
     faults: Faults,
@@ -64,7 +68,9 @@ impl SoftwareNic {
         Ok(SoftwareNic {
             device: Device::new(memory)?,
             model: None,
-            too_long: 0,
+            shown: Vec::new(),
+            has_buckets: false,
+            is_ending: false,
             next_queue: 0,
             faults: Faults::default(),
             beside: None,
@@ -96,6 +102,13 @@ impl SoftwareNic {
         self.model.as_ref()
     }
 
+    /// Returns true from the first COMMIT on, until the device is disabled. Frames before it would all go to queue 0, and those
+    /// after it might overtake them.
+    #[must_use]
+    pub fn has_buckets(&self) -> bool {
+        self.has_buckets
+    }
+
     /// Returns the number of wrong entries and indices of the driver so far.
     #[must_use]
     pub fn violations(&self) -> u64 {
@@ -109,14 +122,18 @@ impl SoftwareNic {
         let len = usize::from(layout.ring_len());
         let is_enabled = memory.read_register("CONTROL", 0) & 1 == 1;
         if !is_enabled {
-            if self.model.take().is_some()
-                && let Some(beside) = &mut self.beside
-            {
-                beside.run(&[Input::control(0)], &[]);
+            if self.model.take().is_some() {
+                self.disable();
+            }
+            if self.is_ending && !self.device.has_transmit() {
+                self.is_ending = false;
+                self.device.reset();
+                self.device.memory().write_register("STATUS", 0, 0);
             }
             self.faults.forget();
             return 0;
         }
+        self.is_ending = false;
         self.release();
         let memory = self.device.memory();
         let mut inputs = Vec::new();
@@ -132,7 +149,6 @@ impl SoftwareNic {
             Model::new(layout.capabilities, config, len)
         });
         memory.write_register("STATUS", 0, 1);
-        memory.write_register("GENERATION", 0, model.generation());
         for queue in 0..layout.capabilities.queues {
             let read = self.device.take_read(queue);
             model.take(queue, read, len);
@@ -163,6 +179,10 @@ impl SoftwareNic {
                 Some(completion) => (completion, None),
                 None => model.command(&bytes),
             };
+            let is_commit = matches!(Command::parse(&bytes), (_, Ok(Command::Commit { .. })));
+            self.has_buckets |= is_commit && completion.status == Status::Ok;
+            let memory = self.device.memory();
+            memory.write_register("GENERATION", 0, model.generation());
             if let Some(beside) = &mut self.beside {
                 let expected: Vec<Output> =
                     of_command(completion, fence, layout.capabilities.queues).collect();
@@ -177,7 +197,41 @@ impl SoftwareNic {
             }
             commands += 1;
         }
+        self.show_counters();
         commands
+    }
+
+    /// Ends what the driver has disabled.
+    fn disable(&mut self) {
+        if let Some(beside) = &mut self.beside {
+            beside.run(&[Input::control(0)], &[]);
+        }
+        (self.has_buckets, self.is_ending) = (false, true);
+        self.show_counters();
+        self.device.memory().write_register("GENERATION", 0, 0);
+    }
+
+    /// Writes the counters that have changed to the registers COUNT and NO_BUFFER.
+    fn show_counters(&mut self) {
+        let memory = self.device.memory();
+        let of_device = Counter::ALL.iter().map(|(counter, ..)| *counter);
+        let of_device = of_device.filter(|counter| !counter.is_of_queue());
+        let of_device = of_device.map(|counter| ("COUNT", counter as u16, counter));
+        let of_queues = 0..u16::from(memory.layout().capabilities.queues);
+        let of_queues = of_queues.map(|queue| ("NO_BUFFER", queue, Counter::NoBuffer));
+        for (number, (register, at, counter)) in of_device.chain(of_queues).enumerate() {
+            if number == self.shown.len() {
+                self.shown.push(0);
+            }
+            let shown = &mut self.shown[number];
+            let value = self.model.as_ref().map_or(0, |model| model.count(counter, at));
+            if *shown != value {
+                *shown = value;
+                let at = 2 * usize::from(at);
+                memory.write_register(register, at, value as u32);
+                memory.write_register(register, at + 1, (value >> 32) as u32);
+            }
+        }
     }
 
     /// Executes what faults have delayed until now.
@@ -199,10 +253,9 @@ impl SoftwareNic {
     pub fn receive(&mut self, port: u8, frame: &[u8], time: u32) -> Option<u8> {
         self.release();
         let model = self.model.as_mut()?;
-        if frame.len() < FRAME_SIZE_MIN || frame.len() > self.device.memory().layout().buffer_size as usize {
-            self.too_long += 1;
-            return None;
-        }
+        // No buffer holds the rest of a longer frame: it is counted as one of a wrong length, here as one of a byte.
+        let is_too_long = frame.len() > self.device.memory().layout().buffer_size as usize;
+        let frame = if is_too_long { &[0] } else { frame };
         let (faults, queues) = (&self.faults, model.capabilities().queues);
         let other_mark = faults.mark_of(|| model.classify(port, frame).parsed.key);
         let outcome = model.frame_to(port, frame, time, |queue| faults.redirect(queue, queues));
@@ -231,8 +284,12 @@ impl SoftwareNic {
         }
     }
 
-    /// Calls `send` with up to `max` frames that the driver sends, from each queue in turn. Returns their number.
+    /// Calls `send` with up to `max` frames that the driver has sent until it disables the device, from each queue in turn.
+    /// Returns their number.
     pub fn transmit(&mut self, max: usize, buffer: &mut Vec<u8>, mut send: impl FnMut(&[u8])) -> usize {
+        if self.model.is_none() && !self.is_ending {
+            return 0;
+        }
         let queues = self.device.memory().layout().capabilities.queues;
         let (mut frames, mut empty) = (0, 0);
         while frames < max && empty < queues {

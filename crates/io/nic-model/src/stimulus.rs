@@ -1,8 +1,10 @@
 //! Seeded records: the input with which a simulator of the RTL and the model are compared.
 
+use millrace_nic::config::Tpid;
 use millrace_nic::hash::rows;
 use millrace_nic::key::Key;
 use millrace_nic::record::{COMPLETIONS, Input};
+use millrace_nic::register::Tunnel;
 use millrace_nic::{Action, BUCKETS, Capabilities, Command, Config, Counter, HashKeys, command};
 
 use crate::frames::{self, Random};
@@ -32,6 +34,30 @@ pub fn prologue(capabilities: &Capabilities, config: &Config) -> Vec<Input> {
         buffers: (0..ROUND as u16).collect(),
     }));
     records
+}
+
+/// EtherTypes that a tag may have: those of tags, and those of other headers, which then are tags.
+const TPIDS: [u16; 10] = [
+    0x8100, 0x88a8, 0x9100, 0x0100, 0x0800, 0x0806, 0x6558, 0x86dd, 0x8847, 0x88e7,
+];
+
+/// Returns the switch's configuration, or one of three times one with any tags and tunnels.
+fn config(random: &mut Random) -> Config {
+    let mut config = Config::new(HashKeys::new(random.bits()));
+    if random.once_in(3) {
+        config.tpids = core::array::from_fn(|_| {
+            (!random.once_in(4)).then(|| Tpid {
+                value: random.pick(&TPIDS),
+                openflow: random.once_in(2),
+            })
+        });
+        let kinds = [Tunnel::Vxlan, Tunnel::Geneve, Tunnel::GtpU, Tunnel::Mpls];
+        config.tunnels = core::array::from_fn(|_| {
+            let port = random.pick(&[2152, 4789, 6081, 6635, 8472, 0]);
+            (!random.once_in(4)).then(|| (port, random.pick(&kinds)))
+        });
+    }
+    config
 }
 
 /// A seeded stream of records: frames of every header chain and their mutations, commands between any two of them, stalls,
@@ -69,7 +95,7 @@ impl Stimulus {
         }
         let known = (0..KNOWN).map(|_| frames::mutated(&mut random)).collect();
         Stimulus {
-            config: Config::new(HashKeys::new(seed)),
+            config: config(&mut random),
             random,
             capabilities,
             masks,
@@ -90,7 +116,7 @@ impl Stimulus {
         if self.random.once_in(RESETS) {
             // The driver resets the device, and gives it other keys. What is inside would be lost at any place.
             out.extend([Input::Sync { number: self.tag }, Input::control(0)]);
-            self.config = Config::new(HashKeys::new(self.random.bits()));
+            self.config = config(&mut self.random);
             out.extend(self.prologue());
             self.since_round = 0;
         }

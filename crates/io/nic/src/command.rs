@@ -129,7 +129,7 @@ pub const OPCODES: [Opcode; 12] = [
         op::READ_COUNT,
         "READ_COUNT",
         "select, first",
-        "Returns the counter `select` (COUNT_*), of queue `first` where there is one for each queue.",
+        "Returns the counter `select` (COUNT_*), of queue `first` where there is one for each queue; 0 for a queue that the device does not have.",
     ),
     (
         op::READ_DROPS,

@@ -37,7 +37,7 @@ pub const FIELDS: [BitField; 16] = [
         "generation",
         128,
         32,
-        "Number of table changes (modulo 2^32) that took effect before the frame was classified.",
+        "Number of table changes (modulo 2^32) that took effect before the frame was classified; of a fence, before the fence, its own COMMIT included.",
     ),
     field(
         "l3",

@@ -75,7 +75,15 @@ impl Device {
         self.violations
     }
 
-    /// Returns the next command, if there is one; [`Self::complete_command`] follows it.
+    /// Begins again at index 0 of all rings, which the driver clears before it enables the device again.
+    pub fn reset(&mut self) {
+        self.taken = 0;
+        for queue in &mut self.queues {
+            (queue.taken, queue.written, queue.read, queue.sent) = (0, 0, 0, 0);
+        }
+    }
+
+    /// Returns the next command, if there is one, and room for its completion; [`Self::complete_command`] follows it.
     pub fn next_command(&mut self) -> Option<[u8; command::SIZE]> {
         let waiting = self
             .commands
@@ -85,8 +93,14 @@ impl Device {
         if waiting == 0 {
             return None;
         }
-        if waiting > COMMANDS {
+        let read = self.command_completions.tail().load(Ordering::Acquire);
+        let unread = self.taken.wrapping_sub(read);
+        let completions = self.command_completions.descriptors();
+        if waiting > COMMANDS || unread > completions {
             self.violations += 1;
+            return None;
+        }
+        if unread == completions {
             return None;
         }
         let mut bytes = [0; command::SIZE];
@@ -189,6 +203,16 @@ impl Device {
         state.written = state.written.wrapping_add(1);
     }
 
+    /// Returns true if the driver has sent frames that are not taken.
+    #[must_use]
+    pub fn has_transmit(&self) -> bool {
+        self.queues.iter().any(|queue| {
+            let ring = &queue.rings.transmit;
+            let waiting = ring.head().load(Ordering::Acquire).wrapping_sub(queue.sent);
+            (1..=ring.descriptors()).contains(&waiting)
+        })
+    }
+
     /// Copies the next frame that the driver sends by a queue to `frame`, and returns true, if there is one.
     pub fn next_transmit(&mut self, queue: u8, frame: &mut Vec<u8>) -> bool {
         frame.clear();
@@ -200,23 +224,23 @@ impl Device {
         if waiting == 0 {
             return false;
         }
-        let mut is_sent = false;
         if waiting > ring.descriptors() {
             self.violations += 1;
-        } else {
-            let size = ring.descriptor(state.sent)[0].load(Ordering::Relaxed) as usize;
-            let slot = state.sent & (ring.descriptors() - 1);
-            match self.memory.tx_buffer(queue, slot, size) {
-                Some(buffer) => {
-                    frame.resize(size, 0);
-                    buffer.read(frame);
-                    is_sent = true;
-                }
-                None => self.violations += 1,
-            }
-            state.sent = state.sent.wrapping_add(1);
-            ring.tail().store(state.sent, Ordering::Release);
+            return false;
         }
+        let size = ring.descriptor(state.sent)[0].load(Ordering::Relaxed) as usize;
+        let slot = state.sent & (ring.descriptors() - 1);
+        let buffer = self.memory.tx_buffer(queue, slot, size);
+        let is_sent = buffer.is_some();
+        match buffer {
+            Some(buffer) => {
+                frame.resize(size, 0);
+                buffer.read(frame);
+            }
+            None => self.violations += 1,
+        }
+        state.sent = state.sent.wrapping_add(1);
+        ring.tail().store(state.sent, Ordering::Release);
         is_sent
     }
 }

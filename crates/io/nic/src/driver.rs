@@ -43,7 +43,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Configures and enables the device, and gives its queues all buffers.
+    /// Configures and enables the device, which is disabled, and gives its queues all buffers.
     ///
     /// # Errors
     /// [`MemoryError`]
@@ -52,9 +52,14 @@ impl Driver {
             memory.write_at(offset, value);
         }
         let [commands, completions] = memory.command_rings()?;
+        clear(&commands);
+        clear(&completions);
         let (mut receivers, mut senders) = (Vec::new(), Vec::new());
         for queue in 0..memory.layout().capabilities.queues {
             let rings = memory.queue_rings(queue)?;
+            for ring in [&rings.buffers, &rings.completions, &rings.transmit] {
+                clear(ring);
+            }
             let mut receiver = Receiver {
                 memory: memory.clone(),
                 queue,
@@ -89,6 +94,17 @@ impl Driver {
             senders,
         })
     }
+}
+
+/// Writes zeros to the indices and descriptors of a ring.
+fn clear(ring: &RingMemory) {
+    for index in 0..ring.descriptors() {
+        for word in ring.descriptor(index) {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+    ring.head().store(0, Ordering::Release);
+    ring.tail().store(0, Ordering::Release);
 }
 
 /// The driver's side of the command ring.

@@ -1,6 +1,7 @@
 //! The tables, the sequencer and the dispatcher.
 
 use millrace_nic::completion::flag;
+use millrace_nic::config::Tpid;
 use millrace_nic::key::Key;
 use millrace_nic::{Action, Capabilities, Command, Completion, Config, Counter, HashKeys, Status, hash};
 use millrace_nic_model::{Model, Outcome, frames, parse};
@@ -64,6 +65,25 @@ fn set_entry(model: &mut Model, frame: &[u8], action: Action) -> (u8, u32) {
         }],
     );
     (2, row)
+}
+
+#[test]
+fn a_tpid_is_an_ethertype_of_a_frame_and_no_packet_below_a_label() {
+    let mut config = config();
+    config.tpids[3] = Some(Tpid {
+        value: 0x0800,
+        openflow: true,
+    });
+    let udp = udp();
+    assert_eq!(udp[12..14], [0x08, 0x00]);
+    let tagged = parse(&udp, 0, &config);
+    assert_eq!((tagged.tags, tagged.inner_l3), (1, 0));
+    let labelled = [&udp[..12], &[0x88, 0x47, 0, 1, 1, 64], &udp[14..]].concat();
+    let parsed = parse(&labelled, 0, &config);
+    assert_eq!(
+        (parsed.tags, parsed.labels, parsed.inner_l3, parsed.inner_l4),
+        (0, 1, 18, 38)
+    );
 }
 
 #[test]

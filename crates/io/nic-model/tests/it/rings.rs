@@ -145,6 +145,86 @@ fn a_queue_that_nobody_reads_drops_frames_and_still_takes_four_fences() {
 }
 
 #[test]
+fn the_registers_show_the_counters_and_a_frame_longer_than_a_buffer_is_one_of_a_wrong_length() {
+    let (mut driver, mut nic) = pair();
+    let frame = frames::chains().remove(1).1;
+    for _ in 0..20 {
+        nic.receive(0, &frame, 0);
+    }
+    for size in [13, 2049, 9601] {
+        assert_eq!(nic.receive(0, &vec![0; size], 0), None, "{size} bytes");
+    }
+    nic.poll();
+    let register = |name: &str, counter: usize| driver.memory.read_register(name, 2 * counter);
+    let shown: Vec<u32> = (0..6).map(|counter| register("COUNT", counter)).collect();
+    assert_eq!(shown, [20, 0, 0, 3, 0, 0]);
+    assert_eq!([register("NO_BUFFER", 0), register("NO_BUFFER", 1)], [8, 0]);
+    let counter = Counter::BadLength;
+    let count = Command::ReadCount { counter, queue: 0 };
+    assert_eq!(run(&mut driver, &mut nic, &count), (Status::Ok, 3));
+}
+
+#[test]
+fn a_device_that_is_disabled_and_enabled_again_is_empty_and_its_rings_begin_at_0() {
+    let (mut driver, mut nic) = pair();
+    let frame = frames::chains().remove(1).1;
+    let commit = Command::Commit { fence: Some(1) };
+    for round in 0..3 {
+        assert!(!nic.has_buckets());
+        assert_eq!(run(&mut driver, &mut nic, &commit).0, Status::Ok);
+        assert!(nic.has_buckets());
+        assert_eq!(driver.memory.read_register("GENERATION", 0), 1);
+        // The ring has 16 completions: the second pass begins in each round.
+        for _ in 0..17 {
+            assert_eq!(nic.receive(0, &frame, 0), Some(0), "round {round}");
+            assert!(!received(&mut driver, 0).is_empty());
+            nic.poll();
+        }
+        // The command is lost, and the frame leaves.
+        assert!(driver.commands.submit(&commit));
+        assert!(driver.senders[0].send(frame.len(), [&frame[..]].into_iter()));
+        driver.senders[0].publish();
+        driver.memory.write_register("CONTROL", 0, 0);
+        nic.poll();
+        assert_eq!(driver.memory.read_register("STATUS", 0), 1);
+        let (mut buffer, mut sent) = (Vec::new(), Vec::new());
+        assert_eq!(nic.transmit(8, &mut buffer, |bytes| sent.extend_from_slice(bytes)), 1);
+        assert_eq!(sent, frame);
+        nic.poll();
+        assert_eq!(driver.memory.read_register("STATUS", 0), 0);
+        for (name, at) in [("GENERATION", 0), ("COUNT", 0), ("NO_BUFFER", 0)] {
+            assert_eq!(driver.memory.read_register(name, at), 0, "{name}");
+        }
+        assert_eq!(nic.transmit(8, &mut buffer, |_| panic!("it is disabled")), 0);
+        driver = Driver::start(driver.memory, &Config::new(HashKeys::new(6))).unwrap();
+        nic.poll();
+        assert_eq!(driver.memory.read_register("STATUS", 0), 1);
+        assert_eq!(nic.transmit(8, &mut buffer, |_| panic!("nothing was sent")), 0);
+    }
+    assert_eq!(nic.violations(), 0);
+}
+
+#[test]
+fn a_command_waits_while_its_completion_has_no_room() {
+    let (driver, mut nic, file) = pair_and_file();
+    // The driver gives commands, and takes no completion.
+    let (commands, completions) = (4096, 4096 + 128 + 256 * 16);
+    let mut given = 0_u16;
+    let mut give = |nic: &mut SoftwareNic, number: u16| {
+        given += number;
+        file.write_all_at(&given.to_le_bytes(), commands + 6).unwrap();
+        (0..8).map(|_| nic.poll()).sum::<usize>()
+    };
+    let done: usize = (0..4).map(|_| give(&mut nic, 64)).sum();
+    assert_eq!((done, give(&mut nic, 64)), (256, 0));
+    file.write_all_at(&10_u16.to_le_bytes(), completions + 64)
+        .unwrap();
+    assert_eq!(give(&mut nic, 0), 10);
+    assert_eq!(nic.violations(), 0);
+    drop(driver);
+}
+
+#[test]
 fn a_device_that_names_buffers_it_does_not_have_is_found_out() {
     let (mut driver, _nic) = pair();
     let (memory, _file) = Memory::create(LAYOUT).unwrap();
