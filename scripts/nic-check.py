@@ -53,7 +53,7 @@ GATES = {
 STEPS = {
     "model": [(LONG, [*CARGO, "-p", "millrace-nic-model"], {"N2": "the tests of millrace-nic-model, long form"})],
     "marks": [
-        ({"MILLRACE_CASES": "20000"}, [*CARGO, "-p", "millrace-pipeline", "--test", "it", "marks::"], {"N3": "20,000 cases, without moves of buckets"}),
+        ({"MILLRACE_CASES": "20000"}, [*CARGO, "-p", "millrace-pipeline", "--test", "it", "marks::"], {"N3": "2,500 cases, without moves of buckets"}),
         ({}, [*CARGO, "-p", "millrace-nic"], {}),
     ],
     "rebinds": [(LONG, [*CARGO, "-p", "millrace-datapath", "--lib", "rebinds::", "--", "--nocapture"], {"N4": ""})],
