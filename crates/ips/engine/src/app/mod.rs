@@ -141,6 +141,8 @@ pub struct AppState {
     received: [u64; 2],
     /// The protocol that follows a change of protocol, if both ends agreed on one.
     expects: Option<AppProtocol>,
+    /// The request that upgrades the connection to HTTP/2, until its parser begins.
+    upgraded: Option<Box<http::http2::UpgradeRequest>>,
     /// The direction whose protocol is not known yet, although that of the flow is.
     other: Option<OtherDirection>,
     /// The parser of a direction that speaks another protocol than the flow.
@@ -185,6 +187,7 @@ impl AppState {
             first,
             received,
             expects,
+            upgraded,
             other,
             second,
             held,
@@ -210,7 +213,7 @@ impl AppState {
         (*expects, *failed_direction, *frames, *other, *second) = (None, None, None, None, None);
         (*flushes_raw, *encrypted_from, *stores, *received, *has_ended) = Default::default();
         (*has_failed, *is_ambiguous, *has_unknown_datagram, *is_changed) = (false, false, false, false);
-        *carries_dns = false;
+        (*carries_dns, *upgraded) = (false, None);
         *settings = AppSettings::default();
     }
 
@@ -235,13 +238,14 @@ impl AppState {
         let second = second.map_or(0, |parser| size_of_val(&**parser) + parser.heap());
         let other = self.other.heap() + second;
         let frames = self.frames.as_mut().map_or(0, |frames| frames.heap());
-        mode + other + frames + self.transactions.heap() + self.expected.heap() + self.held.heap()
+        let waiting = self.upgraded.heap() + self.held.heap();
+        mode + other + frames + self.transactions.heap() + self.expected.heap() + waiting
     }
 
     /// Frees the parser, the transactions and all waiting bytes. Later bytes are not parsed.
     pub(crate) fn give_up_memory(&mut self) {
         self.mode = Mode::Done;
-        (self.other, self.second, self.frames) = (None, None, None);
+        (self.other, self.second, self.frames, self.upgraded) = (None, None, None, None);
         self.transactions.free();
         self.expected = Vec::new();
         self.held = Vec::new();

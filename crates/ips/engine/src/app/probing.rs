@@ -12,7 +12,8 @@
 //! The events are those that Suricata documents for protocol detection.
 
 use super::frames::Frames;
-use super::parser::Outcome;
+use super::http::http2::{self, Http2, UpgradeRequest};
+use super::parser::{Outcome, Parser};
 use super::parsers::parser_of;
 use super::probe::{self, PROBE_SIZE, ProtocolDetection, detect_protocol};
 use super::transaction::{AppEvent, Transactions};
@@ -57,6 +58,7 @@ fn begins_with_client(protocol: AppProtocol) -> bool {
 impl AppState {
     /// Tries to detect the protocol of the bytes that wait.
     pub(super) fn probe(&mut self, key: &FlowKey, direction: Direction, transport: Transport) {
+        let is_http2 = self.expects == Some(AppProtocol::Http2);
         let Mode::Probing { waiting } = &mut self.mode else {
             return;
         };
@@ -68,7 +70,7 @@ impl AppState {
             return;
         };
         let (ports, size) = ((key.client_port, key.server_port), bytes.len());
-        match detect_protocol(bytes, direction, transport, ports) {
+        match detect(bytes, (direction, transport), ports, is_http2) {
             ProtocolDetection::Found(protocol)
                 if direction == Direction::ToServer
                     && size < PROBE_SIZE
@@ -95,7 +97,7 @@ impl AppState {
                 let is_silent = other.as_ref().is_some_and(Vec::is_empty);
                 let is_short = || {
                     other.as_ref().is_some_and(|bytes| {
-                        detect_protocol(bytes, direction.reverse(), transport, ports)
+                        detect(bytes, (direction.reverse(), transport), ports, is_http2)
                             == ProtocolDetection::Undecided
                     })
                 };
@@ -164,10 +166,16 @@ impl AppState {
             (Some(frames), Some(before)) => Some(Box::new(frames.after(*before))),
             (frames, before) => frames.map(Box::new).or(before),
         };
-        self.mode = match parser_of(protocol, key, self.settings) {
-            Some(parser) => Mode::Parsing(parser),
-            None => Mode::Done,
+        let upgraded = self.upgraded.take().filter(|_| protocol == AppProtocol::Http2);
+        let has_upgraded = upgraded.is_some();
+        let parser = match upgraded {
+            Some(request) => {
+                let parser = Http2::upgraded(self.settings, *request, &mut self.transactions);
+                Some(Box::new(parser) as Box<dyn Parser>)
+            }
+            None => parser_of(protocol, key, self.settings),
         };
+        self.mode = parser.map_or(Mode::Done, Mode::Parsing);
         if matches!(self.mode, Mode::Done) && self.frames.is_none() {
             return;
         }
@@ -176,6 +184,10 @@ impl AppState {
             .any(|bytes| bytes.as_ref().is_none_or(Vec::is_empty))
         {
             self.caught_up = Some(direction.reverse());
+        }
+        if has_upgraded && direction == Direction::ToClient {
+            // The client has sent the request before.
+            self.caught_up = Some(Direction::ToServer);
         }
         let order = match protocol {
             AppProtocol::Smtp
@@ -243,6 +255,10 @@ impl AppState {
     /// Changes the protocol: detection begins again with bytes that the parser did not consume.
     pub(super) fn change(&mut self, key: &FlowKey, direction: Direction, rest: [Vec<u8>; 2]) {
         let upgrade = upgrade(&self.transactions);
+        let request = self.transactions.list.back();
+        self.upgraded = request
+            .filter(|_| upgrade == Some(AppProtocol::Http2))
+            .map(|request| Box::new(UpgradeRequest::of(request)));
         self.original_protocol = self.protocol;
         (self.other, self.second) = (None, None);
         if let Some(frames) = &mut self.frames {
@@ -329,7 +345,8 @@ impl AppState {
         other.bytes.extend_from_slice(chunk.bytes);
         let ports = (key.client_port, key.server_port);
         let direction = chunk.direction;
-        match detect_protocol(&other.bytes, direction, Transport::Tcp, ports) {
+        let is_http2 = self.protocol == Some(AppProtocol::Http2);
+        match detect(&other.bytes, (direction, Transport::Tcp), ports, is_http2) {
             ProtocolDetection::Found(protocol) if Some(protocol) == self.protocol => {}
             ProtocolDetection::Found(protocol) => {
                 self.transactions.raise(MISMATCH);
@@ -363,6 +380,22 @@ impl AppState {
             second.parser.end(direction, &mut self.transactions);
         }
     }
+}
+
+/// Returns the protocol of the first bytes of a direction; if it may be HTTP/2, also by the first frame of the server.
+fn detect(
+    bytes: &[u8],
+    (direction, transport): (Direction, Transport),
+    ports: (u16, u16),
+    is_http2: bool,
+) -> ProtocolDetection {
+    if is_http2 && direction == Direction::ToClient {
+        match http2::detect_server(bytes) {
+            ProtocolDetection::Unknown => {}
+            detection => return detection,
+        }
+    }
+    detect_protocol(bytes, direction, transport, ports)
 }
 
 /// Returns the protocol to which the last transaction of HTTP changes, if the server accepted the change.

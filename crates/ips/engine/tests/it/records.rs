@@ -1,5 +1,6 @@
 //! Of records and alerts: where their packets come from, which end is their source, and the counters of flows.
 
+use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::event::{PacketSource, TcpState};
 use millrace_ips_engine::{Event, Mode, Settings};
 use millrace_wire::tcp::flags::{ACK, FIN, RST};
@@ -7,7 +8,7 @@ use millrace_wire::tcp::flags::{ACK, FIN, RST};
 use crate::bed::{ATTACK, HOST_A, HOST_B, TestBed, datagram, fragments, geneve, gre, ip, six_in_four, vxlan};
 use crate::conversation::Conversation;
 use crate::frames::{ipv4, tcp, udp};
-use crate::protocols::cases;
+use crate::protocols::{cases, http2};
 
 fn recording(rules: &str) -> TestBed {
     let settings = Settings {
@@ -179,5 +180,51 @@ fn protocols_of_ip_are_protocols_of_rules() {
             [at as u32 + 1],
             "{name}"
         );
+    }
+}
+
+#[test]
+fn the_request_of_an_upgrade_and_its_answer_are_the_record_of_the_first_stream() {
+    // A server may send more than protocol detection waits for, before the preface of the client.
+    for size in [20, 40_000] {
+        let messages = http2::upgraded(&vec![b'x'; size]);
+        for (mode, step) in [
+            (Mode::Ids, 1000),
+            (Mode::Ips, 1000),
+            (Mode::Ids, 1),
+            (Mode::Ips, 7),
+        ] {
+            let settings = Settings {
+                mode,
+                records: true,
+                ..Settings::default()
+            };
+            let rules = "alert http any any => any any (http.method; content:\"POST\"; http.stat_code; content:\"203\"; sid:1;)";
+            let mut bed = TestBed::with(settings, rules);
+            bed.send_all(tcp(80, &messages, step));
+            bed.finish();
+            let of = |event: &Event| match event {
+                Event::Transaction(transaction) => match &transaction.record {
+                    Record::Http(record) => Some((
+                        record.http2_stream,
+                        String::from_utf8_lossy(&record.method).into_owned(),
+                        record.status,
+                        record.length,
+                    )),
+                    _ => None,
+                },
+                _ => None,
+            };
+            let mut found: Vec<_> = bed.events().iter().filter_map(of).collect();
+            found.retain(|(stream, ..)| *stream != Some(0));
+            found.sort();
+            let expected = [
+                (None, "POST".to_owned(), Some(101), 0),
+                (Some(1), "POST".to_owned(), Some(203), size as u64),
+                (Some(3), "GET".to_owned(), Some(404), 0),
+            ];
+            assert_eq!(found, expected, "{size} {mode:?} {step}");
+            assert_eq!((bed.sids().len(), bed.alerts()), (1, 1), "{size} {mode:?} {step}");
+        }
     }
 }

@@ -415,7 +415,7 @@ impl Headers {
     }
 
     /// Returns the names and the values.
-    fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.list
             .iter()
             .map(|header| (header.name.of(&self.text), header.value.of(&self.text)))

@@ -134,6 +134,74 @@ pub(super) fn http2_case() -> Case {
     }
 }
 
+/// Returns an upgrade to HTTP/2 whose server answers the request at once, on the stream 1, and the messages that follow it.
+pub(crate) fn upgraded(body: &[u8]) -> Vec<Message> {
+    let request = "POST /a/%66ile.exe?x=y HTTP/1.1\r\nHost: Example.com:8080\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+        Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\nContent-Length: 4\r\nX-Odd: 1\r\n\r\nsent";
+    let switching = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n";
+    let answer = block(&[
+        (":status", "203"),
+        ("content-type", "text/plain"),
+        ("server", "tests"),
+    ]);
+    let data = body.chunks(16_000).map(|part| frame(DATA, 0, 1, part));
+    let response = [
+        &switching[..],
+        &frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]),
+        &frame(HEADERS, END_HEADERS, 1, &answer),
+        &data.collect::<Vec<_>>().concat(),
+        &frame(DATA, END_STREAM, 1, b""),
+    ];
+    let second = block(&[(":method", "GET"), (":path", "/second")]);
+    vec![
+        client(request),
+        server(response.concat()),
+        client(
+            [
+                PREFACE,
+                &frame(SETTINGS, 0, 0, &[]),
+                &frame(HEADERS, END_HEADERS | END_STREAM, 3, &second),
+            ]
+            .concat(),
+        ),
+        server(frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            3,
+            &block(&[(":status", "404")]),
+        )),
+    ]
+}
+
+pub(super) fn upgrade_case() -> Case {
+    Case {
+        protocol: "http2",
+        is_udp: false,
+        port: 80,
+        messages: upgraded(b"MZ of the first stream"),
+        hold: vec![
+            "http.method; content:\"POST\";",
+            "http.uri; content:\"/a/file.exe?x=y\"; startswith; endswith;",
+            "http.uri.raw; content:\"/a/%66ile.exe\";",
+            "http.protocol; content:\"HTTP/2\"; flow:to_server;",
+            "http.host; content:\"example.com\"; startswith; endswith;",
+            "http.header; content:\"X-Odd|3a 20|1|0d 0a|\";",
+            "http.uri; content:\"file.exe\"; http.header; content:\"h2c\"; http.request_body; content:\"sent\";",
+            "http2.header_name; content:\"X-Odd\";",
+            "http.stat_code; content:\"203\"; http.server; content:\"tests\"; file.data; content:\"MZ of\";",
+            "file.name; content:\"file.exe\";",
+            "http.uri; content:\"/second\";",
+            "http.stat_code; content:\"404\";",
+        ],
+        fail: vec![
+            "http.stat_code; content:\"101\";",
+            "http.uri; content:\"/second\"; http.method; content:\"POST\";",
+            "http.stat_code; content:\"404\"; file.data; content:\"MZ\";",
+            "http.protocol; content:\"HTTP/1\";",
+        ],
+    }
+}
+
 /// A query for example.com in the path, and its answer with the address 192.0.2.1 in a body (RFC 8484, section 4).
 pub(super) fn dns_case() -> Case {
     const QUERY: &str = "AAABAAABAAAAAAAAB2V4YW1wbGUDY29tAAABAAE";

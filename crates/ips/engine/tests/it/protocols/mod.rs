@@ -6,7 +6,7 @@ mod anomaly;
 mod binary;
 mod bodies;
 mod frames;
-mod http2;
+pub(crate) mod http2;
 mod ike;
 mod mqtt;
 mod quic;
@@ -79,6 +79,7 @@ pub(crate) fn cases() -> Vec<Case> {
         http2::http2_case(),
         http2::dns_case(),
         http2::doh2_case(),
+        http2::upgrade_case(),
     ];
     cases.extend(binary::krb5_cases());
     cases.extend(frames::cases());

@@ -21,6 +21,7 @@ mod limits;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 
 use millrace_ips_rules::options::number::NumberField;
 
@@ -36,6 +37,7 @@ use header::{Frame, HEADER, flag, kind};
 use hpack::HeaderDecoder;
 use limits::TABLE_SIZE;
 use stream::Streams;
+pub(in crate::app) use upgrade::{UpgradeRequest, detect_server};
 
 /// The first bytes of a client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -123,6 +125,19 @@ impl Http2 {
             notes_frames: settings.asks.http2_frames,
             keeps_records: settings.keeps_records,
         }
+    }
+
+    /// Returns the parser of a connection of HTTP/1.1 that was upgraded by a request, and begins the stream of the request.
+    pub(in crate::app) fn upgraded(
+        settings: AppSettings,
+        request: UpgradeRequest,
+        out: &mut Transactions,
+    ) -> Http2 {
+        let mut parser = Http2::new(settings);
+        let side = core::mem::replace(&mut out.side, Direction::ToServer.index());
+        parser.streams.upgrade(request, out);
+        out.side = side;
+        parser
     }
 
     /// Parses as many bytes of a direction as are complete; returns their number, and `None` if they are not of the protocol.

@@ -6,6 +6,7 @@ use millrace_ips_rules::buffers::Buffer;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::limits::STREAMS;
+use super::upgrade::{self, UpgradeRequest};
 use crate::app::dns;
 use crate::app::heap::heap;
 use crate::app::http::body::{Body, Undoing};
@@ -91,13 +92,28 @@ impl Streams {
             sides: Default::default(),
         };
         if direction == Direction::ToClient {
-            // The request was not seen, or was one of HTTP/1.1 with the upgrade.
+            // The request was not seen.
             transaction.advance(Direction::ToServer, Progress::Complete);
             transaction.is_inspected[Direction::ToServer.index()] = true;
             stream.sides[Direction::ToServer.index()].is_over = true;
         }
         self.list.push_back(stream);
         self.list.len() - 1
+    }
+
+    /// Begins the stream of the request that upgraded the connection: the client has sent it as a whole.
+    pub(super) fn upgrade(&mut self, request: UpgradeRequest, out: &mut Transactions) {
+        const SIDE: Direction = Direction::ToServer;
+        let UpgradeRequest { fields, body } = request;
+        self.headers(SIDE, upgrade::STREAM, &fields, out);
+        if self.settings.keeps_records {
+            self.record_headers(SIDE, upgrade::STREAM, &[], &fields, out);
+        }
+        let begun = self.list.back().and_then(|stream| out.by_id(stream.transaction));
+        if let (Some(transaction), Some(body)) = (begun, body) {
+            transaction.publish(Buffer::HttpRequestBody, SIDE, body);
+        }
+        self.end(SIDE, upgrade::STREAM, true, out);
     }
 
     /// Adds the fields of a header block: of a message, or behind its body.
@@ -432,14 +448,15 @@ fn begin_request(fields: &[(Vec<u8>, Vec<u8>)], transaction: &mut Transaction) -
     if let Some(normal) = &normal {
         transaction.publish(Buffer::HttpUri, SIDE, normal.as_slice());
     }
-    let authority = pseudo(fields, b":authority").or_else(|| pseudo(fields, b"host"));
+    let header = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(b"host"));
+    let header = header.map(|(_, value)| value.as_slice());
+    let authority = pseudo(fields, b":authority").or(header);
     let host = authority.map(Uri::parse_host);
     if let Some(authority) = authority {
         transaction.publish(Buffer::HttpHostRaw, SIDE, authority);
         if authority.contains(&b'@') {
             transaction.raise("http2.userinfo_in_uri");
         }
-        let header = pseudo(fields, b"host");
         if header.is_some_and(|header| !header.eq_ignore_ascii_case(authority)) {
             transaction.raise("http2.authority_host_mismatch");
         }
