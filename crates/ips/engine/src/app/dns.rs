@@ -1,6 +1,8 @@
 //! DNS over UDP and TCP (RFC 1035). Each message is a transaction: names are labels joined with full stops, in the case
 //! in which they were sent.
 
+mod names;
+
 use core::net::IpAddr;
 
 use millrace_ips_rules::buffers::Buffer;
@@ -17,6 +19,7 @@ use crate::app::heap::heap;
 use crate::event::address_text;
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+pub(in crate::app) use names::response_names;
 
 /// Size of the header of a message.
 const HEADER: usize = 12;
@@ -384,12 +387,8 @@ pub(in crate::app) fn message(data: &[u8], direction: Direction, out: &mut Trans
     }
     if record.is_answer {
         transaction.number(NumberField::DnsRcode, direction, record.flags & 0xf);
-        let questions = record.questions.iter().map(|(name, ..)| name);
-        let resources = sections
-            .iter()
-            .flat_map(|(_, list)| list.iter().map(|resource| &resource.name));
-        for name in questions.chain(resources) {
-            transaction.publish(Buffer::DnsResponseName, direction, name.as_slice());
+        for name in response_names(record) {
+            transaction.publish(Buffer::DnsResponseName, direction, name);
         }
     }
     transaction.record = Record::Dns(Box::new(message.record));

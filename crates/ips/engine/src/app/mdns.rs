@@ -57,9 +57,11 @@ impl Parser for Mdns {
         for (buffer, resources) in sections {
             for resource in resources {
                 transaction.publish(buffer, direction, resource.name.as_slice());
-                if record.is_answer {
-                    transaction.publish(Buffer::MdnsResponseName, direction, resource.name.as_slice());
-                }
+            }
+        }
+        if record.is_answer {
+            for name in dns::response_names(&record) {
+                transaction.publish(Buffer::MdnsResponseName, direction, name);
             }
         }
         transaction.record = Record::Dns(Box::new(record));

@@ -114,6 +114,14 @@ pub(in crate::app) fn extended_parameter(value: &[u8], name: &[u8]) -> Option<Ve
     (!sections.is_empty()).then(|| sections.into_iter().flat_map(|(_, text)| text).collect())
 }
 
+/// Returns the boundary of a multipart value, in its plain form, else in its extended form. Every character may have a backslash in
+/// front in quotes (RFC 2045, section 5.1).
+pub(in crate::app) fn boundary_of(value: &[u8]) -> Option<Vec<u8>> {
+    let mut boundary = parameter(value, b"boundary").or_else(|| extended_parameter(value, b"boundary"))?;
+    boundary.retain(|byte| *byte != b'\\');
+    Some(boundary)
+}
+
 /// Returns the file names of a Content-Disposition value: the extended form, which recipients prefer if they support it
 /// (RFC 6266, section 4.3), then the plain form, if it differs.
 pub(in crate::app) fn file_names(value: &[u8]) -> Vec<Vec<u8>> {
@@ -184,6 +192,25 @@ mod tests {
                 value.escape_ascii()
             );
         }
+    }
+
+    #[test]
+    fn a_boundary_has_each_form_of_a_parameter() {
+        for value in [
+            &b"multipart/mixed; boundary=BxB"[..],
+            b"multipart/mixed; boundary=\"B\\xB\"",
+            b"multipart/mixed; boundary*0=\"Bx\"; boundary*1=B",
+            b"multipart/mixed; boundary*=us-ascii''B%78B",
+            b"multipart/mixed; boundary*1=B; boundary*0*=us-ascii'en'B%78",
+        ] {
+            assert_eq!(
+                boundary_of(value).as_deref(),
+                Some(&b"BxB"[..]),
+                "{}",
+                value.escape_ascii()
+            );
+        }
+        assert_eq!(boundary_of(b"multipart/mixed; x=y"), None);
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub(super) fn apply(steps: &[Step], bytes: &[u8], out: &mut Vec<u8>, scratch: &m
                     out.truncate(end);
                     out.drain(..start);
                 }
-                None => out.clear(),
+                // Without a match the buffer stays as it is.
+                None => {}
             },
         }
     }
@@ -343,6 +344,6 @@ mod tests {
         );
         assert_eq!(out, b"org");
         apply(&[step], b"localhost", &mut out, &mut scratch);
-        assert_eq!(out, b"");
+        assert_eq!(out, b"localhost");
     }
 }

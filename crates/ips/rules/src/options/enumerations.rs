@@ -11,7 +11,7 @@ pub enum Values {
     Names(&'static [(&'static str, u64)], &'static str),
     /// Names of bits, and the expected form.
     Bits(&'static [(&'static str, u64)], &'static str),
-    /// Times, in seconds since 1970.
+    /// Times, in seconds since the year 0.
     Dates,
 }
 
@@ -90,23 +90,26 @@ pub(super) fn values(field: NumberField) -> Values {
     }
 }
 
-/// Returns a time in seconds since 1970: a year, or a date with a time of day, in UTC.
+/// Seconds from the year 0 to 1970. Conditions on dates count from the year 0, because the times of certificates may be in any
+/// year of four digits (RFC 5280, section 4.1.2.5).
+pub const YEAR_0_TO_1970: i64 = 62_167_219_200;
+
+/// Returns a time in seconds since the year 0: a year of four digits, or a date with a time of day, in UTC.
 pub(super) fn seconds(text: &str) -> Option<u64> {
     let text = text.trim();
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     // More than the four digits of a year are seconds, as rules are printed.
-    if text.len() > 4 && text.bytes().all(|byte| byte.is_ascii_digit()) {
+    if text.len() > 4 && is_number(text) {
         return text.parse().ok();
     }
     let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, ""));
-    let mut parts = date.split('-').map(|part| part.parse::<u64>().ok());
-    let year = parts.next()??;
+    let mut parts = date.split('-');
+    let year = parts.next().filter(|year| year.len() == 4 && is_number(year))?;
+    let year: u64 = year.parse().ok()?;
+    let mut parts = parts.map(|part| part.parse::<u64>().ok());
     let month = parts.next().map_or(Some(1), |month| month)?;
     let day = parts.next().map_or(Some(1), |day| day)?;
-    if parts.next().is_some()
-        || !(1970..=9999).contains(&year)
-        || !(1..=12).contains(&month)
-        || !(1..=31).contains(&day)
-    {
+    if parts.next().is_some() || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
     let mut clock = [0; 3];
@@ -119,15 +122,17 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
     if clock[0] > 23 || clock[1] > 59 || clock[2] > 60 {
         return None;
     }
-    // Days from 1970-01-01 in the proleptic Gregorian calendar; the year begins in March, so that its leap day is the last.
+    // Days in the proleptic Gregorian calendar, which repeats after 400 years; the year begins in March, so that its leap day is
+    // the last.
     let (year, month) = if month <= 2 {
-        (year - 1, month + 9)
+        (400 + year - 1, month + 9)
     } else {
-        (year, month - 3)
+        (400 + year, month - 3)
     };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    const UNTIL_1970: u64 = 719_468;
-    Some((days - UNTIL_1970) * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2])
+    /// Days of 400 years, without those from January 1 to March 1 of the year 0.
+    const BEFORE: u64 = 146_097 - 60;
+    Some((days - BEFORE) * 86_400 + clock[0] * 3600 + clock[1] * 60 + clock[2])
 }
 
 const TRUTH: &[(&str, u64)] = &[
@@ -446,15 +451,28 @@ mod tests {
     fn a_date_is_a_number_of_seconds() {
         // Computed with date -u -d TEXT +%s.
         for (text, expected) in [
+            ("0000", -62_167_219_200),
+            ("0000-03-01", -62_162_035_200),
+            ("1950-01-01 00:00:01", -631_151_999),
+            ("1969-12-31T23:59:59", -1),
             ("1970-01-01", 0),
             ("2000-02-29", 951_782_400),
             ("2008-05-01 12:30:15", 1_209_645_015),
             ("2015", 1_420_070_400),
             ("2038-01-19T03:14:08", 2_147_483_648),
         ] {
-            assert_eq!(seconds(text), Some(expected), "{text}");
+            let found = seconds(text).map(|seconds| seconds as i64 - YEAR_0_TO_1970);
+            assert_eq!(found, Some(expected), "{text}");
         }
-        for text in ["", "x", "1969", "2015-13-01", "2015-01-01 25:00", "2015-1-1-1"] {
+        for text in [
+            "",
+            "x",
+            "196",
+            "+196",
+            "2015-13-01",
+            "2015-01-01 25:00",
+            "2015-1-1-1",
+        ] {
             assert_eq!(seconds(text), None, "{text}");
         }
     }

@@ -203,6 +203,14 @@ impl Comparison {
             let sign = if is_negated { "!" } else { "" };
             return Comparison::parse(syntax, &format!("{sign}0x{digits}"));
         }
+        // The ranges of these fields include their ends.
+        if matches!(field, NumberField::NfsProcedure | NumberField::NfsVersion)
+            && let Some((low, high)) = text.split_once("<>").or_else(|| text.split_once('-'))
+            && let (Ok(low), Ok(high)) = (low.trim().parse::<u64>(), high.trim().parse::<u64>())
+            && low + 1 == high
+        {
+            return Ok(Comparison::Between(low, high));
+        }
         match field.values() {
             Values::Numbers => Comparison::parse(syntax, text),
             Values::Names(names, form) => Comparison::parse_with(syntax, text, form, &|text| {
@@ -220,7 +228,7 @@ impl Comparison {
         }
     }
 
-    /// Reads a comparison with a time, in seconds since 1970. A day contains hyphens, so a range has the separator `<>`.
+    /// Reads a comparison with a time, in seconds since the year 0. A day contains hyphens, so a range has the separator `<>`.
     fn parse_dates(text: &str) -> Result<Comparison, Reason> {
         const FORM: &str = "YYYY-MM-DD HH:MM:SS or its beginning, <TIME, >TIME, or A<>B";
         let time = |text: &str| {

@@ -26,7 +26,7 @@ pub(in crate::app) use self::summary::addresses;
 use super::decode::{Decoder, Encoding};
 use super::lines;
 use crate::app::AppSettings;
-use crate::app::parameter::{extended_parameter, parameter};
+use crate::app::parameter::{boundary_of, extended_parameter, parameter};
 use crate::app::record::MailStatus;
 use crate::app::transaction::{AppEvent, Transaction};
 
@@ -330,16 +330,17 @@ impl Mime {
         }
         let content_type = header(block, b"content-type").unwrap_or_default();
         let encoding = header(block, b"content-transfer-encoding").unwrap_or_default();
-        let encoding = if begins(&encoding, b"base64") {
+        let encoding = encoding.strip_prefix(b"\"").unwrap_or(&encoding);
+        let encoding = if begins(encoding, b"base64") {
             Encoding::Base64
-        } else if begins(&encoding, b"quoted-printable") {
+        } else if begins(encoding, b"quoted-printable") {
             Encoding::QuotedPrintable
         } else {
             Encoding::Identity
         };
         if begins(&content_type, b"multipart/") {
             self.state = State::Text;
-            match parameter(&content_type, b"boundary").filter(|boundary| !boundary.is_empty()) {
+            match boundary_of(&content_type).filter(|boundary| !boundary.is_empty()) {
                 Some(boundary) if boundary.len() > BOUNDARY_SIZE => {
                     self.raise("smtp.mime_bound_too_long", transaction);
                 }

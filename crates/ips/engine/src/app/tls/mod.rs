@@ -15,6 +15,7 @@ pub use state::HandshakeState;
 
 use data_encoding::HEXLOWER;
 use millrace_ips_rules::buffers::Buffer;
+use millrace_ips_rules::options::enumerations::YEAR_0_TO_1970;
 use millrace_ips_rules::options::number::NumberField;
 
 use super::parser::{Outcome, Parser};
@@ -502,7 +503,8 @@ fn publish_certificate(transaction: &mut Transaction, der: &[u8], direction: Dir
         (NumberField::CertNotAfter, parsed.not_after),
     ];
     for (field, time) in times {
-        transaction.number(field, direction, u64::try_from(time).unwrap_or(0));
+        let seconds = u64::try_from(time.saturating_add(YEAR_0_TO_1970));
+        transaction.number(field, direction, seconds.unwrap_or(0));
     }
     if direction == Direction::ToClient {
         update(transaction, |record| {

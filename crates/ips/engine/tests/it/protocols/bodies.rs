@@ -292,12 +292,17 @@ fn the_command_of_a_data_connection_is_the_one_that_opened_it_in_either_mode() {
         alert ftp-data any any -> any any (flow:to_server; ftpdata_command:stor; sid:2;)\n\
         alert ftp-data any any -> any any (ftpdata_command:retr; sid:3;)\n\
         alert ftp-data any any -> any any (ftpdata_command:stor; sid:4;)\n\
-        alert ftp-data any any -> any any (ftpdata_command:retr; file.data; content:\"bytes\"; sid:5;)\n";
+        alert ftp-data any any -> any any (ftpdata_command:retr; file.data; content:\"bytes\"; sid:5;)\n\
+        alert ftp-data any any -> any any (flow:to_server; ftpdata_command:retr; file.data; content:\"bytes\"; sid:6;)\n\
+        alert ftp-data any any -> any any (flow:to_client; ftpdata_command:stor; file.data; content:\"bytes\"; sid:7;)\n\
+        alert ftp-data any any -> any any (flow:to_client; ftpdata_command:retr; file.data; content:\"bytes\"; sid:8;)\n\
+        alert ftp-data any any -> any any (flow:to_server; ftpdata_command:stor; file.data; content:\"bytes\"; sid:9;)\n";
+    // In active mode the file flows against the direction of the command.
     let cases = [
-        ("RETR x", false, vec![1, 3, 5]),
-        ("RETR x", true, vec![1, 3, 5]),
-        ("STOR x", false, vec![2, 4]),
-        ("STOR x", true, vec![2, 4]),
+        ("RETR x", false, vec![1, 3, 5, 8]),
+        ("RETR x", true, vec![1, 3, 5, 6]),
+        ("STOR x", false, vec![2, 4, 9]),
+        ("STOR x", true, vec![2, 4, 7]),
     ];
     for (command, is_active, expected) in cases {
         for mode in [Mode::Ids, Mode::Ips] {
@@ -333,7 +338,7 @@ fn the_command_of_a_data_connection_is_the_one_that_opened_it_in_either_mode() {
             let sids: Vec<u32> = bed.sids().into_iter().collect();
             assert_eq!((&sids, bed.alerts()), (&expected, expected.len()), "{what}");
             let commands: Vec<_> = bed.events().iter().filter_map(ftp_data_command).collect();
-            assert_eq!(commands, [command[..4].as_bytes()], "{what}");
+            assert_eq!(commands, [&command.as_bytes()[..4]], "{what}");
         }
     }
 }

@@ -162,8 +162,11 @@ pub(super) fn dns_case() -> Case {
     let record = [&[0xc0, 14, 0, 6, 0, 1, 0, 0, 0, 60, 0, 1, 0][..]].concat();
     let additional = [&[1, b'x', 0, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 1, 2, 3, 4][..]].concat();
     let answer = [
-        &[0, 9, 0x81, 3, 0, 1, 0, 0, 0, 1, 0, 1][..],
+        &[0, 9, 0x81, 3, 0, 1, 0, 1, 0, 1, 0, 1][..],
         question,
+        // An alias.
+        &[0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 16],
+        b"\x06target\x07example\0",
         &record,
         &additional,
     ]
@@ -182,6 +185,7 @@ pub(super) fn dns_case() -> Case {
             "dns.authorities.rrname; content:\"example\"; bsize:7;",
             "dns.additionals.rrname; content:\"x\"; bsize:1;",
             "dns.response.rrname; content:\"a.example\";",
+            "dns.response.rrname; content:\"target.example\"; bsize:14;",
             "dns.opcode:!7-15;",
             "dns.response.rrname; domain; content:\"a.example\"; bsize:9;",
             "dns.response.rrname; tld; content:\"example\"; bsize:7;",
@@ -189,6 +193,7 @@ pub(super) fn dns_case() -> Case {
         fail: vec![
             "dns.response.rrname; tld; content:\"a.example\";",
             "dns.rcode:0;",
+            "dns.answers.rrname; content:\"target\";",
             "dns.rrtype:a;",
             "dns.response.rrname; content:\"b.example\";",
             "dns.opcode:7-15;",
@@ -212,6 +217,7 @@ pub(super) fn tls_case() -> Case {
         [&[22, 3, 3][..], &sized(&message, 2)].concat()
     };
     let mut parameters = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap();
+    parameters.not_before = rcgen::date_time_ymd(1955, 6, 1);
     parameters.not_after = rcgen::date_time_ymd(2020, 1, 1);
     let key = rcgen::KeyPair::generate().unwrap();
     let certificate = parameters.self_signed(&key).unwrap();
@@ -233,13 +239,17 @@ pub(super) fn tls_case() -> Case {
             "tls.subjectaltname; content:\"a.example\";",
             "tls_cert_notbefore:<2015;",
             "tls_cert_notafter:>2015;",
-            "tls_cert_notbefore:1970-01-02<>2008-05-01;",
+            "tls_cert_notbefore:<1970;",
+            "tls_cert_notbefore:1955-06-01;",
+            "tls_cert_notbefore:1955-05-31<>1955-06-02;",
             "tls_cert_valid;",
             "tls.store; tls.version:0x0303;",
         ],
         fail: vec![
             "tls_cert_expired;",
             "tls_cert_notafter:<2015;",
+            "tls_cert_notbefore:>1956;",
+            "tls_cert_notbefore:<1955-05-31;",
             "tls.alpn; content:\"http\";",
         ],
     }
