@@ -258,6 +258,10 @@ macro_rules! choices {
         $(impl Codec for $name {
             fn encode(&self, out: &mut Output<'_>) {
                 const ALL: &[$name] = &[$($name::$variant),*];
+                // A variant that the list lacks is an error of the compiler.
+                match self {
+                    $($name::$variant)|* => {}
+                }
                 let index = ALL.iter().position(|variant| variant == self);
                 (index.unwrap_or(usize::MAX) as u8).encode(out);
             }

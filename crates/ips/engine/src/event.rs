@@ -138,6 +138,10 @@ pub struct Alert {
     pub tunnel: Option<Box<Tunnel>>,
     /// The JSON values of sets that the rule found.
     pub json: Vec<FoundJson>,
+    /// Names and values that expressions of the rule captured for its alerts.
+    pub captured: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Names and values that expressions of all rules captured for the alerts of the packet.
+    pub packet_variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// Flow and transaction of the alert, if [`Settings::records`](crate::Settings::records) is set.
     pub context: Option<Box<AlertContext>>,
 }
@@ -204,6 +208,8 @@ pub struct AlertContext {
     pub bits: Vec<u32>,
     /// Numbers and values of the counters of the flow that were set; at most [`ALERT_BITS`].
     pub counters: Vec<(u32, u32)>,
+    /// Names and values that expressions captured for the flow, at most [`ALERT_BITS`].
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Notes of rules about a flow that ended.
@@ -213,6 +219,8 @@ pub struct FlowVariables {
     pub bits: Vec<u32>,
     /// Numbers and values of the counters of the flow that were set; at most [`ALERT_BITS`].
     pub counters: Vec<(u32, u32)>,
+    /// Names and values that expressions captured for the flow, at most [`ALERT_BITS`].
+    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// Largest number of set bits of a flow that an event lists, and of counters.
@@ -244,6 +252,8 @@ pub struct FlowSummary {
     pub verdict: FlowVerdict,
     /// True if a rule raised an alert.
     pub is_alerted: bool,
+    /// True if bytes escaped the parser: it refused them, or a limit was reached.
+    pub has_parser_error: bool,
     /// Transactions that the parser began.
     pub transactions: u64,
     /// The connection; `None` for protocols other than TCP.
@@ -376,8 +386,8 @@ pub enum Event {
     Transaction(Box<TransactionEvent>),
     /// A flow ended.
     Flow(Box<FlowSummary>, FlowEnd, FlowVariables),
-    /// A packet is not forwarded.
-    Drop(Subject, DropReason),
+    /// A packet is not forwarded; with the alert of the rule that dropped it, without flow and transaction, if a rule did.
+    Drop(Subject, DropReason, Option<Box<Alert>>),
     /// The parser found anomalies that belong to no transaction.
     Anomaly(Subject, AppProtocol, Vec<AppEvent>),
     /// A policy decided about a packet that could not be inspected as it should be. Reported once for each

@@ -7,7 +7,7 @@ use millrace_wire::tcp::flags;
 use crate::app::Transaction;
 use crate::app::file::File;
 use crate::event::{
-    ALERT_BITS, AlertContext, Event, Events, FILE_PART, FilePart, FileSummary, FlowEnd, FlowSummary,
+    ALERT_BITS, Alert, AlertContext, Event, Events, FILE_PART, FilePart, FileSummary, FlowEnd, FlowSummary,
     FlowVariables, PacketSource, Subject, TcpState, TcpSummary, TransactionEvent, Tunnel,
 };
 use crate::flow::{Direction, Flow, FlowState};
@@ -32,6 +32,7 @@ impl FlowSummary {
             icmp: flow.icmp,
             verdict: flow.verdict,
             is_alerted: flow.is_alerted,
+            has_parser_error: flow.app.has_failed,
             transactions: flow.app.transactions.begun(),
             tcp: (flow.key.protocol == IpProto::TCP.0).then(|| TcpSummary::of(flow)),
         }
@@ -230,6 +231,7 @@ pub(crate) fn complete_alerts(alerts: &mut [Event], flow: &Flow, direction: Dire
             }),
             bits: flow.detect.bits.numbers().take(ALERT_BITS).collect(),
             counters: flow.detect.bits.counters().take(ALERT_BITS).collect(),
+            variables: flow.detect.bits.variables().to_vec(),
         }));
     }
 }
@@ -280,14 +282,25 @@ pub(crate) fn report_frames(
     }
 }
 
-/// Reports a packet of a flow, unless the packet is forwarded.
-pub(crate) fn report_drop(flow: &Flow, packet: &Packet<'_>, verdict: Verdict, out: &mut Events) {
+/// Reports a packet of a flow, unless the packet is forwarded. `rule` is the alert of the first rule that dropped it.
+pub(crate) fn report_drop(
+    flow: &Flow,
+    packet: &Packet<'_>,
+    verdict: Verdict,
+    rule: Option<Box<Alert>>,
+    out: &mut Events,
+) {
     let reason = match verdict {
         Verdict::Pass | Verdict::Rewritten => return,
         Verdict::Drop(reason) => reason,
         Verdict::Reject { .. } => DropReason::Rule,
     };
-    out.push(Event::Drop(subject_of(packet, flow.id), reason));
+    let is_of_rule = matches!(reason, DropReason::Rule | DropReason::RateFilter);
+    let rule = rule.filter(|_| is_of_rule).map(|mut alert| {
+        alert.packet_action = verdict.action();
+        alert
+    });
+    out.push(Event::Drop(subject_of(packet, flow.id), reason, rule));
 }
 
 /// Returns the subject of an event about a packet.
@@ -324,6 +337,7 @@ pub(crate) fn report_end(flow: &Flow, now: Time, reason: FlowEnd, out: &mut Even
     let variables = FlowVariables {
         bits: flow.detect.bits.numbers().take(ALERT_BITS).collect(),
         counters: flow.detect.bits.counters().take(ALERT_BITS).collect(),
+        variables: flow.detect.bits.variables().to_vec(),
     };
     out.push(Event::Flow(Box::new(FlowSummary::of(flow)), reason, variables));
 }

@@ -9,6 +9,7 @@ use millrace_ips_engine::packet::payload;
 use millrace_ips_engine::{Action, Direction, LinkType};
 use millrace_ips_rules::frames;
 
+use crate::metadata::Notes;
 use crate::object::Object;
 use crate::place::Place;
 use crate::tables::Target;
@@ -38,42 +39,7 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Frame<'_>, out: &mut 
     if let Some(transaction) = alert.transaction {
         line.field("tx_id", transaction);
     }
-    let is_blocked = blocks(alert.action);
-    let default = Default::default();
-    let texts = writer.rules.find(alert.gid, alert.sid).unwrap_or(&default);
-    line.object("alert", |out| {
-        out.field("action", if is_blocked { "blocked" } else { "allowed" })
-            .field("gid", alert.gid)
-            .field("signature_id", alert.sid)
-            .field("rev", alert.rev)
-            .field("signature", &texts.message)
-            .field("category", &texts.category)
-            .field("severity", texts.severity);
-        if let Some(target) = texts.target {
-            ends(out, alert, target);
-        }
-        if !texts.metadata.is_empty() {
-            out.field("metadata", &texts.metadata);
-        }
-        if writer.layout.details {
-            if !texts.references.is_empty() {
-                out.field("references", &texts.references);
-            }
-            if !texts.rule.is_empty() {
-                out.field("rule", &texts.rule);
-            }
-        }
-        for (name, is_extra) in [("context", false), ("extra", true)] {
-            let found: Vec<_> = alert
-                .json
-                .iter()
-                .filter(|found| found.is_extra == is_extra)
-                .collect();
-            if !found.is_empty() {
-                out.object(name, |out| json(out, &found));
-            }
-        }
-    });
+    line.object("alert", |out| rule(out, writer, alert));
     line.object("verdict", |out| verdict(out, alert));
     match (&alert.context, alert.app) {
         (Some(context), Some(_)) => app::protocols(&mut line, &context.flow),
@@ -88,8 +54,15 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Frame<'_>, out: &mut 
     if let Some(tunnel) = &alert.tunnel {
         line.object("tunnel", |out| self::tunnel(out, tunnel, alert.subject.packet));
     }
-    if let Some(context) = &alert.context {
-        self::context(&mut line, writer, alert, context);
+    match &alert.context {
+        Some(context) => self::context(&mut line, writer, alert, context),
+        None => {
+            let notes = Notes {
+                packet_variables: &alert.packet_variables,
+                ..Notes::default()
+            };
+            metadata::write(&mut line, &writer.rules, notes);
+        }
     }
     if let Some((bytes, link)) = frame.filter(|_| writer.layout.packets) {
         if let Some(payload) = payload(bytes, LinkType(link)).filter(|payload| !payload.is_empty()) {
@@ -108,6 +81,62 @@ pub(crate) fn write(writer: &Writer, alert: &Alert, frame: Frame<'_>, out: &mut 
             });
     }
     writer.end(line);
+}
+
+/// Writes the rule of an alert, and what it found.
+pub(crate) fn rule(out: &mut Object<'_>, writer: &Writer, alert: &Alert) {
+    let default = Default::default();
+    let texts = writer.rules.find(alert.gid, alert.sid).unwrap_or(&default);
+    let action = if blocks(alert.action) {
+        "blocked"
+    } else {
+        "allowed"
+    };
+    out.field("action", action)
+        .field("gid", alert.gid)
+        .field("signature_id", alert.sid)
+        .field("rev", alert.rev)
+        .field("signature", &texts.message)
+        .field("category", &texts.category)
+        .field("severity", texts.severity);
+    if let Some(target) = texts.target {
+        ends(out, alert, target);
+    }
+    if !texts.metadata.is_empty() {
+        out.field("metadata", &texts.metadata);
+    }
+    if writer.layout.details {
+        if !texts.references.is_empty() {
+            out.field("references", &texts.references);
+        }
+        if !texts.rule.is_empty() {
+            out.field("rule", &texts.rule);
+        }
+    }
+    for (name, is_extra) in [("context", false), ("extra", true)] {
+        let found: Vec<_> = alert
+            .json
+            .iter()
+            .filter(|found| found.is_extra == is_extra)
+            .collect();
+        let captured = match is_extra {
+            true => &[][..],
+            false => &alert.captured,
+        };
+        if !found.is_empty() || !captured.is_empty() {
+            out.object(name, |out| {
+                json(out, &found);
+                let is_new = |name: &[u8], at: usize| {
+                    found.iter().all(|value| value.key != name)
+                        && captured[..at].iter().all(|(known, _)| known != name)
+                };
+                let captured = captured.iter().enumerate();
+                for (_, (name, value)) in captured.filter(|(at, (name, _))| is_new(name, *at)) {
+                    out.bytes(&text(name), value);
+                }
+            });
+        }
+    }
 }
 
 /// Writes the ends of an attack: the option `target` names the end that is attacked.
@@ -204,7 +233,13 @@ fn tunnel(out: &mut Object<'_>, tunnel: &Tunnel, packet: u64) {
 
 /// Writes the flow and the transaction of an alert.
 fn context(line: &mut Object<'_>, writer: &Writer, alert: &Alert, context: &AlertContext) {
-    metadata::write(line, &writer.rules, &context.bits, &context.counters);
+    let notes = Notes {
+        bits: &context.bits,
+        counters: &context.counters,
+        variables: &context.variables,
+        packet_variables: &alert.packet_variables,
+    };
+    metadata::write(line, &writer.rules, notes);
     // The records of DCE/RPC outside of SMB are only for rules.
     if let Some(app) = alert.app.filter(|app| *app != AppProtocol::Dcerpc) {
         app::record(

@@ -83,8 +83,8 @@ pub(crate) fn record(
             (AppProtocol::Dcerpc, Some(call)) => {
                 out.object("dcerpc", |out| {
                     dcerpc(out, call);
-                    let version = if call.activity.is_some() { "4.0" } else { "5.0" };
-                    out.field("rpc_version", version);
+                    let major = if call.activity.is_some() { 4 } else { 5 };
+                    out.field("rpc_version", format!("{major}.{}", call.minor_version));
                 });
             }
             _ => {
@@ -419,15 +419,8 @@ fn dcerpc(out: &mut Object<'_>, call: &DcerpcCall) {
     const RESPONSE: u8 = 2;
     let name = |kind: u8| PDUS.get(usize::from(kind)).copied().unwrap_or("UNKNOWN");
     let [to_server, to_client] = [0, 1].map(|side| (call.fragments[side], call.stub_sizes[side]));
-    // Of a call over UDP, the request may have been lost.
-    let is_lost = call.activity.is_some() && to_server.0 == 0;
-    let request = if is_lost {
-        "REQUEST_LOST"
-    } else {
-        name(call.request.unwrap_or(REQUEST))
-    };
-    out.field("request", request);
-    if !is_lost && call.request.is_none_or(|kind| kind == REQUEST) {
+    out.field("request", call.request.map_or("REQUEST_LOST", name));
+    if call.request == Some(REQUEST) {
         out.object("req", |out| {
             out.field("opnum", call.operation)
                 .field("frag_cnt", to_server.0)
@@ -436,12 +429,13 @@ fn dcerpc(out: &mut Object<'_>, call: &DcerpcCall) {
     }
     let interfaces = call.interfaces.iter().take(Interfaces::RECORDED);
     let mut results = call.results.iter();
-    out.array("interfaces", interfaces, |out, (uuid, version)| {
+    out.array("interfaces", interfaces, |out, (uuid, [major, minor])| {
         let uuid = match core::str::from_utf8(uuid) {
             Ok(_) => text(uuid).into_owned(),
             Err(_) => HEXLOWER.encode(uuid),
         };
-        out.field("uuid", uuid).field("version", format!("{version}.0"));
+        out.field("uuid", uuid)
+            .field("version", format!("{major}.{minor}"));
         if let Some(result) = results.next() {
             out.field("ack_result", result);
         }

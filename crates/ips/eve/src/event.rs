@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use millrace_ips_engine::app::record::Record;
 use millrace_ips_engine::app::{AppEvent, AppProtocol};
 use millrace_ips_engine::event::{
-    FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId, Subject, TcpSummary, TransactionEvent,
+    Alert, FlowEnd, FlowSummary, FlowVariables, PacketSource, RuleId, Subject, TcpSummary, TransactionEvent,
 };
 use millrace_ips_engine::flow::{FlowState, FlowVerdict};
 use millrace_ips_engine::packet::events::PacketEvents;
@@ -14,6 +14,7 @@ use millrace_ips_engine::{Cause, Direction, Event, Policy};
 use millrace_types::Time;
 
 use crate::dropped::headers;
+use crate::metadata::Notes;
 use crate::object::Object;
 use crate::place::Place;
 use crate::timestamp::timestamp;
@@ -34,7 +35,9 @@ impl Writer {
                 self.flow(flow, *end, variables, out);
                 self.netflow(flow, variables, out);
             }
-            Event::Drop(subject, reason) => self.dropped(subject, *reason, frame, out),
+            Event::Drop(subject, reason, rule) => {
+                self.dropped(subject, (*reason, rule.as_deref()), frame, out);
+            }
             Event::Anomaly(subject, protocol, events) => {
                 self.anomalies(subject, (*protocol, None), events, frame, out);
             }
@@ -210,7 +213,7 @@ impl Writer {
             line.field("response_icmp_type", kind)
                 .field("response_icmp_code", code);
         }
-        metadata::write(&mut line, &self.rules, &variables.bits, &variables.counters);
+        metadata::write(&mut line, &self.rules, Notes::of_flow(variables));
         app::protocols(&mut line, flow);
         line.object("flow", |out| {
             counters(out, flow);
@@ -258,7 +261,13 @@ impl Writer {
         self.end(line);
     }
 
-    fn dropped(&self, subject: &Subject, reason: DropReason, frame: Frame<'_>, out: &mut Vec<u8>) {
+    fn dropped(
+        &self,
+        subject: &Subject,
+        (reason, rule): (DropReason, Option<&Alert>),
+        frame: Frame<'_>,
+        out: &mut Vec<u8>,
+    ) {
         let mut line = self.begin(subject, "drop", frame, out);
         line.object("drop", |out| {
             if let Some((bytes, link)) = frame {
@@ -271,6 +280,9 @@ impl Writer {
                 });
             }
         });
+        if let Some(rule) = rule {
+            line.object("alert", |out| alert::rule(out, self, rule));
+        }
         self.end(line);
     }
 }

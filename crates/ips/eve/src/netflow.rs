@@ -4,6 +4,7 @@ use millrace_ips_engine::Direction;
 use millrace_ips_engine::event::{FlowSummary, FlowVariables};
 
 use crate::event::{control_bits, flow_subject, seconds};
+use crate::metadata::Notes;
 use crate::timestamp::timestamp;
 use crate::writer::Writer;
 use crate::{app, metadata};
@@ -25,7 +26,7 @@ impl Writer {
             };
             subject.icmp = flow.icmp[direction.index()];
             let mut line = self.begin(&subject, "netflow", None, out);
-            metadata::write(&mut line, &self.rules, &variables.bits, &variables.counters);
+            metadata::write(&mut line, &self.rules, Notes::of_flow(variables));
             app::protocols(&mut line, flow);
             line.object("netflow", |out| {
                 out.field("pkts", counters.packets)

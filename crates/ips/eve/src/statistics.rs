@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use millrace_ips_engine::app::AppProtocol;
 use millrace_ips_engine::event::{FlowEnd, FlowSummary, TcpState};
 use millrace_ips_engine::flow::FlowState;
-use millrace_ips_engine::packet::events::DECODE_EVENTS;
+use millrace_ips_engine::packet::events::{DECODE_EVENTS, STREAM_EVENTS};
 use millrace_ips_engine::packet::layers::{Layer, layers};
-use millrace_ips_engine::{Cause, Counters, Event, FlowVerdict, LinkType};
+use millrace_ips_engine::tcp::TcpProblem;
+use millrace_ips_engine::{Action, Cause, Counters, Event, FlowVerdict, LinkType};
 use millrace_types::Time;
 use serde_json::{Map, Value, json};
 
@@ -24,6 +25,7 @@ const ICMPV6: u8 = 58;
 const SYN: u16 = 0x02;
 const RST: u16 = 0x04;
 const ACK: u16 = 0x10;
+const URG: u16 = 0x20;
 
 /// Counters at the end of a run.
 #[derive(Debug, Clone, Default)]
@@ -85,6 +87,7 @@ const ALWAYS: &[&str] = &[
     "decoder.sll2",
     "decoder.tcp",
     "decoder.teredo",
+    "decoder.too_many_layers",
     "decoder.udp",
     "decoder.unknown_ethertype",
     "decoder.vlan",
@@ -94,6 +97,21 @@ const ALWAYS: &[&str] = &[
     "decoder.vxlan",
     "defrag.ipv4.fragments",
     "defrag.ipv6.fragments",
+    "flow.end.state.closed",
+    "flow.end.state.established",
+    "flow.end.state.local_bypassed",
+    "flow.end.state.new",
+    "flow.end.tcp_state.close_wait",
+    "flow.end.tcp_state.closed",
+    "flow.end.tcp_state.closing",
+    "flow.end.tcp_state.established",
+    "flow.end.tcp_state.fin_wait1",
+    "flow.end.tcp_state.fin_wait2",
+    "flow.end.tcp_state.last_ack",
+    "flow.end.tcp_state.none",
+    "flow.end.tcp_state.syn_recv",
+    "flow.end.tcp_state.syn_sent",
+    "flow.end.tcp_state.time_wait",
     "flow.icmpv4",
     "flow.icmpv6",
     "flow.tcp",
@@ -108,9 +126,11 @@ const ALWAYS: &[&str] = &[
     "ips.drop_reason.stream_memcap",
     "ips.drop_reason.stream_midstream",
     "ips.drop_reason.threshold_detection_filter",
+    "ips.rejected",
     "tcp.rst",
     "tcp.syn",
     "tcp.synack",
+    "tcp.urg",
 ];
 
 /// Protocols that exist over TCP and over UDP: the names of their counters end with the transport.
@@ -163,12 +183,18 @@ impl Census {
             Layer::Header(name) => self.add(&format!("decoder.{name}")),
             Layer::Fragment { is_v6: false } => self.add("defrag.ipv4.fragments"),
             Layer::Fragment { is_v6: true } => self.add("defrag.ipv6.fragments"),
-            Layer::Tcp(flags) => match flags & (SYN | ACK) {
-                _ if flags & RST != 0 => self.add("tcp.rst"),
-                SYN => self.add("tcp.syn"),
-                both if both == SYN | ACK => self.add("tcp.synack"),
-                _ => {}
-            },
+            Layer::Tcp(flags) => {
+                match flags & (SYN | ACK) {
+                    _ if flags & RST != 0 => self.add("tcp.rst"),
+                    SYN => self.add("tcp.syn"),
+                    both if both == SYN | ACK => self.add("tcp.synack"),
+                    _ => {}
+                }
+                if flags & URG != 0 {
+                    self.add("tcp.urg");
+                }
+            }
+            Layer::TooMany => self.add("decoder.too_many_layers"),
             Layer::Invalid => {}
         });
     }
@@ -185,10 +211,17 @@ impl Census {
                 for name in events.decode_names() {
                     self.add(&format!("decoder.event.{name}"));
                 }
+                for name in events.stream_names() {
+                    self.add(&format!("stream.{name}"));
+                }
             }
-            Event::Drop(_, reason) => {
+            Event::Drop(_, reason, rule) => {
                 let reason = drop_reason(*reason).replace(' ', "_");
                 self.add(&format!("ips.drop_reason.{reason}"));
+                let action = rule.as_ref().map(|rule| rule.packet_action);
+                if action.is_some_and(|action| action >= Action::RejectSource) {
+                    self.add("ips.rejected");
+                }
             }
             Event::Exception(_, cause, policy, _) => {
                 if let Some(name) = exception_name(*cause) {
@@ -226,6 +259,16 @@ impl Census {
         for app in [flow.original_app, flow.app].into_iter().flatten() {
             self.add(&format!("app_layer.flow.{}", protocol_name(app, transport)));
         }
+        if let Some(app) = flow.app.filter(|app| *app != AppProtocol::Failed) {
+            let name = protocol_name(app, transport);
+            let gaps = flow.tcp.map_or([false; 2], |tcp| tcp.has_gaps);
+            for _ in gaps.into_iter().filter(|has_gap| *has_gap) {
+                self.add(&format!("app_layer.error.{name}.gap"));
+            }
+            if flow.has_parser_error {
+                self.add(&format!("app_layer.error.{name}.parser"));
+            }
+        }
     }
 }
 
@@ -242,6 +285,11 @@ fn set(record: &mut Map<String, Value>, path: &str, value: u64) {
             }
         }
     }
+}
+
+/// Returns the number of segments with a problem.
+fn problem(engine: &Counters, problem: TcpProblem) -> u64 {
+    engine.tcp.problems[problem as usize]
 }
 
 /// Returns all counters, nested by the parts of their names.
@@ -261,10 +309,15 @@ fn nested(statistics: &Statistics) -> Map<String, Value> {
             let name = protocol_name(*app, *transport);
             put(&format!("app_layer.flow.{name}"), 0);
             put(&format!("app_layer.tx.{name}"), 0);
+            put(&format!("app_layer.error.{name}.gap"), 0);
+            put(&format!("app_layer.error.{name}.parser"), 0);
         }
     }
     for name in DECODE_EVENTS {
         put(&format!("decoder.event.{name}"), 0);
+    }
+    for name in STREAM_EVENTS {
+        put(&format!("stream.{name}"), 0);
     }
     let (engine, census) = (&statistics.engine, &statistics.census);
     for (path, count) in &census.counts {
@@ -281,7 +334,11 @@ fn nested(statistics: &Statistics) -> Map<String, Value> {
     );
     put("flow.total", statistics.flows);
     put("flow.active", 0);
+    put("flow.memcap", engine.exceptions[Cause::FlowTable as usize]);
     put("tcp.sessions", engine.tcp.sessions);
+    put("tcp.active_sessions", 0);
+    put("tcp.invalid_checksum", problem(engine, TcpProblem::Checksum));
+    put("tcp.segment_memcap_drop", problem(engine, TcpProblem::Memory));
     put("tcp.reassembly_gap", engine.tcp.gaps);
     put("tcp.overlap_diff_data", engine.tcp.conflicts);
     put("detect.alert", statistics.alerts);
@@ -338,6 +395,10 @@ mod tests {
             ("/decoder/avg_pkt_size", 40),
             ("/decoder/event/ipv4/trunc_pkt", 0),
             ("/tcp/syn", 1),
+            ("/tcp/urg", 0),
+            ("/stream/3whs_ack_in_wrong_dir", 0),
+            ("/app_layer/error/http/parser", 0),
+            ("/flow/end/tcp_state/time_wait", 0),
             ("/app_layer/flow/dns_udp", 0),
             ("/app_layer/tx/http", 0),
             ("/detect/engines/0/rules_loaded", 7),

@@ -1,6 +1,6 @@
 //! Calls of PCRE2, with all unsafe code of the crate.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 use std::ptr::NonNull;
 
 use pcre2_sys::{
@@ -13,10 +13,13 @@ use pcre2_sys::{
     pcre2_jit_stack_create_8, pcre2_jit_stack_free_8, pcre2_match_8, pcre2_match_context_8,
     pcre2_match_context_create_8, pcre2_match_context_free_8, pcre2_match_data_8, pcre2_match_data_create_8,
     pcre2_match_data_free_8, pcre2_pattern_info_8, pcre2_set_depth_limit_8, pcre2_set_heap_limit_8,
-    pcre2_set_match_limit_8, pcre2_set_offset_limit_8,
+    pcre2_set_match_limit_8, pcre2_set_offset_limit_8, pcre2_substring_number_from_name_8,
 };
 
-use crate::{CompileError, Flags, Limits, Outcome};
+use crate::{CompileError, Flags, GROUPS, Limits, Outcome};
+
+/// Number of places that a match leaves: its own, and those of groups.
+const PAIRS: usize = 1 + GROUPS as usize;
 
 /// Size of the stack of JIT code at its start, in bytes.
 const JIT_STACK_START: usize = 32 << 10;
@@ -135,9 +138,29 @@ impl Regex {
             Outcome::Match { .. } => {}
             Outcome::NoMatch | Outcome::Limit => return None,
         }
-        let [_, _, start, end] = scratch.pairs();
-        (start != PCRE2_UNSET && end != PCRE2_UNSET && start <= end && end <= subject.len())
-            .then_some((start, end))
+        self.group(scratch, 1, subject.len())
+    }
+
+    /// Returns the number of groups.
+    pub fn groups(&self) -> u32 {
+        self.groups
+    }
+
+    /// Returns the number of the group with a name.
+    pub fn group_of(&self, name: &CStr) -> Option<u32> {
+        // SAFETY: The code is live, and the name ends with a zero.
+        let number = unsafe { pcre2_substring_number_from_name_8(self.code.as_ptr(), name.as_ptr().cast()) };
+        u32::try_from(number).ok()
+    }
+
+    /// Returns start and end of a group of the last match in `scratch`, which this expression found in a subject of `size` bytes;
+    /// `None` if the group has no part in the match, or is none of the first [`GROUPS`].
+    pub fn group(&self, scratch: &Scratch, number: u32, size: usize) -> Option<(usize, usize)> {
+        if number == 0 || number > self.groups.min(GROUPS) {
+            return None;
+        }
+        let [start, end] = scratch.pairs()[number as usize];
+        (start != PCRE2_UNSET && end != PCRE2_UNSET && start <= end && end <= size).then_some((start, end))
     }
 
     /// Returns true if a match can begin at a position.
@@ -280,7 +303,7 @@ impl Scratch {
     /// Returns a scratch with limits. The process ends if there is no memory, as for every other allocation.
     pub fn new(limits: Limits) -> Scratch {
         // SAFETY: A null context means the default memory functions.
-        let data = unsafe { pcre2_match_data_create_8(2, std::ptr::null_mut()) };
+        let data = unsafe { pcre2_match_data_create_8(PAIRS as u32, std::ptr::null_mut()) };
         // SAFETY: As above.
         let context = unsafe { pcre2_match_context_create_8(std::ptr::null_mut()) };
         // SAFETY: As above; the sizes are positive and in order.
@@ -324,16 +347,16 @@ impl Scratch {
 
     /// Returns start and end of the last match.
     fn first_pair(&self) -> (usize, usize) {
-        let [start, end, ..] = self.pairs();
+        let [[start, end], ..] = self.pairs();
         (start, end)
     }
 
-    /// Returns start and end of the last match, and those of its first group; [`PCRE2_UNSET`] for a group without a match.
-    fn pairs(&self) -> [usize; 4] {
-        // SAFETY: The data were created with two pairs, which a successful match has set.
+    /// Returns start and end of the last match, and those of its groups; [`PCRE2_UNSET`] for a group without a match.
+    fn pairs(&self) -> [[usize; 2]; PAIRS] {
+        // SAFETY: The data were created with this number of pairs, of which a successful match has set those that it has.
         let pairs = unsafe { pcre2_get_ovector_pointer_8(self.data.as_ptr()) };
-        // SAFETY: The pointer leads to four numbers (two pairs, as above), which live as long as the data.
-        unsafe { pairs.cast::<[usize; 4]>().read() }
+        // SAFETY: The pointer leads to the numbers of these pairs, which live as long as the data.
+        unsafe { pairs.cast::<[[usize; 2]; PAIRS]>().read() }
     }
 }
 

@@ -9,6 +9,9 @@ use thiserror::Error;
 
 pub use ffi::{Regex, Scratch};
 
+/// Number of groups whose places a match leaves, as many as Suricata captures.
+pub const GROUPS: u32 = 8;
+
 /// Options of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flags {
@@ -122,6 +125,29 @@ mod tests {
         assert_eq!(group(b"(a)(b)(c)", b"xabc"), Some((1, 2)));
         assert_eq!(group(b"abc", b"abc"), None);
         assert_eq!(group(b"(x)", b"abc"), None);
+    }
+
+    #[test]
+    fn a_match_leaves_the_places_of_its_groups() {
+        let regex = Regex::new(b"(?P<pkt_a>a+)(b)?(?P<flow_c>c)", Flags::default()).unwrap();
+        let mut scratch = Scratch::new(Limits::default());
+        let subject = b"xaac";
+        assert_eq!(
+            regex.find(&mut scratch, subject, 0),
+            Outcome::Match { start: 1, end: 4 }
+        );
+        let places: Vec<_> = (0..5)
+            .map(|number| regex.group(&scratch, number, subject.len()))
+            .collect();
+        assert_eq!(places, [None, Some((1, 3)), None, Some((3, 4)), None]);
+        assert_eq!((regex.groups(), regex.group_of(c"flow_c")), (3, Some(3)));
+        assert_eq!(regex.group_of(c"flow_d"), None);
+        // A match has the places of the first groups only.
+        let regex = Regex::new(b"(a)(a)(a)(a)(a)(a)(a)(b)(c)", Flags::default()).unwrap();
+        let subject = b"aaaaaaabc";
+        regex.find(&mut scratch, subject, 0);
+        assert_eq!(regex.group(&scratch, GROUPS, subject.len()), Some((7, 8)));
+        assert_eq!(regex.group(&scratch, GROUPS + 1, subject.len()), None);
     }
 
     #[test]

@@ -157,7 +157,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         &["appids", "app-layer-state", "appid", "ndpi-protocol", "ndpi-risk"],
     ),
     (
-        "the engine does not keep what an expression captures",
+        "what an expression captures is for records, and no condition",
         &["flowvar", "pktvar"],
     ),
     (

@@ -31,7 +31,9 @@ choices! {
     Direction [ToServer, ToClient]
     FileState [Open, Closed, Truncated]
     FlowEnd [Timeout, Reused, Evicted, Shutdown]
-    TcpState [SynSent, SynReceived, Established, FinWait1, CloseWait, Closed]
+    TcpState [
+        SynSent, SynReceived, Established, FinWait1, FinWait2, Closing, TimeWait, CloseWait, LastAck, Closed,
+    ]
     MailStatus [InHeaders, InBody, Complete]
     FlowState [New, Established, Closed]
     FlowVerdict [None, Pass, Drop, Bypass]
@@ -41,17 +43,17 @@ choices! {
 structures! {
     RuleId { gid, sid }
     DirectionCounters { packets, bytes, min_ttl, max_ttl }
-    FlowVariables { bits, counters }
+    FlowVariables { bits, counters, variables }
     FlowKey { client, server, client_port, server_port, protocol, vlans, tunnel_depth }
-    FlowSummary { id, key, start, last, state, counters, app, apps, original_app, icmp, verdict, is_alerted, transactions, tcp }
+    FlowSummary { id, key, start, last, state, counters, app, apps, original_app, icmp, verdict, is_alerted, has_parser_error, transactions, tcp }
     FoundJson { is_extra, key, json }
     TcpSummary { flags, state, has_gaps }
     Tunnel { src, dst, ports, protocol, depth }
-    AlertContext { flow, direction, record, files, bits, counters }
+    AlertContext { flow, direction, record, files, bits, counters, variables }
     FileSummary { direction, name, size, state, has_gaps, magic, hashes, is_stored }
     FilePart { sha256, size, offset, bytes }
     FileHashes { md5, sha1, sha256 }
-    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, json, context }
+    Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame, tunnel, json, captured, packet_variables, context }
     FrameView { id, kind, direction, begin, size, is_complete }
     FrameReport { view, app, payload }
     ArpPacket { operation, sender_mac, sender, target_mac, target }
@@ -74,7 +76,7 @@ structures! {
     }
     FtpRecord { command, argument, completion_codes, replies, dynamic_port, is_command_cut, is_reply_cut }
     SmbRecord { dialect, command, status, session_id, tree_id, filename, share, ntlmssp, dcerpc, more }
-    DcerpcCall { interfaces, operation, request, answer, identifier, fragments, stub_sizes, results, activity, sequence }
+    DcerpcCall { interfaces, operation, request, answer, identifier, minor_version, fragments, stub_sizes, results, activity, sequence }
     SipRecord { method, uri, version, code, reason, sdp }
     ModbusMessage { protocol, unit, function, data }
     Dnp3Record { link_control, source, destination, control, function, indications, objects, is_complete }
@@ -158,7 +160,7 @@ lists!(
     FoundJson,
     DnsResource,
     (Vec<u8>, u16, u16),
-    (Vec<u8>, u16),
+    (Vec<u8>, [u16; 2]),
     (Vec<u8>, Vec<u8>),
     (u32, u32),
     Dnp3Objects,
@@ -190,7 +192,7 @@ impl Codec for Interfaces {
     }
 
     fn decode(input: &mut &[u8]) -> Option<Interfaces> {
-        let list = Vec::<(Vec<u8>, u16)>::decode(input)?;
+        let list = Vec::<(Vec<u8>, [u16; 2])>::decode(input)?;
         Some(list.into_iter().rev().collect())
     }
 }
@@ -402,7 +404,7 @@ impl Codec for Event {
             Event::Alert(alert) => tagged(1, &[alert], out),
             Event::Transaction(transaction) => tagged(2, &[&**transaction], out),
             Event::Flow(flow, end, variables) => tagged(3, &[&**flow, end, variables], out),
-            Event::Drop(subject, reason) => tagged(4, &[subject, reason], out),
+            Event::Drop(subject, reason, rule) => tagged(4, &[subject, reason, rule], out),
             Event::Anomaly(subject, app, events) => tagged(5, &[subject, app, events], out),
             Event::Exception(subject, cause, policy, rule) => tagged(6, &[subject, cause, policy, rule], out),
             Event::Frame(subject, report) => tagged(9, &[subject, &**report], out),
@@ -426,7 +428,11 @@ impl Codec for Event {
                 Codec::decode(input)?,
                 Codec::decode(input)?,
             ),
-            4 => Event::Drop(Codec::decode(input)?, Codec::decode(input)?),
+            4 => Event::Drop(
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+                Codec::decode(input)?,
+            ),
             5 => Event::Anomaly(
                 Codec::decode(input)?,
                 Codec::decode(input)?,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::app::heap::Heap;
 
-/// An interface: its UUID as text, and its major version.
-pub(crate) type Interface = (Vec<u8>, u16);
+/// An interface: its UUID as text, and its major and minor version.
+pub(crate) type Interface = (Vec<u8>, [u16; 2]);
 
 /// Interfaces, newest first. A clone shares them, and does not see those that are added later.
 #[derive(Clone, Default)]

@@ -382,12 +382,14 @@ pub struct DcerpcCall {
     pub interfaces: Interfaces,
     /// Operation number.
     pub operation: u16,
-    /// Type of the PDU that began the transaction (C706, section 12.6.4); `None` in records of old functions.
+    /// Type of the PDU that began the transaction (C706, section 12.6.4); `None` if only an answer was seen.
     pub request: Option<u8>,
     /// Type of the PDU that answered it.
     pub answer: Option<u8>,
     /// Identifier of the call.
     pub identifier: u32,
+    /// Minor version of the protocol.
+    pub minor_version: u8,
     /// Number of fragments, by [`Direction::index`](crate::Direction::index).
     pub fragments: [u32; 2],
     /// Bytes of stub data, by [`Direction::index`](crate::Direction::index).

@@ -10,12 +10,25 @@ use millrace_ips_rules::options::number::Comparison;
 
 use super::bytes;
 use super::dataset::Changes;
-use super::program::{ContentTest, JumpBase, Operation, PcreTest, compare};
+use super::program::{CaptureName, CaptureScope, ContentTest, JumpBase, Operation, PcreTest, compare};
 use super::subject::{Subject, Variables};
 
 /// Largest number of positions at which contents and expressions of a rule are tried in one inspection of a
 /// buffer.
 pub const STEP_BUDGET: u32 = 3000;
+
+/// Largest number of bytes of a group that records show.
+const CAPTURE_SIZE: usize = 1024;
+/// Largest number of groups of a rule that records show.
+pub(super) const CAPTURES: usize = 32;
+
+/// Bytes that a group of an expression captured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Captured {
+    pub(super) scope: CaptureScope,
+    pub(super) name: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
 
 /// A limit that ended an evaluation without a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +51,8 @@ pub struct Scratch {
     pub limit: Option<Limit>,
     steps: u32,
     decoded: Vec<Vec<u8>>,
+    /// The groups that the rule captured.
+    pub(super) captured: Vec<Captured>,
     /// The changes of sets of values by rules.
     pub(super) sets: Changes,
 }
@@ -53,6 +68,7 @@ impl Scratch {
             limit: None,
             steps: STEP_BUDGET,
             decoded: Vec::new(),
+            captured: Vec::new(),
             sets: Changes::default(),
         }
     }
@@ -62,6 +78,7 @@ impl Scratch {
         self.variables = Variables::default();
         self.limit = None;
         self.sets.found.clear();
+        self.captured.clear();
     }
 
     /// Records a limit that an operation exceeds, and returns the result of the operation.
@@ -85,6 +102,32 @@ impl Scratch {
         &mut self.pcre
     }
 
+    /// Keeps the groups of the last match of an expression that records show.
+    fn capture(&mut self, test: &PcreTest, subject: &[u8]) {
+        let mut key: Option<Vec<u8>> = None;
+        for capture in &test.captures {
+            let Some((start, end)) = test.regex.group(&self.pcre, capture.group, subject.len()) else {
+                continue;
+            };
+            let value = subject[start..end.min(start + CAPTURE_SIZE)].to_vec();
+            let name = match &capture.name {
+                CaptureName::Name(name) => name.as_bytes().to_vec(),
+                CaptureName::Key => {
+                    key = Some(value);
+                    continue;
+                }
+                CaptureName::Value => match key.take() {
+                    Some(name) => name,
+                    None => continue,
+                },
+            };
+            if self.captured.len() < CAPTURES {
+                let scope = capture.scope;
+                self.captured.push(Captured { scope, name, value });
+            }
+        }
+    }
+
     /// Returns the result of an expression: start and end of the match in the subject.
     pub(super) fn search(&mut self, test: &PcreTest, subject: &[u8], from: usize) -> pcre::Outcome {
         test.regex.find(&mut self.pcre, subject, from)
@@ -94,7 +137,12 @@ impl Scratch {
 /// Returns true if the operations match the subject.
 pub fn matches(operations: &[Operation], subject: &Subject<'_>, scratch: &mut Scratch) -> bool {
     scratch.steps = STEP_BUDGET;
-    run(operations, subject, 0, scratch)
+    let captured = scratch.captured.len();
+    let is_match = run(operations, subject, 0, scratch);
+    if !is_match {
+        scratch.captured.truncate(captured);
+    }
+    is_match
 }
 
 /// Returns true if one of the operations refers to the end of the match before them.
@@ -224,13 +272,17 @@ fn run(
                         pcre::Outcome::Limit => break scratch.exceed(Limit::Pcre),
                         pcre::Outcome::Match { .. } if test.is_negated => break false,
                         pcre::Outcome::Match { end, .. } if !refers_back(rest) => {
+                            scratch.capture(test, bytes);
                             cursor = start + end;
                             break true;
                         }
                         pcre::Outcome::Match { start: at, end } => {
+                            let captured = scratch.captured.len();
+                            scratch.capture(test, bytes);
                             if run(rest, subject, start + end, scratch) {
                                 return true;
                             }
+                            scratch.captured.truncate(captured);
                             if scratch.steps == 0 {
                                 return scratch.exceed(Limit::Steps);
                             }

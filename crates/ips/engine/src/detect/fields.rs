@@ -388,11 +388,8 @@ fn dnp3_indication(name: &str) -> Option<u16> {
 /// Returns the call of DCE/RPC in the record of a transaction.
 fn call(transaction: &Transaction) -> Option<&DcerpcCall> {
     match &transaction.record {
-        // A bind is a transaction for events alone.
-        Record::Smb(smb) => smb
-            .dcerpc
-            .as_ref()
-            .filter(|call| call.request.is_none_or(|kind| kind == 0)),
+        // A bind, and an answer without its request, are transactions for events alone.
+        Record::Smb(smb) => smb.dcerpc.as_ref().filter(|call| call.request == Some(0)),
         _ => None,
     }
 }
@@ -412,7 +409,7 @@ fn interface(value: &str, call: &DcerpcCall) -> bool {
         })
     };
     let mut interfaces = call.interfaces.iter();
-    interfaces.any(|(known, version)| known.eq_ignore_ascii_case(uuid) && is_version(*version))
+    interfaces.any(|(known, [major, _])| known.eq_ignore_ascii_case(uuid) && is_version(*major))
 }
 
 /// Returns a comparison with the version of an interface: the operator and the bound.
@@ -565,7 +562,7 @@ mod tests {
     fn an_interface_is_compared_with_its_version() {
         let uuid = "12345678-1234-abcd-ef00-0123456789ac";
         let call = DcerpcCall {
-            interfaces: [(uuid.as_bytes().to_vec(), 3)].into_iter().collect(),
+            interfaces: [(uuid.as_bytes().to_vec(), [3, 1])].into_iter().collect(),
             ..DcerpcCall::default()
         };
         let upper = uuid.to_ascii_uppercase();

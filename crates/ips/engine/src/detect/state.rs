@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use millrace_types::Time;
 
 use super::program::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest};
+use crate::app::heap::Heap;
+use crate::event::ALERT_BITS;
 use crate::packet::Packet;
 
 /// Lifetime of a bit of an address without `expire`, in seconds: that of Suricata.
@@ -16,6 +18,8 @@ const EXPIRE: u32 = 30;
 pub struct FlowBits {
     bits: Vec<u64>,
     counters: Vec<(u32, u32)>,
+    /// Values that expressions captured for the flow, with their names.
+    variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// Bits of transactions, the oldest first: the number of the transaction, and the bit.
     transactions: Vec<(u64, u32)>,
     /// The transaction in evaluation.
@@ -30,6 +34,7 @@ impl FlowBits {
     pub(crate) fn clear(&mut self) {
         self.bits.clear();
         self.counters.clear();
+        self.variables.clear();
         self.transactions.clear();
         self.transaction = None;
     }
@@ -38,6 +43,7 @@ impl FlowBits {
     pub(crate) fn heap(&self) -> usize {
         self.bits.capacity() * size_of::<u64>()
             + self.counters.capacity() * size_of::<(u32, u32)>()
+            + self.variables.heap()
             + self.transactions.capacity() * size_of::<(u64, u32)>()
     }
 
@@ -83,6 +89,21 @@ impl FlowBits {
     /// Returns the counters that were set, each with its value.
     pub fn counters(&self) -> impl Iterator<Item = (u32, u32)> {
         self.counters.iter().copied()
+    }
+
+    /// Returns what expressions captured for the flow, each with its name.
+    pub fn variables(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.variables
+    }
+
+    /// Keeps what an expression captured for the flow, in place of an earlier value; at most [`ALERT_BITS`] names are kept.
+    pub(super) fn set_variable(&mut self, name: Vec<u8>, value: Vec<u8>) {
+        let at = self.variables.iter().position(|(known, _)| *known == name);
+        match at {
+            Some(at) => self.variables[at].1 = value,
+            None if self.variables.len() < ALERT_BITS => self.variables.push((name, value)),
+            None => {}
+        }
     }
 
     fn set(&mut self, bit: u32, value: bool) {

@@ -49,6 +49,7 @@ impl DirectionState {
     pub(super) fn renumber(&mut self, stays: impl Fn(&mut u32) -> bool) {
         self.candidates.retain_mut(|candidate| stays(&mut candidate.rule));
         self.variables.retain_mut(|(rule, _)| stays(rule));
+        self.captured.retain_mut(|(rule, _)| stays(rule));
         for candidate in &mut self.candidates {
             candidate.evaluated = 0;
         }

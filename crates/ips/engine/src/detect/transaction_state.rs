@@ -1,5 +1,6 @@
 //! Detection state of a transaction: the candidate rules, and how far buffers are scanned.
 
+use super::evaluate::Captured;
 use super::subject::Variables;
 use crate::flow::{Direction, FlowState};
 
@@ -51,6 +52,9 @@ pub(super) struct Seen {
     pub(super) packet: Option<Direction>,
 }
 
+/// Largest number of groups that a direction of a transaction keeps for rules whose other buffers have not matched.
+pub(super) const CAPTURED: usize = 64;
+
 /// Detection state of one direction of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct DirectionState {
@@ -59,6 +63,8 @@ pub(super) struct DirectionState {
     pub(super) scanned: Vec<Scanned>,
     /// The variables of the buffers that matched so far, by rule, for the buffers behind them.
     pub(super) variables: Vec<(u32, Variables)>,
+    /// Groups that expressions over the buffers which matched so far captured, by rule; at most [`CAPTURED`].
+    pub(super) captured: Vec<(u32, Captured)>,
     /// The transaction's replacement counter at the last scan.
     pub(super) replaced: u32,
     /// True if the candidates include the rules that are always evaluated.
@@ -86,10 +92,17 @@ impl TransactionState {
 
     /// Returns the bytes that the state has allocated.
     pub(crate) fn heap(&self) -> usize {
+        let captured = |list: &Vec<(u32, Captured)>| {
+            let bytes = list
+                .iter()
+                .map(|(_, group)| group.name.capacity() + group.value.capacity());
+            list.capacity() * size_of::<(u32, Captured)>() + bytes.sum::<usize>()
+        };
         let of = |direction: &DirectionState| {
             direction.candidates.capacity() * size_of::<Candidate>()
                 + direction.scanned.capacity() * size_of::<Scanned>()
                 + direction.variables.capacity() * size_of::<(u32, Variables)>()
+                + captured(&direction.captured)
         };
         self.directions.iter().map(of).sum()
     }

@@ -225,7 +225,8 @@ impl Engine {
     ) {
         self.report_events(packet, flow.id, out);
         if self.keeps_records() {
-            history::report_drop(&flow, packet, verdict, out);
+            let rule = self.detector.take_dropping(packet.number);
+            history::report_drop(&flow, packet, verdict, rule, out);
         }
         // Without ports, the flows of the switch have other keys: except for echo, it has one flow for all ICMP
         // messages between two hosts.

@@ -23,6 +23,8 @@ pub enum Layer {
     Tcp(u16),
     /// The frame, or a packet in a tunnel, is not decoded.
     Invalid,
+    /// The frame has another packet in more tunnels than are decoded.
+    TooMany,
 }
 
 /// Calls `note` for each header of a frame, from the outermost on. Fragments are not reassembled.
@@ -50,7 +52,8 @@ pub fn layers(frame: &[u8], link: LinkType, note: &mut dyn FnMut(Layer)) {
             note(Layer::Header(name));
         }
         if let Some(tcp) = &packet.tcp {
-            note(Layer::Tcp(tcp.flags & (flags::SYN | flags::ACK | flags::RST)));
+            let counted = flags::SYN | flags::ACK | flags::RST | flags::URG;
+            note(Layer::Tcp(tcp.flags & counted));
         }
         let Some(inside) = tunnel::inside(frame, &packet, &Tunnels::default()) else {
             return;
@@ -61,6 +64,7 @@ pub fn layers(frame: &[u8], link: LinkType, note: &mut dyn FnMut(Layer)) {
         outer = Some((packet.protocol, is_v6));
         location = inside;
     }
+    note(Layer::TooMany);
 }
 
 /// Returns the counter of a packet of IP in IP, by the protocol of the outer packet and the versions of both.
@@ -203,6 +207,21 @@ mod tests {
             names(LinkType::ETHERNET, &[2; 9]),
             [Layer::Header("ethernet"), Layer::Invalid]
         );
+    }
+
+    #[test]
+    fn a_packet_in_too_many_tunnels_is_noted() {
+        let mut packet = vec![0x45, 0, 0, 20, 0, 0, 0, 0, 64, 99, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        for depth in 1..=DEPTH {
+            let size = 20 * (u16::from(depth) + 1);
+            let mut outer = packet[..20].to_vec();
+            outer[2..4].copy_from_slice(&size.to_be_bytes());
+            outer[9] = 4;
+            outer.extend_from_slice(&packet);
+            packet = outer;
+            let found = names(LinkType::RAW, &packet);
+            assert_eq!(found.contains(&Layer::TooMany), depth == DEPTH, "{depth}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod allocator;
 mod anomalies;
 mod bed;
+mod captures;
 mod case_kinds;
 mod checksums;
 mod config_rules;

@@ -58,7 +58,7 @@ prop_compose! {
         };
         let [a, b, c, d] = numbers;
         let counters = [(a, b), (c, d)].map(|(packets, bytes)| DirectionCounters { packets, bytes, min_ttl: packets as u8, max_ttl: bytes as u8 });
-        FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, apps, original_app: app, icmp, verdict, is_alerted, transactions, tcp }
+        FlowSummary { id, key, start: times.0, last: times.1, state, counters, app, apps, original_app: app, icmp, verdict, is_alerted, has_parser_error: is_alerted, transactions, tcp }
     }
 }
 
@@ -276,7 +276,7 @@ prop_compose! {
 prop_compose! {
     fn smb()(
         texts in collection::vec(text(), 2), maybe in collection::vec(maybe(), 2), status in any::<Option<u32>>(), session_id in any::<u64>(),
-        ntlmssp in option::of((text(), text())), tree_id in any::<u32>(), dcerpc in option::of((collection::vec((text(), any::<u16>()), 0..3), any::<u16>())),
+        ntlmssp in option::of((text(), text())), tree_id in any::<u32>(), dcerpc in option::of((collection::vec((text(), any::<[u16; 2]>()), 0..3), any::<u16>())),
     ) -> Record {
         let [dialect, command] = texts.try_into().unwrap();
         let [filename, share] = maybe.try_into().unwrap();
@@ -288,6 +288,7 @@ prop_compose! {
             operation,
             activity: (operation % 7 == 0).then(|| b"01020304-0506-0708-090a-0b0c0d0e0f10".to_vec()),
             fragments: [u32::from(operation % 2), 1],
+            minor_version: (operation % 2) as u8,
             ..DcerpcCall::default()
         });
         let mut names = Fields::default();
@@ -422,14 +423,15 @@ prop_compose! {
         packet_action in select(&ACTIONS[..]),
         transaction in any::<Option<u64>>(), flow in flow().boxed(), direction in select(&Direction::BOTH[..]), record in record().boxed(),
         files in collection::vec(file(), 0..2), bits in collection::vec(any::<u32>(), 0..3), has_context in any::<bool>(), frame in option::of(frame().boxed()), tunnel in option::of(tunnel().boxed()),
+        captured in collection::vec((text(), text()), 0..2),
     ) -> Event {
         let (sid, gid, rev, rule) = numbers;
         let app = match record {
             Record::Fields(_) => Some(protocol_of(&record)),
             _ => app,
         };
-        let context = Box::new(AlertContext { flow, direction, record, files, bits, counters: vec![(0, rev)] });
-        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), json: Vec::new(), context: has_context.then_some(context) })
+        let context = Box::new(AlertContext { flow, direction, record, files, bits, counters: vec![(0, rev)], variables: captured.clone() });
+        Event::Alert(Alert { subject, sid, gid, rev, rule, action, packet_action, app, transaction, frame: frame.map(Box::new), tunnel: tunnel.map(Box::new), json: Vec::new(), captured: captured.clone(), packet_variables: captured, context: has_context.then_some(context) })
     }
 }
 
@@ -475,9 +477,15 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
         1 => (flow(), ends).prop_map(|(mut flow, end)| {
             flow.id = flow.id.max(1);
             let bits = (0..flow.transactions as u32 % 4).collect();
-            Event::Flow(Box::new(flow), end, FlowVariables { bits, counters: vec![(0, 1)] })
+            Event::Flow(Box::new(flow), end, FlowVariables { bits, counters: vec![(0, 1)], variables: vec![(b"name".to_vec(), b"value".to_vec())] })
         }),
-        1 => (subject(), select(reasons)).prop_map(|(subject, reason)| Event::Drop(subject, reason)),
+        1 => (subject(), select(reasons), option::of(alert())).prop_map(|(subject, reason, rule)| {
+            let rule = rule.and_then(|event| match event {
+                Event::Alert(alert) => Some(Box::new(alert)),
+                _ => None,
+            });
+            Event::Drop(subject, reason, rule)
+        }),
         1 => (subject(), app(), frame(), collection::vec(any::<u8>(), 0..9)).prop_map(|(subject, app, view, payload)| {
             Event::Frame(subject, Box::new(FrameReport { view, app, payload }))
         }),

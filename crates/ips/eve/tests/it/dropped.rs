@@ -2,9 +2,9 @@
 
 use core::net::IpAddr;
 
-use millrace_ips_engine::Event;
-use millrace_ips_engine::event::{PacketSource, Subject};
+use millrace_ips_engine::event::{Alert, PacketSource, Subject};
 use millrace_ips_engine::verdict::DropReason;
+use millrace_ips_engine::{Action, Event};
 use millrace_ips_eve::{Layout, RuleTables, Writer};
 use millrace_types::Time;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ fn dropped(packet: &[u8]) -> Value {
     };
     let writer = Writer::new(Layout::default(), RuleTables::default());
     let mut out = Vec::new();
-    let event = Event::Drop(subject, DropReason::Rule);
+    let event = Event::Drop(subject, DropReason::Rule, None);
     writer.write(&event, Some((packet, 101)), &mut out);
     let line: Value = serde_json::from_slice(&out).unwrap();
     line["drop"].clone()
@@ -62,4 +62,61 @@ fn a_dropped_packet_has_the_values_of_its_headers() {
     v6.extend([0, 9, 0, 9, 0, 8, 0, 0]);
     expected = json!({"len": 8, "tc": 18, "hoplimit": 63, "flowlbl": 5, "udplen": 8, "reason": "rules"});
     assert_eq!(dropped(&v6), expected);
+}
+
+#[test]
+fn a_packet_that_a_rule_dropped_has_the_object_of_its_alert() {
+    let packet = with(&[0, 9, 0, 9, 0, 10, 0, 0, b'a', b'b'], 17, 0);
+    let subject = Subject {
+        packet: 1,
+        time: Time::from_secs(1),
+        flow: 7,
+        src: IpAddr::from([10, 0, 0, 1]),
+        dst: IpAddr::from([10, 0, 0, 2]),
+        ports: Some((9, 9)),
+        protocol: 17,
+        icmp: None,
+        vlans: Default::default(),
+        source: PacketSource::Frame,
+    };
+    let pair = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
+    let alert = Alert {
+        subject,
+        sid: 5,
+        gid: 1,
+        rev: 2,
+        rule: 0,
+        action: Action::DropFlow,
+        packet_action: Action::DropFlow,
+        app: None,
+        transaction: None,
+        frame: None,
+        tunnel: None,
+        json: Vec::new(),
+        captured: vec![pair("one", b"\xff"), pair("two", b"2"), pair("one", b"again")],
+        packet_variables: vec![pair("key", b"value")],
+        context: None,
+    };
+    let writer = Writer::new(Layout::default(), RuleTables::default());
+    let line = |event: &Event| {
+        let mut out = Vec::new();
+        writer.write(event, Some((&packet, 101)), &mut out);
+        serde_json::from_slice::<Value>(&out).unwrap()
+    };
+    let dropped = line(&Event::Drop(
+        subject,
+        DropReason::Rule,
+        Some(Box::new(alert.clone())),
+    ));
+    assert_eq!(dropped["alert"]["signature_id"], 5);
+    assert_eq!(dropped["alert"]["action"], "blocked");
+    assert_eq!(dropped["drop"]["reason"], "rules");
+    let context = json!({"one": "\\xff", "two": "2"});
+    assert_eq!(dropped["alert"]["context"], context);
+    // The alert itself has the variables of the packet, too.
+    let alert = line(&Event::Alert(alert));
+    assert_eq!(
+        (&alert["alert"], &alert["metadata"]),
+        (&dropped["alert"], &json!({"pktvars": [{"key": "value"}]}))
+    );
 }

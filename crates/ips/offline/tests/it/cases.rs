@@ -87,7 +87,7 @@ fn outcome(folder: &Path, case: &Case, mode: Mode) -> Outcome {
                 Event::Alert(alert) => {
                     outcome.sids.insert(alert.sid);
                 }
-                Event::Drop(_, DropReason::Policy(cause)) => {
+                Event::Drop(_, DropReason::Policy(cause), _) => {
                     outcome.refusals.insert(cause.name());
                 }
                 Event::Transaction(transaction) => outcome.anomalies.extend(&transaction.anomalies),

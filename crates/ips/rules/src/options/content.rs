@@ -365,7 +365,7 @@ pub struct Pcre {
     pub pattern: String,
     /// The flags after the closing delimiter, as written.
     pub flags: String,
-    /// The variables that Suricata gives the groups. They only add to the records of Suricata.
+    /// The variables that get the groups: `flow:NAME`, `pkt:NAME` or `alert:NAME` for each, from the first on.
     pub variables: Vec<String>,
 }
 
@@ -406,25 +406,40 @@ impl Pcre {
             return Err(wrong());
         }
         let rest = rest.strip_prefix(delimiter).ok_or_else(wrong)?;
-        let (pattern, flags) = rest.rsplit_once(delimiter).ok_or_else(wrong)?;
-        // The flags may be followed by the variables that get the groups.
+        let is_flag = |c: char| "ismxAEGRBO".contains(c) || BUFFER_FLAGS.iter().any(|(flag, _)| *flag == c);
+        let is_variable = |text: &str| {
+            let split = text.split_once(':');
+            split.is_some_and(|(kind, name)| matches!(kind, "flow" | "pkt" | "alert") && is_name(name))
+        };
+        // The flags may be followed by the variables that get the groups, whose names may contain the delimiter: the expression
+        // ends with the first delimiter behind which there are only flags and variables.
+        let is_behind = |text: &str| {
+            let (flags, variables) = text.split_once(',').unwrap_or((text, ""));
+            flags.trim().chars().all(is_flag)
+                && list(variables).all(|variable| variable.is_empty() || is_variable(variable))
+        };
+        let ends = rest.match_indices(delimiter).filter(|(at, _)| {
+            let escapes = rest[..*at].bytes().rev().take_while(|byte| *byte == b'\\');
+            escapes.count() % 2 == 0
+        });
+        let parts = |at: usize| (&rest[..at], &rest[at + delimiter.len_utf8()..]);
+        let mut parts = ends.map(|(at, _)| parts(at));
+        let (pattern, flags) = parts
+            .find(|(_, behind)| is_behind(behind))
+            .or_else(|| rest.rsplit_once(delimiter))
+            .ok_or_else(wrong)?;
         let (flags, variables) = flags.split_once(',').unwrap_or((flags, ""));
         let flags = flags.trim();
         let variables: Vec<String> = list(variables)
             .filter(|variable| !variable.is_empty())
             .map(str::to_owned)
             .collect();
-        let is_variable = |text: &String| {
-            let split = text.split_once(':');
-            split.is_some_and(|(kind, name)| matches!(kind, "flow" | "pkt" | "alert") && is_name(name))
-        };
         if let Some(wrong) = variables.iter().find(|variable| !is_variable(variable)) {
             return Err(Reason::invalid(
                 format!("the variable {}", quote(wrong)),
                 "flow:NAME, pkt:NAME or alert:NAME for each group",
             ));
         }
-        let is_flag = |c: char| "ismxAEGRBO".contains(c) || BUFFER_FLAGS.iter().any(|(flag, _)| *flag == c);
         if let Some(flag) = flags.chars().find(|c| !is_flag(*c)) {
             return Err(Reason::invalid(
                 format!("the flag {flag:?} is not known"),
@@ -474,5 +489,45 @@ impl fmt::Display for Pcre {
             .iter()
             .try_for_each(|variable| write!(f, ", {variable}"))?;
         f.write_str("\";")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expression_ends_before_its_flags_and_variables() {
+        for (value, pattern, flags, variables) in [
+            ("\"/a\\/b/i\"", "a\\/b", "i", &[][..]),
+            ("\"/a[/]b/\"", "a[/]b", "", &[]),
+            // The example of Suricata's documentation, in short.
+            (
+                "\"/([a-z]+)\\/(.+)$/GUR, flow:ua/ubuntu/repo,flow:ua/i\"",
+                "([a-z]+)\\/(.+)$",
+                "GUR",
+                &["flow:ua/ubuntu/repo", "flow:ua/i"],
+            ),
+            ("\"/(a)/,pkt:b/i\"", "(a)", "", &["pkt:b/i"]),
+            ("\"/a\\\\/i\"", "a\\\\", "i", &[]),
+            ("\"m#a/b#,alert:x#y\"", "a/b", "", &["alert:x#y"]),
+        ] {
+            let pcre = Pcre::parse(Some(value)).unwrap();
+            assert_eq!(
+                (pcre.pattern.as_str(), pcre.flags.as_str(), &pcre.variables[..]),
+                (
+                    pattern,
+                    flags,
+                    &variables
+                        .iter()
+                        .map(|name| (*name).to_owned())
+                        .collect::<Vec<_>>()[..]
+                ),
+                "{value}"
+            );
+        }
+        for value in ["\"/a/q\"", "\"/a/i, other:x\"", "\"/a\""] {
+            assert!(Pcre::parse(Some(value)).is_err(), "{value}");
+        }
     }
 }

@@ -48,10 +48,11 @@ fn flow() -> FlowSummary {
         icmp: [None, Some((0, 0))],
         verdict: FlowVerdict::Drop,
         is_alerted: true,
+        has_parser_error: true,
         transactions: 2,
         tcp: Some(TcpSummary {
             flags: [0x1b, 0x12],
-            state: Some(TcpState::CloseWait),
+            state: Some(TcpState::TimeWait),
             has_gaps: [false, true],
         }),
     }
@@ -155,39 +156,51 @@ fn events() -> Vec<Event> {
         }),
         is_stored: true,
     };
+    let alert = Alert {
+        subject: subject(),
+        sid: 1,
+        gid: 2,
+        rev: 3,
+        rule: 4,
+        action: Action::RejectBoth,
+        packet_action: Action::DropPacket,
+        app: None,
+        transaction: Some(1),
+        frame: Some(Box::new(frame())),
+        tunnel: Some(Box::new(Tunnel {
+            src: "2001:db8::1".parse().unwrap(),
+            dst: "2001:db8::2".parse().unwrap(),
+            ports: Some((1, 4789)),
+            protocol: 17,
+            depth: 2,
+        })),
+        json: vec![FoundJson {
+            is_extra: true,
+            key: b"key".to_vec(),
+            json: b"{}".to_vec(),
+        }],
+        captured: vec![(b"name".to_vec(), b"value".to_vec())],
+        packet_variables: vec![(b"other".to_vec(), Vec::new())],
+        context: Some(Box::new(AlertContext {
+            flow: flow(),
+            direction: Direction::ToServer,
+            record: record.clone(),
+            files: vec![file.clone()],
+            bits: vec![0, 70],
+            counters: vec![(3, 9)],
+            variables: vec![(b"name".to_vec(), b"value".to_vec())],
+        })),
+    };
     let mut events = vec![
-        Event::Alert(Alert {
-            subject: subject(),
-            sid: 1,
-            gid: 2,
-            rev: 3,
-            rule: 4,
-            action: Action::RejectBoth,
-            packet_action: Action::DropPacket,
-            app: None,
-            transaction: Some(1),
-            frame: Some(Box::new(frame())),
-            tunnel: Some(Box::new(Tunnel {
-                src: "2001:db8::1".parse().unwrap(),
-                dst: "2001:db8::2".parse().unwrap(),
-                ports: Some((1, 4789)),
-                protocol: 17,
-                depth: 2,
+        Event::Drop(
+            subject(),
+            DropReason::Rule,
+            Some(Box::new(Alert {
+                context: None,
+                ..alert.clone()
             })),
-            json: vec![FoundJson {
-                is_extra: true,
-                key: b"key".to_vec(),
-                json: b"{}".to_vec(),
-            }],
-            context: Some(Box::new(AlertContext {
-                flow: flow(),
-                direction: Direction::ToServer,
-                record: record.clone(),
-                files: vec![file.clone()],
-                bits: vec![0, 70],
-                counters: vec![(3, 9)],
-            })),
-        }),
+        ),
+        Event::Alert(alert),
         transaction(Record::None, vec![file]),
         Event::Flow(Box::new(flow()), FlowEnd::Evicted, FlowVariables::default()),
         Event::Flow(
@@ -196,6 +209,7 @@ fn events() -> Vec<Event> {
             FlowVariables {
                 bits: vec![1, 9],
                 counters: vec![(2, 3)],
+                variables: vec![(b"name".to_vec(), b"value".to_vec())],
             },
         ),
         Event::Frame(
@@ -206,7 +220,7 @@ fn events() -> Vec<Event> {
                 payload: vec![7; 1024],
             }),
         ),
-        Event::Drop(subject(), DropReason::Policy(Cause::Midstream)),
+        Event::Drop(subject(), DropReason::Policy(Cause::Midstream), None),
         Event::Anomaly(subject(), AppProtocol::Tls, vec!["tls.invalid_record_type"]),
         Event::File(FilePart {
             sha256: [4; 32],

@@ -292,13 +292,17 @@ fn tls(data: &[u8]) -> Option<bool> {
 
 /// Returns true if the bytes begin a PDU of DCE/RPC (C706, section 12.6.3.1), `None` if more bytes decide.
 fn dcerpc(data: &[u8]) -> Option<bool> {
-    // Version 5.0, type, flags, representation of integers, characters and floating-point numbers, two bytes, size.
+    // Version 5.0 or 5.1, type, flags, representation of integers, characters and floating-point numbers, two bytes, size. Version 5
+    // of SOCKS begins as 5.1, too, and has no field of two bytes that are 0.
+    let is_minor = data.get(1) == Some(&1);
     let is_valid = |(at, byte): (usize, &u8)| match at {
         0 => *byte == 5,
-        1 => *byte == 0,
+        1 => *byte <= 1,
         2 => *byte <= 20,
+        4 if is_minor => byte & 0xef == 0,
         4 => byte & 0xee == 0,
         5 => *byte <= 3,
+        6 | 7 => !is_minor || *byte == 0,
         _ => true,
     };
     let header = &data[..data.len().min(10)];

@@ -217,7 +217,16 @@ fn a_pdu_of_dce_rpc_has_a_valid_header() {
         ProtocolDetection::Found(AppProtocol::Dcerpc)
     );
     assert_eq!(tcp(&bind[..9], Direction::ToServer), ProtocolDetection::Undecided);
-    for (at, byte) in [(1, 1), (2, 21), (4, 0x20), (5, 4), (8, 15)] {
+    let mut minor = bind.to_vec();
+    minor[1] = 1;
+    assert_eq!(
+        tcp(&minor, Direction::ToServer),
+        ProtocolDetection::Found(AppProtocol::Dcerpc)
+    );
+    // A client of SOCKS 5 without authentication, which asks for a name of eleven bytes.
+    let socks = b"\x05\x01\0\x05\x01\0\x03\x0bexample.org\0\x50";
+    assert_eq!(tcp(socks, Direction::ToServer), ProtocolDetection::Unknown);
+    for (at, byte) in [(1, 2), (2, 21), (4, 0x20), (5, 4), (8, 15)] {
         let mut other = bind.to_vec();
         other[at] = byte;
         assert_eq!(

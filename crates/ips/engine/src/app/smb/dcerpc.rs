@@ -2,6 +2,7 @@
 //! data of its fragments are joined.
 
 pub(in crate::app) mod connectionless;
+mod resynchronize;
 
 use std::collections::VecDeque;
 
@@ -15,9 +16,12 @@ use crate::app::record::{DcerpcCall, Record, SmbRecord};
 use crate::app::transaction::{Progress, Transaction, Transactions};
 use crate::flow::Direction;
 use crate::tcp::StreamChunk;
+use resynchronize::resynchronize;
 
 /// Size in bytes of the header that all PDUs have.
 const HEADER: usize = 16;
+/// The major version of the protocol.
+const VERSION: u8 = 5;
 /// Largest size in bytes of the joined stub data that are kept.
 const STUB_SIZE: usize = 1 << 20;
 /// Largest number of calls whose answers are expected, and of calls in fragments in a direction.
@@ -44,6 +48,8 @@ const HAS_OBJECT: u8 = 0x80;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Pdu<'a> {
     kind: u8,
+    /// The minor version of the protocol.
+    minor: u8,
     flags: u8,
     is_little: bool,
     call: u32,
@@ -77,7 +83,7 @@ fn short_at(data: &[u8], at: usize, is_little: bool) -> Option<u16> {
 /// Returns the PDU at the beginning of the data.
 fn pdu(data: &[u8]) -> Found<'_> {
     let version = data.first().copied();
-    if version.is_some_and(|version| version != 5) {
+    if version.is_some_and(|version| version != VERSION) {
         return Found::Invalid;
     }
     let Some(header) = data.first_chunk::<HEADER>() else {
@@ -92,7 +98,7 @@ fn pdu(data: &[u8]) -> Found<'_> {
     let Some(whole) = data.get(..size) else {
         return Found::Incomplete;
     };
-    let (kind, flags) = (header[2], header[3]);
+    let (minor, kind, flags) = (header[1], header[2], header[3]);
     let start = HEADER
         + 8
         + if kind == REQUEST && flags & HAS_OBJECT != 0 {
@@ -105,6 +111,7 @@ fn pdu(data: &[u8]) -> Found<'_> {
     let call = [header[12], header[13], header[14], header[15]];
     Found::Pdu(Pdu {
         kind,
+        minor,
         flags,
         is_little,
         call: match is_little {
@@ -126,8 +133,16 @@ fn contexts(pdu: &Pdu<'_>, mut found: impl FnMut(u16, Interface)) -> Option<()> 
         let id = short_at(data, 0, pdu.is_little)?;
         let syntaxes = usize::from(*data.get(2)?);
         let uuid = data.get(4..)?.first_chunk::<16>()?;
-        let version = short_at(data, 20, pdu.is_little)?;
-        found(id, (uuid_text(uuid, pdu.is_little), version));
+        let halves = [
+            short_at(data, 20, pdu.is_little)?,
+            short_at(data, 22, pdu.is_little)?,
+        ];
+        // The major version is in the lower half of the number.
+        let [major, minor] = match pdu.is_little {
+            true => halves,
+            false => [halves[1], halves[0]],
+        };
+        found(id, (uuid_text(uuid, pdu.is_little), [major, minor]));
         data = data.get(24 + 20 * syntaxes..)?;
     }
     Some(())
@@ -180,6 +195,17 @@ pub(super) struct Carrier {
     pub(super) command: &'static [u8],
     /// True if binds are transactions for records, in SMB. Those over TCP are always.
     pub(super) is_recorded: bool,
+}
+
+impl Carrier {
+    /// Returns the record of a call.
+    fn record(self, call: DcerpcCall) -> Record {
+        Record::Smb(Box::new(SmbRecord {
+            command: self.command.to_vec(),
+            dcerpc: Some(call),
+            ..SmbRecord::default()
+        }))
+    }
 }
 
 /// The contexts of a connection or pipe, in the order of their numbers. If the client proposes several interfaces for
@@ -236,6 +262,10 @@ pub(super) struct Calls {
     /// The contexts that the client proposed.
     contexts: Contexts,
     has_failed: [bool; 2],
+    /// True by [`Direction::index`] once bytes were lost: what then is no PDU does not end parsing.
+    has_gaps: [bool; 2],
+    /// True by [`Direction::index`] while the next PDU is looked for.
+    is_lost: [bool; 2],
     /// True if a PDU about a context ended since the last call of `Parser::ends_message`.
     has_context: bool,
 }
@@ -300,12 +330,24 @@ impl Calls {
         pending.extend_from_slice(bytes);
         let mut at = 0;
         loop {
+            if self.is_lost[side] {
+                let (skipped, is_found) = resynchronize(&pending[at..]);
+                at += skipped;
+                if !is_found {
+                    break;
+                }
+                self.is_lost[side] = false;
+            }
             match pdu(&pending[at..]) {
                 Found::Pdu(pdu) => {
                     self.add(pdu, direction, carrier, out);
                     at += pdu.size;
                 }
                 Found::Incomplete => break,
+                Found::Invalid if self.has_gaps[side] => {
+                    at += 1;
+                    self.is_lost[side] = true;
+                }
                 Found::Invalid => {
                     self.has_failed[side] = true;
                     return false;
@@ -317,6 +359,16 @@ impl Calls {
         pending.drain(..at);
         self.pending[side] = pending;
         true
+    }
+
+    /// Handles lost bytes of a direction: the calls in progress end, and parsing continues with the next PDU.
+    fn lose(&mut self, direction: Direction, out: &mut Transactions) {
+        let side = direction.index();
+        (self.has_gaps[side], self.is_lost[side]) = (true, true);
+        self.pending[side] = Vec::new();
+        for open in self.open[side].drain(..) {
+            close(open, direction, out);
+        }
     }
 
     fn add(&mut self, pdu: Pdu<'_>, direction: Direction, carrier: Carrier, out: &mut Transactions) {
@@ -373,17 +425,14 @@ impl Calls {
             contexts(pdu, |_, interface| proposed.push(interface));
             proposed.truncate(Interfaces::RECORDED);
             let transaction = out.start(carrier.app);
-            transaction.record = Record::Smb(Box::new(SmbRecord {
-                command: carrier.command.to_vec(),
-                dcerpc: Some(DcerpcCall {
-                    // The newest is the first.
-                    interfaces: proposed.into_iter().rev().collect(),
-                    request: Some(pdu.kind),
-                    identifier: pdu.call,
-                    ..DcerpcCall::default()
-                }),
-                ..SmbRecord::default()
-            }));
+            transaction.record = carrier.record(DcerpcCall {
+                // The newest is the first.
+                interfaces: proposed.into_iter().rev().collect(),
+                request: Some(pdu.kind),
+                identifier: pdu.call,
+                minor_version: pdu.minor,
+                ..DcerpcCall::default()
+            });
             transaction.advance(direction, Progress::Complete);
             let id = transaction.id;
             self.remember(pdu.call, id);
@@ -392,8 +441,10 @@ impl Calls {
         if !matches!(pdu.kind, FAULT | BIND_ACK..=ALTER_CONTEXT_RESPONSE) {
             return;
         }
-        let is_it = |(call, id): &&(u32, u64)| *call == pdu.call && out.by_id(*id).is_some();
-        let Some((_, id)) = self.calls.iter().rev().find(is_it).copied() else {
+        let Some(id) = self
+            .call_of_answer(pdu.call, out)
+            .or_else(|| begin_lost(pdu, direction, carrier, out))
+        else {
             return;
         };
         let Some(transaction) = out.by_id(id) else { return };
@@ -404,6 +455,12 @@ impl Calls {
             }
         }
         transaction.advance(direction, Progress::Complete);
+    }
+
+    /// Returns the newest transaction of a call that is kept.
+    fn call_of_answer(&self, call: u32, out: &mut Transactions) -> Option<u64> {
+        let is_it = |(known, id): &&(u32, u64)| *known == call && out.by_id(*id).is_some();
+        self.calls.iter().rev().find(is_it).map(|(_, id)| *id)
     }
 
     /// Remembers the transaction of a call until its answer comes.
@@ -422,9 +479,10 @@ impl Calls {
         carrier: Carrier,
         out: &mut Transactions,
     ) -> (u64, usize) {
-        let is_it = |(call, id): &&(u32, u64)| *call == pdu.call && out.by_id(*id).is_some();
         let known = match pdu.kind {
-            RESPONSE => self.calls.iter().rev().find(is_it).map(|(_, id)| *id),
+            RESPONSE => self
+                .call_of_answer(pdu.call, out)
+                .or_else(|| begin_lost(pdu, direction, carrier, out)),
             _ => None,
         };
         let id = known.unwrap_or_else(|| out.start(carrier.app).id);
@@ -439,13 +497,10 @@ impl Calls {
                 operation,
                 request: Some(REQUEST),
                 identifier: pdu.call,
+                minor_version: pdu.minor,
                 ..DcerpcCall::default()
             };
-            transaction.record = Record::Smb(Box::new(SmbRecord {
-                command: carrier.command.to_vec(),
-                dcerpc: Some(call),
-                ..SmbRecord::default()
-            }));
+            transaction.record = carrier.record(call);
         } else if known.is_none() {
             transaction.advance(direction.reverse(), Progress::Complete);
         }
@@ -457,6 +512,21 @@ impl Calls {
         }
         (id, buffer)
     }
+}
+
+/// Begins the transaction of an answer whose request was not seen; `None` in SMB, where the records are those of commands.
+fn begin_lost(pdu: &Pdu<'_>, direction: Direction, carrier: Carrier, out: &mut Transactions) -> Option<u64> {
+    if carrier.app != AppProtocol::Dcerpc {
+        return None;
+    }
+    let transaction = out.start(carrier.app);
+    transaction.record = carrier.record(DcerpcCall {
+        identifier: pdu.call,
+        minor_version: pdu.minor,
+        ..DcerpcCall::default()
+    });
+    transaction.advance(direction.reverse(), Progress::Complete);
+    Some(transaction.id)
 }
 
 /// Ends a call, or its answer, in a direction.
@@ -477,7 +547,9 @@ heap!(Dcerpc { calls });
 
 impl Parser for Dcerpc {
     fn data(&mut self, chunk: StreamChunk<'_>, out: &mut Transactions) -> Outcome {
-        self.calls.has_failed[chunk.direction.index()] |= chunk.gap_before > 0;
+        if chunk.gap_before > 0 {
+            self.calls.lose(chunk.direction, out);
+        }
         let carrier = Carrier {
             app: AppProtocol::Dcerpc,
             command: b"",

@@ -5,8 +5,9 @@ use millrace_ips_rules::header::Action as RuleAction;
 use super::{Context, Detector, Match};
 use crate::app::AppProtocol;
 use crate::detect::compile::Ruleset;
+use crate::detect::evaluate::{CAPTURES, Captured};
 use crate::detect::flow_state::OVERRULED;
-use crate::detect::program::{Rule, RuleType};
+use crate::detect::program::{CaptureScope, Rule, RuleType};
 use crate::detect::rate;
 use crate::detect::state::{self, FlowBits};
 use crate::event::{self, Alert, Event, Events};
@@ -36,10 +37,29 @@ impl Detector {
             flow.is_bypassed |= rule.bypasses;
         }
         if is_once(rule)
-            && let Some(flow) = flow
+            && let Some(flow) = flow.as_deref_mut()
         {
             flow.detect.raised[direction.index()].push(index);
         }
+        let mut captured = Vec::new();
+        for group in self.scratch.captured.drain(..) {
+            let Captured { scope, name, value } = group;
+            match (scope, flow.as_deref_mut()) {
+                (CaptureScope::Flow, Some(flow)) => flow.detect.bits.set_variable(name, value),
+                (CaptureScope::Packet, _) if self.packet_variables.len() < CAPTURES => {
+                    self.packet_variables.push((name, value));
+                }
+                (CaptureScope::Flow | CaptureScope::Packet, _) => {}
+                (CaptureScope::Alert, _) => captured.push((name, value)),
+            }
+        }
+        let captured = match captured.is_empty() {
+            true => None,
+            false => {
+                self.captured.push(captured);
+                u16::try_from(self.captured.len() - 1).ok()
+            }
+        };
         let json = match self.scratch.sets.found.is_empty() {
             true => None,
             false => u16::try_from(self.found_json.len()).ok(),
@@ -53,6 +73,7 @@ impl Detector {
             frame: None,
             is_reading: false,
             json,
+            captured,
         });
     }
 
@@ -113,6 +134,10 @@ impl Detector {
                 }
                 break;
             }
+            if action >= Action::DropPacket && decision < Action::DropPacket && self.mode == Mode::Ips {
+                let alert = self.alert(rule, found, subject, action, app);
+                self.dropping = Some(Box::new(alert));
+            }
             if action > decision {
                 self.is_rate_filtered = matches!(outcome, rate::Outcome::Alert(Some(_)));
                 decision = action;
@@ -149,6 +174,7 @@ impl Detector {
                     frame: None,
                     is_reading: false,
                     json: None,
+                    captured: None,
                 });
             }
         }
@@ -162,6 +188,11 @@ impl Detector {
         }
     }
 
+    /// Returns the alert of the first rule that dropped or rejected a packet, if one did.
+    pub(crate) fn take_dropping(&mut self, packet: u64) -> Option<Box<Alert>> {
+        self.dropping.take_if(|alert| alert.subject.packet == packet)
+    }
+
     /// Returns the alert of a match.
     fn alert(
         &self,
@@ -172,6 +203,7 @@ impl Detector {
         app: Option<AppProtocol>,
     ) -> Alert {
         let json = found.json.and_then(|at| self.found_json.get(usize::from(at)));
+        let captured = found.captured.and_then(|at| self.captured.get(usize::from(at)));
         Alert {
             subject,
             sid: rule.sid,
@@ -185,6 +217,8 @@ impl Detector {
             frame: found.frame.map(Box::new),
             tunnel: None,
             json: json.cloned().unwrap_or_default(),
+            captured: captured.cloned().unwrap_or_default(),
+            packet_variables: self.packet_variables.clone(),
             context: None,
         }
     }

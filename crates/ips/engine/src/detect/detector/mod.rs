@@ -28,7 +28,7 @@ use super::state::{self, AddressBits};
 use super::subject::Subject;
 use super::{Inspection, conditions, reload, transform};
 use crate::app::{AppProtocol, FrameView};
-use crate::event::{Event, Events};
+use crate::event::{Alert, Event, Events};
 use crate::flow::{Direction, Flow};
 use crate::mode::Mode;
 use crate::packet::Packet;
@@ -76,6 +76,8 @@ struct Match {
     is_reading: bool,
     /// The index in [`Detector::found_json`] of the JSON values of sets that the rule found.
     json: Option<u16>,
+    /// The index in [`Detector::captured`] of the names and values that the rule captured for its alerts.
+    captured: Option<u16>,
 }
 
 /// State of detection of a lane: scratch memory, thresholds, bits of hosts and address pairs.
@@ -91,6 +93,12 @@ pub struct Detector {
     matches: Vec<Match>,
     /// The JSON values of sets that matching rules found.
     found_json: Vec<Vec<FoundJson>>,
+    /// Names and values that expressions of matching rules captured for their alerts.
+    captured: Vec<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// Names and values that expressions of matching rules captured for all alerts of the packet.
+    packet_variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The alert of the rule that dropped the last packet that one dropped.
+    dropping: Option<Box<Alert>>,
     counters: Counters,
     /// True if a rate filter changed the action of the rule that decided last about a packet.
     is_rate_filtered: bool,
@@ -169,6 +177,9 @@ impl Detector {
             rates: Rates::new(settings.table_len),
             matches: Vec::new(),
             found_json: Vec::new(),
+            captured: Vec::new(),
+            packet_variables: Vec::new(),
+            dropping: None,
             counters: Counters::default(),
             is_rate_filtered: false,
             budgets: (settings.packet_steps, settings.flow_steps),
@@ -272,6 +283,8 @@ impl Detector {
         }
         self.matches.clear();
         self.found_json.clear();
+        self.captured.clear();
+        self.packet_variables.clear();
         self.begin_budget(packet.number, flow.as_deref_mut());
         let budget = self.scratch.budget();
         self.ip_only(rules, context, flow.as_deref_mut());
@@ -299,6 +312,8 @@ impl Detector {
         };
         self.matches.clear();
         self.found_json.clear();
+        self.captured.clear();
+        self.packet_variables.clear();
         let mut flow = what.flow;
         self.begin_budget(what.packet.number, flow.as_deref_mut());
         let budget = self.scratch.budget();
@@ -324,6 +339,8 @@ impl Detector {
         };
         self.matches.clear();
         self.found_json.clear();
+        self.captured.clear();
+        self.packet_variables.clear();
         let mut flow = what.flow;
         self.begin_budget(what.packet.number, flow.as_deref_mut());
         let budget = self.scratch.budget();

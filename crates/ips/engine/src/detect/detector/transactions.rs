@@ -10,11 +10,12 @@ use super::{Context, Detector, GroupId};
 use crate::app::transaction::INCOMPLETE;
 use crate::app::{AppEvent, Progress, Transaction, Transactions, protocol_of};
 use crate::detect::compile::Ruleset;
+use crate::detect::evaluate::Captured;
 use crate::detect::fields;
 use crate::detect::program::{AppTest, Disabled, Rule};
 use crate::detect::subject::Variables;
 use crate::detect::transaction;
-use crate::detect::transaction_state::{Candidate, DirectionState, Seen};
+use crate::detect::transaction_state::{CAPTURED, Candidate, DirectionState, Seen};
 use crate::flow::{Direction, Flow};
 
 impl Detector {
@@ -164,6 +165,7 @@ impl Detector {
         let DirectionState {
             candidates,
             variables,
+            captured,
             has_varying,
             ..
         } = &mut state;
@@ -173,7 +175,8 @@ impl Detector {
             };
             *has_varying |= transaction::varies(rule);
             let sample = self.begin_sample();
-            let is_match = self.transaction_rule(rule, (candidate, variables), context, flow, transaction);
+            let kept = (&mut *variables, &mut *captured);
+            let is_match = self.transaction_rule(rule, (candidate, kept), context, flow, transaction);
             self.end_rule(sample, candidate.rule, is_match);
             if is_match {
                 candidate.is_done = true;
@@ -243,11 +246,11 @@ impl Detector {
     }
 
     /// Returns true if a rule matches a transaction. Buffers that matched at an earlier call need not match
-    /// again; `kept` has the variables that they set, for the buffers behind them.
+    /// again; `kept` has the variables that they set, for the buffers behind them, and `captured` what their expressions captured.
     fn transaction_rule(
         &mut self,
         rule: &Rule,
-        (candidate, kept): (&mut Candidate, &mut Vec<(u32, Variables)>),
+        (candidate, (kept, captured)): (&mut Candidate, Kept<'_>),
         context: Context<'_>,
         flow: &Flow,
         transaction: &Transaction,
@@ -277,6 +280,10 @@ impl Detector {
             && let Some((_, variables)) = kept.iter().find(|(rule, _)| *rule == candidate.rule)
         {
             self.scratch.variables = *variables;
+        }
+        if !captured.is_empty() {
+            let of_rule = captured.extract_if(.., |(rule, _)| *rule == candidate.rule);
+            self.scratch.captured.extend(of_rule.map(|(_, group)| group));
         }
         let mut all = true;
         for (at, test) in rule.buffers.iter().enumerate() {
@@ -317,9 +324,17 @@ impl Detector {
         }
         let is_match = all && self.payload(rule, context, Some(flow));
         self.note_limit(candidate.rule, rule);
+        if !is_match && !self.scratch.captured.is_empty() {
+            let room = CAPTURED.saturating_sub(captured.len());
+            let groups = self.scratch.captured.drain(..).take(room);
+            captured.extend(groups.map(|group| (candidate.rule, group)));
+        }
         is_match
     }
 }
+
+/// Variables and groups of expressions that the buffers which matched so far leave for those behind them, by rule.
+type Kept<'a> = (&'a mut Vec<(u32, Variables)>, &'a mut Vec<(u32, Captured)>);
 
 /// Keeps the variables of a rule in place of those that it had before.
 fn keep(kept: &mut Vec<(u32, Variables)>, rule: u32, variables: Variables) {

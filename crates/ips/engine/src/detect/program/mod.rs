@@ -28,8 +28,8 @@ pub use condition::{
     ScoreTest, Side, compare, compare_all,
 };
 pub use operation::{
-    Absence, BufferTest, ContentTest, Endianness, JumpBase, MathOperator, NumberForm, NumberSource, Operand,
-    Operation, PcreTest, SetLookup, Step, TestOperator,
+    Absence, BufferTest, Capture, CaptureName, CaptureScope, ContentTest, Endianness, JumpBase, MathOperator,
+    NumberForm, NumberSource, Operand, Operation, PcreTest, SetLookup, Step, TestOperator,
 };
 pub use shared::{BitTable, CounterOperator, CounterTest, CounterValue, Effect, StateTest, ThresholdTest};
 pub use values::{JsonSet, Values};

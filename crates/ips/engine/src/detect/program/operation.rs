@@ -63,6 +63,38 @@ pub struct PcreTest {
     pub is_negated: bool,
     /// True if the subject begins at the end of the last match.
     pub is_relative: bool,
+    /// The groups that records show, in their order.
+    pub captures: Box<[Capture]>,
+}
+
+/// A group of an expression that records show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capture {
+    /// Number of the group, from 1.
+    pub group: u32,
+    pub scope: CaptureScope,
+    pub name: CaptureName,
+}
+
+/// The records that show a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CaptureScope {
+    /// All records of the flow from then on.
+    Flow,
+    /// The alerts of the packet.
+    Packet,
+    /// The alerts of the rule.
+    Alert,
+}
+
+/// The name of a group in records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CaptureName {
+    Name(Arc<str>),
+    /// The group is the name of the next one.
+    Key,
+    /// The group before is the name.
+    Value,
 }
 
 /// The order of the bytes of a number.

@@ -42,7 +42,8 @@ struct Header {
     /// True unless further fragments follow.
     is_last: bool,
     interface: [u8; 16],
-    version: u16,
+    /// Major and minor version of the interface.
+    version: [u16; 2],
     activity: [u8; 16],
     sequence: u32,
     operation: u16,
@@ -70,13 +71,14 @@ impl Header {
                 false => u32::from_be_bytes(bytes),
             })
         };
+        let version = number(60)?;
         let header = Header {
             kind,
             is_little,
             is_last: flags & FRAGMENT == 0 || flags & LAST_FRAGMENT != 0,
             interface: uuid(24)?,
             // The minor version is in the upper half.
-            version: (number(60)? & 0xffff) as u16,
+            version: [(version & 0xffff) as u16, (version >> 16) as u16],
             activity: uuid(40)?,
             sequence: number(64)?,
             operation: short_at(head, 68, is_little)?,
@@ -124,9 +126,9 @@ impl Connectionless {
             REQUEST => 0,
             RESPONSE => 1,
             FAULT | NO_CALL | REJECT => {
-                if let Some(at) = self.calls.iter().position(is_it)
-                    && let Some(call) = self.calls.remove(at)
-                {
+                let known = self.calls.iter().position(is_it);
+                let at = known.unwrap_or_else(|| self.begin(direction, header, out));
+                if let Some(call) = self.calls.remove(at) {
                     refuse(&call, header.kind, out);
                 }
                 return;
@@ -185,7 +187,7 @@ impl Connectionless {
             end(&oldest, out);
         }
         let transaction = out.start(AppProtocol::Dcerpc);
-        if header.kind == RESPONSE {
+        if header.kind != REQUEST {
             transaction.advance(direction.reverse(), Progress::Complete);
         }
         transaction.record = Record::Smb(Box::new(SmbRecord {
@@ -193,7 +195,6 @@ impl Connectionless {
                 // In records the UUID has the byte order that Suricata assumes, whatever the representation says.
                 activity: Some(uuid_text(&header.activity, true)),
                 sequence: header.sequence,
-                request: Some(REQUEST),
                 ..DcerpcCall::default()
             }),
             ..SmbRecord::default()
@@ -215,7 +216,7 @@ fn describe(header: &Header, record: &mut DcerpcCall) {
         let uuid = uuid_text(&header.interface, header.is_little);
         record.interfaces.add((uuid, header.version));
     }
-    record.operation = header.operation;
+    (record.request, record.operation) = (Some(REQUEST), header.operation);
 }
 
 /// Ends a call that a PDU without stub data answers.
@@ -260,6 +261,7 @@ impl Parser for Connectionless {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::app::transaction::Transaction;
 
     /// Returns a PDU of sequence number 7: its type, its flags, its byte order and its stub data.
     fn pdu(kind: u8, flags: u8, is_little: bool, stub: &[u8]) -> Vec<u8> {
@@ -314,7 +316,7 @@ mod tests {
             assert_eq!(stub(Direction::ToClient), Some(&b"answer"[..]));
             assert!(out.list[0].is_complete());
             let call = record_of(&mut out, 0);
-            let interface = (b"01020304-0506-0708-090a-0b0c0d0e0f10".to_vec(), 1);
+            let interface = (b"01020304-0506-0708-090a-0b0c0d0e0f10".to_vec(), [1, 2]);
             assert_eq!(call.interfaces.iter().collect::<Vec<_>>(), [&interface]);
             assert_eq!((call.operation, call.sequence), (3, 7));
             assert_eq!((call.fragments, call.stub_sizes), ([2, 1], [4, 6]));
@@ -328,11 +330,19 @@ mod tests {
             (Direction::ToServer, pdu(REQUEST, 0, true, b"ab")),
             (Direction::ToClient, pdu(REJECT, 0, true, b"")),
             (Direction::ToClient, pdu(RESPONSE, 0, true, b"x")),
+            (Direction::ToClient, pdu(FAULT, 0, true, b"")),
         ]);
-        assert_eq!(out.list.len(), 2);
-        assert!(out.list.iter().all(|transaction| transaction.is_complete()));
+        assert_eq!(out.list.len(), 3);
+        assert!(out.list.iter().all(Transaction::is_complete));
         assert_eq!(record_of(&mut out, 0).answer, Some(REJECT));
         assert_eq!(record_of(&mut out, 1).fragments, [0, 1]);
+        let types = |out: &mut Transactions, at| {
+            let call = record_of(out, at);
+            (call.request, call.answer)
+        };
+        assert_eq!(types(&mut out, 0), (Some(REQUEST), Some(REJECT)));
+        assert_eq!(types(&mut out, 1), (None, Some(RESPONSE)));
+        assert_eq!(types(&mut out, 2), (None, Some(FAULT)));
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn a_call_has_the_interface_of_its_context() {
         panic!("a record of a call")
     };
     let expected = DcerpcCall {
-        interfaces: [(b"12345678-1234-abcd-ef00-0123456789ac".to_vec(), 3)]
+        interfaces: [(b"12345678-1234-abcd-ef00-0123456789ac".to_vec(), [3, 0])]
             .into_iter()
             .collect(),
         operation: 15,
@@ -206,8 +206,7 @@ fn binds_over_tcp_are_transactions_with_the_results_of_their_contexts() {
     assert_eq!(calls.len(), 2);
     assert_eq!(shown(0), (Some(BIND), Some(BIND_ACK)));
     assert_eq!(calls[0].results, [0, 2]);
-    let versions: Vec<u16> = calls[0].interfaces.iter().map(|(_, version)| *version).collect();
-    assert_eq!(versions.len(), 2);
+    assert_eq!(calls[0].interfaces.iter().count(), 2);
     assert_eq!(shown(1), (Some(REQUEST), Some(FAULT)));
     assert_eq!((calls[1].fragments, calls[1].stub_sizes), ([2, 0], [7, 0]));
     assert!(out.list.iter().all(Transaction::is_complete));
@@ -218,4 +217,103 @@ fn other_bytes_are_no_call() {
     let mut out = Transactions::default();
     assert!(!Calls::default().data(b"GET / HTTP/1.1", Direction::ToServer, PIPE, &mut out));
     assert!(out.list.is_empty());
+}
+
+/// Parses messages over TCP, each in steps of a size; returns request and answer of each transaction, and its stub data.
+type Seen = (Option<u8>, Option<u8>, [Vec<u8>; 2]);
+
+fn seen(messages: &[(Direction, u64, Vec<u8>)], step: usize) -> Vec<Seen> {
+    let (mut dcerpc, mut out) = (Dcerpc::default(), Transactions::default());
+    for (direction, gap, bytes) in messages {
+        for (at, bytes) in bytes.chunks(step).enumerate() {
+            let mut chunk = StreamChunk::of(*direction, bytes);
+            chunk.gap_before = if at == 0 { *gap } else { 0 };
+            assert_eq!(dcerpc.data(chunk, &mut out), Outcome::Continue);
+        }
+    }
+    let of = |transaction: &mut Transaction| {
+        assert!(transaction.is_complete());
+        let stubs = Direction::BOTH.map(|direction| {
+            let stub = transaction.buffer(Buffer::DceStubData, direction);
+            stub.unwrap_or_default().to_vec()
+        });
+        let call = call_of(transaction).unwrap();
+        (call.request, call.answer, stubs)
+    };
+    out.list.iter_mut().map(of).collect()
+}
+
+#[test]
+fn an_answer_without_a_request_is_a_transaction_in_any_segmentation() {
+    let (client, server) = (Direction::ToServer, Direction::ToClient);
+    let messages = [
+        (server, 0, of_call(1, RESPONSE, 1, b"an")),
+        (server, 0, of_call(1, RESPONSE, 2, b"swer")),
+        (server, 0, of_call(2, FAULT, 3, b"")),
+        (server, 0, of_call(3, BIND_ACK, 3, b"")),
+        (client, 0, of_call(4, REQUEST, 3, b"call")),
+        (server, 0, of_call(4, RESPONSE, 3, b"reply")),
+    ];
+    let stubs = |one: &[u8], two: &[u8]| [one.to_vec(), two.to_vec()];
+    for step in [1, 7, 1000] {
+        let expected = [
+            (None, Some(RESPONSE), stubs(b"", b"answer")),
+            (None, Some(FAULT), stubs(b"", b"")),
+            (None, Some(BIND_ACK), stubs(b"", b"")),
+            (Some(REQUEST), Some(RESPONSE), stubs(b"call", b"reply")),
+        ];
+        assert_eq!(seen(&messages, step), expected, "{step}");
+    }
+}
+
+#[test]
+fn behind_lost_bytes_parsing_continues_with_the_next_pdu() {
+    let (client, server) = (Direction::ToServer, Direction::ToClient);
+    // The rest of a PDU, in which bytes look like the beginning of another.
+    let rest = [
+        &b"stub\x05\0\0\x03\x20\0\0\0 of\x05"[..],
+        &of_call(2, REQUEST, 3, b"two"),
+    ]
+    .concat();
+    let messages = [
+        (client, 0, of_call(1, REQUEST, 1, b"one")),
+        (client, 9, rest),
+        (server, 0, of_call(1, RESPONSE, 3, b"first")),
+        (server, 0, of_call(2, RESPONSE, 3, b"second")),
+        (server, 5, of_call(3, RESPONSE, 3, b"third")),
+    ];
+    let stubs = |one: &[u8], two: &[u8]| [one.to_vec(), two.to_vec()];
+    for step in [1, 7, 1000] {
+        let expected = [
+            (Some(REQUEST), Some(RESPONSE), stubs(b"one", b"first")),
+            (Some(REQUEST), Some(RESPONSE), stubs(b"two", b"second")),
+            (None, Some(RESPONSE), stubs(b"", b"third")),
+        ];
+        assert_eq!(seen(&messages, step), expected, "{step}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_pdu_behind_lost_ones_are_not_kept() {
+    let (mut dcerpc, mut out) = (Dcerpc::default(), Transactions::default());
+    let mut chunk = StreamChunk::of(Direction::ToServer, &[VERSION; 4096]);
+    chunk.gap_before = 1;
+    for _ in 0..64 {
+        assert_eq!(dcerpc.data(chunk, &mut out), Outcome::Continue);
+        chunk.gap_before = 0;
+    }
+    assert!(dcerpc.heap() < 3 * 4096, "{}", dcerpc.heap());
+    assert!(out.list.is_empty());
+}
+
+#[test]
+fn a_call_has_the_versions_of_the_protocol_and_of_its_interface() {
+    let mut bind = bind(&[(0, 0x11)]);
+    // The minor versions of the protocol and, behind the UUID and the major version, of the interface.
+    (bind[1], bind[16 + 12 + 4 + 16 + 2]) = (1, 2);
+    let (mut dcerpc, mut out) = (Dcerpc::default(), Transactions::default());
+    dcerpc.data(StreamChunk::of(Direction::ToServer, &bind), &mut out);
+    let call = call_of(&mut out.list[0]).unwrap();
+    let versions: Vec<_> = call.interfaces.iter().map(|(_, version)| *version).collect();
+    assert_eq!((call.minor_version, &versions[..]), (1, &[[3, 2]][..]));
 }

@@ -1,6 +1,7 @@
 //! Compilation of one rule: its header and options in, a [`Rule`] or a refusal out.
 
 mod builder;
+mod captures;
 mod checks;
 mod options;
 mod resolve;

@@ -318,6 +318,7 @@ impl Builder<'_> {
             }
         };
         let operation = Operation::Pcre(PcreTest {
+            captures: super::captures::captures(pcre, &regex),
             regex,
             text: pcre.to_string().into(),
             is_negated: pcre.is_negated,
